@@ -32,12 +32,13 @@ from gateway.hub import Hub
 from gateway.kept_topics import Subscription
 from gateway.outbox import Outbox
 from gateway.protocol import (
+    Bucket,
     Intent,
     Refusal,
-    Session,
     Subscribe,
     Subscribed,
     Throttle,
+    Verbs,
     subscribed_push,
 )
 from gateway.publication import Publication
@@ -54,7 +55,6 @@ from newsfabric.closing import (
     CloseReason,
     ErrorCode,
 )
-from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Readers:
     """
 
     settings: GatewaySettings
-    table: TopicTable
+    verbs: Verbs
     hub: Hub
     desk: Desk
     clock: Callable[[], float]
@@ -170,7 +170,7 @@ class Connection(abc.ABC):
         self.blocked = False
         self.subscriptions: dict[str, Subscription] = {}
         self.outbox = Outbox(self.settings.outbox, readers.budget.account)
-        self.session = Session(readers.table, self.settings.reader, readers.clock())
+        self._bucket = Bucket(self.settings.reader, readers.clock())
         self.auth = ANONYMOUS
         self._expiry: asyncio.TimerHandle | None = None
         # What waits for its turn, and how long its text was.
@@ -195,7 +195,7 @@ class Connection(abc.ABC):
         """Return at once."""
 
     def clash(self, verb: Subscribe) -> Refusal | None:
-        return self.session.clash(verb, self.subscriptions)
+        return self.readers.verbs.clash(verb, self.subscriptions)
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
         if self.is_open:
@@ -269,13 +269,13 @@ class Connection(abc.ABC):
         """A verb has come in."""
         if not self.is_open:
             return
-        verdict = self.session.admit(self.readers.clock())
+        verdict = self._bucket.admit(self.readers.clock())
         if verdict is Throttle.HANG_UP:
             self.close(TOO_MANY_REQUESTS)
         elif verdict is Throttle.REFUSE:
             refuse(self, _BUSY)
         else:
-            self.ask(self.session.read(data), len(data))
+            self.ask(self.readers.verbs.read(data), len(data))
 
     def ask(self, intent: Intent, size: int = 0) -> None:
         """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""

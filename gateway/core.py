@@ -25,6 +25,7 @@ from gateway.hub import Hub
 from gateway.logs import Logs
 from gateway.mailroom import Mailroom
 from gateway.past import Past
+from gateway.protocol import Verbs
 from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
@@ -112,7 +113,12 @@ class Core:
             can_serve=can_serve,
         )
         self.readers = Readers(
-            settings=settings, table=table, hub=hub, desk=self.desk, clock=self.clock, spawn=spawn
+            settings=settings,
+            verbs=Verbs(table, settings.reader),
+            hub=hub,
+            desk=self.desk,
+            clock=self.clock,
+            spawn=spawn,
         )
         self.origins = Origins(settings.origins, settings.tokens.cookie)
         self.admission = Admission(

@@ -1,8 +1,8 @@
 """What readers may say: JSON verbs in, intents or refusals out. Pure.
 
-A reader's text is data from a stranger: whatever it is, :meth:`Session.read` returns a value and
-never raises. The session decides what can be decided without the store and without knowing who
-asks: form, limits, rate. Whether this reader may have the topic is :mod:`gateway.access`'s
+A reader's text is data from a stranger: whatever it is, :meth:`Verbs.read` returns a value and
+never raises. Decided here is what can be without the store and without knowing who asks: form,
+limits, rate. Whether this reader may have the topic is :mod:`gateway.access`'s
 question, when the verb's turn comes; carrying an intent out is :mod:`gateway.desk`'s work.
 
 Rate: a token bucket per connection. An empty one answers error 111; a reader that goes on
@@ -172,13 +172,12 @@ class _Bad(Exception):
         self.reason = reason
 
 
-class Session:
-    """One reader's side of the protocol. ``now`` is any clock in seconds."""
+class Bucket:
+    """How often one reader may say something. ``now`` is any clock in seconds."""
 
-    __slots__ = ("_limits", "_refused", "_table", "_tokens", "_updated")
+    __slots__ = ("_limits", "_refused", "_tokens", "_updated")
 
-    def __init__(self, table: TopicTable, limits: ReaderLimits, now: float) -> None:
-        self._table = table
+    def __init__(self, limits: ReaderLimits, now: float) -> None:
         self._limits = limits
         self._tokens = float(limits.verbs)
         self._updated = now
@@ -197,6 +196,14 @@ class Session:
             return Throttle.ALLOW
         self._refused += 1
         return Throttle.REFUSE if self._refused <= limits.refusals else Throttle.HANG_UP
+
+
+@dataclasses.dataclass(frozen=True)
+class Verbs:
+    """What readers of one gateway may say."""
+
+    table: TopicTable
+    limits: ReaderLimits
 
     def read(self, data: str | bytes) -> Intent:
         """What the reader wants."""
@@ -223,8 +230,8 @@ class Session:
         """Why a reader who has ``subscribed`` can't have ``verb``; ask when its turn comes."""
         if verb.topic in subscribed:
             code, reason = ErrorCode.ALREADY_SUBSCRIBED, "already subscribed"
-        elif len(subscribed) >= self._limits.topics:
-            code, reason = ErrorCode.LIMIT_EXCEEDED, f"at most {self._limits.topics} topics"
+        elif len(subscribed) >= self.limits.topics:
+            code, reason = ErrorCode.LIMIT_EXCEEDED, f"at most {self.limits.topics} topics"
         else:
             return None
         return Refusal(code=code, reason=reason, topic=verb.topic, ref=verb.ref)
@@ -260,8 +267,8 @@ class Session:
     def _history(self, fields: Mapping[str, Any], ref: Ref) -> History:
         topic = self._known_topic(fields)
         limit = fields.get("limit", 20)
-        if not is_whole(limit, 1, self._limits.history):
-            raise _Bad(f"limit must be a whole number from 1 to {self._limits.history}")
+        if not is_whole(limit, 1, self.limits.history):
+            raise _Bad(f"limit must be a whole number from 1 to {self.limits.history}")
         before = fields.get("before")
         if before is not None and not _is_id(before):
             raise _Bad("before must be a message's id")
@@ -269,7 +276,7 @@ class Session:
 
     def _mark(self, fields: Mapping[str, Any], ref: Ref, kind: MarkKind) -> SetMark:
         topic = self._known_topic(fields)
-        policy = self._table.find(topic)
+        policy = self.table.find(topic)
         if policy is None or policy.access != "owner":
             raise _Bad("only individual messages can be marked")
         id_ = fields.get("id")
@@ -283,28 +290,28 @@ class Session:
 
     def _known_topic(self, fields: Mapping[str, Any]) -> str:
         topic = _topic(fields)
-        if self._table.find(topic) is None:
+        if self.table.find(topic) is None:
             raise _Bad("unknown topic", ErrorCode.UNKNOWN_TOPIC)
         return topic
 
     def _rewind(self, value: Any) -> Rewind | None:
         if value is None:
             return None
-        if is_whole(value, 1, self._limits.rewind):
+        if is_whole(value, 1, self.limits.rewind):
             return Rewind(count=value)
         if isinstance(value, str):
             try:
                 seconds = parse_duration(value)
             except ValueError as exc:
                 raise _Bad("rewind must be a number of messages, or like 90s, 5m, 2h") from exc
-            if 0 < seconds <= self._limits.rewind_seconds:
+            if 0 < seconds <= self.limits.rewind_seconds:
                 return Rewind(seconds=seconds)
-        raise _Bad(f"rewind must be 1 to {self._limits.rewind} messages, or like 90s, 5m, 2h")
+        raise _Bad(f"rewind must be 1 to {self.limits.rewind} messages, or like 90s, 5m, 2h")
 
     def _ref(self, fields: Mapping[str, Any]) -> Ref:
         ref = fields.get("ref")
-        if isinstance(ref, str) and len(ref.encode()) > self._limits.ref_bytes:
-            raise _Bad(f"ref has more than {self._limits.ref_bytes} bytes")
+        if isinstance(ref, str) and len(ref.encode()) > self.limits.ref_bytes:
+            raise _Bad(f"ref has more than {self.limits.ref_bytes} bytes")
         if ref is None or isinstance(ref, str | int | float | bool):
             return ref
         raise _Bad("ref must be a string or a number")

@@ -25,7 +25,7 @@ from gateway.admission import Welcome
 from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import ReaderStream
 from gateway.connection import Connection, Readers
-from gateway.protocol import LogIn, Refusal, Session, Subscribe, error_push
+from gateway.protocol import LogIn, Refusal, Subscribe, error_push
 from newsfabric.closing import NO_PONG, ErrorCode
 
 if TYPE_CHECKING:
@@ -243,11 +243,9 @@ class PageHandler(StreamHandler):
 
     def _subscribe(self, auth: AuthState, **fields: Any) -> Subscribe | Refusal:
         """What a ``subscribe`` with these fields is, said by who has ``auth``."""
-        core = self.core
-        session = Session(core.table, core.settings.reader, core.clock())
-        verb = session.decide({"action": "subscribe", **fields})
+        verb = self.core.readers.verbs.decide({"action": "subscribe", **fields})
         if isinstance(verb, Subscribe):
-            return refusal(verb, core.table.known(verb.topic), auth.login) or verb
+            return refusal(verb, self.core.table.known(verb.topic), auth.login) or verb
         assert isinstance(verb, Refusal)
         return verb
 

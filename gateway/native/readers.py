@@ -31,11 +31,11 @@ from gateway.protocol import (
     LogIn,
     Ping,
     Refusal,
-    Session,
     SetMark,
     Subscribe,
     Subscribed,
     Unsubscribe,
+    Verbs,
     subscribed_push,
 )
 from gateway.publication import Publication
@@ -65,8 +65,8 @@ class NativeReaders:
         self._table = table
         self._desk = desk
         self._spawn = spawn
-        # Shared by all: rates and subscriptions are counted by the data plane.
-        self._session = Session(table, settings.reader, 0.0)
+        # Rates and subscriptions are counted by the data plane.
+        self._verbs = Verbs(table, settings.reader)
         self._said = Sayings()
         # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
@@ -136,7 +136,7 @@ class NativeReaders:
         return number
 
     def _learn(self, text: bytes) -> Said:
-        said = Said(text, self._session.read(text))
+        said = Said(text, self._verbs.read(text))
         if self._is_said_by_many(said.intent):
             self._said.keep(said)
         return said

@@ -130,7 +130,7 @@ def _servers(stack: contextlib.AsyncExitStack) -> dict[str, tuple[HTTPServer, Bu
         if name == "close":
             core.readers = ClosingReaders(
                 settings=core.settings,
-                table=core.table,
+                verbs=core.readers.verbs,
                 hub=core.hub,
                 desk=core.desk,
                 clock=core.clock,

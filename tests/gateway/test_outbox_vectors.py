@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.identities import SeenIdentities
 from gateway.outbox import Account, Outbox, OutboxLimits
-from gateway.protocol import ReaderLimits, Session
+from gateway.protocol import Bucket, ReaderLimits
 from gateway.publication import Publication
 from newsfabric.envelope import Envelope, id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy, TopicTable
@@ -108,11 +108,11 @@ def bucket_lines(dice: random.Random) -> Iterator[str]:
     verbs, rate, refusals = dice.randrange(1, 8), dice.randrange(1, 8), dice.randrange(4)
     yield f"bucket {verbs} {rate} {refusals}"
     limits = ReaderLimits(verbs=verbs, verbs_per_second=rate, refusals=refusals)
-    session = Session(TABLE, limits, 0.0)
+    bucket = Bucket(limits, 0.0)
     now = 0
     for _ in range(STEPS):
         now += TICK_MS * dice.choice([0, 0, 0, 1, 4, 16])
-        yield f"admit {now} : {session.admit(now / 1000).value}"
+        yield f"admit {now} : {bucket.admit(now / 1000).value}"
 
 
 def vectors() -> str:

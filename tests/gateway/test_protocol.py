@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.position import UNKNOWN, Listed, Position, decode, encode
 from gateway.protocol import (
+    Bucket,
     History,
     Intent,
     LogIn,
@@ -20,11 +21,11 @@ from gateway.protocol import (
     ReaderLimits,
     Refusal,
     Rewind,
-    Session,
     SetMark,
     Subscribe,
     Throttle,
     Unsubscribe,
+    Verbs,
     error_push,
 )
 from newsfabric.closing import ErrorCode
@@ -41,14 +42,11 @@ POSITION = encode(
     Position(1_735_689_600_900, {b"abcde": Listed(mark=5_000, whole_ms=1_735_689_600_000)})
 )
 LIMITS = ReaderLimits(verbs=4, verbs_per_second=2.0, refusals=3, topics=2)
-
-
-def session() -> Session:
-    return Session(TABLE, LIMITS, now=0.0)
+VERBS = Verbs(TABLE, LIMITS)
 
 
 def read(**verb: Any) -> Intent:
-    return session().read(json.dumps(verb))
+    return VERBS.read(json.dumps(verb))
 
 
 def refused(**verb: Any) -> tuple[int, str]:
@@ -81,7 +79,7 @@ def test_verbs_become_intents() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "1", "null", '"ping"', b"\xff\xfe", "{}" * 2])
 def test_what_is_no_json_object_is_a_bad_request(text: str | bytes) -> None:
-    intent = session().read(text)
+    intent = VERBS.read(text)
     assert isinstance(intent, Refusal)
     assert (intent.code, intent.ref) == (ErrorCode.BAD_REQUEST, None)
 
@@ -185,23 +183,23 @@ def test_a_ref_that_is_no_short_scalar_isnt_echoed(ref: Any) -> None:
 
 def test_subscribing_twice_or_to_too_many_is_refused_when_its_turn_comes() -> None:
     verb = Subscribe(topic="news.x", ref=1)
-    assert session().clash(verb, {"news.y"}) is None
-    again = session().clash(verb, {"news.x"})
+    assert VERBS.clash(verb, {"news.y"}) is None
+    again = VERBS.clash(verb, {"news.x"})
     assert again is not None
     assert (again.code, again.ref) == (105, 1)
-    many = session().clash(verb, {"news.y", "news.z"})
+    many = VERBS.clash(verb, {"news.y", "news.z"})
     assert many is not None
     assert many.code == 106
 
 
 def test_a_bucket_full_of_verbs_is_welcome_then_refused_then_hung_up_on() -> None:
-    reader = session()
+    reader = Bucket(LIMITS, now=0.0)
     verdicts = [reader.admit(now=0.0) for _ in range(8)]
     assert verdicts == [Throttle.ALLOW] * 4 + [Throttle.REFUSE] * 3 + [Throttle.HANG_UP]
 
 
 def test_verbs_are_welcome_again_after_a_pause() -> None:
-    reader = session()
+    reader = Bucket(LIMITS, now=0.0)
     for _ in range(6):
         reader.admit(now=0.0)
     assert reader.admit(now=0.5) is Throttle.ALLOW
@@ -209,7 +207,7 @@ def test_verbs_are_welcome_again_after_a_pause() -> None:
 
 
 def test_refusals_are_forgotten_once_the_bucket_is_half_full() -> None:
-    reader = session()
+    reader = Bucket(LIMITS, now=0.0)
     for _ in range(7):
         reader.admit(now=0.0)
     assert reader.admit(now=10.0) is Throttle.ALLOW
@@ -217,7 +215,7 @@ def test_refusals_are_forgotten_once_the_bucket_is_half_full() -> None:
 
 
 def test_a_clock_that_goes_back_takes_nothing_away() -> None:
-    reader = session()
+    reader = Bucket(LIMITS, now=0.0)
     assert reader.admit(now=100.0) is Throttle.ALLOW
     assert reader.admit(now=0.0) is Throttle.ALLOW
 
@@ -248,7 +246,7 @@ ACTIONS = st.sampled_from(["subscribe", "unsubscribe", "history", "ping", "login
 
 @given(st.dictionaries(FIELDS, VALUES), ACTIONS | VALUES)
 def test_any_object_becomes_an_intent(fields: dict[str, Any], action: Any) -> None:
-    intent = session().read(json.dumps({**fields, "action": action}))
+    intent = VERBS.read(json.dumps({**fields, "action": action}))
     assert isinstance(intent, get_args(Intent))
     if isinstance(intent, Refusal):
         push = orjson.loads(error_push(intent))
@@ -258,4 +256,4 @@ def test_any_object_becomes_an_intent(fields: dict[str, Any], action: Any) -> No
 
 @given(st.binary(max_size=200) | st.text(max_size=200))
 def test_any_bytes_become_an_intent(data: bytes | str) -> None:
-    assert isinstance(session().read(data), get_args(Intent))
+    assert isinstance(VERBS.read(data), get_args(Intent))

@@ -26,11 +26,11 @@ from gateway.protocol import (
     Ping,
     ReaderLimits,
     Refusal,
-    Session,
     SetMark,
     Subscribe,
     Subscribed,
     Unsubscribe,
+    Verbs,
     error_push,
     subscribed_push,
 )
@@ -39,10 +39,9 @@ from newsfabric.topics import TopicPolicy, TopicTable
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
 LIMITS: Final = ReaderLimits()
-SESSION: Final = Session(
+VERBS: Final = Verbs(
     TopicTable([TopicPolicy(pattern="news.#"), TopicPolicy(pattern="user.*", access="owner")]),
     LIMITS,
-    0.0,
 )
 
 fuzzed = settings(max_examples=EXAMPLES)
@@ -72,7 +71,7 @@ verbs = st.fixed_dictionaries({}, optional=known)
 @fuzzed
 @given(verb=verbs)
 def test_a_verb_becomes_an_intent_that_can_be_answered(verb: dict[str, Any]) -> None:
-    check(SESSION.read(json.dumps(verb)))
+    check(VERBS.read(json.dumps(verb)))
 
 
 @fuzzed
@@ -83,7 +82,7 @@ def test_a_verb_with_wrong_bytes_becomes_one_too(verb: dict[str, Any], seed: int
     for _ in range(dice.randrange(4)):
         at = dice.randrange(len(data) + 1)
         data[at : at + dice.randrange(3)] = dice.randbytes(dice.randrange(3))
-    check(SESSION.read(bytes(data)))
+    check(VERBS.read(bytes(data)))
 
 
 def check(intent: Intent) -> None:

@@ -37,7 +37,7 @@ from gateway.native.plane import Plane, State
 from gateway.native.said import SHORT, Sayings
 from gateway.native.serving import Serving
 from gateway.position import Position, decode, encode, log_of
-from gateway.protocol import Intent, ReaderLimits, Session
+from gateway.protocol import Intent, ReaderLimits, Verbs
 from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
@@ -175,15 +175,15 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
         monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
-        monkeypatch.setattr(core.desk._past, "_now", lambda: desk.now)
+        monkeypatch.setattr(core.desk.past, "_now", lambda: desk.now)
         monkeypatch.setattr(core.resumer, "_now", lambda: desk.now)
-        read = Session.read
+        read = Verbs.read
 
-        def counted(session: Session, text: bytes) -> Intent:
+        def counted(verbs: Verbs, text: bytes) -> Intent:
             desk.texts_read.append(text)
-            return read(session, text)
+            return read(verbs, text)
 
-        monkeypatch.setattr(Session, "read", counted)
+        monkeypatch.setattr(Verbs, "read", counted)
         yield desk
         await core.close()
 
