@@ -69,11 +69,6 @@ class Origins:
         return origin.lower() in self.listed or is_of_host(origin, host)
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether there is something here that not every page may have."""
-        return self.listed != ANY_ORIGIN or self.cookie is not None
-
-    @property
     def may_be_framed(self) -> bool:
         """Whether pages of other origins may frame ours. With a cookie only those listed may."""
         return self.listed != ANY_ORIGIN or self.cookie is None
@@ -84,7 +79,8 @@ class Origins:
 
         All pages around are checked, so our own is always among them.
         """
-        if not self.is_guarded:
+        if self.listed == ANY_ORIGIN and self.cookie is None:
+            # There is nothing here that not every page may have.
             return None
         listed = () if self.listed == ANY_ORIGIN else self.listed
         return " ".join(("frame-ancestors 'self'", *listed))

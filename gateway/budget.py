@@ -40,7 +40,7 @@ class Waiting(Protocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits for it, but for what is in its stream."""
+        """All that waits for it, wherever."""
 
     def close(self, reason: CloseReason) -> None:
         """End it, with a goodbye."""
@@ -117,7 +117,7 @@ class Budget:
         behind: list[tuple[int, int, Waiting | ReaderStream]] = []
         streams = dict.fromkeys(self._streams)
         for reader in self._readers():
-            if waiting := _all_of(reader):
+            if waiting := reader.waiting_bytes:
                 behind.append((waiting, len(behind), reader))
             if reader.stream is not None:
                 streams.pop(reader.stream, None)
@@ -131,7 +131,7 @@ class Budget:
                 self._give_up(one)
             else:
                 one.close(SLOW_READER)
-                if _all_of(one) > min(_GOODBYE_BEHIND, waiting // 2):
+                if one.waiting_bytes > min(_GOODBYE_BEHIND, waiting // 2):
                     self._cut_short(one)
         # What goodbyes take is not to be searched for again and again.
         self._close_above = max(self._most_bytes, self._enough_more())
@@ -155,11 +155,6 @@ class Budget:
         if reader.stream is not None:
             reader.stream.close()
             self._note(reader.stream)
-
-
-def _all_of(reader: Waiting) -> int:
-    """What waits for a reader, wherever."""
-    return reader.waiting_bytes + (0 if reader.stream is None else reader.stream.waiting)
 
 
 class ReaderStream(IOStream):

@@ -20,13 +20,13 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 from gateway import measures
 from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import Budget, ReaderStream
-from gateway.desk import Desk, Pending, refuse
+from gateway.desk import Desk, Found, Pending, refuse
 from gateway.frames import Variant, disconnect_push, dress
 from gateway.hub import Hub
 from gateway.kept_topics import Subscription
@@ -186,13 +186,9 @@ class Connection(abc.ABC):
 
     # What the desk calls (gateway.desk.Port).
 
-    @property
-    def is_full(self) -> bool:
-        """Never: what a reader doesn't take waits in its outbox, and its next verb with it."""
-        return False
-
-    async def room(self) -> None:  # noqa: B027 - there is always room
-        """Return at once."""
+    async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+        # What a reader doesn't take waits in its outbox, and its next verb with it.
+        return await read()
 
     def clash(self, verb: Subscribe) -> Refusal | None:
         return self.readers.verbs.clash(verb, self.subscriptions)
@@ -294,8 +290,9 @@ class Connection(abc.ABC):
 
     @property
     def waiting_bytes(self) -> int:
-        """What is kept for the reader until it takes what it asked for."""
-        return self.outbox.pending_bytes + self._verb_bytes
+        """What is kept for the reader until it takes what it was sent before."""
+        in_stream = 0 if self.stream is None else self.stream.waiting
+        return self.outbox.pending_bytes + self._verb_bytes + in_stream
 
     def unblocked(self) -> None:
         """The transport takes bytes again: send what waits, then go on with the verbs."""

@@ -59,12 +59,8 @@ class Port(Protocol):
     def auth(self) -> AuthState:
         """Who it is."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no replay should be made now, because there is no room for it."""
-
-    async def room(self) -> None:
-        """Return when there is room for a replay, or the reader is gone."""
+    async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+        """What ``read`` finds when there is room for it here, or the reader is gone."""
 
     def clash(self, verb: Subscribe) -> Refusal | None:
         """Why it can't have another topic, or this one, as far as that is known here."""
@@ -162,12 +158,12 @@ class Desk:
         self, reader: Port, verb: Subscribe, asked_at: float, gap: Gap | None
     ) -> None:
         """Subscribe to the past and what is live; ``gap``: why a position is of no use."""
-        found = await _with_room(reader, lambda: self.past.recover(verb, asked_at))
+        found = await reader.room_for(lambda: self.past.recover(verb, asked_at))
         self._join(reader, verb, found, recovered=False, gap=gap)
 
     async def _open_mailbox(self, reader: Port, verb: Subscribe) -> None:
         try:
-            kept = await _with_room(reader, lambda: self.mailroom.collect(verb.topic))
+            kept = await reader.room_for(lambda: self.mailroom.collect(verb.topic))
         except StoreError:
             refuse(reader, _not_now(verb, "the store is away"))
         else:
@@ -182,7 +178,7 @@ class Desk:
 
     async def _resume_with_store(self, reader: Port, verb: Subscribe, position: str) -> None:
         asked_at = time.time()
-        missed = await _with_room(reader, lambda: self._recover(verb.topic, position))
+        missed = await reader.room_for(lambda: self._recover(verb.topic, position))
         if missed.gap is not None and verb.rewind is not None:
             await self._rewind(reader, verb, asked_at, missed.gap)
         else:
@@ -226,7 +222,7 @@ class Desk:
 
     async def _history_with_store(self, reader: Port, verb: History) -> None:
         try:
-            found = await _with_room(reader, lambda: self.past.recover_history(verb))
+            found = await reader.room_for(lambda: self.past.recover_history(verb))
         except StoreError:
             refuse(reader, _not_now(verb, "the store is away"))
         else:
@@ -270,18 +266,6 @@ class Desk:
         reader.identify(verdict.auth, push)
         if verdict.hang_up:
             reader.close(INVALID_TOKEN)
-
-
-async def _with_room(reader: Port, read: Callable[[], Awaitable[Found]]) -> Found:
-    """What ``read`` finds when there is room for it: it holds only until something else arrives.
-
-    A crowd that has waited for one read finds no room for all at once.
-    """
-    while True:
-        await reader.room()
-        found = await read()
-        if not reader.is_full:
-            return found
 
 
 def refuse(reader: Port, refused: Refusal) -> None:

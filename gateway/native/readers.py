@@ -15,12 +15,12 @@ from __future__ import annotations
 import collections
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
 from gateway.auth_state import ANONYMOUS, AuthState, decode_auth
-from gateway.desk import Desk, Pending
+from gateway.desk import Desk, Found, Pending
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.said import Said, Sayings
@@ -174,14 +174,18 @@ class NativeReader:
         except ValueError:
             return ANONYMOUS
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the data plane has to take answers before others are made."""
-        return self._readers.plane.full
+    async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+        """What ``read`` finds when the data plane has taken enough of what it was sent before, or
+        there is no attachment. It holds only until something else arrives.
 
-    async def room(self) -> None:
-        """Return when it has taken some, or there is no attachment."""
-        await self._readers.plane.room()
+        A crowd that has waited for one read finds no room for all at once.
+        """
+        plane = self._readers.plane
+        while True:
+            await plane.room()
+            found = await read()
+            if not plane.full:
+                return found
 
     def clash(self, verb: Subscribe) -> Refusal | None:
         """The data plane knows its topics, and refuses."""

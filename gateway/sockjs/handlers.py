@@ -151,8 +151,7 @@ class IframeHandler(Polite):
         return f'"{hashlib.sha256(b"".join(version)).hexdigest()}"'
 
     def get(self) -> None:
-        origins = self.core.origins
-        policy = origins.content_policy
+        policy = self.core.origins.content_policy
         if policy is None:
             self.enable_cache()
         else:
@@ -160,7 +159,7 @@ class IframeHandler(Polite):
             self.set_header("Cache-Control", "no-cache")
             self.set_header("Content-Security-Policy", policy)
         self.set_header("Content-Type", "text/html; charset=UTF-8")
-        domain = "" if origins.is_guarded else DOMAIN
+        domain = DOMAIN if policy is None else ""
         url = html.escape(self.core.settings.sockjs_url)
         self.finish(IFRAME_PAGE.format(url=url, domain=domain))
 

@@ -29,11 +29,8 @@ class Router(SockJSRouter):  # type: ignore[misc]
 
     def __init__(self, core: Core) -> None:
         settings = {
-            "disconnect_delay": core.settings.sockjs_disconnect_delay,
             "session_check_interval": min(1.0, core.settings.sockjs_disconnect_delay / 2),
             "response_limit": core.settings.sockjs_response_bytes,
-            # A phone changes its address in mid-session; the session's name is the secret.
-            "verify_ip": False,
         }
         self.core = core
         self.bodies = Bodies(core.settings.sockjs_bodies_bytes)
@@ -64,7 +61,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
     variant = Variant.SOCKJS
 
     def __init__(self, server: Router, session_id: str, transport: str, address: str) -> None:
-        SessionMixin.__init__(self, session_id, server.settings["disconnect_delay"])
+        SessionMixin.__init__(self, session_id, server.core.settings.sockjs_disconnect_delay)
         self.transport = transport
         self.handler: Any = None
         # What the close frame says; None while it is open.

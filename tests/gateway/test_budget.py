@@ -28,7 +28,7 @@ class Reader:
 
     @property
     def waiting_bytes(self) -> int:
-        return self.outbox.pending_bytes
+        return self.outbox.pending_bytes + (self.stream.waiting if self.stream else 0)
 
     def close(self, reason: CloseReason) -> None:
         self.closed = reason
