@@ -171,10 +171,10 @@ class Outbox:
         if number is None:
             return True
         self._account.dropped("conflate")
-        if not publication.supersedes(self._droppable[number]):
-            return False
-        self._remove(number)
-        return True
+        newer = publication.supersedes(self._droppable[number])
+        if newer:
+            self._remove(number)
+        return newer
 
     def _make_room(self, frame: bytes) -> bool:
         while self.pending_bytes + _cost(frame) > self.limits.hard_bytes:

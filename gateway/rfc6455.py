@@ -94,18 +94,6 @@ class FrameParser:
     A violation is one as soon as it can be seen: neither its frame nor its message must be whole.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_frame",
-        "_max_bytes",
-        "_message",
-        "_opcode",
-        "_since",
-        "_size",
-        "_valid",
-        "violation",
-    )
-
     def __init__(self, max_bytes: int) -> None:
         self.violation: CloseReason | None = None
         self._max_bytes = max_bytes

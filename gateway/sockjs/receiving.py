@@ -98,6 +98,7 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
         self.flush().add_done_callback(self._on_sent)
 
     def _begin(self, content_type: str, prelude: str, session_id: str) -> None:
+        self._answer_politely()
         self.set_header("Content-Type", content_type)
         self.write(prelude)
         self.flush()
@@ -135,7 +136,6 @@ class XhrStreamingHandler(Streaming):
     """xhr_streaming: packets are lines of one long response."""
 
     def post(self, session_id: str) -> None:
-        self._answer_politely()
         # SockJS 1.0: browsers show nothing of less than so much.
         self._begin(_JAVASCRIPT, "h" * 2048 + "\n", session_id)
 
@@ -144,7 +144,6 @@ class EventSourceHandler(Streaming):
     """eventsource: packets are events."""
 
     def get(self, session_id: str) -> None:
-        self._answer_politely()
         # SockJS 1.0: exactly this. It is always UTF-8 (WHATWG HTML section 9.2.5).
         self._begin("text/event-stream", "\r\n", session_id)
 
@@ -163,7 +162,7 @@ class Script(Transport):
         super().prepare()
         if self._finished:
             return
-        # The library takes one from a body as well, and any text.
+        # Only a name, and not from a body: it becomes a part of a script.
         self.callback = self.get_query_argument("c", "", strip=False)
         if not self.callback:
             self._refuse(500, '"callback" parameter required')
@@ -188,7 +187,6 @@ class HtmlFileHandler(Script, Streaming):
     """htmlfile: packets are scripts in an endless page."""
 
     def get(self, session_id: str) -> None:
-        self._answer_politely()
         head = HTMLFILE_HEAD
         policy = self.core.origins.content_policy
         if policy is not None:
