@@ -4,9 +4,6 @@ A reader's text is data from a stranger: whatever it is, :meth:`Verbs.read` retu
 never raises. Decided here is what can be without the store and without knowing who asks: form,
 limits, rate. Whether this reader may have the topic is :mod:`gateway.access`'s
 question, when the verb's turn comes; carrying an intent out is :mod:`gateway.desk`'s work.
-
-Rate: a token bucket per connection. An empty one answers error 111; a reader that goes on
-nevertheless is closed with 4102.
 """
 
 from __future__ import annotations
@@ -173,7 +170,10 @@ class _Bad(Exception):
 
 
 class Bucket:
-    """How often one reader may say something. ``now`` is any clock in seconds."""
+    """How often one reader may say something: who finds it empty is refused, then closed.
+
+    ``now`` is any clock in seconds.
+    """
 
     __slots__ = ("_limits", "_refused", "_tokens", "_updated")
 

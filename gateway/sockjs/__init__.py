@@ -1,21 +1,14 @@
 """SockJS 1.0 under ``/sockjs``, on sockjs-tornado 1.0.7.
 
-From the library: the table of sessions with its expiry, and the handlers' skeletons. Not
-from it: WebSocket (:mod:`gateway.websocket`), the queue of waiting messages
-(our outbox, so polling readers are bounded like all others), and these faults, mended by
-subclassing:
-
-* a second packet in one turn on a polling response raised and lost the close frame: a response
-  takes one packet, then counts as blocked;
-* futures of writes were dropped, and a reader who was gone raised in the sender's face;
-* HTTP/1.0 responses of a streaming transport never ended;
-* ``Cache-Control`` lacked ``no-transform``;
-* the iframe page was of protocol 0.3, and pointed to a CDN;
-* jsonp and htmlfile took any callback. They are off unless the setting says otherwise.
+From the library: the table of sessions with its expiry, CORS preflights, and how a response begins
+and ends. Not from it: WebSocket (:mod:`gateway.websocket`), and its sessions and packets. They had
+no bounds, lost the close frame behind another packet on a polling response, dropped the futures of
+their writes, never ended a stream of HTTP/1.0, let proxies transform it, and took any callback.
 
 Here are the routes. A reader's session, which outlives the responses that come and go, is in
 ``sessions``; those that it receives on in ``receiving``; the requests that bring its verbs in
-``sending``; the pages that belong to no session in ``handlers``.
+``sending``; the pages that belong to no session in ``handlers``. jsonp and htmlfile are off unless
+the setting says otherwise.
 """
 
 from __future__ import annotations
