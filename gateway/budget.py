@@ -115,13 +115,11 @@ class Budget:
         self._scheduled = False
         self.look()
         behind: list[tuple[int, int, Waiting | ReaderStream]] = []
-        streams = dict.fromkeys(self._streams)
         for reader in self._readers():
             if waiting := reader.waiting_bytes:
                 behind.append((waiting, len(behind), reader))
-            if reader.stream is not None:
-                streams.pop(reader.stream, None)
-        behind += [(stream.waiting, -n, stream) for n, stream in enumerate(streams)]
+        others = (stream for stream in self._streams if stream.reader is None)
+        behind += [(stream.waiting, -n, stream) for n, stream in enumerate(others)]
         behind.sort(reverse=True, key=lambda one: one[:2])
         enough = self._most_bytes - self._most_bytes // 8
         for waiting, _, one in behind:
