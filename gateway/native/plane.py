@@ -31,7 +31,6 @@ from typing import Final, Protocol
 
 from gateway.descriptors import connections_at_most
 from gateway.native import commands
-from gateway.native.child import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child, ended
 from gateway.native.events import (
     OTHER_VERSION,
     REPLACED,
@@ -46,6 +45,7 @@ from gateway.native.events import (
 )
 from gateway.native.handovers import Handovers
 from gateway.native.link import ControlLink
+from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
 from gateway.native.room import Room
 from gateway.native.unfinished import Unfinished
 from gateway.publication import Publication
@@ -142,10 +142,8 @@ class Plane:
                 # Our program is of that version too, or another control plane wants it so.
                 raise
             logger.warning("%s; ours takes over from it", exc)
-            former = self._child.replace_with(await self._child.start_newer())
+            await self._child.take_over()
             self._took_over = True
-            if former is not None:
-                await ended(former)
             attached = await self._attach()
         await self._child.attached_to(attached.pid)
         logger.info(
@@ -183,19 +181,16 @@ class Plane:
             raise ConfigError("there is no data plane to take over from now")
         self._taking_over = True
         try:
-            newer = await self._child.start_newer()
-            former = self._child.replace_with(newer)
+            newer = await self._child.take_over()
             async with asyncio.timeout(TAKE_OVER_SECONDS):
                 # The link to the former one ends by itself.
-                while self.pid != newer.pid:
+                while self.pid != newer:
                     await self._changed.wait()
-            if former is not None:
-                await ended(former)
         except TimeoutError as exc:
             raise ConfigError("the new data plane has our readers, and doesn't answer us") from exc
         finally:
             self._taking_over = False
-        return newer.pid
+        return newer
 
     async def drain(self, seconds: float, per_second: int, within: float) -> None:
         """Have all readers sent away; return when the data plane has ended, or after within."""
