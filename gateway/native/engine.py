@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.drain import Spread
+from gateway.engine import Engine
 from gateway.native import commands
 from gateway.native.plane import Plane, State
-from gateway.native.tally import Tally
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
@@ -22,69 +22,37 @@ from newsfabric.closing import INVALID_TOKEN, REBALANCE
 _USERS: Final = 10_000
 
 
-class NativeEngine:
-    """The readers of ``plane``; an :class:`~gateway.engine.Engine`."""
+class NativeEngine(Engine):
+    """The readers of ``plane``."""
 
-    name: Final = "native"
-    serves_websockets: Final = False
+    name = "native"
+    serves_websockets = False
 
     def __init__(self, settings: GatewaySettings, plane: Plane) -> None:
         self.plane = plane
-        #: What the data plane has counted.
-        self.tally = Tally()
+        self.tally = plane.tally
         self._settings = settings
 
     @property
     def dataplane_pid(self) -> int | None:
-        """The data plane's process."""
         return self.plane.pid
 
     @property
     def is_there(self) -> bool:
-        """Whether a data plane serves our readers."""
         return self.plane.state in (State.ATTACHED, State.DRAINING)
 
-    @property
-    def reader_count(self) -> int:
-        """Readers connected there at the last :meth:`look`."""
-        return self.tally.readers
-
-    @property
-    def connects(self) -> int:
-        """Readers let in there since the start."""
-        return self.tally.connects
-
-    @property
-    def deliveries(self) -> int:
-        """Frames given to readers there since the start."""
-        return self.tally.deliveries
-
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
-        """As :meth:`Plane.publish`."""
         self.plane.publish(publication, done)
 
     def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
-        """Close the connections of users who were revoked at that time (ms)."""
         for start in range(0, len(revoked), _USERS):
             some = revoked[start : start + _USERS]
             self.plane.send(commands.evict(some, INVALID_TOKEN))
 
     def send_away(self, count: int) -> None:
-        """Have ``count`` readers, or all if there are fewer, connect to another box."""
         self.plane.send(commands.shed(REBALANCE, count, self._settings.retry_after_ms))
 
-    @property
-    def outbox_bytes(self) -> int:
-        """What waited for all of them there at the last :meth:`look`."""
-        return self.tally["outbox_bytes"]
-
-    @property
-    def identities(self) -> int:
-        """How many identities were remembered there at the last :meth:`look`."""
-        return self.tally["identities"]
-
     async def look(self) -> None:
-        """Have fresh counters."""
         await self.plane.count()
 
     async def drain(self) -> None:
@@ -95,10 +63,7 @@ class NativeEngine:
         await self.plane.drain(seconds, per_second, within)
 
     async def take_over(self) -> int:
-        """As :meth:`Plane.take_over`."""
         return await self.plane.take_over()
 
     def close(self) -> None:
-        """Let go of the data plane; it goes on without us."""
         self.plane.close()
-        self.tally.restart()

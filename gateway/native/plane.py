@@ -27,7 +27,7 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from gateway.descriptors import connections_at_most
 from gateway.native import commands
@@ -43,15 +43,18 @@ from gateway.native.events import (
     Refused,
     Verbs,
 )
-from gateway.native.handovers import Handovers
 from gateway.native.link import ControlLink
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
 from gateway.native.room import Room
+from gateway.native.tally import Tally
 from gateway.native.unfinished import Unfinished
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gateway.native.serving import Serving
 
 logger = logging.getLogger(__name__)
 
@@ -72,30 +75,6 @@ class _OtherVersion(ConfigError):
     """The data plane doesn't speak our version of the protocol."""
 
 
-class EventHandler(Protocol):
-    """Who is told what comes from the data plane. None may block, or raise what it doesn't say."""
-
-    def attached(self, event: Attached) -> None:
-        """An attachment has begun."""
-
-    def replaced(self) -> None:
-        """Another control plane has come in our place."""
-
-    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
-        """A reader with ``auth`` has said ``text``; answer exactly once."""
-
-    def handed_over(
-        self, connection: socket.socket, address: str, closed: Callable[[], None]
-    ) -> None:
-        """A request is ours to serve; call ``closed`` when its connection is.
-
-        OSError: it was closed before, and nobody calls.
-        """
-
-    def counted(self, values: dict[str, int]) -> None:
-        """The data plane's counters."""
-
-
 class Plane:
     """One data plane, for as long as this control plane lives."""
 
@@ -104,20 +83,22 @@ class Plane:
         self.attachment = 0
         self.pid: int | None = None
         self.port = settings.port
+        #: What it has counted, or several one after the other.
+        self.tally = Tally()
+        #: Who is told what comes from it. It may not block, nor raise what it doesn't say.
+        self.handler: Serving
         self._settings = settings
         # New readers are turned away until they can be served.
         self._capacity = 0
         self._child = Child(settings, program, control)
         # Whether our program has taken over from one of another version.
         self._took_over = False
-        self._handler: EventHandler
         self._link: ControlLink | None = None
         # Set, and replaced, at each change of state or of data plane.
         self._changed = asyncio.Event()
         self._greeting: asyncio.Future[Attached] | None = None
         self._unfinished = Unfinished()
         self._room = Room(lambda: self.full)
-        self._handovers = Handovers(lambda address: self.send(commands.gone(address)))
         self._counts: list[asyncio.Future[None]] = []
         self._replaced = False
         self._taking_over = False
@@ -126,15 +107,14 @@ class Plane:
 
     # Attaching, and the process.
 
-    async def attach(self, handler: EventHandler) -> None:
+    async def attach(self) -> None:
         """Attach to the data plane that lives, else to one that is started now.
 
-        ``handler`` is told what comes from it, now and after each loss of the link. One that hangs
-        up before it has answered hands its readers to another one, or ends: the next one is looked
-        for. From one that speaks another version of the protocol our own program takes over, once.
+        One that hangs up before it has answered hands its readers to another one, or ends: the next
+        one is looked for. From one that speaks another version of the protocol our own program
+        takes over, once.
         TimeoutError if that takes too long, OSError or ConfigError for anything else; try again.
         """
-        self._handler = handler
         try:
             attached = await self._attach()
         except _OtherVersion as exc:
@@ -151,7 +131,7 @@ class Plane:
             attached.pid, self.port, attached.attachment, attached.readers,
         )  # fmt: skip
 
-    async def stay_attached(self, handler: EventHandler) -> None:
+    async def stay_attached(self) -> None:
         """Attach again whenever the link is lost, until the data plane is gone for good."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(base=0.1, cap=5.0)
@@ -161,7 +141,7 @@ class Plane:
                 await self._changed.wait()
                 continue
             try:
-                await self.attach(handler)
+                await self.attach()
             except (OSError, ConfigError) as exc:
                 delay = backoff.failed(loop.time())
                 logger.warning("no data plane, trying again in %.1f s: %s", delay, exc)
@@ -216,6 +196,7 @@ class Plane:
             self._link = None
         self._room.forget()
         self._unfinished.finish_all()
+        self.tally.restart()
 
     async def _attach(self) -> Attached:
         async with asyncio.timeout(_ATTACH_SECONDS):
@@ -295,13 +276,13 @@ class Plane:
         match event:
             case Verbs(verbs):
                 self._room.add(verbs)
-                self._room.answer(self._handler.verb)
+                self._room.answer(self.handler.verb)
             case Published(number):
                 self._unfinished.finish(number)
             case Handover(address):
-                self._handovers.take(descriptor, address, self._handler.handed_over)
+                self.handler.handed_over(descriptor, address)
             case Counters(values):
-                self._handler.counted(values)
+                self.tally.update(values)
                 self._counted()
             case Attached():
                 self._on_attached(event)
@@ -310,7 +291,7 @@ class Plane:
 
     def _on_room(self) -> None:
         self._room.let_one_on()
-        self._room.answer(self._handler.verb)
+        self._room.answer(self.handler.verb)
 
     def _on_refused(self, why: str) -> None:
         if why == TAKEN_OVER:
@@ -327,7 +308,7 @@ class Plane:
                 # They stay unacknowledged: the broker gives them to whoever has come.
                 self._replaced = True
                 self._unfinished.drop()
-                self._handler.replaced()
+                self.handler.replaced()
 
     def _on_attached(self, event: Attached) -> None:
         if self.state is State.GONE:
@@ -336,13 +317,13 @@ class Plane:
             return
         if event.ports:
             self.port = event.ports[0]
-        self.pid = event.pid
+        if self.pid != event.pid:
+            self.tally.restart()
+            self.pid = event.pid
         self.attachment += 1
         self.state = State.ATTACHED
         self._change()
-        self._handler.attached(event)
-        if self._handovers.open:
-            self.send(commands.kept(self._handovers.open))
+        self.handler.attached(event)
         self._send_settings()
         for command in self._unfinished.commands():
             self.send(command)

@@ -67,14 +67,14 @@ class Tally:
         self.deliveries = 0
         self._values: dict[str, int] = {}
 
-    def __getitem__(self, name: str) -> int:
-        """The last value of ``name``; 0 if there was none."""
-        return self._values.get(name, 0)
+    def get(self, name: str, default: int = 0) -> int:
+        """The last value of ``name``; ``default`` if there was none."""
+        return self._values.get(name, default)
 
     def update(self, values: Mapping[str, int]) -> None:
         """Counters have come."""
         for name, value in values.items():
-            self._change(name, value - self[name])
+            self._change(name, value - self.get(name))
             self._values[name] = value
 
     def restart(self) -> None:

@@ -140,10 +140,8 @@ class Desk:
         self.fake.close()
 
 
-async def attached(
-    fake: FakeDataplane, plane: Plane, serving: Serving, attachment: int = 1
-) -> Visit:
-    attaching = asyncio.create_task(plane.attach(serving))
+async def attached(fake: FakeDataplane, plane: Plane, attachment: int = 1) -> Visit:
+    attaching = asyncio.create_task(plane.attach())
     visit = await fake.visited()
     await visit.greet(attachment=attachment)
     await asyncio.wait_for(attaching, 60)
@@ -165,13 +163,12 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     )
     async with fake_dataplane(path) as fake:
         plane = Plane(told, Path("/nowhere"), path)
-        engine = NativeEngine(told, plane)
-        core = Core(told, TABLE, store, engine)
-        serving = Serving(core, engine, HTTPServer(Application()), asyncio.Event())
+        core = Core(told, TABLE, store, NativeEngine(told, plane))
+        serving = Serving(core, plane, HTTPServer(Application()), asyncio.Event())
         # It reads who was revoked.
         await core.gate.start()
         store.reads = 0
-        visit = await attached(fake, plane, serving)
+        visit = await attached(fake, plane)
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
         monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
@@ -610,7 +607,7 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
     assert await desk.replied(action="ping") == {"type": "pong"}
     await desk.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
-        desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
+        desk.visit = await attached(fake, desk.plane, attachment=2)
         desk.store.gate.set()
         # The topic's past is worth knowing whoever asked for it.
         await until(lambda: desk.core.hub.is_warm("news.a"))
@@ -630,7 +627,7 @@ async def test_what_one_attachment_had_is_sent_anew_to_the_next(desk: Desk, tmp_
     await desk.visit.hear_named("subscribe")
     await desk.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
-        desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
+        desk.visit = await attached(fake, desk.plane, attachment=2)
         first = await desk.subscribed(**verb)
         assert (first["batch"], seqs(first["messages"])) == (0, [1, 2])
         batch = await desk.ask(action="subscribe", **verb)
