@@ -27,7 +27,7 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.descriptors import connections_at_most
 from gateway.native import commands
@@ -52,9 +52,6 @@ from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError
-
-if TYPE_CHECKING:
-    from gateway.native.serving import Serving
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +82,11 @@ class Plane:
         self.port = settings.port
         #: What it has counted, or several one after the other.
         self.tally = Tally()
-        #: Who is told what comes from it. It may not block, nor raise what it doesn't say.
-        self.handler: Serving
+        #: Is told of each attachment, of each handover with its descriptor (None if that is lost),
+        #: and of the refusal of who is replaced. It may not block or raise.
+        self.on_event: Callable[[Event, int | None], None]
+        #: Is told a connection, its auth state, and what it said; answers exactly once.
+        self.on_verb: Callable[[bytes, bytes, bytes], None]
         self._settings = settings
         # New readers are turned away until they can be served.
         self._capacity = 0
@@ -276,24 +276,25 @@ class Plane:
         match event:
             case Verbs(verbs):
                 self._room.add(verbs)
-                self._room.answer(self.handler.verb)
+                self._room.answer(self.on_verb)
             case Published(number):
                 self._unfinished.finish(number)
-            case Handover(address):
-                self.handler.handed_over(descriptor, address)
+            case Handover():
+                self.on_event(event, descriptor)
             case Counters(values):
                 self.tally.update(values)
                 self._counted()
             case Attached():
                 self._on_attached(event)
-            case Refused(why):
-                self._on_refused(why)
+            case Refused():
+                self._on_refused(event)
 
     def _on_room(self) -> None:
         self._room.let_one_on()
-        self._room.answer(self.handler.verb)
+        self._room.answer(self.on_verb)
 
-    def _on_refused(self, why: str) -> None:
+    def _on_refused(self, event: Refused) -> None:
+        why = event.why
         if why == TAKEN_OVER:
             logger.info("data plane %s has handed its readers to another one", self.pid)
             self._moving = True
@@ -308,7 +309,7 @@ class Plane:
                 # They stay unacknowledged: the broker gives them to whoever has come.
                 self._replaced = True
                 self._unfinished.drop()
-                self.handler.replaced()
+                self.on_event(event, None)
 
     def _on_attached(self, event: Attached) -> None:
         if self.state is State.GONE:
@@ -323,7 +324,7 @@ class Plane:
         self.attachment += 1
         self.state = State.ATTACHED
         self._change()
-        self.handler.attached(event)
+        self.on_event(event, None)
         self._send_settings()
         for command in self._unfinished.commands():
             self.send(command)

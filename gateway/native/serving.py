@@ -21,7 +21,7 @@ from gateway.core import Core
 from gateway.listener import serve_connection
 from gateway.logs import LeftLogs
 from gateway.native import commands
-from gateway.native.events import Attached
+from gateway.native.events import Attached, Event, Handover, Refused
 from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
 from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
@@ -60,13 +60,21 @@ class Serving:
             desk=core.desk,
             spawn=core.spawn,
         )
-        plane.handler = self
+        plane.on_event = self._on_event
+        plane.on_verb = self._readers.answer
         core.readers.changed = self._resize_soon
 
-    # What the data plane tells.
+    def _on_event(self, event: Event, descriptor: int | None) -> None:
+        match event:
+            case Attached():
+                self._on_attached(event)
+            case Handover(address):
+                self._handovers.take(descriptor, address)
+            case Refused():
+                logger.warning("another control plane has come: this one stops")
+                self._stop.set()
 
-    def attached(self, event: Attached) -> None:
-        """The data plane is there, with or without readers."""
+    def _on_attached(self, event: Attached) -> None:
         self._readers.attached()
         # Some may have been revoked while nobody told it.
         self._core.engine.evict(list(self._core.gate.revocations))
@@ -83,21 +91,6 @@ class Serving:
                 # We begin anew: what is past here, and wasn't given to them, they would never get.
                 wait_ms = self._core.settings.retry_after_ms
                 self._plane.send(commands.shed(REBALANCE, event.readers, wait_ms))
-
-    def replaced(self) -> None:
-        """Another control plane serves our readers now."""
-        logger.warning("another control plane has come: this one stops")
-        self._stop.set()
-
-    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
-        """A reader there, with ``auth``, has said ``text``; it is answered exactly once."""
-        self._readers.answer(connection, auth, text)
-
-    def handed_over(self, descriptor: int | None, address: str) -> None:
-        """A request to be served here; as :meth:`Handovers.take`."""
-        self._handovers.take(descriptor, address)
-
-    # What goes on beside.
 
     async def remember(self) -> None:
         """Leave with the data plane, each second, what we know of the logs."""

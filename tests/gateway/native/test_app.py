@@ -189,7 +189,8 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         await until(lambda: plane.state is State.AWAY)
         # Nobody hears of this one, so nobody may be told that it is there.
         second.close()
-        await until(lambda: plane.handler._handovers.open == {"192.0.2.1": 1})
+        serving = plane.on_event.__self__  # type: ignore[attr-defined]
+        await until(lambda: serving._handovers.open == {"192.0.2.1": 1})
         visit = attached.visit = await fake.visited()
         await visit.hear_named("hello")
         await visit.say(greets(attachment=2))

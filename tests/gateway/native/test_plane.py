@@ -25,7 +25,7 @@ from fake_dataplane import (
 from gateways import until
 
 from gateway.native import commands
-from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached
+from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached, Event, Handover, Refused
 from gateway.native.plane import Plane, State
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
@@ -54,19 +54,19 @@ class Listener:
         assert self.told == list(expected)
         self.told.clear()
 
-    def attached(self, event: Attached) -> None:
-        self._add(("attached", event.attachment, event.blob))
+    def on_event(self, event: Event, descriptor: int | None) -> None:
+        match event:
+            case Attached():
+                self._add(("attached", event.attachment, event.blob))
+            case Handover(address):
+                assert descriptor is not None
+                with socket.socket(fileno=descriptor) as connection:
+                    self._add((connection.recv(10), address))
+            case Refused(why):
+                self._add(why)
 
-    def replaced(self) -> None:
-        self._add("replaced")
-
-    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
+    def on_verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
         self._add((connection, text))
-
-    def handed_over(self, descriptor: int | None, address: str) -> None:
-        assert descriptor is not None
-        with socket.socket(fileno=descriptor) as connection:
-            self._add((connection.recv(10), address))
 
 
 class Pair:
@@ -82,9 +82,12 @@ class Pair:
         await self.handler.hear(("attached", attachment, blob))
 
 
-def plane_at(control: Path, program: str | Path = "/nowhere") -> Plane:
+def plane_at(
+    control: Path, program: str | Path = "/nowhere", listener: Listener | None = None
+) -> Plane:
     plane = Plane(TOLD, Path(program), control)
-    plane.handler = Listener()  # type: ignore[assignment]
+    listener = listener or Listener()
+    plane.on_event, plane.on_verb = listener.on_event, listener.on_verb
     return plane
 
 
@@ -92,8 +95,9 @@ def plane_at(control: Path, program: str | Path = "/nowhere") -> Plane:
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
-        plane = plane_at(path)
-        pair = Pair(fake, plane, plane.handler)
+        handler = Listener()
+        plane = plane_at(path, listener=handler)
+        pair = Pair(fake, plane, handler)
         staying = asyncio.create_task(plane.stay_attached())
         await pair.attached(attachment=3, blob=b"marks")
         yield pair
