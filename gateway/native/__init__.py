@@ -2,7 +2,7 @@
 
 This package is the control plane's end of it. The protocol as bytes: ``wire``, ``commands``,
 ``events``, ``marks``. The process and the link to it: ``program``, ``link``, ``plane``,
-with what must not be lost between two attachments (``unfinished``, ``room``). What
+with what waits for it (``room``). What
 is said over it: ``serving``, ``readers``, ``said``. What the rest of the gateway sees of it:
 ``engine``, ``tally``. No object here stands for a reader.
 """

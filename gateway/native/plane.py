@@ -21,6 +21,7 @@ go to the attachment whose verb it answers; :attr:`Plane.attachment` tells them 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import enum
 import logging
@@ -47,7 +48,6 @@ from gateway.native.link import ControlLink
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
 from gateway.native.room import Room
 from gateway.native.tally import Tally
-from gateway.native.unfinished import Unfinished
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
@@ -82,11 +82,11 @@ class Plane:
         self.port = settings.port
         #: What it has counted, or several one after the other.
         self.tally = Tally()
+        #: What readers say, and the room for answers.
+        self.room = Room(lambda: self._link is not None and self._link.full)
         #: Is told of each attachment, of each handover with its descriptor (None if that is lost),
         #: and of the refusal of who is replaced. It may not block or raise.
         self.on_event: Callable[[Event, int | None], None]
-        #: Is told a connection, its auth state, and what it said; answers exactly once.
-        self.on_verb: Callable[[bytes, bytes, bytes], None]
         self._settings = settings
         # New readers are turned away until they can be served.
         self._capacity = 0
@@ -94,12 +94,12 @@ class Plane:
         # Whether our program has taken over from one of another version.
         self._took_over = False
         self._link: ControlLink | None = None
-        # Set, and replaced, at each change of state or of data plane.
+        # Set for a moment at each change of state or of data plane.
         self._changed = asyncio.Event()
         self._greeting: asyncio.Future[Attached] | None = None
         self._unfinished = Unfinished()
-        self._room = Room(lambda: self.full)
-        self._counts: list[asyncio.Future[None]] = []
+        # Set for a moment when counters have come, or won't.
+        self._counted = asyncio.Event()
         self._replaced = False
         self._taking_over = False
         # Whether its end was announced, and another one has our readers.
@@ -190,11 +190,11 @@ class Plane:
     def close(self) -> None:
         """Let go of the data plane; if it lives, it goes on without us."""
         self.state = State.GONE
-        self._change()
+        _pulse(self._changed)
         if self._link is not None:
             self._link.close()
             self._link = None
-        self._room.forget()
+        self.room.forget()
         self._unfinished.finish_all()
         self.tally.restart()
 
@@ -211,7 +211,7 @@ class Plane:
         """Say hello on ``connection``, which is ours from now on; return the answer."""
         greeting: asyncio.Future[Attached] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        link = self._link = ControlLink(connection, self._on_event, self._on_lost, self._on_room)
+        link = self._link = ControlLink(connection, self._on_event, self._on_lost, self.room.grew)
         link.send(commands.hello())
         try:
             return await greeting
@@ -225,15 +225,6 @@ class Plane:
         """Send a command; nothing while there is no attachment."""
         if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
             self._link.send(command)
-
-    @property
-    def full(self) -> bool:
-        """Whether the data plane has to take answers before others are made."""
-        return self._link is not None and self._link.full
-
-    async def room(self) -> None:
-        """Return when an answer may be made, or there is no attachment to send it to."""
-        await self._room.wait()
 
     @property
     def unfinished(self) -> int:
@@ -263,35 +254,28 @@ class Plane:
         """Have fresh counters; return without them if the data plane doesn't answer."""
         if self._link is None or self.state is State.AWAY:
             return
-        counted = asyncio.get_running_loop().create_future()
-        self._counts.append(counted)
         self.send(commands.count())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_COUNT_SECONDS):
-                await counted
+                await self._counted.wait()
 
     # What comes from it.
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
             case Verbs(verbs):
-                self._room.add(verbs)
-                self._room.answer(self.on_verb)
+                self.room.heard(verbs)
             case Published(number):
                 self._unfinished.finish(number)
             case Handover():
                 self.on_event(event, descriptor)
             case Counters(values):
                 self.tally.update(values)
-                self._counted()
+                _pulse(self._counted)
             case Attached():
                 self._on_attached(event)
             case Refused():
                 self._on_refused(event)
-
-    def _on_room(self) -> None:
-        self._room.let_one_on()
-        self._room.answer(self.on_verb)
 
     def _on_refused(self, event: Refused) -> None:
         why = event.why
@@ -323,7 +307,7 @@ class Plane:
             self.pid = event.pid
         self.attachment += 1
         self.state = State.ATTACHED
-        self._change()
+        _pulse(self._changed)
         self.on_event(event, None)
         self._send_settings()
         for command in self._unfinished.commands():
@@ -333,7 +317,7 @@ class Plane:
 
     def _on_lost(self, why: str) -> None:
         self._link = None
-        self._room.forget()
+        self.room.forget()
         if self.state is State.ATTACHED:
             self.state = State.AWAY
             if not self._moving:
@@ -343,15 +327,52 @@ class Plane:
         self._moving = False
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
-        self._counted()
-        self._change()
+        _pulse(self._counted)
+        _pulse(self._changed)
 
-    def _counted(self) -> None:
-        for counted in self._counts:
-            if not counted.done():
-                counted.set_result(None)
-        self._counts.clear()
 
-    def _change(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+def _pulse(event: asyncio.Event) -> None:
+    """Wake all who wait for ``event`` now."""
+    event.set()
+    event.clear()
+
+
+class Unfinished:
+    """Numbers publications, and keeps each command until its fan-out is over.
+
+    The data plane finishes them in the order of their numbers, and drops what it has had. How many
+    there can be is bounded by the feed's prefetch: a delivery is acknowledged when it is over.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        # Ascending: the number, the command, and what to call when its fan-out is over.
+        self._kept: collections.deque[tuple[int, bytes, Callable[[], None]]] = collections.deque()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, publication: Publication, done: Callable[[], None]) -> bytes:
+        """The command that publishes it, under the next number."""
+        self._number += 1
+        command = commands.publish(self._number, publication)
+        self._kept.append((self._number, command, done))
+        return command
+
+    def commands(self) -> list[bytes]:
+        """All that a new attachment has to be sent again."""
+        return [command for _, command, _ in self._kept]
+
+    def finish(self, number: int) -> None:
+        """The fan-outs up to ``number`` are over."""
+        while self._kept and self._kept[0][0] <= number:
+            _, _, done = self._kept.popleft()
+            done()
+
+    def finish_all(self) -> None:
+        """There is nobody any more who could be given one."""
+        self.finish(self._number)
+
+    def drop(self) -> None:
+        """Forget them, and call nobody: they stay unacknowledged."""
+        self._kept.clear()

@@ -177,11 +177,11 @@ class NativeReader:
     @property
     def is_full(self) -> bool:
         """Whether the data plane has to take answers before others are made."""
-        return self._readers.plane.full
+        return self._readers.plane.room.is_full()
 
     async def room(self) -> None:
         """Return when it has taken some, or there is no attachment."""
-        await self._readers.plane.room()
+        await self._readers.plane.room.wait()
 
     def clash(self, verb: Subscribe) -> Refusal | None:
         """The data plane knows its topics, and refuses."""

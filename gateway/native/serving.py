@@ -61,7 +61,7 @@ class Serving:
             spawn=core.spawn,
         )
         plane.on_event = self._on_event
-        plane.on_verb = self._readers.answer
+        plane.room.answer = self._readers.answer
         core.readers.changed = self._resize_soon
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:

@@ -87,7 +87,7 @@ def plane_at(
 ) -> Plane:
     plane = Plane(TOLD, Path(program), control)
     listener = listener or Listener()
-    plane.on_event, plane.on_verb = listener.on_event, listener.on_verb
+    plane.on_event, plane.room.answer = listener.on_event, listener.on_verb
     return plane
 
 

@@ -642,11 +642,11 @@ async def test_nothing_is_read_for_a_reader_until_its_data_plane_takes_what_ther
     huge = commands.reply(READER, bytes(12 << 20))
     for _ in range(2):
         desk.plane.send(huge)
-    assert desk.plane.full
-    desk.plane.on_verb(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
+    assert desk.plane.room.is_full()
+    desk.plane.room.answer(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
     await desk.visit.hear_named("reply")
     # As much as before waits still.
-    assert (desk.plane.full, desk.store.reads) == (True, 0)
+    assert (desk.plane.room.is_full(), desk.store.reads) == (True, 0)
     await desk.visit.hear_named("reply")
     assert seqs((await desk.visit.hear_named("subscribe"))["messages"]) == [1, 2]
     assert desk.store.reads == 1
@@ -663,9 +663,9 @@ async def test_what_was_missed_is_looked_up_when_the_data_plane_takes_it(desk: D
     for _ in range(2):
         desk.plane.send(commands.reply(READER, bytes(12 << 20)))
     verb = {"action": "subscribe", "topic": "news.breaking", "position": begin}
-    desk.plane.on_verb(READER, b"", json.dumps(verb).encode())
+    desk.plane.room.answer(READER, b"", json.dumps(verb).encode())
     await desk.visit.hear_named("reply")
-    assert desk.plane.full
+    assert desk.plane.room.is_full()
     assert desk.store.resumes == 0
     desk.core.hub.offer(made[4], desk.now)
     await desk.visit.hear_named("reply")
