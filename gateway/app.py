@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
@@ -41,13 +42,13 @@ START_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 60.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
-    """A running gateway: its ports and URLs. Made by :func:`running`."""
+    """A running gateway, where readers come to ``port``. Made by :func:`running`."""
 
-    def __init__(self, core: Core, port: int, admin_port: int) -> None:
-        self.core = core
-        self.port = port
-        self.admin_port = admin_port
+    core: Core
+    port: int
+    admin_port: int
 
 
 # What runs a gateway: ``running`` of this module, or of gateway.native.app.
@@ -150,7 +151,7 @@ def admin_listener(
     server = _server(stack, admin_application(core, rates, urls, stop), settings)
     listener = Listener(server, _LOOPBACK, settings.admin_port, core.readers.budget)
     stack.callback(listener.stop)
-    core.spawn(_sample(rates))
+    core.spawn(rates.watch())
     if settings.endpoints:
         core.spawn(Rebalance(core, urls.websocket).watch())
     return listener
@@ -171,9 +172,3 @@ def _server(
     )
     stack.push_async_callback(server.close_all_connections)
     return server
-
-
-async def _sample(rates: Rates) -> None:
-    while True:
-        rates.sample()
-        await asyncio.sleep(1.0)
