@@ -7,7 +7,6 @@ Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabr
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import itertools
 from collections.abc import Awaitable, Callable
@@ -30,20 +29,15 @@ _LOGS_SHOWN: Final = 100
 _RUNS_SHOWN: Final = 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Urls:
-    """Where readers find this gateway's transports."""
-
-    sockjs: str
-    websocket: str
-    sse: str
-
-    @classmethod
-    def under(cls, base: str) -> Urls:
-        """The URLs under ``base``, an ``http`` or ``https`` URL without path."""
-        base = base.rstrip("/")
+def urls_under(base: str) -> dict[str, str]:
+    """Where readers find the transports, under an ``http`` or ``https`` URL without path."""
+    base = base.rstrip("/")
+    return {
+        "sockjs_url": f"{base}/sockjs",
         # http → ws, https → wss.
-        return cls(f"{base}/sockjs", f"ws{base[4:]}/websocket", f"{base}/events")
+        "websocket_url": f"ws{base[4:]}/websocket",
+        "sse_url": f"{base}/events",
+    }
 
 
 class Rates:
@@ -75,7 +69,7 @@ class AnswerHandler(PlainHandler):
         self.write(await self._answer())
 
 
-async def _load(core: Core, rates: Rates, urls: Urls) -> dict[str, Any]:
+async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any]:
     """``GET /load``: what the agent reports upstream each second."""
     await core.look()
     return {
@@ -85,9 +79,7 @@ async def _load(core: Core, rates: Rates, urls: Urls) -> dict[str, Any]:
         "connects_per_second": round(rates.connects, 1),
         "ready": core.readiness().ready,
         "draining": core.admission.draining,
-        "sockjs_url": urls.sockjs,
-        "websocket_url": urls.websocket,
-        "sse_url": urls.sse,
+        **urls,
     }
 
 
@@ -169,7 +161,7 @@ class GatewayMetricsHandler(MetricsHandler):
 
 
 def admin_application(
-    core: Core, rates: Rates, urls: Urls, stop: asyncio.Event
+    core: Core, rates: Rates, urls: dict[str, str], stop: asyncio.Event
 ) -> tornado.web.Application:
     """The application of the admin port."""
     figures = Figures(measures.FIGURES)

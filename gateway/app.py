@@ -17,7 +17,7 @@ import tornado.web
 from tornado.httpserver import HTTPServer
 
 from gateway import sockjs
-from gateway.admin import Rates, Urls, admin_application
+from gateway.admin import Rates, admin_application, urls_under
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
@@ -146,14 +146,14 @@ def admin_listener(
 ) -> Listener:
     """The admin port of a gateway whose readers come to ``port``; not started yet."""
     settings = core.settings
-    urls = Urls.under(settings.public_url or f"http://{settings.host}:{port}")
+    urls = urls_under(settings.public_url or f"http://{settings.host}:{port}")
     rates = Rates(core)
     server = _server(stack, admin_application(core, rates, urls, stop), settings)
     listener = Listener(server, _LOOPBACK, settings.admin_port, core.readers.budget)
     stack.callback(listener.stop)
     core.spawn(rates.watch())
     if settings.endpoints:
-        core.spawn(Rebalance(core, urls.websocket).watch())
+        core.spawn(Rebalance(core, urls["websocket_url"]).watch())
     return listener
 
 

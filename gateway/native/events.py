@@ -7,10 +7,9 @@ follows can be understood; drop the link and attach again.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.native.wire import (
     CONNECTION_BYTES,
@@ -26,8 +25,7 @@ from gateway.native.wire import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class Attached(NamedTuple):
     """The answer to ``hello``. ``attachment`` counts control planes; ``blob`` is the last one's."""
 
     pid: int
@@ -37,36 +35,31 @@ class Attached:
     blob: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verbs:
+class Verbs(NamedTuple):
     """Texts of readers, each behind the reader's auth state (empty for none). Answer each once."""
 
     verbs: tuple[tuple[ConnectionId, bytes, bytes], ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """All fan-outs up to ``number`` are over."""
 
     number: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(NamedTuple):
     """A request for us; its descriptor came with the message's first byte."""
 
     address: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """Values by name; names that are missing haven't changed."""
 
     values: dict[str, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """Why the data plane cuts us off."""
 
     why: str

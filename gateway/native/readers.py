@@ -20,7 +20,8 @@ from collections.abc import Sequence
 import orjson
 
 from gateway.auth_state import ANONYMOUS, AuthState, decode_auth
-from gateway.desk import Desk, Pending
+from gateway.core import Core
+from gateway.desk import Pending
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.said import Said, Sayings
@@ -40,10 +41,7 @@ from gateway.protocol import (
 )
 from gateway.publication import Publication
 from gateway.recalled import Recalled
-from gateway.settings import GatewaySettings
-from gateway.tasks import Spawn
 from newsfabric.closing import INTERNAL, CloseReason
-from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -51,22 +49,14 @@ logger = logging.getLogger(__name__)
 class NativeReaders:
     """Has the desk answer what the readers of one data plane say."""
 
-    def __init__(
-        self,
-        *,
-        settings: GatewaySettings,
-        table: TopicTable,
-        plane: Plane,
-        desk: Desk,
-        spawn: Spawn,
-    ) -> None:
+    def __init__(self, core: Core, plane: Plane) -> None:
         self.plane = plane
-        self._replay_bytes = settings.replay_bytes
-        self._table = table
-        self._desk = desk
-        self._spawn = spawn
+        self._replay_bytes = core.settings.replay_bytes
+        self._table = core.table
+        self._desk = core.desk
+        self._spawn = core.spawn
         # Shared by all: rates and subscriptions are counted by the data plane.
-        self._session = Session(table, settings.reader, 0.0)
+        self._session = Session(core.table, core.settings.reader, 0.0)
         self._said = Sayings()
         # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)

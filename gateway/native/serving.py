@@ -53,13 +53,7 @@ class Serving:
         self._handovers = Handovers(plane, server, core.readers.budget)
         self._stop = stop
         self._resizing: asyncio.TimerHandle | None = None
-        self._readers = NativeReaders(
-            settings=core.settings,
-            table=core.table,
-            plane=plane,
-            desk=core.desk,
-            spawn=core.spawn,
-        )
+        self._readers = NativeReaders(core, plane)
         plane.on_event = self._on_event
         plane.room.answer = self._readers.answer
         core.readers.changed = self._resize_soon
@@ -92,9 +86,11 @@ class Serving:
                 wait_ms = self._core.settings.retry_after_ms
                 self._plane.send(commands.shed(REBALANCE, event.readers, wait_ms))
 
-    async def remember(self) -> None:
-        """Leave with the data plane, each second, what we know of the logs."""
+    async def go_on(self) -> None:
+        """As soon as readers can be served there is room for them in the data plane; from then on
+        it is left, each second, what we know of the logs."""
         await self._core.follower.begun()
+        self._resize()
         too_much = LineLimit(every=60.0)
         while True:
             try:
@@ -107,11 +103,6 @@ class Serving:
                 # Less than all of it would have the successor give messages again.
                 self._plane.send(commands.remember(UNKNOWN))
             await asyncio.sleep(_REMEMBER_SECONDS)
-
-    async def let_readers_in(self) -> None:
-        """There is room for readers in the data plane, as soon as they can be served."""
-        await self._core.follower.begun()
-        self._resize()
 
     def close(self) -> None:
         """Stop looking after the data plane's room."""
