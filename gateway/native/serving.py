@@ -26,7 +26,6 @@ from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
 from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
 from gateway.native.wire import MAX_BLOB
-from newsfabric.closing import REBALANCE
 from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
@@ -83,8 +82,7 @@ class Serving:
             logger.warning("what the last control plane left can't be read: %s", exc)
             if event.readers:
                 # We begin anew: what is past here, and wasn't given to them, they would never get.
-                wait_ms = self._core.settings.retry_after_ms
-                self._plane.send(commands.shed(REBALANCE, event.readers, wait_ms))
+                self._core.engine.send_away(event.readers)
 
     async def go_on(self) -> None:
         """As soon as readers can be served there is room for them in the data plane; from then on
