@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,7 +99,8 @@ async def _report(core: Core, figures: Figures) -> dict[str, Any]:
 
 async def _engine(core: Core) -> dict[str, Any]:
     """``GET /engine``: which engine runs, in which processes."""
-    return core.processes
+    pid = core.engine.dataplane_pid
+    return {"engine": core.engine.name, "pid": os.getpid(), "dataplane_pid": pid}
 
 
 async def _logs(core: Core) -> dict[str, Any]:

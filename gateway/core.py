@@ -6,7 +6,6 @@ Made on the running loop. It holds no listener and no broker link: those are
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 
@@ -138,12 +137,6 @@ class Core:
     def deliveries(self) -> int:
         """Frames given to readers since the start."""
         return self.fanout.deliveries + self.engine.tally.deliveries
-
-    @property
-    def processes(self) -> dict[str, str | int | None]:
-        """Which engine runs, in which processes: what ``GET /engine`` answers."""
-        pid = self.engine.dataplane_pid
-        return {"engine": self.engine.name, "pid": os.getpid(), "dataplane_pid": pid}
 
     @property
     def stranded(self) -> bool:

@@ -340,8 +340,7 @@ def _pulse(event: asyncio.Event) -> None:
 class Unfinished:
     """Numbers publications, and keeps each command until its fan-out is over.
 
-    The data plane finishes them in the order of their numbers, and drops what it has had. How many
-    there can be is bounded by the feed's prefetch: a delivery is acknowledged when it is over.
+    The data plane finishes them in the order of their numbers.
     """
 
     def __init__(self) -> None:

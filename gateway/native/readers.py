@@ -166,18 +166,15 @@ class NativeReader:
 
     @property
     def is_full(self) -> bool:
-        """Whether the data plane has to take answers before others are made."""
         return self._readers.plane.room.is_full()
 
     async def room(self) -> None:
-        """Return when it has taken some, or there is no attachment."""
         await self._readers.plane.room.wait()
 
     def clash(self, verb: Subscribe) -> Refusal | None:
         """The data plane knows its topics, and refuses."""
 
     def push(self, push: bytes) -> None:
-        """Answer with ``push``."""
         self._send(commands.reply(self._connection, push))
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
@@ -187,15 +184,12 @@ class NativeReader:
             self._send(commands.subscribe_again(answer, self._connection))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        """Answer an unsubscribe."""
         self._send(commands.unsubscribe(self._connection, topic, push))
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        """Answer a login."""
         self._send(commands.auth(self._connection, auth, push))
 
     def close(self, reason: CloseReason) -> None:
-        """End the connection."""
         self._send(commands.close(self._connection, reason))
 
     def _send(self, command: bytes) -> None:
