@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from gateway.app import Gateway, admin_listener, follow, readers_server
 from gateway.core import Core
 from gateway.drain import drain
-from gateway.native.engine import NativeEngine
 from gateway.native.plane import Plane
 from gateway.native.program import control_socket, find_program
 from gateway.native.serving import Serving
@@ -34,7 +33,7 @@ async def running(
     drains only the readers of this process.
     """
     plane = Plane(settings, find_program(), control_socket(settings))
-    core = Core(settings, table, store, NativeEngine(settings, plane))
+    core = Core(settings, table, store, plane)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)

@@ -1,6 +1,9 @@
-"""The data plane as the control plane has it: started if need be, attached to, attached to again.
+"""The native engine: most readers' connections are in the data plane, a process beside ours.
 
-::
+What the data plane doesn't serve itself (SockJS's HTTP transports, SSE, pages) is served here
+as the Tornado engine serves it. The hub is here, with what is remembered; the data plane has its
+own readers' subscriptions alone, and is sent what each of them gets. It is started if need be,
+attached to, attached to again::
 
     AWAY ──attached──► ATTACHED ──drain──► DRAINING ──link is lost──► GONE
       ▲                   │ └──another control plane has come──────────▲
@@ -26,11 +29,13 @@ import contextlib
 import enum
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from gateway.descriptors import connections_at_most
+from gateway.drain import Spread
+from gateway.engine import Engine
 from gateway.native import commands
 from gateway.native.events import (
     OTHER_VERSION,
@@ -47,16 +52,18 @@ from gateway.native.events import (
 from gateway.native.link import ControlLink
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
 from gateway.native.room import Room
-from gateway.native.tally import Tally
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 _ATTACH_SECONDS: Final = 10.0
 _COUNT_SECONDS: Final = 1.0
+# Users in one command.
+_USERS: Final = 10_000
 
 
 class State(enum.Enum):
@@ -72,16 +79,18 @@ class _OtherVersion(ConfigError):
     """The data plane doesn't speak our version of the protocol."""
 
 
-class Plane:
+class Plane(Engine):
     """One data plane, for as long as this control plane lives."""
 
+    name = "native"
+    serves_websockets = False
+
     def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
+        super().__init__()
         self.state = State.AWAY
         self.attachment = 0
         self.pid: int | None = None
         self.port = settings.port
-        #: What it has counted, or several one after the other.
-        self.tally = Tally()
         #: What readers say, and the room for answers.
         self.room = Room(lambda: self._link is not None and self._link.full)
         #: Is told of each attachment, of each handover with its descriptor (None if that is lost),
@@ -172,8 +181,11 @@ class Plane:
             self._taking_over = False
         return newer
 
-    async def drain(self, seconds: float, per_second: int, within: float) -> None:
-        """Have all readers sent away; return when the data plane has ended, or after within."""
+    async def drain(self) -> None:
+        """Have all readers sent away; return when the data plane has ended, or should have."""
+        seconds, per_second = self._settings.drain_seconds, self._settings.drain_per_second
+        await self.look()
+        within = Spread(self.tally.readers, seconds, per_second).duration
         if self.state is State.GONE:
             # Drained before, or another control plane's by now.
             return
@@ -221,6 +233,14 @@ class Plane:
 
     # What is sent to it.
 
+    @property
+    def dataplane_pid(self) -> int | None:
+        return self.pid
+
+    @property
+    def is_there(self) -> bool:
+        return self.state in (State.ATTACHED, State.DRAINING)
+
     def send(self, command: bytes) -> None:
         """Send a command; nothing while there is no attachment."""
         if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
@@ -250,7 +270,15 @@ class Plane:
         bounds = {"capacity": self._capacity, "handovers": connections_at_most()}
         self.send(commands.settings(self._settings, **bounds))
 
-    async def count(self) -> None:
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        for start in range(0, len(revoked), _USERS):
+            some = revoked[start : start + _USERS]
+            self.send(commands.evict(some, INVALID_TOKEN))
+
+    def send_away(self, count: int) -> None:
+        self.send(commands.shed(REBALANCE, count, self._settings.retry_after_ms))
+
+    async def look(self) -> None:
         """Have fresh counters; return without them if the data plane doesn't answer."""
         if self._link is None or self.state is State.AWAY:
             return

@@ -70,7 +70,7 @@ class Serving:
     def _on_attached(self, event: Attached) -> None:
         self._readers.attached()
         # Some may have been revoked while nobody told it.
-        self._core.engine.evict(list(self._core.gate.revocations))
+        self._plane.evict(list(self._core.gate.revocations))
         if self._handovers.open:
             self._plane.send(commands.kept(self._handovers.open))
         if not event.blob or len(self._core.hub.logs):
@@ -82,7 +82,7 @@ class Serving:
             logger.warning("what the last control plane left can't be read: %s", exc)
             if event.readers:
                 # We begin anew: what is past here, and wasn't given to them, they would never get.
-                self._core.engine.send_away(event.readers)
+                self._plane.send_away(event.readers)
 
     async def go_on(self) -> None:
         """As soon as readers can be served there is room for them in the data plane; from then on

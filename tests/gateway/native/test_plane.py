@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from descriptors import Descriptors
@@ -32,7 +34,7 @@ from gateway.settings import GatewaySettings
 from newsfabric.errors import ConfigError
 from newsfabric.topics import TopicPolicy
 
-TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1)
+TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1, drain_seconds=0.0)
 
 
 class Listener:
@@ -83,9 +85,12 @@ class Pair:
 
 
 def plane_at(
-    control: Path, program: str | Path = "/nowhere", listener: Listener | None = None
+    control: Path,
+    program: str | Path = "/nowhere",
+    listener: Listener | None = None,
+    **settings: Any,
 ) -> Plane:
-    plane = Plane(TOLD, Path(program), control)
+    plane = Plane(dataclasses.replace(TOLD, **settings), Path(program), control)
     listener = listener or Listener()
     plane.on_event, plane.room.answer = listener.on_event, listener.on_verb
     return plane
@@ -96,7 +101,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
         handler = Listener()
-        plane = plane_at(path, listener=handler)
+        plane = plane_at(path, listener=handler, drain_seconds=5.0, drain_per_second=5)
         pair = Pair(fake, plane, handler)
         staying = asyncio.create_task(plane.stay_attached())
         await pair.attached(attachment=3, blob=b"marks")
@@ -215,7 +220,7 @@ async def test_room_is_told_when_it_changes(pair: Pair) -> None:
 
 
 async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
-    counting = asyncio.create_task(pair.plane.count())
+    counting = asyncio.create_task(pair.plane.look())
     await pair.visit.hear_named("count")
     assert not counting.done()
     await pair.visit.say(counters(accepts=5))
@@ -237,8 +242,10 @@ async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> N
 
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     done: list[int] = []
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
-    assert await pair.visit.hear_named("drain") == {"seconds_ms": 0, "per_second": 5}
+    draining = asyncio.create_task(pair.plane.drain())
+    await pair.visit.hear_named("count")
+    await pair.visit.say(counters())
+    assert await pair.visit.hear_named("drain") == {"seconds_ms": 5_000, "per_second": 5}
     # Readers who weren't told yet still get what is published.
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.hear_named("publish")
@@ -246,11 +253,13 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
     assert (pair.plane.state, done) == (State.GONE, [1])
-    await pair.plane.drain(0.0, 5, within=5.0)
+    await pair.plane.drain()
 
 
 async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair: Pair) -> None:
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
+    draining = asyncio.create_task(pair.plane.drain())
+    await pair.visit.hear_named("count")
+    await pair.visit.say(counters())
     for attachment in (4, 5):
         await pair.visit.hear_named("drain")
         await pair.visit.say(refused(TAKEN_OVER))
@@ -267,7 +276,7 @@ async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair:
     await pair.visit.say(refused(TAKEN_OVER))
     pair.visit.leave()
     await until(lambda: pair.plane.state is State.AWAY)
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
+    draining = asyncio.create_task(pair.plane.drain())
     await pair.attached(4)
     await pair.visit.hear_named("drain")
     pair.visit.leave()
@@ -341,7 +350,7 @@ async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path:
         assert options == f"--take-over --control {path}\n"
         assert (plane.state, plane.pid) == (State.ATTACHED, int(pid))
         visit.leave()
-        await plane.drain(0.0, 1, within=0.0)
+        await plane.drain()
 
 
 async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) -> None:
@@ -374,4 +383,4 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
         await asyncio.wait_for(attaching, 60)
         assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
-        await plane.drain(0.0, 1, within=0.0)
+        await plane.drain()

@@ -32,7 +32,6 @@ from gateway.auth_state import AuthState, decode_auth, encode_auth
 from gateway.core import Core
 from gateway.logs import LeftLogs
 from gateway.native import commands
-from gateway.native.engine import NativeEngine
 from gateway.native.plane import Plane, State
 from gateway.native.said import SHORT, Sayings
 from gateway.native.serving import Serving
@@ -163,7 +162,7 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     )
     async with fake_dataplane(path) as fake:
         plane = Plane(told, Path("/nowhere"), path)
-        core = Core(told, TABLE, store, NativeEngine(told, plane))
+        core = Core(told, TABLE, store, plane)
         serving = Serving(core, plane, HTTPServer(Application()), asyncio.Event())
         # It reads who was revoked.
         await core.gate.start()
