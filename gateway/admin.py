@@ -99,7 +99,7 @@ async def _report(core: Core, figures: Figures) -> dict[str, Any]:
 
 async def _engine(core: Core) -> dict[str, Any]:
     """``GET /engine``: which engine runs, in which processes."""
-    pid = core.engine.dataplane_pid
+    pid = core.engine.pid
     return {"engine": core.engine.name, "pid": os.getpid(), "dataplane_pid": pid}
 
 

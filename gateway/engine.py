@@ -22,13 +22,10 @@ class Engine:
     serves_websockets = True
 
     def __init__(self) -> None:
-        #: What the other process has counted.
+        #: The other process; None if there is none.
+        self.pid: int | None = None
+        #: What it has counted.
         self.tally = Tally()
-
-    @property
-    def dataplane_pid(self) -> int | None:
-        """The other process; None if there is none."""
-        return None
 
     @property
     def is_there(self) -> bool:

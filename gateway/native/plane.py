@@ -89,7 +89,6 @@ class Plane(Engine):
         super().__init__()
         self.state = State.AWAY
         self.attachment = 0
-        self.pid: int | None = None
         self.port = settings.port
         #: What readers say, and the room for answers.
         self.room = Room(lambda: self._link is not None and self._link.full)
@@ -234,10 +233,6 @@ class Plane(Engine):
     # What is sent to it.
 
     @property
-    def dataplane_pid(self) -> int | None:
-        return self.pid
-
-    @property
     def is_there(self) -> bool:
         return self.state in (State.ATTACHED, State.DRAINING)
 
@@ -245,11 +240,6 @@ class Plane(Engine):
         """Send a command; nothing while there is no attachment."""
         if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
             self._link.send(command)
-
-    @property
-    def unfinished(self) -> int:
-        """How many publications may not have reached all their readers yet."""
-        return len(self._unfinished)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
         """Send ``publication`` to its readers, now or when we are attached; then call ``done``."""

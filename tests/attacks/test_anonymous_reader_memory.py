@@ -50,7 +50,7 @@ async def box_of(engine: str, **settings: Any) -> AsyncIterator[Box]:
 def resident(box: Box) -> int:
     """Bytes in RAM of this process, which is the control plane, and of the data plane."""
     gc.collect()
-    dataplane = box.gateway.core.engine.dataplane_pid
+    dataplane = box.gateway.core.engine.pid
     pids = [os.getpid()] if dataplane is None else [os.getpid(), dataplane]
     return sum(psutil.Process(pid).memory_info().rss for pid in pids)
 
