@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.native.wire import (
     CONNECTION_BYTES,
@@ -35,10 +35,14 @@ class Attached(NamedTuple):
     blob: bytes
 
 
-class Verbs(NamedTuple):
-    """Texts of readers, each behind the reader's auth state (empty for none). Answer each once."""
+#: A reader's connection, its auth state (empty for none), and what it said.
+Verb: TypeAlias = tuple[ConnectionId, bytes, bytes]
 
-    verbs: tuple[tuple[ConnectionId, bytes, bytes], ...]
+
+class Verbs(NamedTuple):
+    """Answer each once."""
+
+    verbs: tuple[Verb, ...]
 
 
 class Published(NamedTuple):

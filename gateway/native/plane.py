@@ -49,9 +49,8 @@ from gateway.native.events import (
     Refused,
     Verbs,
 )
-from gateway.native.link import ControlLink
+from gateway.native.link import ControlLink, Room
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
-from gateway.native.room import Room
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.native.room import Room, Verb
+from gateway.native.events import Verb
+from gateway.native.link import Room
 
 
 class Link:
