@@ -36,19 +36,7 @@ from typing import Final
 from gateway.descriptors import connections_at_most
 from gateway.drain import Spread
 from gateway.engine import Engine
-from gateway.native import commands
-from gateway.native.events import (
-    OTHER_VERSION,
-    REPLACED,
-    TAKEN_OVER,
-    Attached,
-    Counters,
-    Event,
-    Handover,
-    Published,
-    Refused,
-    Verbs,
-)
+from gateway.native import commands, events
 from gateway.native.link import ControlLink, Room
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
 from gateway.publication import Publication
@@ -93,7 +81,7 @@ class Plane(Engine):
         self.room = Room(lambda: self._link is not None and self._link.full)
         #: Is told of each attachment, of each handover with its descriptor (None if that is lost),
         #: and of the refusal of who is replaced. It may not block or raise.
-        self.on_event: Callable[[Event, int | None], None]
+        self.on_event: Callable[[events.Event, int | None], None]
         self._settings = settings
         # New readers are turned away until they can be served.
         self._capacity = 0
@@ -103,7 +91,7 @@ class Plane(Engine):
         self._link: ControlLink | None = None
         # Set for a moment at each change of state or of data plane.
         self._changed = asyncio.Event()
-        self._greeting: asyncio.Future[Attached] | None = None
+        self._greeting: asyncio.Future[events.Attached] | None = None
         self._unfinished = Unfinished()
         # Set for a moment when counters have come, or won't.
         self._counted = asyncio.Event()
@@ -208,7 +196,7 @@ class Plane(Engine):
         self._unfinished.finish_all()
         self.tally.restart()
 
-    async def _attach(self) -> Attached:
+    async def _attach(self) -> events.Attached:
         async with asyncio.timeout(_ATTACH_SECONDS):
             while True:
                 try:
@@ -217,9 +205,9 @@ class Plane(Engine):
                     logger.info("the data plane hangs up before it answers: %s", exc)
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _greet(self, connection: socket.socket) -> Attached:
+    async def _greet(self, connection: socket.socket) -> events.Attached:
         """Say hello on ``connection``, which is ours from now on; return the answer."""
-        greeting: asyncio.Future[Attached] = asyncio.get_running_loop().create_future()
+        greeting: asyncio.Future[events.Attached] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
         link = self._link = ControlLink(connection, self._on_event, self._on_lost, self.room.grew)
         link.send(commands.hello())
@@ -278,41 +266,41 @@ class Plane(Engine):
 
     # What comes from it.
 
-    def _on_event(self, event: Event, descriptor: int | None) -> None:
+    def _on_event(self, event: events.Event, descriptor: int | None) -> None:
         match event:
-            case Verbs(verbs):
+            case events.Verbs(verbs):
                 self.room.heard(verbs)
-            case Published(number):
+            case events.Published(number):
                 self._unfinished.finish(number)
-            case Handover():
+            case events.Handover():
                 self.on_event(event, descriptor)
-            case Counters(values):
+            case events.Counters(values):
                 self.tally.update(values)
                 _pulse(self._counted)
-            case Attached():
+            case events.Attached():
                 self._on_attached(event)
-            case Refused():
+            case events.Refused():
                 self._on_refused(event)
 
-    def _on_refused(self, event: Refused) -> None:
+    def _on_refused(self, event: events.Refused) -> None:
         why = event.why
-        if why == TAKEN_OVER:
+        if why == events.TAKEN_OVER:
             logger.info("data plane %s has handed its readers to another one", self.pid)
             self._moving = True
         elif self._greeting is not None and not self._greeting.done():
             text = f"the data plane at {self._child.control} refuses us: {why}"
-            other = _OtherVersion if why == OTHER_VERSION else ConfigError
+            other = _OtherVersion if why == events.OTHER_VERSION else ConfigError
             self._greeting.set_exception(other(text))
         else:
             logger.warning("the data plane cuts us off: %s", why)
-            if why == REPLACED:
+            if why == events.REPLACED:
                 self.state = State.GONE
                 # They stay unacknowledged: the broker gives them to whoever has come.
                 self._replaced = True
                 self._unfinished.drop()
                 self.on_event(event, None)
 
-    def _on_attached(self, event: Attached) -> None:
+    def _on_attached(self, event: events.Attached) -> None:
         if self.state is State.GONE:
             # We were drained while the data plane was being looked for.
             self.close()
