@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from gateway import app
-from gateway.app import Run
 from gateway.descriptors import raise_limit
 from gateway.native import app as native_app
 from gateway.native.program import find_program
@@ -30,8 +29,7 @@ from newsfabric.topics import load_topics
 
 logger = logging.getLogger(__name__)
 
-ENGINES = ("auto", "native", "tornado")
-_RUNNING: Final[Mapping[str, Run]] = {"native": native_app.running, "tornado": app.running}
+_RUNNING: Final = {"native": native_app.running, "tornado": app.running}
 
 
 def choose_engine(wanted: str) -> str:
@@ -152,7 +150,7 @@ def _origins(
     "--engine",
     default="auto",
     envvar="NEWSFABRIC_GATEWAY_ENGINE",
-    type=click.Choice(ENGINES),
+    type=click.Choice(("auto", *_RUNNING)),
     help="auto: native if it is built, else tornado.",
 )
 @click.option(

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import tornado.web
@@ -49,13 +49,6 @@ class Gateway:
     core: Core
     port: int
     admin_port: int
-
-
-# What runs a gateway: ``running`` of this module, or of gateway.native.app.
-Run = Callable[
-    [GatewaySettings, TopicTable, Store, Link, asyncio.Event],
-    contextlib.AbstractAsyncContextManager[Gateway],
-]
 
 
 @contextlib.asynccontextmanager
