@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from gateway import app
-from gateway.app import Run
 from gateway.descriptors import raise_limit
 from gateway.native import app as native_app
 from gateway.native.program import find_program
@@ -30,8 +29,7 @@ from newsfabric.topics import load_topics
 
 logger = logging.getLogger(__name__)
 
-ENGINES = ("auto", "native", "tornado")
-_RUNNING: Final[Mapping[str, Run]] = {"native": native_app.running, "tornado": app.running}
+_RUNNING: Final = {"native": native_app.running, "tornado": app.running}
 
 
 def choose_engine(wanted: str) -> str:
@@ -61,6 +59,20 @@ def _networks(
         raise click.BadParameter(str(exc)) from exc
 
 
+def _origins(
+    _context: click.Context, _option: click.Parameter, given: Sequence[str]
+) -> tuple[str, ...]:
+    """Origins in lower case; click's error for what is none."""
+    found = tuple(origin.lower() for origin in given)
+    if found in ((), ANY_ORIGIN):
+        return ANY_ORIGIN
+    for origin in found:
+        if not is_origin(origin):
+            # Also "null", which every page can have, and "*" beside others.
+            raise click.UsageError(f"--origin {origin}: write https://HOST or https://HOST:PORT")
+    return found
+
+
 @click.command(context_settings={"auto_envvar_prefix": "NEWSFABRIC", "show_default": True})
 @click.option("--name", required=True, help="The box's name, like oregon-retail-1.")
 @click.option("--region", required=True, help="The region whose ticks make it ready.")
@@ -83,6 +95,7 @@ def _networks(
     "--origin",
     "origins",
     multiple=True,
+    callback=_origins,
     help="https://HOST whose pages may connect; repeat. Without it all may.",
 )
 @click.option(
@@ -137,7 +150,7 @@ def _networks(
     "--engine",
     default="auto",
     envvar="NEWSFABRIC_GATEWAY_ENGINE",
-    type=click.Choice(ENGINES),
+    type=click.Choice(("auto", *_RUNNING)),
     help="auto: native if it is built, else tornado.",
 )
 @click.option(
@@ -172,38 +185,21 @@ def _networks(
 @trace_options
 def main(
     *,
-    name: str,
-    region: str,
     broker: str,
     topics: Path,
     store: str,
-    host: str,
-    port: int,
-    admin_port: int,
-    admin_hosts: tuple[str, ...],
-    public_url: str | None,
-    origins: tuple[str, ...],
-    endpoints: tuple[str, ...],
-    capacity: int,
-    drain_seconds: float,
-    drain_per_second: int,
     outbox_memory: int,
-    stalled_seconds: float,
-    sockjs_url: str,
-    sockjs_legacy: bool,
-    sockjs_cookie: bool,
-    websocket: bool,
-    frontdesks: tuple[Network, ...],
     engine: str,
     dataplane_socket: Path | None,
     dataplane_threads: int,
     proxy_from: tuple[Network, ...],
-    per_address: int,
     token_keys: str | None,
     token_audience: str | None,
     token_issuer: str | None,
     token_cookie: str | None,
     log_level: str,
+    # Each has the name of the setting that it is.
+    **values: Any,
 ) -> None:
     """Serve readers of one retail box: SockJS, WebSocket, SSE."""
     try:
@@ -213,33 +209,16 @@ def main(
     except ConfigError as exc:
         raise click.UsageError(str(exc)) from exc
     settings = GatewaySettings(
-        name=name,
-        region=region,
-        host=host,
-        port=port,
-        admin_port=admin_port,
-        admin_hosts=admin_hosts,
-        public_url=public_url,
-        origins=_origins(origins),
-        endpoints=endpoints,
-        sockjs_url=sockjs_url,
-        sockjs_legacy=sockjs_legacy,
-        sockjs_cookie=sockjs_cookie,
-        websocket=websocket,
-        frontdesks=frontdesks,
+        **values,
         tokens=tokens,
-        capacity=capacity,
-        per_address=per_address,
-        drain_seconds=drain_seconds,
-        drain_per_second=drain_per_second,
         outbox_memory=outbox_memory << 20,
-        stalled_seconds=stalled_seconds,
         native=NativeSettings(
             socket=dataplane_socket,
             threads=dataplane_threads,
             proxy_from=tuple(map(str, proxy_from)),
         ),
     )
+    process = f"{settings.name}-gateway"
 
     async def serve_until(stop: asyncio.Event) -> None:
         chosen = choose_engine(engine)
@@ -250,24 +229,13 @@ def main(
         table = load_topics(topics)
         credentials = credentials_from(os.environ)
         link = await connect(
-            [without_login(broker, "--broker")], name=f"{name}-gateway", credentials=credentials
+            [without_login(broker, "--broker")], name=process, credentials=credentials
         )
         async with _RUNNING[chosen](settings, table, open_store(store, table), link, stop):
             await stop.wait()
 
     raise_limit()
-    run(serve_until, name=f"{name}-gateway", log_level=log_level)
-
-
-def _origins(given: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(origin.lower() for origin in given)
-    if found in ((), ANY_ORIGIN):
-        return ANY_ORIGIN
-    for origin in found:
-        if not is_origin(origin):
-            # Also "null", which every page can have, and "*" beside others.
-            raise click.UsageError(f"--origin {origin}: write https://HOST or https://HOST:PORT")
-    return found
+    run(serve_until, name=process, log_level=log_level)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabr
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import functools
 import itertools
-from typing import TYPE_CHECKING, Final
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import tornado.web
 
@@ -28,116 +30,95 @@ _LOGS_SHOWN: Final = 100
 _RUNS_SHOWN: Final = 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Urls:
-    """Where readers find this gateway's transports."""
-
-    sockjs: str
-    websocket: str
-    sse: str
-
-    @classmethod
-    def under(cls, base: str) -> Urls:
-        """The URLs under ``base``, an ``http`` or ``https`` URL without path."""
-        base = base.rstrip("/")
+def urls_under(base: str) -> dict[str, str]:
+    """Where readers find the transports, under an ``http`` or ``https`` URL without path."""
+    base = base.rstrip("/")
+    return {
+        "sockjs_url": f"{base}/sockjs",
         # http → ws, https → wss.
-        return cls(f"{base}/sockjs", f"ws{base[4:]}/websocket", f"{base}/events")
+        "websocket_url": f"ws{base[4:]}/websocket",
+        "sse_url": f"{base}/events",
+    }
 
 
 class Rates:
-    """Deliveries and connects of the last full second. Call :meth:`sample` once a second."""
+    """Deliveries and connects of the last full second. :meth:`watch` goes on beside."""
 
     def __init__(self, core: Core) -> None:
         self.deliveries = 0.0
         self.connects = 0.0
         self._core = core
-        self._last = (core.clock(), 0, 0)
 
-    def sample(self) -> None:
-        """Look at the counters."""
-        at, deliveries, connects = self._last
-        self._last = (self._core.clock(), self._core.deliveries, self._core.connects)
-        seconds = max(1e-3, self._last[0] - at)
-        self.deliveries = (self._last[1] - deliveries) / seconds
-        self.connects = (self._last[2] - connects) / seconds
+    async def watch(self) -> None:
+        """Look at the counters each second."""
+        core = self._core
+        while True:
+            at, deliveries, connects = core.clock(), core.deliveries, core.connects
+            await asyncio.sleep(1.0)
+            seconds = core.clock() - at
+            self.deliveries = (core.deliveries - deliveries) / seconds
+            self.connects = (core.connects - connects) / seconds
 
 
-class LoadHandler(PlainHandler):
+class AnswerHandler(PlainHandler):
+    """A GET that is answered with what ``answer`` returns."""
+
+    def initialize(self, answer: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        self._answer = answer
+
+    async def get(self) -> None:
+        self.write(await self._answer())
+
+
+async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any]:
     """``GET /load``: what the agent reports upstream each second."""
-
-    def initialize(self, core: Core, rates: Rates, urls: Urls) -> None:
-        self._core, self._rates, self._urls = core, rates, urls
-
-    async def get(self) -> None:
-        await self._core.look()
-        self.write(
-            {
-                "connections": self._core.reader_count,
-                "capacity": self._core.settings.capacity,
-                "deliveries_per_second": round(self._rates.deliveries, 1),
-                "connects_per_second": round(self._rates.connects, 1),
-                "ready": self._core.readiness().ready,
-                "draining": self._core.admission.draining,
-                "sockjs_url": self._urls.sockjs,
-                "websocket_url": self._urls.websocket,
-                "sse_url": self._urls.sse,
-            }
-        )
+    await core.look()
+    return {
+        "connections": core.reader_count,
+        "capacity": core.settings.capacity,
+        "deliveries_per_second": round(rates.deliveries, 1),
+        "connects_per_second": round(rates.connects, 1),
+        "ready": core.readiness().ready,
+        "draining": core.admission.draining,
+        **urls,
+    }
 
 
-class ReportHandler(PlainHandler):
+async def _report(core: Core, figures: Figures) -> dict[str, Any]:
     """``GET /report``: what operators are shown of it; the agent puts it into the box's report."""
-
-    def initialize(self, core: Core, figures: Figures) -> None:
-        self._core, self._figures = core, figures
-
-    async def get(self) -> None:
-        await self._core.look()
-        ready = self._core.readiness()
-        self.write(
-            {
-                "engine": self._core.engine.name,
-                "version": version(),
-                "ready": ready.ready,
-                "waiting_for": list(ready.waiting_for),
-                "figures": self._figures.read(self._core.clock()),
-            }
-        )
+    await core.look()
+    ready = core.readiness()
+    return {
+        "engine": core.engine.name,
+        "version": version(),
+        "ready": ready.ready,
+        "waiting_for": list(ready.waiting_for),
+        "figures": figures.read(core.clock()),
+    }
 
 
-class EngineHandler(PlainHandler):
+async def _engine(core: Core) -> dict[str, Any]:
     """``GET /engine``: which engine runs, in which processes."""
-
-    def initialize(self, core: Core) -> None:
-        self._core = core
-
-    def get(self) -> None:
-        self.write(self._core.processes)
+    pid = core.engine.pid
+    return {"engine": core.engine.name, "pid": os.getpid(), "dataplane_pid": pid}
 
 
-class LogsHandler(PlainHandler):
+async def _logs(core: Core) -> dict[str, Any]:
     """``GET /logs``: the logs of which numbers are missing here, and the first runs of these."""
-
-    def initialize(self, core: Core) -> None:
-        self._core = core
-
-    def get(self) -> None:
-        lacking = [known for known in self._core.hub.logs.unfinished() if known.lacks]
-        self.write(
+    lacking = [known for known in core.hub.logs.unfinished() if known.lacks]
+    return {
+        "logs": [
             {
-                "logs": [
-                    {
-                        **known.log._asdict(),
-                        "mark": known.mark,
-                        "low": known.low,
-                        "ended": known.ended,
-                        "missing": list(itertools.islice(known.missing(), _RUNS_SHOWN)),
-                    }
-                    for known in lacking[:_LOGS_SHOWN]
-                ],
-                "more": max(0, len(lacking) - _LOGS_SHOWN),
+                **known.log._asdict(),
+                "mark": known.mark,
+                "low": known.low,
+                "ended": known.ended,
+                "missing": list(itertools.islice(known.missing(), _RUNS_SHOWN)),
             }
-        )
+            for known in lacking[:_LOGS_SHOWN]
+        ],
+        "more": max(0, len(lacking) - _LOGS_SHOWN),
+    }
 
 
 class DrainHandler(PlainHandler):
@@ -182,15 +163,16 @@ class GatewayMetricsHandler(MetricsHandler):
 
 
 def admin_application(
-    core: Core, rates: Rates, urls: Urls, stop: asyncio.Event
+    core: Core, rates: Rates, urls: dict[str, str], stop: asyncio.Event
 ) -> tornado.web.Application:
     """The application of the admin port."""
+    figures = Figures(measures.FIGURES)
     return OperatorsApplication(
         [
-            (r"/load", LoadHandler, {"core": core, "rates": rates, "urls": urls}),
-            (r"/report", ReportHandler, {"core": core, "figures": Figures(measures.FIGURES)}),
-            (r"/engine", EngineHandler, {"core": core}),
-            (r"/logs", LogsHandler, {"core": core}),
+            (r"/load", AnswerHandler, {"answer": functools.partial(_load, core, rates, urls)}),
+            (r"/report", AnswerHandler, {"answer": functools.partial(_report, core, figures)}),
+            (r"/engine", AnswerHandler, {"answer": functools.partial(_engine, core)}),
+            (r"/logs", AnswerHandler, {"answer": functools.partial(_logs, core)}),
             (r"/take-over", TakeOverHandler, {"core": core}),
             (r"/drain", DrainHandler, {"core": core, "stop": stop}),
             trace_route("gateway", core.settings.name, core.settings.region, core.races.sightings),

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import tornado.web
 from tornado.httpserver import HTTPServer
 
 from gateway import sockjs
-from gateway.admin import Rates, Urls, admin_application
+from gateway.admin import Rates, admin_application, urls_under
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
@@ -41,20 +42,13 @@ START_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 60.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
-    """A running gateway: its ports and URLs. Made by :func:`running`."""
+    """A running gateway, where readers come to ``port``. Made by :func:`running`."""
 
-    def __init__(self, core: Core, port: int, admin_port: int) -> None:
-        self.core = core
-        self.port = port
-        self.admin_port = admin_port
-
-
-# What runs a gateway: ``running`` of this module, or of gateway.native.app.
-Run = Callable[
-    [GatewaySettings, TopicTable, Store, Link, asyncio.Event],
-    contextlib.AbstractAsyncContextManager[Gateway],
-]
+    core: Core
+    port: int
+    admin_port: int
 
 
 @contextlib.asynccontextmanager
@@ -144,14 +138,14 @@ def admin_listener(
 ) -> Listener:
     """The admin port of a gateway whose readers come to ``port``; not started yet."""
     settings = core.settings
-    urls = Urls.under(settings.public_url or f"http://{settings.host}:{port}")
+    urls = urls_under(settings.public_url or f"http://{settings.host}:{port}")
     rates = Rates(core)
     server = _server(stack, admin_application(core, rates, urls, stop), settings)
     listener = Listener(server, _LOOPBACK, settings.admin_port, core.readers.budget)
     stack.callback(listener.stop)
-    core.spawn(_sample(rates))
+    core.spawn(rates.watch())
     if settings.endpoints:
-        core.spawn(Rebalance(core, urls.websocket).watch())
+        core.spawn(Rebalance(core, urls["websocket_url"]).watch())
     return listener
 
 
@@ -170,9 +164,3 @@ def _server(
     )
     stack.push_async_callback(server.close_all_connections)
     return server
-
-
-async def _sample(rates: Rates) -> None:
-    while True:
-        rates.sample()
-        await asyncio.sleep(1.0)

@@ -6,7 +6,6 @@ Made on the running loop. It holds no listener and no broker link: those are
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 
@@ -16,7 +15,7 @@ from gateway.archive import Archive
 from gateway.broadcast import Broadcast
 from gateway.connection import Readers
 from gateway.desk import Desk
-from gateway.engine import Engine, InProcess
+from gateway.engine import Engine
 from gateway.fanout import Fanout
 from gateway.feed_state import FeedState
 from gateway.follower import Follower
@@ -54,7 +53,7 @@ class Core:
         self.settings = settings
         self.table = table
         self.store = store
-        self.engine: Engine = engine or InProcess()
+        self.engine = engine or Engine()
         self.clock = time.monotonic
         self._tasks = Tasks()
         self.spawn = spawn = self._tasks.spawn
@@ -132,23 +131,17 @@ class Core:
     @property
     def reader_count(self) -> int:
         """Readers connected now, here and in the data plane."""
-        return len(self.readers.open) + self.engine.reader_count
+        return len(self.readers.open) + self.engine.tally.readers
 
     @property
     def connects(self) -> int:
         """Readers let in since the start."""
-        return self.readers.connects + self.engine.connects
+        return self.readers.connects + self.engine.tally.connects
 
     @property
     def deliveries(self) -> int:
         """Frames given to readers since the start."""
-        return self.fanout.deliveries + self.engine.deliveries
-
-    @property
-    def processes(self) -> dict[str, str | int | None]:
-        """Which engine runs, in which processes: what ``GET /engine`` answers."""
-        pid = self.engine.dataplane_pid
-        return {"engine": self.engine.name, "pid": os.getpid(), "dataplane_pid": pid}
+        return self.fanout.deliveries + self.engine.tally.deliveries
 
     @property
     def stranded(self) -> bool:
@@ -174,13 +167,13 @@ class Core:
     async def look(self) -> None:
         """Bring :attr:`reader_count` and the gauges up to date; several may look at a time."""
         await self.engine.look()
-        hub, engine, age = self.hub, self.engine, self.feed_state.age
+        hub, tally, age = self.hub, self.engine.tally, self.feed_state.age
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.CAPACITY.set(self.settings.capacity)
-        measures.OUTBOXES.set(self.readers.budget.waiting_bytes + engine.outbox_bytes)
+        measures.OUTBOXES.set(self.readers.budget.waiting_bytes + tally.get("outbox_bytes"))
         measures.TOPICS.set(hub.topics)
         measures.MEMORY.set(hub.memory_bytes)
-        measures.IDENTITIES.set(hub.identities if engine.identities is None else engine.identities)
+        measures.IDENTITIES.set(tally.get("identities", hub.identities))
         before, self._evicted_early = self._evicted_early, hub.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))

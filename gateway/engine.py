@@ -1,52 +1,40 @@
 """What differs between the engines: whether another process holds readers' connections too.
 
-A gateway always serves some readers itself (:mod:`gateway.connection`). With the native engine most
-of them are in the data plane; with the Tornado engine there is none, and :class:`InProcess` stands
-for it.
+A gateway always serves some readers itself (:mod:`gateway.connection`). With the native engine
+(:mod:`gateway.native`) most of them are in the data plane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
 
+from gateway.native.tally import Tally
 from gateway.publication import Publication
 from newsfabric.errors import ConfigError
 
 
-class Engine(Protocol):
-    """The readers of this gateway whose connections another process holds."""
+class Engine:
+    """The Tornado engine: there is no other process, and nobody there."""
 
-    @property
-    def name(self) -> str:
-        """As ``--engine`` says it."""
+    #: As ``--engine`` says it.
+    name = "tornado"
+    #: Whether WebSockets are served in this process; else the other one serves them.
+    serves_websockets = True
 
-    @property
-    def serves_websockets(self) -> bool:
-        """Whether WebSockets are served in this process; else that other one serves them."""
-
-    @property
-    def dataplane_pid(self) -> int | None:
-        """The other process; None if there is none."""
+    def __init__(self) -> None:
+        #: The other process; None if there is none.
+        self.pid: int | None = None
+        #: What it has counted.
+        self.tally = Tally()
 
     @property
     def is_there(self) -> bool:
-        """Whether its readers are served now."""
-
-    @property
-    def reader_count(self) -> int:
-        """How many are connected now."""
-
-    @property
-    def connects(self) -> int:
-        """How many were let in since the start."""
-
-    @property
-    def deliveries(self) -> int:
-        """Frames given to them since the start."""
+        """Whether the other process serves its readers now."""
+        return True
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
-        """Give it to those who are subscribed; call ``done`` after the last one."""
+        """Give it to those who are subscribed there; call ``done`` after the last one."""
+        done()
 
     def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
         """Close the connections of users who were revoked at that time (ms)."""
@@ -54,16 +42,8 @@ class Engine(Protocol):
     def send_away(self, count: int) -> None:
         """Have ``count`` readers, or all if there are fewer, connect to another box."""
 
-    @property
-    def outbox_bytes(self) -> int:
-        """What waits for all of them together."""
-
-    @property
-    def identities(self) -> int | None:
-        """How many identities are remembered there; None if they are in the hub alone."""
-
     async def look(self) -> None:
-        """Bring what is counted there up to date."""
+        """Bring :attr:`tally` up to date."""
 
     async def drain(self) -> None:
         """Send all readers away, and return when they are gone."""
@@ -73,43 +53,7 @@ class Engine(Protocol):
 
         Returns its pid; ConfigError if that fails, and then nothing has changed.
         """
-
-    def close(self) -> None:
-        """Let go of the other process; it goes on without us."""
-
-
-class InProcess:
-    """The Tornado engine: all readers are in this process."""
-
-    name: Final = "tornado"
-    serves_websockets: Final = True
-    dataplane_pid: Final = None
-    is_there: Final = True
-    reader_count: Final = 0
-    connects: Final = 0
-    deliveries: Final = 0
-    outbox_bytes: Final = 0
-    identities: Final = None
-
-    def publish(self, publication: Publication, done: Callable[[], None]) -> None:
-        """Nobody to give it to."""
-        done()
-
-    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
-        """Nobody to close."""
-
-    def send_away(self, count: int) -> None:
-        """Nobody to send."""
-
-    async def look(self) -> None:
-        """Nothing to count."""
-
-    async def drain(self) -> None:
-        """Nobody to wait for."""
-
-    async def take_over(self) -> int:
-        """As :meth:`Engine.take_over`; it always fails."""
         raise ConfigError("this engine has no data plane")
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Let go of the other process; it goes on without us."""

@@ -1,8 +1,7 @@
 """The native engine: readers' sockets live in a process of their own, the data plane.
 
 This package is the control plane's end of it. The protocol as bytes: ``wire``, ``commands``,
-``events``, ``marks``. The process and the link to it: ``program``, ``child``, ``link``, ``plane``,
-with what must not be lost between two attachments (``unfinished``, ``handovers``, ``room``). What
-is said over it: ``serving``, ``readers``, ``said``. What the rest of the gateway sees of it:
-``engine``, ``tally``. No object here stands for a reader.
+``events``, ``marks``. The process, the link to it, and both together as the gateway's engine:
+``program``, ``link``, ``plane``, with the ``tally`` of its counters. What is said over it:
+``serving``, ``readers``, ``said``. No object here stands for a reader.
 """

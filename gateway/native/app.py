@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from gateway.app import Gateway, admin_listener, follow, readers_server
 from gateway.core import Core
 from gateway.drain import drain
-from gateway.native.engine import NativeEngine
 from gateway.native.plane import Plane
 from gateway.native.program import control_socket, find_program
 from gateway.native.serving import Serving
@@ -34,25 +33,23 @@ async def running(
     drains only the readers of this process.
     """
     plane = Plane(settings, find_program(), control_socket(settings))
-    engine = NativeEngine(settings, plane)
-    core = Core(settings, table, store, engine)
+    core = Core(settings, table, store, plane)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
         await core.gate.start()
-        serving = Serving(core, engine, readers_server(stack, core), stop)
+        serving = Serving(core, plane, readers_server(stack, core), stop)
         stack.callback(serving.close)
         try:
-            await plane.attach(serving)
+            await plane.attach()
         except OSError as exc:
             plane.abandon()
             why = str(exc) or "it doesn't answer"
             raise ConfigError(f"can't attach to the data plane: {why}") from exc
-        core.spawn(plane.stay_attached(serving))
+        core.spawn(plane.stay_attached())
         admin = admin_listener(stack, core, plane.port, stop)
         core.follower.begin(serving.left_logs)
-        core.spawn(serving.let_readers_in())
-        core.spawn(serving.remember())
+        core.spawn(serving.go_on())
         await follow(core, link)
         await core.upstream.start(link)
         admin.start()

@@ -120,7 +120,7 @@ def publish(number: int, publication: Publication) -> bytes:
     topic = _topic(publication.envelope.topic, publication.policy)
     mark = encode_mark(publication.envelope)
     command = _command(CommandKind.MARK, U16.pack(len(mark)), mark) + _command(
-        CommandKind.PUBLISH, U64.pack(number), topic, message(publication)
+        CommandKind.PUBLISH, U64.pack(number), topic, *_message(publication)
     )
     return command if publication.way is None else _stamp(publication) + command
 
@@ -227,14 +227,9 @@ def kept(connections: Mapping[str, int]) -> bytes:
     return _command(CommandKind.KEPT, U32.pack(len(connections)), *named)
 
 
-def message(publication: Publication) -> bytes:
-    """One message as publish, batch and subscribe carry it."""
-    return b"".join(_message(publication))
-
-
 def _message(publication: Publication) -> tuple[bytes, bytes]:
-    """What goes before the push, and the push. A history is sent a thousand at a time, so the first
-    is made once for each message."""
+    """One message as publish, batch and subscribe carry it: what goes before the push, and the
+    push. A history is sent a thousand at a time, so the first is made once for each message."""
     push = publication.frame(Variant.RAW)
     if publication.native_head is None:
         envelope = publication.envelope

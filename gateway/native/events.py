@@ -7,10 +7,9 @@ follows can be understood; drop the link and attach again.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.native.wire import (
     CONNECTION_BYTES,
@@ -26,8 +25,7 @@ from gateway.native.wire import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class Attached(NamedTuple):
     """The answer to ``hello``. ``attachment`` counts control planes; ``blob`` is the last one's."""
 
     pid: int
@@ -37,36 +35,35 @@ class Attached:
     blob: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verbs:
-    """Texts of readers, each behind the reader's auth state (empty for none). Answer each once."""
-
-    verbs: tuple[tuple[ConnectionId, bytes, bytes], ...]
+#: A reader's connection, its auth state (empty for none), and what it said.
+Verb: TypeAlias = tuple[ConnectionId, bytes, bytes]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Published:
+class Verbs(NamedTuple):
+    """Answer each once."""
+
+    verbs: list[Verb]
+
+
+class Published(NamedTuple):
     """All fan-outs up to ``number`` are over."""
 
     number: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(NamedTuple):
     """A request for us; its descriptor came with the message's first byte."""
 
     address: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """Values by name; names that are missing haven't changed."""
 
     values: dict[str, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """Why the data plane cuts us off."""
 
     why: str
@@ -147,14 +144,18 @@ class _Fields:
     def data(self, form: struct.Struct) -> bytes:
         return self.take(self.number(form))
 
-    def verb(self) -> tuple[ConnectionId, bytes]:
-        """A connection, and what it has said: a crowd's come by the thousand."""
+    def verb(self) -> Verb:
+        """A verb without auth state: a crowd's come by the thousand."""
         start = self._at + _VERB.size
         if start > len(self._body):
             raise WireError("a message ends in the middle of a field")
         connection, size = _VERB.unpack_from(self._body, self._at)
         self._at = start
-        return connection, self.take(size)
+        return connection, b"", self.take(size)
+
+    def verb_with_auth(self) -> Verb:
+        """A verb behind its auth state."""
+        return self.take(CONNECTION_BYTES), self.data(U16), self.data(U32)
 
     def text(self) -> str:
         try:
@@ -176,33 +177,16 @@ def _attached(fields: _Fields) -> Attached:
     )
 
 
-def _verbs(fields: _Fields) -> Verbs:
-    count = fields.number(U32)
-    said = (fields.verb() for _ in range(count))
-    return Verbs(tuple([(connection, b"", text) for connection, text in said]))
-
-
-def _verbs_with_auth(fields: _Fields) -> Verbs:
-    count = fields.number(U32)
-    return Verbs(
-        tuple(
-            (fields.take(CONNECTION_BYTES), fields.data(U16), fields.data(U32))
-            for _ in range(count)
-        )
-    )
-
-
-def _counters(fields: _Fields) -> Counters:
-    count = fields.number(U16)
-    return Counters({fields.text(): fields.number(U64) for _ in range(count)})
-
-
 _EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
     EventKind.ATTACHED: _attached,
-    EventKind.VERBS: _verbs,
+    EventKind.VERBS: lambda fields: Verbs([fields.verb() for _ in range(fields.number(U32))]),
     EventKind.PUBLISHED: lambda fields: Published(fields.number(U64)),
     EventKind.HANDOVER: lambda fields: Handover(fields.text()),
-    EventKind.COUNTERS: _counters,
+    EventKind.COUNTERS: lambda fields: Counters(
+        {fields.text(): fields.number(U64) for _ in range(fields.number(U16))}
+    ),
     EventKind.REFUSED: lambda fields: Refused(fields.text()),
-    EventKind.VERBS_WITH_AUTH: _verbs_with_auth,
+    EventKind.VERBS_WITH_AUTH: lambda fields: Verbs(
+        [fields.verb_with_auth() for _ in range(fields.number(U32))]
+    ),
 }

@@ -8,7 +8,7 @@ knows which numbers' messages readers here were given. What there is no room for
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -65,20 +65,11 @@ def _is_whole(left: Left) -> bool:
 
 
 def _encode(left: LeftLogs) -> bytes:
-    logs = [[*one.log, *_rest(one)] for one in left.logs]
-    return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs])
-
-
-def _rest(left: Left) -> list[object]:
-    return [
-        left.start,
-        left.seen,
-        left.passed,
-        left.low,
-        left.ended,
-        left.voids,
-        left.whole_ms,
+    logs = [
+        [*one.log, one.start, one.seen, one.passed, one.low, one.ended, one.voids, one.whole_ms]
+        for one in left.logs
     ]
+    return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs])
 
 
 def encode_mark(envelope: Envelope) -> bytes:
@@ -90,12 +81,20 @@ def encode_mark(envelope: Envelope) -> bytes:
 def decode_marks(blob: bytes) -> LeftLogs:
     """What :func:`encode_marks` made, and the marks that were added; ValueError for anything
     else."""
-    remembered, *marks = blob.split(b"\n")
-    left = _decode(remembered)
+    try:
+        remembered, *marks = map(orjson.loads, blob.split(b"\n"))
+        return _with_given(_decode(*remembered), marks)
+    except TypeError as exc:
+        raise ValueError("not marks") from exc
+
+
+def _with_given(left: LeftLogs, marks: list[Any]) -> LeftLogs:
+    """What is left, with the messages that were given since."""
     logs = {one.log: one for one in left.logs}
     given: dict[Log, Runs] = {}
     for mark in marks:
-        log, seq = _number(orjson.loads(mark))
+        *named, number = mark
+        log, seq = _log(*named), _whole(number, least=1)
         if log not in given:
             given[log] = Runs(logs[log].seen if log in logs else ())
         given[log].add(seq, seq)
@@ -105,45 +104,25 @@ def decode_marks(blob: bytes) -> LeftLogs:
     return left._replace(logs=tuple(logs.values()))
 
 
-def _number(told: object) -> tuple[Log, int]:
-    if not isinstance(told, list) or len(told) != 4:
-        raise ValueError(f"not a number of a log: {told!r:.80}")
-    return _log(*told[:3]), _whole(told[3], least=1)
-
-
 def _log(region: object, router: object, epoch: object) -> Log:
     if not (isinstance(region, str) and isinstance(router, str)):
         raise ValueError("not the name of a log")
     return Log(region, router, _whole(epoch, MAX_MS))
 
 
-def _decode(remembered: bytes) -> LeftLogs:
-    try:
-        version, *rest = orjson.loads(remembered)
-        if version != _VERSION:
-            raise ValueError(f"marks of version {version!r}")
-        directory_ms, forgotten_ms, logs = rest
-        return LeftLogs(
-            tuple(_left(*fields) for fields in logs),
-            _whole(directory_ms, MAX_MS),
-            _whole(forgotten_ms, MAX_MS),
-        )
-    except TypeError as exc:
-        raise ValueError("not marks") from exc
+def _decode(version: object, *rest: Any) -> LeftLogs:
+    if version != _VERSION:
+        raise ValueError(f"marks of version {version!r:.80}")
+    directory_ms, forgotten_ms, logs = rest
+    return LeftLogs(
+        tuple(_left(*fields) for fields in logs),
+        _whole(directory_ms, MAX_MS),
+        _whole(forgotten_ms, MAX_MS),
+    )
 
 
-def _left(
-    region: object,
-    router: object,
-    epoch: object,
-    start: object,
-    seen: object,
-    passed: object,
-    low: object,
-    ended: object,
-    voids: object,
-    whole_ms: object,
-) -> Left:
+def _left(*fields: Any) -> Left:
+    region, router, epoch, start, seen, passed, low, ended, voids, whole_ms = fields
     return Left(
         log=_log(region, router, epoch),
         start=_whole(start),
@@ -169,5 +148,4 @@ def _runs(told: object) -> tuple[Run, ...]:
 def _whole(value: object, most: int = MAX_SEQ, *, least: int = 0) -> int:
     if not is_whole(value, least, most):
         raise ValueError(f"expected a whole number up to {most}, got {value!r:.80}")
-    assert isinstance(value, int)
     return value

@@ -1,6 +1,9 @@
-"""The data plane as the control plane has it: started if need be, attached to, attached to again.
+"""The native engine: most readers' connections are in the data plane, a process beside ours.
 
-::
+What the data plane doesn't serve itself (SockJS's HTTP transports, SSE, pages) is served here
+as the Tornado engine serves it. The hub is here, with what is remembered; the data plane has its
+own readers' subscriptions alone, and is sent what each of them gets. It is started if need be,
+attached to, attached to again::
 
     AWAY ──attached──► ATTACHED ──drain──► DRAINING ──link is lost──► GONE
       ▲                   │ └──another control plane has come──────────▲
@@ -21,42 +24,33 @@ go to the attachment whose verb it answers; :attr:`Plane.attachment` tells them 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import enum
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.descriptors import connections_at_most
-from gateway.native import commands
-from gateway.native.child import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child, ended
-from gateway.native.events import (
-    OTHER_VERSION,
-    REPLACED,
-    TAKEN_OVER,
-    Attached,
-    Counters,
-    Event,
-    Handover,
-    Published,
-    Refused,
-    Verbs,
-)
-from gateway.native.handovers import Handovers
-from gateway.native.link import ControlLink
-from gateway.native.room import Room
-from gateway.native.unfinished import Unfinished
+from gateway.drain import Spread
+from gateway.engine import Engine
+from gateway.native import commands, events
+from gateway.native.link import ControlLink, Room
+from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.backoff import Backoff
+from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 _ATTACH_SECONDS: Final = 10.0
 _COUNT_SECONDS: Final = 1.0
+# Users in one command.
+_USERS: Final = 10_000
 
 
 class State(enum.Enum):
@@ -72,53 +66,35 @@ class _OtherVersion(ConfigError):
     """The data plane doesn't speak our version of the protocol."""
 
 
-class EventHandler(Protocol):
-    """Who is told what comes from the data plane. None may block, or raise what it doesn't say."""
-
-    def attached(self, event: Attached) -> None:
-        """An attachment has begun."""
-
-    def replaced(self) -> None:
-        """Another control plane has come in our place."""
-
-    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
-        """A reader with ``auth`` has said ``text``; answer exactly once."""
-
-    def handed_over(
-        self, connection: socket.socket, address: str, closed: Callable[[], None]
-    ) -> None:
-        """A request is ours to serve; call ``closed`` when its connection is.
-
-        OSError: it was closed before, and nobody calls.
-        """
-
-    def counted(self, values: dict[str, int]) -> None:
-        """The data plane's counters."""
-
-
-class Plane:
+class Plane(Engine):
     """One data plane, for as long as this control plane lives."""
 
+    name = "native"
+    serves_websockets = False
+
     def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
+        super().__init__()
         self.state = State.AWAY
         self.attachment = 0
-        self.pid: int | None = None
         self.port = settings.port
+        #: What readers say, and the room for answers.
+        self.room = Room(lambda: self._link is not None and self._link.full)
+        #: Is told of each attachment, of each handover with its descriptor (None if that is lost),
+        #: and of the refusal of who is replaced. It may not block or raise.
+        self.on_event: Callable[[events.Event, int | None], None]
         self._settings = settings
         # New readers are turned away until they can be served.
         self._capacity = 0
         self._child = Child(settings, program, control)
         # Whether our program has taken over from one of another version.
         self._took_over = False
-        self._handler: EventHandler
         self._link: ControlLink | None = None
-        # Set, and replaced, at each change of state or of data plane.
+        # Set for a moment at each change of state or of data plane.
         self._changed = asyncio.Event()
-        self._greeting: asyncio.Future[Attached] | None = None
+        self._greeting: asyncio.Future[events.Attached] | None = None
         self._unfinished = Unfinished()
-        self._room = Room(lambda: self.full)
-        self._handovers = Handovers(lambda address: self.send(commands.gone(address)))
-        self._counts: list[asyncio.Future[None]] = []
+        # Set for a moment when counters have come, or won't.
+        self._counted = asyncio.Event()
         self._replaced = False
         self._taking_over = False
         # Whether its end was announced, and another one has our readers.
@@ -126,15 +102,14 @@ class Plane:
 
     # Attaching, and the process.
 
-    async def attach(self, handler: EventHandler) -> None:
+    async def attach(self) -> None:
         """Attach to the data plane that lives, else to one that is started now.
 
-        ``handler`` is told what comes from it, now and after each loss of the link. One that hangs
-        up before it has answered hands its readers to another one, or ends: the next one is looked
-        for. From one that speaks another version of the protocol our own program takes over, once.
+        One that hangs up before it has answered hands its readers to another one, or ends: the next
+        one is looked for. From one that speaks another version of the protocol our own program
+        takes over, once.
         TimeoutError if that takes too long, OSError or ConfigError for anything else; try again.
         """
-        self._handler = handler
         try:
             attached = await self._attach()
         except _OtherVersion as exc:
@@ -142,10 +117,8 @@ class Plane:
                 # Our program is of that version too, or another control plane wants it so.
                 raise
             logger.warning("%s; ours takes over from it", exc)
-            former = self._child.replace_with(await self._child.start_newer())
+            await self._child.take_over()
             self._took_over = True
-            if former is not None:
-                await ended(former)
             attached = await self._attach()
         await self._child.attached_to(attached.pid)
         logger.info(
@@ -153,7 +126,7 @@ class Plane:
             attached.pid, self.port, attached.attachment, attached.readers,
         )  # fmt: skip
 
-    async def stay_attached(self, handler: EventHandler) -> None:
+    async def stay_attached(self) -> None:
         """Attach again whenever the link is lost, until the data plane is gone for good."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(base=0.1, cap=5.0)
@@ -163,7 +136,7 @@ class Plane:
                 await self._changed.wait()
                 continue
             try:
-                await self.attach(handler)
+                await self.attach()
             except (OSError, ConfigError) as exc:
                 delay = backoff.failed(loop.time())
                 logger.warning("no data plane, trying again in %.1f s: %s", delay, exc)
@@ -183,22 +156,22 @@ class Plane:
             raise ConfigError("there is no data plane to take over from now")
         self._taking_over = True
         try:
-            newer = await self._child.start_newer()
-            former = self._child.replace_with(newer)
+            newer = await self._child.take_over()
             async with asyncio.timeout(TAKE_OVER_SECONDS):
                 # The link to the former one ends by itself.
-                while self.pid != newer.pid:
+                while self.pid != newer:
                     await self._changed.wait()
-            if former is not None:
-                await ended(former)
         except TimeoutError as exc:
             raise ConfigError("the new data plane has our readers, and doesn't answer us") from exc
         finally:
             self._taking_over = False
-        return newer.pid
+        return newer
 
-    async def drain(self, seconds: float, per_second: int, within: float) -> None:
-        """Have all readers sent away; return when the data plane has ended, or after within."""
+    async def drain(self) -> None:
+        """Have all readers sent away; return when the data plane has ended, or should have."""
+        seconds, per_second = self._settings.drain_seconds, self._settings.drain_per_second
+        await self.look()
+        within = Spread(self.tally.readers, seconds, per_second).duration
         if self.state is State.GONE:
             # Drained before, or another control plane's by now.
             return
@@ -215,14 +188,15 @@ class Plane:
     def close(self) -> None:
         """Let go of the data plane; if it lives, it goes on without us."""
         self.state = State.GONE
-        self._change()
+        _pulse(self._changed)
         if self._link is not None:
             self._link.close()
             self._link = None
-        self._room.forget()
+        self.room.forget()
         self._unfinished.finish_all()
+        self.tally.restart()
 
-    async def _attach(self) -> Attached:
+    async def _attach(self) -> events.Attached:
         async with asyncio.timeout(_ATTACH_SECONDS):
             while True:
                 try:
@@ -231,11 +205,11 @@ class Plane:
                     logger.info("the data plane hangs up before it answers: %s", exc)
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _greet(self, connection: socket.socket) -> Attached:
+    async def _greet(self, connection: socket.socket) -> events.Attached:
         """Say hello on ``connection``, which is ours from now on; return the answer."""
-        greeting: asyncio.Future[Attached] = asyncio.get_running_loop().create_future()
+        greeting: asyncio.Future[events.Attached] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
-        link = self._link = ControlLink(connection, self._on_event, self._on_lost, self._on_room)
+        link = self._link = ControlLink(connection, self._on_event, self._on_lost, self.room.grew)
         link.send(commands.hello())
         try:
             return await greeting
@@ -245,24 +219,14 @@ class Plane:
 
     # What is sent to it.
 
+    @property
+    def is_there(self) -> bool:
+        return self.state in (State.ATTACHED, State.DRAINING)
+
     def send(self, command: bytes) -> None:
         """Send a command; nothing while there is no attachment."""
         if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
             self._link.send(command)
-
-    @property
-    def full(self) -> bool:
-        """Whether the data plane has to take answers before others are made."""
-        return self._link is not None and self._link.full
-
-    async def room(self) -> None:
-        """Return when an answer may be made, or there is no attachment to send it to."""
-        await self._room.wait()
-
-    @property
-    def unfinished(self) -> int:
-        """How many publications may not have reached all their readers yet."""
-        return len(self._unfinished)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
         """Send ``publication`` to its readers, now or when we are attached; then call ``done``."""
@@ -283,71 +247,73 @@ class Plane:
         bounds = {"capacity": self._capacity, "handovers": connections_at_most()}
         self.send(commands.settings(self._settings, **bounds))
 
-    async def count(self) -> None:
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        for start in range(0, len(revoked), _USERS):
+            some = revoked[start : start + _USERS]
+            self.send(commands.evict(some, INVALID_TOKEN))
+
+    def send_away(self, count: int) -> None:
+        self.send(commands.shed(REBALANCE, count, self._settings.retry_after_ms))
+
+    async def look(self) -> None:
         """Have fresh counters; return without them if the data plane doesn't answer."""
         if self._link is None or self.state is State.AWAY:
             return
-        counted = asyncio.get_running_loop().create_future()
-        self._counts.append(counted)
         self.send(commands.count())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_COUNT_SECONDS):
-                await counted
+                await self._counted.wait()
 
     # What comes from it.
 
-    def _on_event(self, event: Event, descriptor: int | None) -> None:
+    def _on_event(self, event: events.Event, descriptor: int | None) -> None:
         match event:
-            case Verbs(verbs):
-                self._room.add(verbs)
-                self._room.answer(self._handler.verb)
-            case Published(number):
+            case events.Verbs(verbs):
+                self.room.heard(verbs)
+            case events.Published(number):
                 self._unfinished.finish(number)
-            case Handover(address):
-                self._handovers.take(descriptor, address, self._handler.handed_over)
-            case Counters(values):
-                self._handler.counted(values)
-                self._counted()
-            case Attached():
+            case events.Handover():
+                self.on_event(event, descriptor)
+            case events.Counters(values):
+                self.tally.update(values)
+                _pulse(self._counted)
+            case events.Attached():
                 self._on_attached(event)
-            case Refused(why):
-                self._on_refused(why)
+            case events.Refused():
+                self._on_refused(event)
 
-    def _on_room(self) -> None:
-        self._room.let_one_on()
-        self._room.answer(self._handler.verb)
-
-    def _on_refused(self, why: str) -> None:
-        if why == TAKEN_OVER:
+    def _on_refused(self, event: events.Refused) -> None:
+        why = event.why
+        if why == events.TAKEN_OVER:
             logger.info("data plane %s has handed its readers to another one", self.pid)
             self._moving = True
         elif self._greeting is not None and not self._greeting.done():
             text = f"the data plane at {self._child.control} refuses us: {why}"
-            other = _OtherVersion if why == OTHER_VERSION else ConfigError
+            other = _OtherVersion if why == events.OTHER_VERSION else ConfigError
             self._greeting.set_exception(other(text))
         else:
             logger.warning("the data plane cuts us off: %s", why)
-            if why == REPLACED:
+            if why == events.REPLACED:
                 self.state = State.GONE
                 # They stay unacknowledged: the broker gives them to whoever has come.
                 self._replaced = True
                 self._unfinished.drop()
-                self._handler.replaced()
+                self.on_event(event, None)
 
-    def _on_attached(self, event: Attached) -> None:
+    def _on_attached(self, event: events.Attached) -> None:
         if self.state is State.GONE:
             # We were drained while the data plane was being looked for.
             self.close()
             return
         if event.ports:
             self.port = event.ports[0]
-        self.pid = event.pid
+        if self.pid != event.pid:
+            self.tally.restart()
+            self.pid = event.pid
         self.attachment += 1
         self.state = State.ATTACHED
-        self._change()
-        self._handler.attached(event)
-        if self._handovers.open:
-            self.send(commands.kept(self._handovers.open))
+        _pulse(self._changed)
+        self.on_event(event, None)
         self._send_settings()
         for command in self._unfinished.commands():
             self.send(command)
@@ -356,7 +322,7 @@ class Plane:
 
     def _on_lost(self, why: str) -> None:
         self._link = None
-        self._room.forget()
+        self.room.forget()
         if self.state is State.ATTACHED:
             self.state = State.AWAY
             if not self._moving:
@@ -366,15 +332,51 @@ class Plane:
         self._moving = False
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
-        self._counted()
-        self._change()
+        _pulse(self._counted)
+        _pulse(self._changed)
 
-    def _counted(self) -> None:
-        for counted in self._counts:
-            if not counted.done():
-                counted.set_result(None)
-        self._counts.clear()
 
-    def _change(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+def _pulse(event: asyncio.Event) -> None:
+    """Wake all who wait for ``event`` now."""
+    event.set()
+    event.clear()
+
+
+class Unfinished:
+    """Numbers publications, and keeps each command until its fan-out is over.
+
+    The data plane finishes them in the order of their numbers.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        # Ascending: the number, the command, and what to call when its fan-out is over.
+        self._kept: collections.deque[tuple[int, bytes, Callable[[], None]]] = collections.deque()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, publication: Publication, done: Callable[[], None]) -> bytes:
+        """The command that publishes it, under the next number."""
+        self._number += 1
+        command = commands.publish(self._number, publication)
+        self._kept.append((self._number, command, done))
+        return command
+
+    def commands(self) -> list[bytes]:
+        """All that a new attachment has to be sent again."""
+        return [command for _, command, _ in self._kept]
+
+    def finish(self, number: int) -> None:
+        """The fan-outs up to ``number`` are over."""
+        while self._kept and self._kept[0][0] <= number:
+            _, _, done = self._kept.popleft()
+            done()
+
+    def finish_all(self) -> None:
+        """There is nobody any more who could be given one."""
+        self.finish(self._number)
+
+    def drop(self) -> None:
+        """Forget them, and call nobody: they stay unacknowledged."""
+        self._kept.clear()

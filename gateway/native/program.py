@@ -1,4 +1,4 @@
-"""The data plane's program: where it is, where its control socket is, and starting it.
+"""The data plane's program and process: where it is, starting it, waiting for its end.
 
 It is started in a session of its own, so that what ends the control plane (a signal to its
 process group, a crash) leaves the readers connected.
@@ -8,24 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
-import signal
+import socket
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from gateway.native.link import connected
 from gateway.settings import GatewaySettings
 from newsfabric.environment import without_secrets
 from newsfabric.errors import ConfigError, SetupError
+
+logger = logging.getLogger(__name__)
 
 NAME: Final = "newsfabric-dataplane"
 # Names the binary, for those who keep it elsewhere.
 VARIABLE: Final = "NEWSFABRIC_DATAPLANE"
 
-# Standard input of a data plane.
-_NOTHING: Final = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+# A data plane that can't take over says so within ten seconds.
+TAKE_OVER_SECONDS: Final = 15.0
+# One that should end and doesn't within this time is killed.
+END_SECONDS: Final = 2.0
+LOOK_AGAIN_SECONDS: Final = 0.02
 _LINE_BYTES: Final = 1024
 
 
@@ -64,90 +72,50 @@ def control_socket(settings: GatewaySettings) -> Path:
     return Path(tempfile.mkdtemp(dir=folder)) / "gateway.sock"
 
 
-class Process:
-    """A data plane that we have started. It may outlive us, so it isn't a :class:`Popen`."""
+class Process(subprocess.Popen[bytes]):
+    """A data plane that we have started. It logs where we do, and may outlive us."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: int | None = None
+    def __init__(self, program: Path, *options: str, stdout: int | None = None) -> None:
+        super().__init__(
+            (program, *options),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            env=without_secrets(os.environ),
+            start_new_session=True,
+        )
 
-    def poll(self) -> int | None:
-        """Its exit code, negative if a signal ended it; None while it runs."""
-        if self._code is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            if ended:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-    def kill(self) -> None:
-        """End it at once; nothing if it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-
-class NewerDataPlane(Process):
-    """A data plane that takes over from the one that lives."""
-
-    def __init__(self, pid: int, said: int) -> None:
-        super().__init__(pid)
-        self._said = said
-
-    async def succeeded(self) -> None:
-        """Return when readers are its own; ConfigError with its reason if they won't be."""
-        line = b""
-        try:
-            while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
-                await _readable(self._said)
-                if not (data := os.read(self._said, _LINE_BYTES)):
-                    break
-                line += data
-        finally:
-            os.close(self._said)
-        said = line.decode(errors="replace").strip()
-        if said != "serving":
-            raise ConfigError(said.removeprefix("failed: ") or "it said nothing")
+    def __del__(self) -> None:
+        """A Popen would warn here that it still runs."""
 
 
 def start(program: Path, control: Path, settings: GatewaySettings, port: int) -> Process:
-    """Start a data plane that listens for readers on ``port``. It logs where we do."""
-    command = [
-        str(program),
-        "--control",
-        str(control),
-        "--host",
-        settings.host,
-        "--port",
-        str(port),
-    ]
+    """Start a data plane that listens for readers on ``port``."""
+    options = ["--control", str(control), "--host", settings.host, "--port", str(port)]
     if settings.native.threads:
-        command += ["--threads", str(settings.native.threads)]
+        options += ["--threads", str(settings.native.threads)]
     if settings.native.proxy_from:
-        command.append("--proxy-protocol")
-    variables = without_secrets(os.environ)
-    return Process(
-        os.posix_spawn(program, command, variables, file_actions=[_NOTHING], setsid=True)
-    )
+        options.append("--proxy-protocol")
+    return Process(program, *options)
 
 
-def start_newer(program: Path, control: Path) -> NewerDataPlane:
-    """Start a data plane that takes over from the one at ``control``. It logs where we do."""
-    command = [str(program), "--take-over", "--control", str(control)]
-    said, says = os.pipe()
-    output = (os.POSIX_SPAWN_DUP2, says, 1)
-    try:
-        pid = os.posix_spawn(
-            program,
-            command,
-            without_secrets(os.environ),
-            file_actions=[_NOTHING, output],
-            setsid=True,
-        )
-    except OSError:
-        os.close(said)
-        raise
-    finally:
-        os.close(says)
-    return NewerDataPlane(pid, said)
+def start_newer(program: Path, control: Path) -> Process:
+    """Start a data plane that takes over from the one at ``control``; see :func:`succeeded`."""
+    return Process(program, "--take-over", "--control", str(control), stdout=subprocess.PIPE)
+
+
+async def succeeded(newer: Process) -> None:
+    """Return when readers are ``newer``'s own; ConfigError with its reason if they won't be."""
+    assert newer.stdout is not None
+    line = b""
+    with newer.stdout as says:
+        while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
+            await _readable(says.fileno())
+            if not (data := os.read(says.fileno(), _LINE_BYTES)):
+                break
+            line += data
+    said = line.decode(errors="replace").strip()
+    if said != "serving":
+        raise ConfigError(said.removeprefix("failed: ") or "it said nothing")
 
 
 async def _readable(descriptor: int) -> None:
@@ -159,3 +127,87 @@ async def _readable(descriptor: int) -> None:
         await ready.wait()
     finally:
         loop.remove_reader(descriptor)
+
+
+async def ended(process: Process) -> None:
+    """Wait until a data plane that should end has ended; after a while kill it."""
+    deadline = asyncio.get_running_loop().time() + END_SECONDS
+    while process.poll() is None:
+        if asyncio.get_running_loop().time() > deadline:
+            logger.warning("data plane %d doesn't end: killing it", process.pid)
+            process.kill()
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+class Child:
+    """Runs ``program``, which listens for us at ``control``.
+
+    The data plane that we find there may be another control plane's child; then we have none.
+    """
+
+    def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
+        self.control = control
+        self._settings = settings
+        self._program = program
+        self._process: Process | None = None
+
+    async def connect(self, port: int) -> socket.socket:
+        """A connection to the data plane that lives, else to one that is started for ``port``.
+
+        ConfigError if that one ends at once.
+        """
+        try:
+            return connected(self.control)
+        except FileNotFoundError:
+            pass
+        except ConnectionRefusedError:
+            # What a data plane that was killed has left.
+            self.control.unlink(missing_ok=True)
+        if self._process is None or self._process.poll() is not None:
+            self._process = start(self._program, self.control, self._settings, port)
+        while True:
+            if (code := self._process.poll()) is not None:
+                raise ConfigError(f"the data plane has ended with code {code}")
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                return connected(self.control)
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def take_over(self) -> int:
+        """Have a data plane of our program take over from the one that lives; return its pid.
+
+        It is our child then, and the former one has ended. ConfigError if it couldn't; then the
+        one that lives serves on.
+        """
+        try:
+            newer = start_newer(self._program, self.control)
+            try:
+                async with asyncio.timeout(TAKE_OVER_SECONDS):
+                    await succeeded(newer)
+            except (OSError, ConfigError):
+                await ended(newer)
+                raise
+        except (OSError, ConfigError) as exc:
+            raise ConfigError(f"the new data plane didn't take over: {exc}") from exc
+        former, self._process = self._process, newer
+        if former is not None:
+            await ended(former)
+        return newer.pid
+
+    async def attached_to(self, pid: int) -> None:
+        """The data plane that serves is ``pid``: if that isn't our child, ours ends."""
+        if self._process is not None and self._process.pid != pid:
+            await ended(self._process)
+
+    async def end(self) -> None:
+        """Wait until our child has ended, and remove what was made for it."""
+        if self._process is None:
+            return
+        await ended(self._process)
+        self._process = None
+        if self._settings.native.socket is None and not self._settings.port:
+            shutil.rmtree(self.control.parent, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End our child at once."""
+        if self._process is not None:
+            self._process.kill()

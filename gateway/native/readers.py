@@ -20,7 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import orjson
 
 from gateway.auth_state import ANONYMOUS, AuthState, decode_auth
-from gateway.desk import Desk, Found, Pending
+from gateway.core import Core
+from gateway.desk import Found, Pending
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.said import Said, Sayings
@@ -40,10 +41,7 @@ from gateway.protocol import (
 )
 from gateway.publication import Publication
 from gateway.recalled import Recalled
-from gateway.settings import GatewaySettings
-from gateway.tasks import Spawn
 from newsfabric.closing import INTERNAL, CloseReason
-from newsfabric.topics import TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -51,22 +49,14 @@ logger = logging.getLogger(__name__)
 class NativeReaders:
     """Has the desk answer what the readers of one data plane say."""
 
-    def __init__(
-        self,
-        *,
-        settings: GatewaySettings,
-        table: TopicTable,
-        plane: Plane,
-        desk: Desk,
-        spawn: Spawn,
-    ) -> None:
+    def __init__(self, core: Core, plane: Plane) -> None:
         self.plane = plane
-        self._replay_bytes = settings.replay_bytes
-        self._table = table
-        self._desk = desk
-        self._spawn = spawn
+        self._replay_bytes = core.settings.replay_bytes
+        self._table = core.table
+        self._desk = core.desk
+        self._spawn = core.spawn
         # Rates and subscriptions are counted by the data plane.
-        self._verbs = Verbs(table, settings.reader)
+        self._verbs = Verbs(core.table, core.settings.reader)
         self._said = Sayings()
         # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
@@ -180,18 +170,17 @@ class NativeReader:
 
         A crowd that has waited for one read finds no room for all at once.
         """
-        plane = self._readers.plane
+        room = self._readers.plane.room
         while True:
-            await plane.room()
+            await room.wait()
             found = await read()
-            if not plane.full:
+            if not room.is_full():
                 return found
 
     def clash(self, verb: Subscribe) -> Refusal | None:
         """The data plane knows its topics, and refuses."""
 
     def push(self, push: bytes) -> None:
-        """Answer with ``push``."""
         self._send(commands.reply(self._connection, push))
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
@@ -201,15 +190,12 @@ class NativeReader:
             self._send(commands.subscribe_again(answer, self._connection))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        """Answer an unsubscribe."""
         self._send(commands.unsubscribe(self._connection, topic, push))
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        """Answer a login."""
         self._send(commands.auth(self._connection, auth, push))
 
     def close(self, reason: CloseReason) -> None:
-        """End the connection."""
         self._send(commands.close(self._connection, reason))
 
     def _send(self, command: bytes) -> None:

@@ -51,38 +51,25 @@ class Said:
         self.batch, self.answer = batch, answer
 
 
-class Sayings:
+class Sayings(BoundedMap[bytes, Said]):
     """What the texts mean that were said last; together about ``most_bytes`` at most."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        # The one said longest ago goes first.
-        self._said: BoundedMap[bytes, Said] = BoundedMap(most_bytes // _OVERHEAD, most_bytes)
-
-    def __len__(self) -> int:
-        return len(self._said)
-
-    @property
-    def kept_bytes(self) -> int:
-        """What all of them count for."""
-        return self._said.bytes
+        super().__init__(most_bytes // _OVERHEAD, most_bytes)
 
     def find(self, text: bytes) -> Said | None:
         """What ``text`` means, if it is known."""
-        found = self._said.get(text)
+        found = self.get(text)
         if found is not None:
-            self._said.touch(text)
+            self.touch(text)
         return found
 
     def keep(self, said: Said) -> None:
         """Remember what a text means, unless it is too long."""
         if len(said.text) <= SHORT:
-            self._said.set(said.text, said, len(said.text) + len(said.answer) + _OVERHEAD)
+            self.set(said.text, said, len(said.text) + len(said.answer) + _OVERHEAD)
 
     def weigh(self, said: Said) -> None:
         """The answer has changed: if the text is remembered, note what it takes now."""
-        if self._said.get(said.text) is said:
+        if self.get(said.text) is said:
             self.keep(said)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._said.clear()

@@ -7,23 +7,25 @@ successor of this control plane has to know of the logs.
 from __future__ import annotations
 
 import asyncio
+import collections
+import functools
 import logging
+import os
 import socket
-from collections.abc import Callable
 from typing import Final
 
 from tornado.httpserver import HTTPServer
 
+from gateway.budget import Budget
 from gateway.core import Core
 from gateway.listener import serve_connection
 from gateway.logs import LeftLogs
 from gateway.native import commands
-from gateway.native.engine import NativeEngine
-from gateway.native.events import Attached
+from gateway.native.events import Attached, Event, Handover, Refused
 from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
+from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
 from gateway.native.wire import MAX_BLOB
-from newsfabric.closing import REBALANCE
 from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
@@ -36,44 +38,41 @@ _RESIZE_SECONDS: Final = 0.1
 
 
 class Serving:
-    """What the data plane tells is told to this: a :class:`~gateway.native.plane.EventHandler`.
+    """Told what ``plane`` hears, now and after each loss of the link.
 
     ``server`` takes the requests that are handed over; ``stop`` is set when another control plane
     has come in our place.
     """
 
-    def __init__(
-        self, core: Core, engine: NativeEngine, server: HTTPServer, stop: asyncio.Event
-    ) -> None:
+    def __init__(self, core: Core, plane: Plane, server: HTTPServer, stop: asyncio.Event) -> None:
         #: What the control plane before us knew of the logs; None if we are the first.
         self.left_logs: LeftLogs | None = None
         self._core = core
-        self._engine = engine
-        self._plane = engine.plane
-        self._server = server
+        self._plane = plane
+        self._handovers = Handovers(plane, server, core.readers.budget)
         self._stop = stop
-        # The data plane whose counters the tally has.
-        self._tallied: int | None = None
         self._resizing: asyncio.TimerHandle | None = None
-        self._readers = NativeReaders(
-            settings=core.settings,
-            table=core.table,
-            plane=engine.plane,
-            desk=core.desk,
-            spawn=core.spawn,
-        )
+        self._readers = NativeReaders(core, plane)
+        plane.on_event = self._on_event
+        plane.room.answer = self._readers.answer
         core.readers.changed = self._resize_soon
 
-    # What the data plane tells.
+    def _on_event(self, event: Event, descriptor: int | None) -> None:
+        match event:
+            case Attached():
+                self._on_attached(event)
+            case Handover(address):
+                self._handovers.take(descriptor, address)
+            case Refused():
+                logger.warning("another control plane has come: this one stops")
+                self._stop.set()
 
-    def attached(self, event: Attached) -> None:
-        """The data plane is there, with or without readers."""
+    def _on_attached(self, event: Attached) -> None:
         self._readers.attached()
         # Some may have been revoked while nobody told it.
-        self._engine.evict(list(self._core.gate.revocations))
-        if self._tallied != event.pid:
-            self._engine.tally.restart()
-            self._tallied = event.pid
+        self._plane.evict(list(self._core.gate.revocations))
+        if self._handovers.open:
+            self._plane.send(commands.kept(self._handovers.open))
         if not event.blob or len(self._core.hub.logs):
             # The first control plane of this data plane, or the one that was here before.
             return
@@ -83,34 +82,13 @@ class Serving:
             logger.warning("what the last control plane left can't be read: %s", exc)
             if event.readers:
                 # We begin anew: what is past here, and wasn't given to them, they would never get.
-                wait_ms = self._core.settings.retry_after_ms
-                self._plane.send(commands.shed(REBALANCE, event.readers, wait_ms))
+                self._plane.send_away(event.readers)
 
-    def replaced(self) -> None:
-        """Another control plane serves our readers now."""
-        logger.warning("another control plane has come: this one stops")
-        self._stop.set()
-
-    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
-        """A reader there has said something."""
-        self._readers.answer(connection, auth, text)
-
-    def handed_over(
-        self, connection: socket.socket, address: str, closed: Callable[[], None]
-    ) -> None:
-        """A request to be served here."""
-        budget = self._core.readers.budget
-        serve_connection(self._server, connection, (address, 0), budget, closed)
-
-    def counted(self, values: dict[str, int]) -> None:
-        """The data plane's counters."""
-        self._engine.tally.update(values)
-
-    # What goes on beside.
-
-    async def remember(self) -> None:
-        """Leave with the data plane, each second, what we know of the logs."""
+    async def go_on(self) -> None:
+        """As soon as readers can be served there is room for them in the data plane; from then on
+        it is left, each second, what we know of the logs."""
         await self._core.follower.begun()
+        self._resize()
         too_much = LineLimit(every=60.0)
         while True:
             try:
@@ -123,11 +101,6 @@ class Serving:
                 # Less than all of it would have the successor give messages again.
                 self._plane.send(commands.remember(UNKNOWN))
             await asyncio.sleep(_REMEMBER_SECONDS)
-
-    async def let_readers_in(self) -> None:
-        """There is room for readers in the data plane, as soon as they can be served."""
-        await self._core.follower.begun()
-        self._resize()
 
     def close(self) -> None:
         """Stop looking after the data plane's room."""
@@ -144,3 +117,49 @@ class Serving:
         self._resizing = None
         here = self._core.settings.capacity - len(self._core.readers.open)
         self._plane.resize(max(0, here) if self._core.follower.has_begun else 0)
+
+
+class Handovers:
+    """Requests that ``plane`` hands over, as descriptors, and how many of each address are open.
+
+    The data plane counts connections by address, so it is told when one ends, and a new attachment
+    is told of all that are open. It hands no more over than the settings allow (``handovers``).
+    """
+
+    def __init__(self, plane: Plane, server: HTTPServer, budget: Budget) -> None:
+        self.open: collections.Counter[str] = collections.Counter()
+        self._plane = plane
+        self._server = server
+        self._budget = budget
+        self._losses = LineLimit(every=60.0)
+
+    def take(self, descriptor: int | None, address: str) -> None:
+        """Serve a request; ``descriptor`` is None if this process could have no more."""
+        self.open[address] += 1
+        closed = functools.partial(self._close, address)
+        if descriptor is None:
+            closed()
+            unsaid = self._losses.may_log(asyncio.get_running_loop().time())
+            if unsaid is not None:
+                text = "a request is lost: out of descriptors (RLIMIT_NOFILE; and %d more)"
+                logger.warning(text, unsaid)
+            return
+        try:
+            connection = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            closed()
+            return
+        try:
+            serve_connection(self._server, connection, (address, 0), self._budget, closed)
+        except OSError as exc:
+            # The reader was quicker to leave than we to look.
+            logger.debug("a handed over connection is of no use: %s", exc)
+            connection.close()
+            closed()
+
+    def _close(self, address: str) -> None:
+        self.open[address] -= 1
+        if not self.open[address]:
+            del self.open[address]
+        self._plane.send(commands.gone(address))

@@ -17,44 +17,37 @@ from gateway.native.commands import SERIES
 from newsfabric import metrics
 from newsfabric.tallied import Tallied
 
-ACCEPTS: Final = metrics.counter("gateway_accepts", "Connections accepted by the data plane")
-BAD_REQUESTS: Final = metrics.counter("gateway_bad_requests", "Requests that were none")
-HANDSHAKE_TIMEOUTS: Final = metrics.counter(
-    "gateway_handshake_timeouts", "Requests whose head didn't come in time"
-)
-ABANDONED: Final = metrics.counter(
-    "gateway_abandoned_connections", "Connections that ended before their request was there"
-)
-HANDOVERS: Final = metrics.counter("gateway_handovers", "Requests given to the control plane")
-UNAVAILABLE: Final = metrics.counter(
-    "gateway_unavailable_answers", "Requests refused because there was no control plane"
-)
-THREAD_CONNECTIONS: Final = metrics.gauge(
-    "gateway_thread_connections", "Connections of each I/O thread", ["thread"]
-)
-
-_COUNTERS: Final[Mapping[str, Counter]] = {
+_METRICS: Final[Mapping[str, Counter | Gauge | Tallied]] = {
+    "readers": measures.READERS,
     "connects": measures.CONNECTS,
     "closes": measures.CLOSES,
     "rejected": measures.REJECTED_CONNECTS,
     "deliveries": measures.DELIVERIES,
     "held_deliveries": measures.HELD,
+    "delay": measures.DELAY,
+    "behind": measures.BEHIND,
     "errors": measures.ERRORS,
     "verbs": measures.VERBS,
     "dropped": measures.DROPPED,
     "copies": measures.DUPLICATES,
     "evicted_early": measures.EVICTED_EARLY,
-    "accepts": ACCEPTS,
     "accept_pauses": measures.ACCEPT_PAUSES,
-    "bad_requests": BAD_REQUESTS,
-    "handshake_timeouts": HANDSHAKE_TIMEOUTS,
-    "abandoned": ABANDONED,
-    "handovers": HANDOVERS,
-    "unavailable": UNAVAILABLE,
+    "accepts": metrics.counter("gateway_accepts", "Connections accepted by the data plane"),
+    "bad_requests": metrics.counter("gateway_bad_requests", "Requests that were none"),
+    "handshake_timeouts": metrics.counter(
+        "gateway_handshake_timeouts", "Requests whose head didn't come in time"
+    ),
+    "abandoned": metrics.counter(
+        "gateway_abandoned_connections", "Connections that ended before their request was there"
+    ),
+    "handovers": metrics.counter("gateway_handovers", "Requests given to the control plane"),
+    "unavailable": metrics.counter(
+        "gateway_unavailable_answers", "Requests refused because there was no control plane"
+    ),
+    "thread": metrics.gauge(
+        "gateway_thread_connections", "Connections of each I/O thread", ["thread"]
+    ),
 }
-_GAUGES: Final[Mapping[str, Gauge]] = {"readers": measures.READERS, "thread": THREAD_CONNECTIONS}
-
-_HISTOGRAMS: Final[Mapping[str, Tallied]] = {"delay": measures.DELAY, "behind": measures.BEHIND}
 _MICROSECONDS: Final = 1e-6
 
 
@@ -67,34 +60,33 @@ class Tally:
         self.deliveries = 0
         self._values: dict[str, int] = {}
 
-    def __getitem__(self, name: str) -> int:
-        """The last value of ``name``; 0 if there was none."""
-        return self._values.get(name, 0)
+    def get(self, name: str, default: int = 0) -> int:
+        """The last value of ``name``; ``default`` if there was none."""
+        return self._values.get(name, default)
 
     def update(self, values: Mapping[str, int]) -> None:
         """Counters have come."""
         for name, value in values.items():
-            self._change(name, value - self[name])
+            self._change(name, value - self.get(name))
             self._values[name] = value
 
     def restart(self) -> None:
         """The data plane is gone, and its readers with it; the next one counts from 0."""
         for name, value in self._values.items():
-            if name.partition(".")[0] in _GAUGES:
+            if isinstance(_METRICS.get(name.partition(".")[0]), Gauge):
                 self._change(name, -value)
         self._values.clear()
 
     def _change(self, name: str, by: int) -> None:
         family, _, rest = name.partition(".")
         label = rest.partition(".")[0]
-        gauge = _GAUGES.get(family)
-        if gauge is not None:
-            gauge.labels(label).inc(by)
-        elif family in _HISTOGRAMS:
-            _add(_HISTOGRAMS[family], *rest.rpartition(".")[::2], max(0, by))
-        elif family in _COUNTERS:
-            counter = _COUNTERS[family]
-            (counter.labels(label) if label else counter).inc(max(0, by))
+        match _METRICS.get(family):
+            case Gauge() as gauge:
+                gauge.labels(label).inc(by)
+            case Tallied() as histogram:
+                _add(histogram, *rest.rpartition(".")[::2], max(0, by))
+            case Counter() as counter:
+                (counter.labels(label) if label else counter).inc(max(0, by))
         if family in ("readers", "connects", "deliveries"):
             setattr(self, family, getattr(self, family) + by)
 

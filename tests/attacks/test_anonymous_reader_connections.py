@@ -155,7 +155,7 @@ async def test_a_stranger_has_more_connections_after_a_new_data_plane_has_come(
             assert await status_of(raw, PAGE) == 200
         await plane.take_over()
         # The new one has heard of all that was handed over by the old one.
-        await plane.count()
+        await plane.look()
         async with box.opened() as another:
             assert await status_of(another, PAGE) is None
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import operator
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -49,9 +50,9 @@ async def box_of(engine: str, **settings: Any) -> AsyncIterator[Box]:
 def resident(box: Box) -> int:
     """Bytes in RAM of this process, which is the control plane, and of the data plane."""
     gc.collect()
-    pids = {box.gateway.core.processes[name] for name in ("pid", "dataplane_pid")} | {None}
-    processes = [psutil.Process()] + [psutil.Process(int(pid)) for pid in pids if pid]
-    return sum(one.memory_info().rss for one in {one.pid: one for one in processes}.values())
+    dataplane = box.gateway.core.engine.pid
+    pids = [os.getpid()] if dataplane is None else [os.getpid(), dataplane]
+    return sum(psutil.Process(pid).memory_info().rss for pid in pids)
 
 
 async def publish(box: Box, count: int, topic: str = "news.a") -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from crashes import crashed
 
-from gateway.native import child
+from gateway.native import program
 from gateway.native.program import Process, start
 
 
@@ -22,7 +22,7 @@ def dataplanes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
         return started[-1]
 
     monkeypatch.setenv("RUST_BACKTRACE", "1")
-    monkeypatch.setattr(child, "start", noted)
+    monkeypatch.setattr(program, "start", noted)
     yield started
     assert crashed(started) == [], "a data plane has crashed"
     for process in started:

@@ -19,7 +19,7 @@ from typing import Any
 import websockets
 from envelopes import envelope
 
-from gateway.app import Gateway, Run, running
+from gateway.app import Gateway, running
 from gateway.native import app as native_app
 from gateway.native.program import find_program
 from gateway.position import log_of
@@ -35,7 +35,7 @@ from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
-ENGINES: dict[str, Run] = {"tornado": running}
+ENGINES: dict[str, Any] = {"tornado": running}
 with contextlib.ExitStack() as _stack:
     if os.environ.get("NEWSFABRIC_GATEWAY_ENGINE") != "native":
         # Who says native (CI does) wants it tested: there a missing program is a failure.

@@ -35,6 +35,7 @@ from gateway.known_log import Left
 from gateway.logs import LeftLogs
 from gateway.native.app import running
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
+from gateway.native.plane import State
 from gateway.native.wire import MAX_BLOB
 from gateway.position import log_of
 from gateway.settings import GatewaySettings, NativeSettings
@@ -70,16 +71,20 @@ class Attached:
     def core(self) -> Core:
         return self.box.gateway.core
 
-    async def serve(self, request: bytes) -> Response:
-        """Hand a connection with ``request`` over; what is answered on it."""
+    def hand_over(self, request: bytes, address: str = "192.0.2.1") -> socket.socket:
+        """Hand a connection with ``request`` over; the reader's end of it."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             reader = socket.create_connection(listening.getsockname())
             ours, _ = listening.accept()
-        with contextlib.closing(reader), contextlib.closing(ours):
+        with contextlib.closing(ours):
             reader.setblocking(False)
             reader.send(request)
-            self.visit.hand_over(handover(), ours.fileno())
-            ours.close()
+            self.visit.hand_over(handover(address), ours.fileno())
+        return reader
+
+    async def serve(self, request: bytes) -> Response:
+        """Hand a connection with ``request`` over; what is answered on it."""
+        with self.hand_over(request) as reader:
             streams, writer = await asyncio.open_connection(sock=reader)
             answer = await asyncio.wait_for(streams.read(), 60)
             writer.close()
@@ -160,7 +165,7 @@ async def test_what_the_feed_brings_is_published_once_and_acknowledged_when_it_i
         second = await attached.visit.hear_named("publish")
         assert json.loads(second["message"]["push"])["body"] == "y"
         await attached.visit.say(published(first["number"]) + counters(accepts=1))
-        await until(lambda: plane_of(attached.core).unfinished == 1)
+        await until(lambda: len(plane_of(attached.core)._unfinished) == 1)
         attached.box.broker.cut()
         assert attached.box.broker.depth("gateway") == 1
 
@@ -171,6 +176,28 @@ async def test_requests_that_are_handed_over_are_served(fake: FakeDataplane) -> 
             b"GET /sockjs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         )
         assert (answer.status, answer.body) == (200, b"Welcome to SockJS!\n")
+
+
+async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: FakeDataplane) -> None:
+    async with control_plane(fake) as attached:
+        addresses = ("192.0.2.1", "192.0.2.1", "192.0.2.2")
+        first, second, third = [attached.hand_over(b"GET /", address) for address in addresses]
+        third.close()
+        assert await attached.visit.hear_named("gone") == {"address": "192.0.2.2"}
+        plane = plane_of(attached.core)
+        attached.visit.leave()
+        await until(lambda: plane.state is State.AWAY)
+        # Nobody hears of this one, so nobody may be told that it is there.
+        second.close()
+        serving = plane.on_event.__self__  # type: ignore[attr-defined]
+        await until(lambda: serving._handovers.open == {"192.0.2.1": 1})
+        visit = attached.visit = await fake.visited()
+        await visit.hear_named("hello")
+        await visit.say(greets(attachment=2))
+        assert await visit.hear_named("kept") == {"connections": {"192.0.2.1": 1}}
+        assert (await visit.hear("remember")).name == "settings"
+        first.close()
+        assert await visit.hear_named("gone") == {"address": "192.0.2.1"}
 
 
 async def test_readers_here_and_there_share_the_capacity(fake: FakeDataplane) -> None:

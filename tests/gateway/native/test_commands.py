@@ -76,7 +76,7 @@ def test_a_series_with_too_long_a_name_is_not_measured() -> None:
 
 def test_a_message_without_key_and_version() -> None:
     made = publication(key=None, version=None)
-    assert commands.message(made) == message_bytes(made)
+    assert b"".join(commands._message(made)) == message_bytes(made)
 
 
 def test_batch() -> None:

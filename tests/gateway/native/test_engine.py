@@ -10,7 +10,6 @@ from gateways import TABLE
 
 from gateway import measures
 from gateway.core import Core
-from gateway.native.engine import NativeEngine
 from gateway.native.plane import Plane
 from gateway.settings import GatewaySettings
 from newsfabric.store.memory import MemoryStore
@@ -19,7 +18,7 @@ from newsfabric.store.memory import MemoryStore
 async def test_what_waits_there_is_counted_once_however_many_look(tmp_path: Path) -> None:
     told = GatewaySettings(name="b", region="oregon")
     async with fake_dataplane(tmp_path / "control") as fake:
-        engine = NativeEngine(told, Plane(told, Path("/nowhere"), fake.path))
+        engine = Plane(told, Path("/nowhere"), fake.path)
         core = Core(told, TABLE, MemoryStore(TABLE), engine)
         engine.tally.update({"outbox_bytes": 1_000, "identities": 7})
         await asyncio.gather(*(core.look() for _ in range(3)))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from descriptors import Descriptors
@@ -15,7 +17,6 @@ from fake_dataplane import (
     READER,
     FakeDataplane,
     Visit,
-    attached,
     counters,
     fake_dataplane,
     handover,
@@ -26,14 +27,14 @@ from fake_dataplane import (
 from gateways import until
 
 from gateway.native import commands
-from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached
+from gateway.native.events import OTHER_VERSION, TAKEN_OVER, Attached, Event, Handover, Refused
 from gateway.native.plane import Plane, State
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.errors import ConfigError
 from newsfabric.topics import TopicPolicy
 
-TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1)
+TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1, drain_seconds=0.0)
 
 
 class Listener:
@@ -41,8 +42,6 @@ class Listener:
 
     def __init__(self) -> None:
         self.told: list[object] = []
-        # What to call when the connections that were handed over are closed.
-        self.closings: list[Callable[[], None]] = []
         self._came = asyncio.Event()
 
     def _add(self, what: object) -> None:
@@ -57,24 +56,19 @@ class Listener:
         assert self.told == list(expected)
         self.told.clear()
 
-    def attached(self, event: Attached) -> None:
-        self._add(("attached", event.attachment, event.blob))
+    def on_event(self, event: Event, descriptor: int | None) -> None:
+        match event:
+            case Attached():
+                self._add(("attached", event.attachment, event.blob))
+            case Handover(address):
+                assert descriptor is not None
+                with socket.socket(fileno=descriptor) as connection:
+                    self._add((connection.recv(10), address))
+            case Refused(why):
+                self._add(why)
 
-    def replaced(self) -> None:
-        self._add("replaced")
-
-    def verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
+    def on_verb(self, connection: bytes, auth: bytes, text: bytes) -> None:
         self._add((connection, text))
-
-    def handed_over(
-        self, connection: socket.socket, address: str, closed: Callable[[], None]
-    ) -> None:
-        self._add((connection.recv(10), address))
-        connection.close()
-        self.closings.append(closed)
-
-    def counted(self, values: dict[str, int]) -> None:
-        self._add(values)
 
 
 class Pair:
@@ -90,14 +84,26 @@ class Pair:
         await self.handler.hear(("attached", attachment, blob))
 
 
+def plane_at(
+    control: Path,
+    program: str | Path = "/nowhere",
+    listener: Listener | None = None,
+    **settings: Any,
+) -> Plane:
+    plane = Plane(dataclasses.replace(TOLD, **settings), Path(program), control)
+    listener = listener or Listener()
+    plane.on_event, plane.room.answer = listener.on_event, listener.on_verb
+    return plane
+
+
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
         handler = Listener()
-        plane = Plane(TOLD, Path("/nowhere"), path)
+        plane = plane_at(path, listener=handler, drain_seconds=5.0, drain_per_second=5)
         pair = Pair(fake, plane, handler)
-        staying = asyncio.create_task(plane.stay_attached(handler))
+        staying = asyncio.create_task(plane.stay_attached())
         await pair.attached(attachment=3, blob=b"marks")
         yield pair
         plane.close()
@@ -113,41 +119,17 @@ async def test_attaching_tells_the_settings_and_learns_port_and_pid(pair: Pair) 
 
 
 async def test_what_readers_say_is_told_to_the_handler(pair: Pair) -> None:
-    await pair.visit.say(verbs(b"{}", b"[]") + counters(accepts=1))
-    await pair.handler.hear((READER, b"{}"), (READER, b"[]"), {"accepts": 1})
-
-
-async def handed_over(pair: Pair, address: str) -> None:
-    ours, theirs = socket.socketpair()
-    theirs.send(b"GET /")
-    pair.visit.hand_over(handover(address), ours.fileno())
-    await pair.handler.hear((b"GET /", address))
-    ours.close()
-    theirs.close()
+    await pair.visit.say(verbs(b"{}", b"[]"))
+    await pair.handler.hear((READER, b"{}"), (READER, b"[]"))
 
 
 async def test_a_handed_over_socket_is_whole(pair: Pair) -> None:
-    await handed_over(pair, "192.0.2.1")
-
-
-async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(pair: Pair) -> None:
-    await handed_over(pair, "192.0.2.1")
-    await handed_over(pair, "192.0.2.1")
-    await handed_over(pair, "192.0.2.2")
-    pair.handler.closings.pop()()
-    assert await pair.visit.hear_named("gone") == {"address": "192.0.2.2"}
-    pair.visit.leave()
-    await until(lambda: pair.plane.state is State.AWAY)
-    # Nobody hears of this one, so nobody may be told that it is there.
-    pair.handler.closings.pop()()
-    pair.visit = await pair.fake.visited()
-    await pair.visit.hear_named("hello")
-    await pair.visit.say(attached(attachment=4))
-    assert await pair.visit.hear_named("kept") == {"connections": {"192.0.2.1": 1}}
-    assert (await pair.visit.hear()).name == "settings"
-    await pair.handler.hear(("attached", 4, b""))
-    pair.handler.closings.pop()()
-    assert await pair.visit.hear_named("gone") == {"address": "192.0.2.1"}
+    ours, theirs = socket.socketpair()
+    theirs.send(b"GET /")
+    pair.visit.hand_over(handover("192.0.2.1"), ours.fileno())
+    await pair.handler.hear((b"GET /", "192.0.2.1"))
+    ours.close()
+    theirs.close()
 
 
 async def test_how_many_may_be_handed_over_leaves_descriptors_for_the_rest(
@@ -155,8 +137,8 @@ async def test_how_many_may_be_handed_over_leaves_descriptors_for_the_rest(
 ) -> None:
     with Descriptors.bounded():
         async with fake_dataplane(tmp_path / "control") as fake:
-            plane = Plane(TOLD, Path("/nowhere"), fake.path)
-            attaching = asyncio.create_task(plane.attach(Listener()))
+            plane = plane_at(fake.path)
+            attaching = asyncio.create_task(plane.attach())
             visit = await fake.visited()
             assert (await visit.greet())["handovers"] == 128
             await asyncio.wait_for(attaching, 60)
@@ -168,8 +150,8 @@ async def test_a_publication_is_done_when_its_fan_out_is_over(pair: Pair) -> Non
     for n in range(3):
         pair.plane.publish(publication(n), lambda n=n: done.append(n))  # type: ignore[misc]
     numbers = [(await pair.visit.hear_named("publish"))["number"] for _ in range(3)]
-    await pair.visit.say(published(numbers[1]) + counters())
-    await pair.handler.hear({})
+    await pair.visit.say(published(numbers[1]) + verbs(b"{}"))
+    await pair.handler.hear((READER, b"{}"))
     assert done == [0, 1]
 
 
@@ -184,8 +166,8 @@ async def test_unfinished_publications_are_sent_again_after_the_settings(pair: P
     await pair.attached(attachment=4)
     again = [await pair.visit.hear_named("publish") for _ in range(2)]
     assert [command["number"] for command in again] == [2, 3]
-    await pair.visit.say(published(3) + counters())
-    await pair.handler.hear({})
+    await pair.visit.say(published(3) + verbs(b"{}"))
+    await pair.handler.hear((READER, b"{}"))
     assert done == [0, 1, 2]
 
 
@@ -226,8 +208,8 @@ async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: P
     await until(lambda: pair.plane.state is State.AWAY)
     await pair.attached(attachment=4, blob=b"marks")
     number = (await pair.visit.hear_named("publish"))["number"]
-    await pair.visit.say(published(number) + counters())
-    await pair.handler.hear({})
+    await pair.visit.say(published(number) + verbs(b"{}"))
+    await pair.handler.hear((READER, b"{}"))
     assert (pair.plane.state, done) == (State.ATTACHED, [1])
 
 
@@ -238,17 +220,32 @@ async def test_room_is_told_when_it_changes(pair: Pair) -> None:
 
 
 async def test_fresh_counters_are_asked_for(pair: Pair) -> None:
-    counting = asyncio.create_task(pair.plane.count())
+    counting = asyncio.create_task(pair.plane.look())
     await pair.visit.hear_named("count")
     assert not counting.done()
     await pair.visit.say(counters(accepts=5))
     await asyncio.wait_for(counting, 60)
+    assert pair.plane.tally.get("accepts") == 5
+
+
+async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> None:
+    await pair.visit.say(counters(accepts=5) + verbs(b"{}"))
+    await pair.handler.hear((READER, b"{}"))
+    for pid, accepts in ((99, 5), (100, 0)):
+        pair.visit.leave()
+        await until(lambda: pair.plane.state is State.AWAY)
+        pair.visit = await pair.fake.visited()
+        await pair.visit.greet(pid=pid)
+        await until(lambda: pair.plane.state is State.ATTACHED)
+        assert (pair.plane.pid, pair.plane.tally.get("accepts")) == (pid, accepts)
 
 
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     done: list[int] = []
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
-    assert await pair.visit.hear_named("drain") == {"seconds_ms": 0, "per_second": 5}
+    draining = asyncio.create_task(pair.plane.drain())
+    await pair.visit.hear_named("count")
+    await pair.visit.say(counters())
+    assert await pair.visit.hear_named("drain") == {"seconds_ms": 5_000, "per_second": 5}
     # Readers who weren't told yet still get what is published.
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.hear_named("publish")
@@ -256,11 +253,13 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
     assert (pair.plane.state, done) == (State.GONE, [1])
-    await pair.plane.drain(0.0, 5, within=5.0)
+    await pair.plane.drain()
 
 
 async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair: Pair) -> None:
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
+    draining = asyncio.create_task(pair.plane.drain())
+    await pair.visit.hear_named("count")
+    await pair.visit.say(counters())
     for attachment in (4, 5):
         await pair.visit.hear_named("drain")
         await pair.visit.say(refused(TAKEN_OVER))
@@ -277,7 +276,7 @@ async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair:
     await pair.visit.say(refused(TAKEN_OVER))
     pair.visit.leave()
     await until(lambda: pair.plane.state is State.AWAY)
-    draining = asyncio.create_task(pair.plane.drain(0.0, 5, within=5.0))
+    draining = asyncio.create_task(pair.plane.drain())
     await pair.attached(4)
     await pair.visit.hear_named("drain")
     pair.visit.leave()
@@ -286,8 +285,8 @@ async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair:
 
 async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_path: Path) -> None:
     async with fake_dataplane(tmp_path / "control") as fake:
-        plane = Plane(TOLD, Path("/nowhere"), tmp_path / "control")
-        attaching = asyncio.create_task(plane.attach(Listener()))
+        plane = plane_at(tmp_path / "control")
+        attaching = asyncio.create_task(plane.attach())
         for _ in range(2):
             visit = await fake.visited()
             await visit.hear_named("hello")
@@ -300,16 +299,16 @@ async def test_one_that_hangs_up_before_it_answers_is_followed_by_another(tmp_pa
 
 
 async def test_a_program_that_ends_at_once_is_said_so(tmp_path: Path) -> None:
-    plane = Plane(TOLD, Path("/bin/false"), tmp_path / "control")
+    plane = plane_at(tmp_path / "control", "/bin/false")
     with pytest.raises(ConfigError, match="ended with code 1"):
-        await plane.attach(Listener())
+        await plane.attach()
 
 
 async def test_why_a_data_plane_refuses_us_is_said(tmp_path: Path) -> None:
     path = tmp_path / "control"
     async with fake_dataplane(path) as fake:
-        plane = Plane(TOLD, Path("/nowhere"), path)
-        attaching = asyncio.create_task(plane.attach(Listener()))
+        plane = plane_at(path)
+        attaching = asyncio.create_task(plane.attach())
         visit = await fake.visited()
         await visit.hear_named("hello")
         await visit.say(refused("no room"))
@@ -330,7 +329,7 @@ def program_of(tmp_path: Path, *lines: str) -> Path:
 
 async def attaching_to_another_version(fake: FakeDataplane, plane: Plane) -> asyncio.Task[None]:
     """Has ``plane`` attach to a data plane that speaks another version of the protocol."""
-    attaching = asyncio.create_task(plane.attach(Listener()))
+    attaching = asyncio.create_task(plane.attach())
     visit = await fake.visited()
     await visit.hear_named("hello")
     await visit.say(refused(OTHER_VERSION))
@@ -342,7 +341,7 @@ async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path:
     path = tmp_path / "control"
     program = program_of(tmp_path, 'echo "$$ $@" > "$0.said"', "echo serving", "exec sleep 60")
     async with fake_dataplane(path) as fake:
-        plane = Plane(TOLD, program, path)
+        plane = plane_at(path, program)
         attaching = await attaching_to_another_version(fake, plane)
         visit = await fake.visited()
         pid, _, options = program.with_name("program.said").read_text().partition(" ")
@@ -351,14 +350,14 @@ async def test_from_a_data_plane_of_another_version_our_own_takes_over(tmp_path:
         assert options == f"--take-over --control {path}\n"
         assert (plane.state, plane.pid) == (State.ATTACHED, int(pid))
         visit.leave()
-        await plane.drain(0.0, 1, within=0.0)
+        await plane.drain()
 
 
 async def test_if_our_own_cant_take_over_from_it_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "control"
     program = program_of(tmp_path, 'echo "failed: it is too old"')
     async with fake_dataplane(path) as fake:
-        plane = Plane(TOLD, program, path)
+        plane = plane_at(path, program)
         attaching = await attaching_to_another_version(fake, plane)
         with pytest.raises(ConfigError) as failure:
             await asyncio.wait_for(attaching, 60)
@@ -373,8 +372,8 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
     # A socket that a killed data plane left.
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
-    plane = Plane(TOLD, program, path)
-    attaching = asyncio.create_task(plane.attach(Listener()))
+    plane = plane_at(path, program)
+    attaching = asyncio.create_task(plane.attach())
     async with asyncio.timeout(60):
         while not (said := program.with_name("program.said")).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -384,4 +383,4 @@ async def test_a_data_plane_that_isnt_there_is_started(tmp_path: Path) -> None:
         await asyncio.wait_for(attaching, 60)
         assert said.read_text() == f"--control {path} --host 127.0.0.1 --port 0\n"
         visit.leave()
-        await plane.drain(0.0, 1, within=0.0)
+        await plane.drain()

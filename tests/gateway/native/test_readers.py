@@ -32,7 +32,6 @@ from gateway.auth_state import AuthState, decode_auth, encode_auth
 from gateway.core import Core
 from gateway.logs import LeftLogs
 from gateway.native import commands
-from gateway.native.engine import NativeEngine
 from gateway.native.plane import Plane, State
 from gateway.native.said import SHORT, Sayings
 from gateway.native.serving import Serving
@@ -140,10 +139,8 @@ class Desk:
         self.fake.close()
 
 
-async def attached(
-    fake: FakeDataplane, plane: Plane, serving: Serving, attachment: int = 1
-) -> Visit:
-    attaching = asyncio.create_task(plane.attach(serving))
+async def attached(fake: FakeDataplane, plane: Plane, attachment: int = 1) -> Visit:
+    attaching = asyncio.create_task(plane.attach())
     visit = await fake.visited()
     await visit.greet(attachment=attachment)
     await asyncio.wait_for(attaching, 60)
@@ -165,13 +162,12 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     )
     async with fake_dataplane(path) as fake:
         plane = Plane(told, Path("/nowhere"), path)
-        engine = NativeEngine(told, plane)
-        core = Core(told, TABLE, store, engine)
-        serving = Serving(core, engine, HTTPServer(Application()), asyncio.Event())
+        core = Core(told, TABLE, store, plane)
+        serving = Serving(core, plane, HTTPServer(Application()), asyncio.Event())
         # It reads who was revoked.
         await core.gate.start()
         store.reads = 0
-        visit = await attached(fake, plane, serving)
+        visit = await attached(fake, plane)
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
         monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
@@ -610,7 +606,7 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
     assert await desk.replied(action="ping") == {"type": "pong"}
     await desk.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
-        desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
+        desk.visit = await attached(fake, desk.plane, attachment=2)
         desk.store.gate.set()
         # The topic's past is worth knowing whoever asked for it.
         await until(lambda: desk.core.hub.is_warm("news.a"))
@@ -630,7 +626,7 @@ async def test_what_one_attachment_had_is_sent_anew_to_the_next(desk: Desk, tmp_
     await desk.visit.hear_named("subscribe")
     await desk.leaves()
     async with fake_dataplane(tmp_path / "control") as fake:
-        desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
+        desk.visit = await attached(fake, desk.plane, attachment=2)
         first = await desk.subscribed(**verb)
         assert (first["batch"], seqs(first["messages"])) == (0, [1, 2])
         batch = await desk.ask(action="subscribe", **verb)
@@ -645,11 +641,11 @@ async def test_nothing_is_read_for_a_reader_until_its_data_plane_takes_what_ther
     huge = commands.reply(READER, bytes(12 << 20))
     for _ in range(2):
         desk.plane.send(huge)
-    assert desk.plane.full
-    desk.serving.verb(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
+    assert desk.plane.room.is_full()
+    desk.plane.room.answer(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
     await desk.visit.hear_named("reply")
     # As much as before waits still.
-    assert (desk.plane.full, desk.store.reads) == (True, 0)
+    assert (desk.plane.room.is_full(), desk.store.reads) == (True, 0)
     await desk.visit.hear_named("reply")
     assert seqs((await desk.visit.hear_named("subscribe"))["messages"]) == [1, 2]
     assert desk.store.reads == 1
@@ -666,9 +662,9 @@ async def test_what_was_missed_is_looked_up_when_the_data_plane_takes_it(desk: D
     for _ in range(2):
         desk.plane.send(commands.reply(READER, bytes(12 << 20)))
     verb = {"action": "subscribe", "topic": "news.breaking", "position": begin}
-    desk.serving.verb(READER, b"", json.dumps(verb).encode())
+    desk.plane.room.answer(READER, b"", json.dumps(verb).encode())
     await desk.visit.hear_named("reply")
-    assert desk.plane.full
+    assert desk.plane.room.is_full()
     assert desk.store.resumes == 0
     desk.core.hub.offer(made[4], desk.now)
     await desk.visit.hear_named("reply")

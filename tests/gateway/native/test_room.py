@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.native.room import Room, Verb
+from gateway.native.events import Verb
+from gateway.native.link import Room
 
 
 class Link:
@@ -25,11 +26,11 @@ async def test_verbs_are_answered_in_their_order_until_there_is_no_room() -> Non
         answered.append(text)
         link.full = len(answered) == 2
 
-    room.add([verb(1), verb(2), verb(3)])
-    room.answer(answer)
+    room.answer = answer
+    room.heard([verb(1), verb(2), verb(3)])
     assert answered == [b"1", b"2"]
     link.full = False
-    room.answer(answer)
+    room.grew()
     assert answered == [b"1", b"2", b"3"]
 
 
@@ -48,7 +49,7 @@ async def test_who_waits_is_let_on_one_after_the_other_as_long_as_there_is_room(
     await asyncio.sleep(0)
     for number in range(3):
         link.full = False
-        room.let_one_on()
+        room.grew()
         await tasks[number]
         assert made == list(range(number + 1))
 
@@ -57,14 +58,15 @@ async def test_with_the_attachment_its_verbs_go_and_nobody_waits_any_more() -> N
     link, answered = Link(), list[bytes]()
     link.full = True
     room = Room(lambda: link.full)
-    room.add([verb(1)])
+    room.answer = lambda connection, auth, text: answered.append(text)
+    room.heard([verb(1)])
     waiting = [asyncio.create_task(room.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     # Without a link nothing is full.
     link.full = False
     room.forget()
     await asyncio.wait_for(asyncio.gather(*waiting), 60)
-    room.answer(lambda connection, auth, text: answered.append(text))
+    room.grew()
     assert answered == []
 
 

@@ -28,10 +28,10 @@ def test_however_many_texts_there_are_they_stay_within_their_bytes() -> None:
     sayings = Sayings(100_000)
     for number in range(10_000):
         sayings.keep(said(number))
-        assert sayings.kept_bytes <= 100_000
+        assert sayings.bytes <= 100_000
     assert len(sayings) > 20
     sayings.clear()
-    assert (len(sayings), sayings.kept_bytes) == (0, 0)
+    assert (len(sayings), sayings.bytes) == (0, 0)
 
 
 def test_an_answer_that_grows_is_weighed_again() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envelopes import envelope
 
 from gateway.native import commands
-from gateway.native.unfinished import Unfinished
+from gateway.native.plane import Unfinished
 from gateway.publication import Publication
 from newsfabric.topics import TopicPolicy
 
