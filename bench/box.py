@@ -263,5 +263,5 @@ def envelope(
 
 
 def subscribe_verb(topic: str = TOPIC) -> str:
-    """What a reader says."""
+    """The verb ``subscribe``."""
     return json.dumps({"action": "subscribe", "topic": topic}, separators=(",", ":"))

@@ -199,7 +199,13 @@ class Counting:
 
 
 async def serve(
-    engine: str, told: GatewaySettings, table: TopicTable, store: Counting, *, epoch: int, last: int
+    engine: str,
+    settings: GatewaySettings,
+    table: TopicTable,
+    store: Counting,
+    *,
+    epoch: int,
+    last: int,
 ) -> None:
     """Be the gateway: print the port, serve until stdin ends, print the reads of the store.
 
@@ -207,7 +213,7 @@ async def serve(
     """
     broker, stop = StubBroker(), asyncio.Event()
     link = broker.connect()
-    async with ENGINES[engine](told, table, cast(Store, store), link, stop) as gateway:
+    async with ENGINES[engine](settings, table, cast(Store, store), link, stop) as gateway:
         now_ms = int(time.time() * 1000)
         tick = Tick(origin="oregon", router=ROUTER, epoch=epoch, seq=last, sent_ms=now_ms, low=last)
         broker.publish("postoffice", encode_tick(tick))

@@ -45,8 +45,8 @@ async def measure(programs: Path) -> list[Row]:
         for number in range(MESSAGES):
             await box.publish(first=number)
             await asyncio.sleep(GAP_SECONDS)
-        heard = [await _heard(crowd) for crowd in crowds]
-        rows = _delivery_rows(came, took, heard, box.resident())
+        reports = [await _report(crowd) for crowd in crowds]
+        rows = _delivery_rows(came, took, reports, box.resident())
         other = await stack.enter_async_context(
             running_crowd(
                 programs,
@@ -98,15 +98,17 @@ def _crowd(programs: Path, box: Box, number: int) -> contextlib.AbstractAsyncCon
     )
 
 
-async def _heard(crowd: Crowd) -> dict[str, Any]:
+async def _report(crowd: Crowd) -> dict[str, Any]:
     await crowd.has_got(READERS // CROWDS * MESSAGES)
     return await crowd.ask("report")
 
 
-def _delivery_rows(came: int, took: float, heard: list[dict[str, Any]], resident: int) -> list[Row]:
+def _delivery_rows(
+    came: int, took: float, reports: list[dict[str, Any]], resident: int
+) -> list[Row]:
     everything = [
         crowd["connections"]
-        for crowd in heard
+        for crowd in reports
         if crowd["fewest"] == crowd["most"] == crowd["different"] == MESSAGES
         and crowd["twice"] == crowd["gone"] == 0
     ]

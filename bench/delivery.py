@@ -73,8 +73,8 @@ class Duet:
 
     async def _end_of_round(self, crowd: Crowd, messages: int) -> None:
         await crowd.has_got(READERS * messages)
-        heard = await crowd.ask("report")
-        self.lost += READERS * messages - heard["frames"]
+        report = await crowd.ask("report")
+        self.lost += READERS * messages - report["frames"]
 
 
 async def in_turn(

@@ -131,23 +131,23 @@ async def _deliveries(programs: Path) -> list[Row]:
     ):
         await crowd.said()
         for rate in RATES:
-            heard = await _at_rate(box, crowd, rate)
+            report = await _at_rate(box, crowd, rate)
             messages = int(rate * RATE_SECONDS)
             figure = f"{rate * FANOUT_READERS:,} deliveries/s"
-            rows.append(Row(figure=f"{figure}, p50", value=heard["p50_ms"], unit="ms"))
-            rows.append(Row(figure="… p99", value=heard["p99_ms"], unit="ms"))
-            rows.append(_once(heard, messages))
-            if heard["p99_ms"] > DELAY_MS or not rows[-1].reached:
+            rows.append(Row(figure=f"{figure}, p50", value=report["p50_ms"], unit="ms"))
+            rows.append(Row(figure="… p99", value=report["p99_ms"], unit="ms"))
+            rows.append(_once(report, messages))
+            if report["p99_ms"] > DELAY_MS or not rows[-1].reached:
                 break
     return rows
 
 
-def _once(heard: dict[str, Any], messages: int) -> Row:
+def _once(report: dict[str, Any], messages: int) -> Row:
     """How many of the messages every reader got, if none got one twice; else none."""
-    is_once = heard["most"] == heard["different"] and heard["twice"] == heard["gone"] == 0
+    is_once = report["most"] == report["different"] and report["twice"] == report["gone"] == 0
     return Row(
         figure="… messages that every reader got once",
-        value=heard["different"] if is_once else 0,
+        value=report["different"] if is_once else 0,
         unit="",
         digits=0,
         at_least=messages,

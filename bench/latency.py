@@ -130,9 +130,9 @@ async def _between(
             await crowd.ask("report")
             sent = await publish_steadily(send, rate=load.rate, seconds=load.seconds)
             await crowd.has_got(sent * load.readers)
-            heard = await crowd.ask("report")
-        p50, p99, worst = heard["p50_ms"], heard["p99_ms"], heard["worst_ms"]
-        return Delays(p50, p99, worst, heard["delays"], sent * load.readers)
+            report = await crowd.ask("report")
+        p50, p99, worst = report["p50_ms"], report["p99_ms"], report["worst_ms"]
+        return Delays(p50, p99, worst, report["delays"], sent * load.readers)
     finally:
         await link.close()
 

@@ -104,8 +104,8 @@ async def _fill(url: str, letters: Iterator[Envelope]) -> None:
 async def _serve(engine: str, url: str, keys: str, epoch: int, last: int) -> None:
     store = Counting(open_store(url, TABLE), "mailboxes")
     tokens = TokenSettings(keys=keys, audience=Issuer.AUDIENCE)
-    told = GatewaySettings(name="bench", region="oregon", drain_seconds=0, tokens=tokens)
-    await comeback.serve(engine, told, TABLE, store, epoch=epoch, last=last)
+    settings = GatewaySettings(name="bench", region="oregon", drain_seconds=0, tokens=tokens)
+    await comeback.serve(engine, settings, TABLE, store, epoch=epoch, last=last)
 
 
 def main(arguments: list[str]) -> None:

@@ -81,9 +81,9 @@ def _seconds(program: list[str], url: str, count: int) -> float:
     )
     if done.returncode:
         raise SetupError(f"{program[0]} failed: {done.stderr}")
-    told = json.loads(done.stdout)
-    assert told["failed"] == 0, told
-    return float(told["seconds"])
+    report = json.loads(done.stdout)
+    assert report["failed"] == 0, report
+    return float(report["seconds"])
 
 
 async def _declare(url: str) -> None:

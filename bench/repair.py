@@ -95,12 +95,12 @@ async def lose_and_repair(load: Load = BUSY) -> Repairs:
         folder = Path(name)
         dataplane = Dataplane(folder, "--threads", "2")
         store = SqliteStore(folder / "store.sqlite", TABLE)
-        told = {
+        settings = {
             "store": str(folder / "store.sqlite"),
             "gateway": {},
             "native": {"socket": str(folder / "control")},
         }
-        control = await ControlPlane.start(told, folder / "control.log")
+        control = await ControlPlane.start(settings, folder / "control.log")
         try:
             await control.ready()
             url = f"ws://127.0.0.1:{dataplane.port}/websocket"
@@ -123,9 +123,9 @@ async def _lose_and_hear(
     await reader.send(orjson.dumps({"action": "subscribe", "topic": STEADY}).decode())
     await reader.recv()
     lost: dict[int, float] = {}
-    heard: dict[int, list[float]] = {}
+    received: dict[int, list[float]] = {}
     total = load.holes * load.every
-    listening = asyncio.create_task(_listen(reader, heard, total))
+    listening = asyncio.create_task(_listen(reader, received, total))
     router, start = Router(), time.monotonic()
     for n in range(total):
         await asyncio.sleep(max(0.0, start + n / load.rate - time.monotonic()))
@@ -141,19 +141,19 @@ async def _lose_and_hear(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):
             await listening
-    took = sorted(heard[n][0] - at if n in heard else math.inf for n, at in lost.items())
+    took = sorted(received[n][0] - at if n in received else math.inf for n, at in lost.items())
     return Repairs(
         p50=statistics.median(took),
         worst=took[-1],
         holes=len(lost),
         messages=total,
-        doubled=sum(len(times) > 1 for times in heard.values()),
-        missed=total - len(heard),
+        doubled=sum(len(times) > 1 for times in received.values()),
+        missed=total - len(received),
     )
 
 
 async def _listen(
-    reader: websockets.ClientConnection, heard: dict[int, list[float]], total: int
+    reader: websockets.ClientConnection, received: dict[int, list[float]], total: int
 ) -> None:
     """Note when each message came, until all have come and the gateway has no more."""
     fence = False
@@ -162,7 +162,7 @@ async def _listen(
         if push["type"] == "pong":
             return
         if push["type"] == "message":
-            heard.setdefault(push["body"], []).append(time.monotonic())
-        if len(heard) == total and not fence:
+            received.setdefault(push["body"], []).append(time.monotonic())
+        if len(received) == total and not fence:
             fence = True
             await reader.send('{"action":"ping"}')

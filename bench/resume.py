@@ -124,8 +124,8 @@ def _served(engine: str, now_ms: int) -> Iterator[list[str]]:
 
 async def _serve(engine: str, path: Path, epoch: int) -> None:
     store = Counting(SqliteStore(path, TABLE), "since", "history")
-    told = GatewaySettings(name="bench", region="oregon", drain_seconds=0)
-    await comeback.serve(engine, told, TABLE, store, epoch=epoch, last=MISSED)
+    settings = GatewaySettings(name="bench", region="oregon", drain_seconds=0)
+    await comeback.serve(engine, settings, TABLE, store, epoch=epoch, last=MISSED)
 
 
 def main(arguments: list[str]) -> None:

@@ -25,14 +25,14 @@ def measure() -> list[Row]:
     brain = Brain("oregon", plan)
     names = [f"box-{n}" for n in range(MOST_BOXES)]
     instances = [Instance(name, 5000.0, f"z{n % 3}") for n, name in enumerate(names)]
-    decided, heard = [], []
+    decided, hearing = [], []
     for second in range(SECONDS):
         now = 10_000.0 + second
         reports = [_report(name, n, second) for n, name in enumerate(names)]
         began = time.thread_time()
         for report in reports:
             brain.hear(report, now=now)
-        heard.append(time.thread_time() - began)
+        hearing.append(time.thread_time() - began)
         brain.listed(instances, now=now)
         began = time.thread_time()
         brain.decide(now=now)
@@ -43,7 +43,7 @@ def measure() -> list[Row]:
     return [
         Row(figure=f"decision, {boxes}, p50", value=_ms(decided, 0.5), unit="ms", at_most=50),
         Row(figure=f"decision, {boxes}, p99", value=_ms(decided, 0.99), unit="ms", at_most=50),
-        Row(figure=f"a second's reports, {boxes}, p50", value=_ms(sorted(heard), 0.5), unit="ms"),
+        Row(figure=f"a second's reports, {boxes}, p50", value=_ms(sorted(hearing), 0.5), unit="ms"),
     ]
 
 

@@ -65,11 +65,11 @@ async def _measure(programs: Path, stalled: int) -> list[Row]:
         await box.publish(HEAVY_TOPIC, count=2 * HISTORY, text_bytes=HEAVY_BYTES)
         await bad.has_got(came * 2 * HISTORY)
         before = box.resident()
-        alone = await _heard(box, good, ALONE_SECONDS)
+        alone = await _report(box, good, ALONE_SECONDS)
         with _watched(box) as seen:
             await bad.ask(f"stall {_ASK}")
-            asking = await _heard(box, good, ASKING_SECONDS, heavy=True)
-            beside = await _heard(box, good, SECONDS, heavy=True)
+            asking = await _report(box, good, ASKING_SECONDS, heavy=True)
+            beside = await _report(box, good, SECONDS, heavy=True)
         closed = await asyncio.to_thread(box.gateway.metric, _SLOW)
     return [
         Row(figure="readers who take nothing", value=came, unit="", digits=0, at_least=stalled),
@@ -117,7 +117,7 @@ async def _measure(programs: Path, stalled: int) -> list[Row]:
     ]
 
 
-async def _heard(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -> dict[str, Any]:
+async def _report(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -> dict[str, Any]:
     """What good readers say of so many seconds, in which 16 KB a second come for the others too."""
     await good.ask("report")
     start = time.monotonic()

@@ -54,13 +54,13 @@ async def begin(routed: int) -> float:
         folder = Path(name)
         await _fill(folder / "store.sqlite", routed)
         dataplane = Dataplane(folder, "--threads", "2")
-        told = {
+        settings = {
             "store": str(folder / "store.sqlite"),
             "gateway": {},
             "native": {"socket": str(folder / "control")},
         }
         began = time.monotonic()
-        control = await ControlPlane.start(told, folder / "control.log")
+        control = await ControlPlane.start(settings, folder / "control.log")
         try:
             await control.ready()
             await _until_ready(control)

@@ -105,18 +105,18 @@ async def _under_load(
             began, seconds = await upgrade(box.gateway)
         sent = sending.result()
         await crowd.has_got(readers * sent)
-        heard = await crowd.ask(f"census {sent} {began}")
-    first = heard["first_since_ns"]
+        report = await crowd.ask(f"census {sent} {began}")
+    first = report["first_since_ns"]
     return Upgrade(
         readers=readers,
-        disconnects=heard["gone"],
+        disconnects=report["gone"],
         deliveries=readers * sent,
-        lost=heard["lost"],
-        doubled=heard["doubled"],
-        late=heard["late"],
+        lost=report["lost"],
+        doubled=report["doubled"],
+        late=report["late"],
         seconds=seconds,
         feed_back_seconds=(first - began) / 1e9 if first else math.inf,
-        longest_wait_seconds=heard["longest_wait_ns"] / 1e9,
+        longest_wait_seconds=report["longest_wait_ns"] / 1e9,
     )
 
 

@@ -19,21 +19,21 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.plot import Line, Panel, draw
-from loadtest.scenarios import SCENARIOS, Scenario, Verdict, judge
+from loadtest.scenarios import SCENARIOS, Outcome, Scenario, outcome_of
 from loadtest.simulation import Moment, Region
 
 
-def faults(verdict: Verdict, scenario: Scenario) -> list[str]:
+def faults(outcome: Outcome, scenario: Scenario) -> list[str]:
     """What is wrong with a run; nothing if all bounds held."""
     found = []
-    if verdict.lost > 0:
-        found.append(f"{verdict.lost:,.0f} readers were on boxes that were ended")
-    if verdict.refused > scenario.may_refuse:
-        found.append(f"{verdict.refused:,.0f} readers were refused")
-    if not verdict.steady:
-        found.append(f"the number turned {verdict.turns} times, the crowd {verdict.most_turns}")
-    if verdict.quickest_fall < scenario.plan.patience:
-        found.append(f"two falls within {verdict.quickest_fall:,.0f} s")
+    if outcome.lost > 0:
+        found.append(f"{outcome.lost:,.0f} readers were on boxes that were ended")
+    if outcome.refused > scenario.may_refuse:
+        found.append(f"{outcome.refused:,.0f} readers were refused")
+    if not outcome.steady:
+        found.append(f"the number turned {outcome.turns} times, the crowd {outcome.most_turns}")
+    if outcome.quickest_fall < scenario.plan.patience:
+        found.append(f"two falls within {outcome.quickest_fall:,.0f} s")
     return found
 
 
@@ -90,34 +90,34 @@ def main(names: tuple[str, ...], out: Path | None, seed: int) -> None:
         scenario = SCENARIOS[name]
         print(f"playing: {scenario.title} …", file=sys.stderr)
         regions = scenario.run(seed)
-        verdicts = {at: judge(regions[at], scenario.places[at], scenario) for at in regions}
-        for at, verdict in verdicts.items():
-            wrong = faults(verdict, scenario)
+        outcomes = {at: outcome_of(regions[at], scenario.places[at], scenario) for at in regions}
+        for at, outcome in outcomes.items():
+            wrong = faults(outcome, scenario)
             good = good and not wrong
-            table.add_row(name, at, *_cells(verdict), "; ".join(wrong) or "held")
+            table.add_row(name, at, *_cells(outcome), "; ".join(wrong) or "held")
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            document = _document(scenario, regions, verdicts, seed)
+            document = _document(scenario, regions, outcomes, seed)
             (out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
             (out / f"{name}.svg").write_text(picture(scenario, regions), "utf-8")
     Console(width=max(Console().width, 120)).print(table)
     sys.exit(0 if good else 1)
 
 
-def _cells(verdict: Verdict) -> list[str]:
+def _cells(outcome: Outcome) -> list[str]:
     return [
-        f"{verdict.refused:,.0f}",
-        f"{verdict.lost:,.0f}",
-        str(verdict.most_boxes),
-        f"{verdict.turns} of {verdict.most_turns}",
-        f"{verdict.fullest:.0%}",
-        f"{verdict.box_hours:,.1f}",
-        f"{verdict.box_hours / verdict.needed_hours:.2f} ×",
+        f"{outcome.refused:,.0f}",
+        f"{outcome.lost:,.0f}",
+        str(outcome.most_boxes),
+        f"{outcome.turns} of {outcome.most_turns}",
+        f"{outcome.fullest:.0%}",
+        f"{outcome.box_hours:,.1f}",
+        f"{outcome.box_hours / outcome.needed_hours:.2f} ×",
     ]
 
 
 def _document(
-    scenario: Scenario, regions: dict[str, Region], verdicts: dict[str, Verdict], seed: int
+    scenario: Scenario, regions: dict[str, Region], outcomes: dict[str, Outcome], seed: int
 ) -> dict[str, Any]:
     return {
         "scenario": scenario.name,
@@ -129,12 +129,12 @@ def _document(
                 "verdict": {
                     # JSON has no infinity.
                     name: None if value == float("inf") else value
-                    for name, value in dataclasses.asdict(verdict).items()
+                    for name, value in dataclasses.asdict(outcome).items()
                 },
-                "faults": faults(verdict, scenario),
+                "faults": faults(outcome, scenario),
                 "moments": [_rounded(moment) for moment in _some(regions[at].moments)],
             }
-            for at, verdict in verdicts.items()
+            for at, outcome in outcomes.items()
         },
     }
 

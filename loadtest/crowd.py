@@ -30,8 +30,8 @@ def command(
     *, frontdesks: Sequence[str], topics: Sequence[str], source: str, own: bool, seed: int | None
 ) -> list[str]:
     """How it is started. ``own``: its targets need not be on loopback."""
-    words = [str(PROGRAM), "--frontdesks", ",".join(frontdesks), "--topics", ",".join(topics)]
-    words += ["--source", source]
+    arguments = [str(PROGRAM), "--frontdesks", ",".join(frontdesks), "--topics", ",".join(topics)]
+    arguments += ["--source", source]
     if seed is not None:
-        words += ["--seed", str(seed)]
-    return [*words, "--i-own-this-target"] if own else words
+        arguments += ["--seed", str(seed)]
+    return [*arguments, "--i-own-this-target"] if own else arguments

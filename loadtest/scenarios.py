@@ -189,7 +189,7 @@ SCENARIOS: Final = {each.name: each for each in (SURGE, ELECTION, ZONE, NIGHT, W
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Outcome:
     """What a region's run came to.
 
     ``turns`` are changes of the wanted number's direction, up or down, ``most_turns`` how many the
@@ -214,13 +214,13 @@ class Verdict:
         return self.turns <= self.most_turns
 
 
-def judge(region: Region, place: Place, scenario: Scenario) -> Verdict:
+def outcome_of(region: Region, place: Place, scenario: Scenario) -> Outcome:
     """What ``region`` came to in ``scenario``."""
     moments = region.moments
     plan = scenario.plan
     hours = scenario.every / HOUR
     usable = plan.per_box * (1 - plan.headroom)
-    return Verdict(
+    return Outcome(
         refused=region.refused,
         lost=region.machines.lost,
         most_boxes=max(m.ready + m.booting + m.leaving for m in moments),

@@ -43,7 +43,7 @@ class SimBox:
     name: str
     zone: str
     capacity: int
-    born: float
+    started: float
     ready_at: float
     readers: float = 0.0
     connects: float = 0.0
@@ -108,7 +108,7 @@ class Machines:
                 self.lost += box.readers
 
     def list(self, now: float) -> tuple[Instance, ...]:
-        return tuple(Instance(box.name, now - box.born, box.zone) for box in self.boxes.values())
+        return tuple(Instance(box.name, now - box.started, box.zone) for box in self.boxes.values())
 
     def _make(self, now: float, ready_at: float) -> None:
         self.made += 1
@@ -139,7 +139,6 @@ class Region:
         self._returning: list[tuple[float, float]] = []
         self._weights: list[tuple[SimBox, float]] = []
         self._answered = -math.inf
-        self._told = -math.inf
 
     @property
     def boxes(self) -> Sequence[SimBox]:

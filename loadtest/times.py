@@ -15,7 +15,7 @@ def of_counts(counts: Iterable[Sequence[int]]) -> Times:
 
 
 def added(many: Iterable[Times]) -> Times:
-    """All of them together."""
+    """The sum of ``many``."""
     total: collections.Counter[float] = collections.Counter()
     for times in many:
         total.update(times)

@@ -35,8 +35,6 @@ class CloseReason:
     retry_after_ms: int = 0
 
 
-NORMAL: Final = CloseReason("normal", 1000, "goodbye", reconnect=False)
-GOING_AWAY: Final = CloseReason("going_away", 1001, "the gateway stops")
 PROTOCOL_ERROR: Final = CloseReason("protocol_error", 1002, "broken framing", reconnect=False)
 INVALID_PAYLOAD: Final = CloseReason("invalid_payload", 1007, "text is not UTF-8", reconnect=False)
 UNFINISHED: Final = CloseReason("unfinished", 1008, "message left unfinished", retry_after_ms=2_000)
@@ -44,10 +42,6 @@ TOO_BIG: Final = CloseReason("too_big", 1009, "frame too large", reconnect=False
 DRAIN: Final = CloseReason("drain", 1012, "this box is being drained", retry_after_ms=1_000)
 OVERLOAD: Final = CloseReason("overload", 1013, "this box is full", retry_after_ms=10_000)
 INVALID_TOKEN: Final = CloseReason("invalid_token", 4001, "invalid token", reconnect=False)
-PERMISSION_DENIED: Final = CloseReason(
-    "permission_denied", 4003, "permission denied", reconnect=False
-)
-BAD_REQUEST: Final = CloseReason("bad_request", 4007, "bad request", reconnect=False)
 INTERNAL: Final = CloseReason("internal", 4100, "internal error", retry_after_ms=5_000)
 SLOW_READER: Final = CloseReason("slow_reader", 4101, "too slow to read", retry_after_ms=2_000)
 TOO_MANY_REQUESTS: Final = CloseReason(
@@ -58,8 +52,6 @@ TOKEN_EXPIRED: Final = CloseReason("token_expired", 4202, "token expired")
 NO_PONG: Final = CloseReason("no_pong", 4203, "no sign of life")
 
 CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
-    NORMAL,
-    GOING_AWAY,
     PROTOCOL_ERROR,
     INVALID_PAYLOAD,
     UNFINISHED,
@@ -67,8 +59,6 @@ CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
     DRAIN,
     OVERLOAD,
     INVALID_TOKEN,
-    PERMISSION_DENIED,
-    BAD_REQUEST,
     INTERNAL,
     SLOW_READER,
     TOO_MANY_REQUESTS,

@@ -221,7 +221,7 @@ def rabbitmq_factory(
 
     yield make
     for node in nodes:
-        node.close()
+        node.kill()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from newsfabric import closing
@@ -35,6 +38,20 @@ def test_the_range_of_a_code_tells_whether_to_reconnect(reason):
     assert reason.code in set(range(1000, 1016)) - {1004, 1005, 1006, 1015}
 
 
+def test_the_page_for_readers_lists_these_codes_and_what_they_ask_for():
+    page = (Path(__file__).parents[1] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    section = page.split("## How a connection ends")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d.*) \| (.*) \| (.*) \|$", section, re.MULTILINE)
+    listed = {
+        int(code): (reconnect != "no", reconnect not in ("no", "at once"))
+        for codes, why, reconnect in rows
+        for code in re.findall(r"\b\d{4}\b", why if "–" in codes else codes)
+    }
+    assert listed == {
+        reason.code: (reason.reconnect, reason.retry_after_ms > 0) for reason in CLOSE_REASONS
+    }
+
+
 @each_reason
 def test_who_must_not_reconnect_is_not_told_when_to(reason):
     assert reason.reconnect or reason.retry_after_ms == 0
@@ -59,8 +76,6 @@ def test_a_name_is_fit_for_a_metrics_label(reason):
         (closing.DRAIN, 1012),
         (closing.OVERLOAD, 1013),
         (closing.INVALID_TOKEN, 4001),
-        (closing.PERMISSION_DENIED, 4003),
-        (closing.BAD_REQUEST, 4007),
         (closing.INTERNAL, 4100),
         (closing.SLOW_READER, 4101),
         (closing.TOO_MANY_REQUESTS, 4102),

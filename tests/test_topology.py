@@ -456,7 +456,7 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
         async with Management(node.management_url, Credentials()) as stranger:
             assert not await stranger.alive()
     finally:
-        await asyncio.to_thread(node.close)
+        await asyncio.to_thread(node.kill)
 
 
 class _Recorded:

@@ -9,7 +9,6 @@ innocents, and each of them is tried as any other.
 from __future__ import annotations
 
 import asyncio
-import collections
 import logging
 import time
 from collections.abc import Callable
@@ -43,8 +42,7 @@ class Failed:
         self._publisher = publisher
         self._name = name
         self._now_ms = now_ms
-        self._waiting: collections.deque[tuple[QueueSource, Delivery]] = collections.deque()
-        self._wake = asyncio.Event()
+        self._waiting: asyncio.Queue[tuple[QueueSource, Delivery]] = asyncio.Queue()
         self._failing = LineLimit()
 
     def reject_later(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
@@ -55,16 +53,12 @@ class Failed:
             text = "failed twice with a message (and %d more)"
             about = {"message_id": delivery.message.properties.message_id}
             logger.error(text, unsaid, exc_info=problem, extra=about)
-        self._waiting.append((source, delivery))
-        self._wake.set()
+        self._waiting.put_nowait((source, delivery))
 
     async def run(self) -> None:
         """Publish them one by one, until cancelled."""
         while True:
-            while self._waiting:
-                await self._reject(*self._waiting.popleft())
-            self._wake.clear()
-            await self._wake.wait()
+            await self._reject(*await self._waiting.get())
 
     async def _reject(self, source: QueueSource, delivery: Delivery) -> None:
         """Until the broker has it, or has taken ``delivery`` back."""

@@ -46,7 +46,7 @@ class Part:
     quick: tuple[Any, ...]
 
     def whole(self) -> Growth:
-        """At all sizes."""
+        """The measurement at all sizes."""
         return self.measure(*self.full)
 
     def smallest(self) -> Growth:
@@ -55,10 +55,10 @@ class Part:
 
 
 def _on_a_box(measure: Callable[..., Coroutine[Any, Any, Growth]]) -> Callable[..., Growth]:
-    def run(*told: Any) -> Growth:
+    def run(*arguments: Any) -> Growth:
         programs = build()
         with off_the_server_core():
-            return uvloop.run(measure(programs, *told))
+            return uvloop.run(measure(programs, *arguments))
 
     return run
 

@@ -247,11 +247,11 @@ async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
                 await asyncio.sleep(due - time.monotonic())
             # Of a topic that readers don't share evenly some have one more or one less.
             await crowd.has_got(messages * spread.on_each)
-            heard = (await crowd.ask("report"))["frames"]
+            deliveries = (await crowd.ask("report"))["frames"]
             spent, each = _each(box.spent() - before, messages), time.monotonic() - start
             each /= messages
     control, data = spent.control - waiting.control * each, spent.data - waiting.data * each
-    return memory, coming.total, control, data, heard / messages
+    return memory, coming.total, control, data, deliveries / messages
 
 
 async def mixed(programs: Path, size: int, topics: int, rate: int, seconds: float) -> Growth:

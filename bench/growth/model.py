@@ -135,8 +135,8 @@ class Model:
     def gateway(self, readers: int, messages: float, deliveries: float) -> float:
         """Cores that a gateway takes, for so many messages and deliveries a second."""
         waiting = self.idle.at(readers)
-        told = messages * self.arrival + deliveries * self.delivery_at(readers)
-        return (waiting + told) / 1e6
+        sent = messages * self.arrival + deliveries * self.delivery_at(readers)
+        return (waiting + sent) / 1e6
 
     def world(self, regions: int, boxes: int) -> float:
         """µs that a message costs all processes, with ``boxes`` in each region and no reader."""

@@ -26,7 +26,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """With its unit."""
+        """The name with its unit."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.box import subscribe_verb
-from bench.peers.servers import MERCURE, Server, mercure, nchan, newsfabric, told, topic_name
+from bench.peers.servers import MERCURE, Server, lines_to, mercure, nchan, newsfabric, topic_name
 from bench.programs import ROOT
 
 _TOOLS: Final = ROOT / ".tools" / "peers"
@@ -56,7 +56,7 @@ def _node(
         return None if there.is_dir() else f"{package} isn't there: {_INSTALL}"
 
     def running(compressed: bool) -> AbstractAsyncContextManager[Server]:
-        return told(command, environment, deflates=compressed)
+        return lines_to(command, environment, deflates=compressed)
 
     return Peer(name, running, missing, say, path, deflates)
 
@@ -71,7 +71,7 @@ def _python(
         return None if found else f"{package} isn't there: {_INSTALL}"
 
     def running(compressed: bool) -> AbstractAsyncContextManager[Server]:
-        return told(command, deflates=compressed)
+        return lines_to(command, deflates=compressed)
 
     return Peer(name, running, missing, say, path, deflates)
 

@@ -112,12 +112,12 @@ async def play(peer: Peer, programs: Path, plan: Plan) -> Run:
         async with _connected(peer, server, programs, plan, plan.readers) as (crowd, came):
             idle = server.resident()
             await _warm_up(server, crowd, plan)
-            heard, cpu = await _measured(server, crowd, plan)
+            report, cpu = await _measured(server, crowd, plan)
             grown = server.resident() - idle
-    if plan.under is Under.DEFLATE and not heard["compressed"]:
+    if plan.under is Under.DEFLATE and not report["compressed"]:
         raise ValueError("no message came compressed")
     return _found(
-        heard,
+        report,
         plan,
         cpu_us=cpu * 1e6 / (plan.reading * plan.messages),
         handshakes=came["connections"] / came["seconds"],
@@ -148,11 +148,13 @@ async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) ->
             back = _connected(peer, server, programs, plan, returning, _SOURCE_OF_RETURNED)
             async with back as (_, came):
                 cpu = server.spent() - before
-                heard, _ = await measuring
+                report, _ = await measuring
         finally:
             measuring.cancel()
             await asyncio.wait([measuring])
-    return _found(heard, plan, cpu_us=cpu * 1e6 / returning, handshakes=returning / came["seconds"])
+    return _found(
+        report, plan, cpu_us=cpu * 1e6 / returning, handshakes=returning / came["seconds"]
+    )
 
 
 @contextlib.asynccontextmanager
@@ -186,16 +188,16 @@ async def _warm_up(server: Server, crowd: Crowd, plan: Plan) -> None:
 
 
 async def _measured(server: Server, crowd: Crowd, plan: Plan) -> tuple[Mapping[str, Any], float]:
-    """What the crowd heard of all messages, and the server's processor seconds meanwhile."""
+    """What the crowd received of all messages, and the server's processor seconds meanwhile."""
     spent = server.spent()
     await _publish(server, crowd, plan, plan.messages)
     return await crowd.ask("report"), server.spent() - spent
 
 
-def _found(heard: Mapping[str, Any], plan: Plan, **figures: Any) -> Run:
+def _found(report: Mapping[str, Any], plan: Plan, **figures: Any) -> Run:
     return Run(
-        missing=plan.reading * plan.messages - heard["frames"],
-        **{name: heard[name] for name in ("p50_ms", "p99_ms", "p999_ms", "worst_ms")},
+        missing=plan.reading * plan.messages - report["frames"],
+        **{name: report[name] for name in ("p50_ms", "p99_ms", "p999_ms", "worst_ms")},
         **figures,
     )
 
@@ -231,11 +233,11 @@ async def play_floor(programs: Path, plan: Plan) -> Run:
         cpu = processor_seconds(floor.pid) - spent
         owed = plan.readers * plan.messages
         await crowd.has_got(owed)
-        heard = await crowd.ask("report")
+        report = await crowd.ask("report")
     return Run(
         cpu_us=cpu * 1e6 / owed,
         handshakes=came["connections"] / came["seconds"],
-        missing=owed - heard["frames"],
+        missing=owed - report["frames"],
     )
 
 

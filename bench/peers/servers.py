@@ -75,7 +75,7 @@ def payload(due_ns: int, size: int) -> str:
 
 
 @contextlib.asynccontextmanager
-async def told(
+async def lines_to(
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
     *,

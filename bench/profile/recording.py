@@ -224,7 +224,7 @@ class Recorder:
             if not costs.samples:
                 return NotMeasured("it did nothing that was seen")
             title = ("--title", profiler.name, "--colors", profiler.colors)
-            _run([str(TOOLS / "inferno-flamegraph"), *title], graph, told=folded)
+            _run([str(TOOLS / "inferno-flamegraph"), *title], graph, text=folded)
         except SetupError as exc:
             return NotMeasured(str(exc))
         return Profile(profiler.cores, costs, graph, profiler.note(costs))
@@ -240,11 +240,11 @@ def why(said: str) -> str:
     return next((line for line in lines if line), "it says nothing")
 
 
-def _run(command: Sequence[str], output: Path, *, told: str = "") -> None:
+def _run(command: Sequence[str], output: Path, *, text: str = "") -> None:
     """Run it; its output goes to a file. SetupError if it fails."""
     with output.open("wb") as file:
         done = subprocess.run(
-            command, input=told.encode(), stdout=file, stderr=subprocess.PIPE, check=False
+            command, input=text.encode(), stdout=file, stderr=subprocess.PIPE, check=False
         )
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace")

@@ -56,8 +56,8 @@ _NATIVE: Final = {"alone_seconds": 600.0, "threads": 2}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
-    """One thing that was judged."""
+class Check:
+    """One thing that was checked."""
 
     what: str
     before: str
@@ -65,22 +65,22 @@ class Verdict:
     good: bool
 
 
-def memory(what: str, samples: Sequence[Sample]) -> Verdict:
+def memory(what: str, samples: Sequence[Sample]) -> Check:
     """Whether memory stayed where it was; see the module's page."""
     if len(samples) < 4:
-        return Verdict(what, "?", "too short to judge", True)
-    judged = samples[len(samples) // 4 :]
-    fifth = max(1, len(judged) // 5)
-    before = statistics.median(sample.rss for sample in judged[:fifth])
-    after = statistics.median(sample.rss for sample in judged[-fifth:])
+        return Check(what, "?", "too short to judge", True)
+    later = samples[len(samples) // 4 :]
+    fifth = max(1, len(later) // 5)
+    before = statistics.median(sample.rss for sample in later[:fifth])
+    after = statistics.median(sample.rss for sample in later[-fifth:])
     good = after - before <= max(before * _GROWTH, _GROWTH_BYTES)
-    return Verdict(what, f"{before / 2**20:.1f} MiB", f"{after / 2**20:.1f} MiB", good)
+    return Check(what, f"{before / 2**20:.1f} MiB", f"{after / 2**20:.1f} MiB", good)
 
 
-def descriptors(what: str, before: Sample, after: Sample) -> Verdict:
+def descriptors(what: str, before: Sample, after: Sample) -> Check:
     """Whether as many descriptors are open as at first."""
     good = after.descriptors - before.descriptors <= _MORE_DESCRIPTORS
-    return Verdict(what, str(before.descriptors), str(after.descriptors), good)
+    return Check(what, str(before.descriptors), str(after.descriptors), good)
 
 
 class Soak:
@@ -100,14 +100,14 @@ class Soak:
         self._plane_samples: list[Sample] = []
         self._counts: collections.Counter[str] = collections.Counter()
         self._published = 0
-        self._verdicts: list[Verdict] = []
+        self._checks: list[Check] = []
 
     @property
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
 
-    async def run(self) -> list[Verdict]:
-        """Churn, settle, judge."""
+    async def run(self) -> list[Check]:
+        """Churn, settle, check."""
         await self._next_plane()
         readers = [Steady() for _ in range(_STEADY_READERS)]
         staying = [
@@ -127,7 +127,7 @@ class Soak:
         await asyncio.wait([publishing])
         await asyncio.sleep(_SETTLE)
         pid = self._dataplane.process.pid
-        self._verdicts = [
+        self._checks = [
             memory("data plane, memory", self._samples),
             descriptors("data plane, descriptors", before, look_at(pid, self._elapsed)),
             memory("control plane, memory", self._plane_samples),
@@ -143,33 +143,33 @@ class Soak:
             task.cancel()
         await asyncio.wait(staying)
         await self._stop()
-        return self._verdicts
+        return self._checks
 
-    def _all_got(self, readers: Sequence[Steady]) -> Verdict:
+    def _all_got(self, readers: Sequence[Steady]) -> Check:
         expected = dict.fromkeys(range(self._published), 1)
         bad = [reader for reader in readers if reader.lost or reader.got != expected]
         for reader in bad[:3]:
             missing = [n for n in expected if n not in reader.got]
             twice = [n for n, times in reader.got.items() if times > 1]
             print(f"lost: {reader.lost}, missing {missing[:9]}, twice {twice[:9]}", file=sys.stderr)
-        return Verdict(
+        return Check(
             "steady readers with each message once",
             str(len(readers)),
             str(len(readers) - len(bad)),
             not bad,
         )
 
-    def _dataplane_lives(self) -> Verdict:
+    def _dataplane_lives(self) -> Check:
         trouble = self._dataplane.trouble
-        return Verdict("data plane", "running", trouble or "running", trouble is None)
+        return Check("data plane", "running", trouble or "running", trouble is None)
 
     async def _next_plane(self) -> None:
-        told = {
+        settings = {
             "store": str(self._folder / "store.sqlite"),
             "gateway": _GATEWAY,
             "native": {**_NATIVE, "socket": str(self._dataplane.path)},
         }
-        plane = await ControlPlane.start(told, self._folder / "control-planes.log")
+        plane = await ControlPlane.start(settings, self._folder / "control-planes.log")
         self._planes.append(plane)
         await plane.ready()
         self._plane_first = look_at(plane.pid, self._elapsed)
@@ -251,15 +251,13 @@ class Soak:
         for plane in self._planes:
             plane.signal(signal.SIGTERM)
             code = await plane.ended()
-            self._verdicts.append(Verdict("control plane's exit code", "0", str(code), code == 0))
+            self._checks.append(Check("control plane's exit code", "0", str(code), code == 0))
         code = await asyncio.to_thread(self._dataplane.process.wait, 30)
-        self._verdicts.append(Verdict("data plane's exit code", "0", str(code), code == 0))
+        self._checks.append(Check("data plane's exit code", "0", str(code), code == 0))
         log = (self._folder / "control-planes.log").read_text()
         # Tracebacks that were logged, and those that ended a process.
         errors = log.count(" ERROR ") + log.count(" CRITICAL ") + log.count("\nTraceback")
-        self._verdicts.append(
-            Verdict("errors in control planes' logs", "0", str(errors), not errors)
-        )
+        self._checks.append(Check("errors in control planes' logs", "0", str(errors), not errors))
         await self._store.close()
 
     def report(self) -> dict[str, Any]:
@@ -270,7 +268,7 @@ class Soak:
             "visits": dict(self._counts),
             "dataplane": [dataclasses.asdict(sample) for sample in self._samples],
             "control_plane": [dataclasses.asdict(sample) for sample in self._plane_samples],
-            "verdicts": [dataclasses.asdict(verdict) for verdict in self._verdicts],
+            "verdicts": [dataclasses.asdict(check) for check in self._checks],
         }
 
     def kill(self) -> None:
@@ -281,16 +279,16 @@ class Soak:
         self._dataplane.process.wait()
 
 
-def _print(soak: Soak, verdicts: Sequence[Verdict]) -> None:
+def _print(soak: Soak, checks: Sequence[Check]) -> None:
     report = soak.report()
     visits = sum(report["visits"].values())
     title = f"{report['seconds']} s, {visits:,} visits, {report['steady_messages']:,} messages"
     table = Table(title=title)
     for column in ("what", "before", "after", ""):
         table.add_column(column, justify="left" if column == "what" else "right")
-    for verdict in verdicts:
-        mark = "[green]good[/]" if verdict.good else "[red]BAD[/]"
-        table.add_row(verdict.what, verdict.before, verdict.after, mark)
+    for check in checks:
+        mark = "[green]good[/]" if check.good else "[red]BAD[/]"
+        table.add_row(check.what, check.before, check.after, mark)
     Console().print(table)
 
 
@@ -310,14 +308,14 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         soak = Soak(folder, options.minutes, seed)
         try:
-            verdicts = uvloop.run(soak.run())
+            checks = uvloop.run(soak.run())
         finally:
             soak.kill()
     if options.json:
         print(json.dumps(soak.report(), indent=1))
     else:
-        _print(soak, verdicts)
-    return 0 if all(verdict.good for verdict in verdicts) else 1
+        _print(soak, checks)
+    return 0 if all(check.good for check in checks) else 1
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ from newsfabric.store.sqlite import SqliteStore
 
 def settings_from(text: str) -> tuple[GatewaySettings, Path]:
     """What the command line says."""
-    told: dict[str, Any] = orjson.loads(text)
-    native = dict(told["native"])
+    settings: dict[str, Any] = orjson.loads(text)
+    native = dict(settings["native"])
     native["socket"] = Path(native["socket"])
-    gateway = {"name": "box-1", "region": "oregon", **told["gateway"]}
-    return GatewaySettings(native=NativeSettings(**native), **gateway), Path(told["store"])
+    gateway = {"name": "box-1", "region": "oregon", **settings["gateway"]}
+    return GatewaySettings(native=NativeSettings(**native), **gateway), Path(settings["store"])
 
 
 async def _feed(broker: StubBroker) -> None:
@@ -59,12 +59,12 @@ def _message(line: bytes) -> Message:
 
 def main() -> None:
     """Serve until SIGTERM, or until another control plane has taken over."""
-    told, path = settings_from(sys.argv[1])
+    settings, path = settings_from(sys.argv[1])
 
     async def serve(stop: asyncio.Event) -> None:
         broker = StubBroker()
         store = SqliteStore(path, TABLE)
-        async with running(told, TABLE, store, broker.connect(), stop) as gateway:
+        async with running(settings, TABLE, store, broker.connect(), stop) as gateway:
             feeding = asyncio.create_task(_feed(broker))
             print("ready", gateway.port, gateway.admin_port, flush=True)
             await stop.wait()

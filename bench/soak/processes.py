@@ -84,11 +84,11 @@ class ControlPlane:
         self.admin_port = 0
 
     @classmethod
-    async def start(cls, told: dict[str, Any], log: Path) -> ControlPlane:
+    async def start(cls, settings: dict[str, Any], log: Path) -> ControlPlane:
         """A process that has just been started; see :meth:`ready`."""
         with log.open("ab") as stderr:
             process = subprocess.Popen(  # noqa: ASYNC220
-                [sys.executable, "-m", "bench.soak.control_plane", orjson.dumps(told).decode()],
+                [sys.executable, "-m", "bench.soak.control_plane", orjson.dumps(settings).decode()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, bufsize=0,
             )  # fmt: skip
         assert process.stdin is not None

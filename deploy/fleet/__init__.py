@@ -8,6 +8,6 @@ the host's own network. ``python -m fleet --help`` says what it can do; docs/fle
 - :mod:`fleet.plan`: which machines there are, as values
 - :mod:`fleet.kernel`: what runs, what is mounted: asked of the kernel, never remembered
 - :mod:`fleet.image`, :mod:`fleet.network`, :mod:`fleet.machines`: the parts
-- :mod:`fleet.access`, :mod:`fleet.doors`, :mod:`fleet.playbooks`: how one gets in
+- :mod:`fleet.access`, :mod:`fleet.forwards`, :mod:`fleet.playbooks`: how one gets in
 - :mod:`fleet.fleet`: the whole
 """

@@ -287,7 +287,7 @@ def cut(fleet: Fleet, one: str, other: str) -> None:
 @click.argument("other")
 @click.pass_obj
 def heal(fleet: Fleet, one: str, other: str) -> None:
-    """Take back a cut."""
+    """Let packets pass again between two regions that were cut."""
     fleet.network.heal(one, other)
 
 

@@ -67,9 +67,9 @@ def write_ssh_config(folders: Folders, network: Network, host_keys: Mapping[str,
     folders.known_hosts.write_text("".join(lines))
 
 
-def ssh(folders: Folders, name: str, *words: str) -> list[str]:
-    """The command line that runs ``words`` on a machine, or a shell."""
-    return ["ssh", "-F", str(folders.ssh_config), name, *words]
+def ssh(folders: Folders, name: str, *command: str) -> list[str]:
+    """The command line that runs ``command`` on a machine, or a shell."""
+    return ["ssh", "-F", str(folders.ssh_config), name, *command]
 
 
 def wait_until_up(
@@ -189,7 +189,7 @@ def issue_certificates(folders: Folders, machines: Iterable[Machine]) -> None:
         certificates.init("fleet", now=now, lifetime=_LIFETIME)
         for machine in machines:
             certificates.issue(
-                # A board's door is a port of this machine.
+                # A board's forward is a port of this machine.
                 [machine.name, machine.address, *(["127.0.0.1"] if machine.role == "core" else [])],
                 # Store nodes know each other by theirs.
                 ("server", "client") if machine.role == "store" else ("server",),

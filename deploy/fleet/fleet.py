@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from fleet import access, cgroups, kernel
-from fleet.doors import doors_of, open_doors
 from fleet.errors import FleetError
 from fleet.folders import Folders
+from fleet.forwards import forwards_of, open_forwards
 from fleet.image import Image, unmount
 from fleet.machines import Machines
 from fleet.network import Network
@@ -49,9 +49,11 @@ class Fleet:
 
     def boards(self) -> dict[str, str]:
         """Where this machine reaches each region's board, by region."""
-        doors = doors_of(self.members(), self._notes()["port_base"])
+        forwards = forwards_of(self.members(), self._notes()["port_base"])
         scheme = self._scheme()
-        return {region: f"{scheme}://127.0.0.1:{port}/board" for region, (port, _) in doors.items()}
+        return {
+            region: f"{scheme}://127.0.0.1:{port}/board" for region, (port, _) in forwards.items()
+        }
 
     def build_image(self) -> None:
         """Make the image, if what it depends on has changed."""
@@ -59,7 +61,7 @@ class Fleet:
             self._build_image()
 
     def up(self, size: int, *, port_base: int | None = None) -> None:
-        """Boot what isn't up of a fleet of ``size``; doors are at ``port_base`` and after it."""
+        """Boot what isn't up of a fleet of ``size``; forwards are at ``port_base`` and after it."""
         with self.folders.locked():
             wanted = machines_of(size)
             first = [m for m in self.members() if m not in wanted and m.role != "retail"]
@@ -126,7 +128,7 @@ class Fleet:
                 self.folders.known_hosts,
                 self.folders.key,
                 self.folders.key.with_suffix(".pub"),
-                self.folders.top / "doors.log",
+                self.folders.top / "forwards.log",
                 self.folders.hosts,
                 # What the inventory derives the fleet's passwords from.
                 self.folders.secret,
@@ -185,13 +187,13 @@ class Fleet:
         layers = self.image.layers()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda m: self._start_one(m, layers, m.name not in running), machines))
-        doors = doors_of(self.members(), self._notes()["port_base"])
-        open_doors(self.network, doors, self.folders.top / "doors.log")
+        forwards = forwards_of(self.members(), self._notes()["port_base"])
+        open_forwards(self.network, forwards, self.folders.top / "forwards.log")
 
     def _describe(self) -> None:
         """Tell newsfabric's own commands which machines there are."""
-        doors = doors_of(self.members(), 0).items()
-        frontdesks = {region: f"{self._scheme()}://{hosts[0]}" for region, (_, hosts) in doors}
+        forwards = forwards_of(self.members(), 0).items()
+        frontdesks = {region: f"{self._scheme()}://{hosts[0]}" for region, (_, hosts) in forwards}
         access.write_hosts(self.folders, self.members(), frontdesks)
 
     def _scheme(self) -> str:

@@ -50,9 +50,9 @@ def boxes(folder: Path) -> dict[str, Box]:
 
 def _supervised(pid: int, folder: Path) -> str | None:
     """The machine that the process boots and watches, if it is a systemd-nspawn of ours."""
-    words = words_of(pid)
-    if Path(words[0]).name == "systemd-nspawn":
-        for word in words:
+    command = command_of(pid)
+    if Path(command[0]).name == "systemd-nspawn":
+        for word in command:
             root = Path(word.removeprefix("--directory="))
             if word.startswith("--directory=") and root.parent.parent == folder:
                 return root.parent.name
@@ -75,8 +75,8 @@ def _initiated(pid: int, folder: Path) -> str | None:
     return None
 
 
-def words_of(pid: int) -> list[str]:
-    """A process's command line; empty words if it is gone."""
+def command_of(pid: int) -> list[str]:
+    """A process's command line; empty if it is gone."""
     with contextlib.suppress(OSError):
         return os.fsdecode((PROC / f"{pid}/cmdline").read_bytes()).rstrip("\0").split("\0")
     return [""]
@@ -85,8 +85,8 @@ def words_of(pid: int) -> list[str]:
 def started_at(pid: int) -> float:
     """When a process was started, in seconds since the epoch. OSError if it is gone."""
     # After the name, which may hold anything, it is the 20th word (proc(5)).
-    words = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
-    since_boot = int(words[19]) / os.sysconf("SC_CLK_TCK")
+    fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
+    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
 
 

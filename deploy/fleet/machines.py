@@ -143,7 +143,7 @@ class Machines:
     def _boot(self, machine: Machine) -> None:
         folder = self._folders.of(machine.name)
         alone = not cgroups.systemd_runs()
-        words = self._network.within(
+        command = self._network.within(
             "systemd-nspawn",
             "--quiet",
             "--boot",
@@ -160,11 +160,11 @@ class Machines:
         )
         if alone:
             groups = cgroups.make(self._network.name, machine.name)
-            words = (*cgroups.entering(groups), *words)
+            command = (*cgroups.entering(groups), *command)
         with self._folders.console(machine.name).open("ab") as console:
             # It outlives this program, so it is not this program's child.
             subprocess.run(
-                ["setsid", "--fork", *words],
+                ["setsid", "--fork", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

@@ -49,12 +49,12 @@ class Network:
         if self.exists:
             run("ip", "netns", "del", self.name)
 
-    def within(self, *words: str) -> tuple[str, ...]:
-        """A command line that runs ``words`` in this network.
+    def within(self, *command: str) -> tuple[str, ...]:
+        """A command line that runs ``command`` in this network.
 
         Not by `ip netns exec`: that mounts a /sys without cgroups, and systemd doesn't boot.
         """
-        return ("nsenter", f"--net={self.path}", "--", *words)
+        return ("nsenter", f"--net={self.path}", "--", *command)
 
     def cuts(self) -> set[frozenset[str]]:
         """The pairs of regions between which nothing passes."""
@@ -68,15 +68,15 @@ class Network:
         """Let nothing pass between two regions, either way."""
         self._check(one, other)
         if frozenset((one, other)) not in self.cuts():
-            for words in _rules(one, other):
-                self._ip("rule", "add", *words)
+            for arguments in _rules(one, other):
+                self._ip("rule", "add", *arguments)
 
     def heal(self, one: str, other: str) -> None:
-        """Take back :meth:`cut`."""
+        """Let packets pass again after :meth:`cut`."""
         self._check(one, other)
         while frozenset((one, other)) in self.cuts():
-            for words in _rules(one, other):
-                self._try("rule", "del", *words)
+            for arguments in _rules(one, other):
+                self._try("rule", "del", *arguments)
 
     def _check(self, *regions: str) -> None:
         for region in regions:
@@ -87,18 +87,20 @@ class Network:
         if not self.exists:
             raise FleetError("no fleet is up: `make fleet` starts one")
 
-    def _ip(self, *words: str) -> None:
-        run("ip", "-n", self.name, *words)
+    def _ip(self, *arguments: str) -> None:
+        run("ip", "-n", self.name, *arguments)
 
-    def _try(self, *words: str) -> None:
+    def _try(self, *arguments: str) -> None:
         try:
-            self._ip(*words)
+            self._ip(*arguments)
         except FleetError as exc:
             if "No such file" not in str(exc):
                 raise
 
-    def _asked(self, *words: str) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = json.loads(run("ip", "-n", self.name, "-j", *words) or "[]")
+    def _asked(self, *arguments: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = json.loads(
+            run("ip", "-n", self.name, "-j", *arguments) or "[]"
+        )
         return found
 
 

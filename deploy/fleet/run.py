@@ -12,12 +12,12 @@ from fleet.errors import FleetError
 _LAST_LINES: Final = 12
 
 
-def run(*words: str | Path, seconds: float = 60) -> str:
+def run(*command: str | Path, seconds: float = 60) -> str:
     """What the program wrote on stdout. FleetError if it fails, with the end of what it said."""
-    shown = " ".join(str(word) for word in words)
+    shown = " ".join(str(word) for word in command)
     try:
         done = subprocess.run(
-            [str(word) for word in words],
+            [str(word) for word in command],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -26,7 +26,7 @@ def run(*words: str | Path, seconds: float = 60) -> str:
             check=False,
         )
     except OSError as exc:
-        raise FleetError(f"{words[0]}: {exc.strerror or exc}") from exc
+        raise FleetError(f"{command[0]}: {exc.strerror or exc}") from exc
     except subprocess.TimeoutExpired as exc:
         raise FleetError(f"not done within {seconds:g} s: {shown}") from exc
     if done.returncode != 0:
@@ -36,15 +36,15 @@ def run(*words: str | Path, seconds: float = 60) -> str:
     return done.stdout
 
 
-def run_logged(words: Sequence[str | Path], log: Path, *, seconds: float) -> None:
+def run_logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> None:
     """Run a long command with its output in ``log``. FleetError if it fails, with the log's end."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as out:
-        out.write(f"\n$ {' '.join(str(word) for word in words)}\n")
+        out.write(f"\n$ {' '.join(str(word) for word in command)}\n")
         out.flush()
         try:
             done = subprocess.run(
-                [str(word) for word in words],
+                [str(word) for word in command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -52,11 +52,11 @@ def run_logged(words: Sequence[str | Path], log: Path, *, seconds: float) -> Non
                 check=False,
             )
         except OSError as exc:
-            raise FleetError(f"{words[0]}: {exc.strerror or exc}") from exc
+            raise FleetError(f"{command[0]}: {exc.strerror or exc}") from exc
         except subprocess.TimeoutExpired as exc:
-            raise FleetError(f"{words[0]}: not done within {seconds:g} s; see {log}") from exc
+            raise FleetError(f"{command[0]}: not done within {seconds:g} s; see {log}") from exc
     if done.returncode != 0:
-        raise FleetError(f"{words[0]}: exit code {done.returncode}\n{end_of(log)}")
+        raise FleetError(f"{command[0]}: exit code {done.returncode}\n{end_of(log)}")
 
 
 def end_of(log: Path) -> str:

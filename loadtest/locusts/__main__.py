@@ -35,12 +35,12 @@ _TOKENS_LIVE: Final = 7 * 86_400.0
 _PATIENCE: Final = 60.0
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 when every promise was kept, 1 when not, 2 for what can't be done."""
     parser = _parser()
-    told, for_locust = parser.parse_known_args(words)
-    elsewhere = {"--frontdesks", "--amqp"} & {word.partition("=")[0] for word in words or sys.argv}
-    given = vars(told)
+    arguments, for_locust = parser.parse_known_args(argv)
+    elsewhere = {"--frontdesks", "--amqp"} & {word.partition("=")[0] for word in argv or sys.argv}
+    given = vars(arguments)
     try:
         # What is wrong is said before a world is started. Its tokens are made later.
         if not elsewhere:
@@ -49,14 +49,14 @@ def main(words: Sequence[str] | None = None) -> int:
             checked(given)
         if not _LOCUST.exists():
             raise SetupError("locust is missing: scripts/setup loadtest")
-        if told.dense:
+        if arguments.dense:
             build()
         with contextlib.ExitStack() as stack:
             if not elsewhere:
-                layout = stack.enter_context(_world(told))
+                layout = stack.enter_context(_world(arguments))
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loadtest-")))
                 given |= _targets(layout, folder)
-            return _run(told, checked(given), given, for_locust)
+            return _run(arguments, checked(given), given, for_locust)
     except (NewsfabricError, OptionError, OSError) as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
@@ -87,16 +87,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def _world(told: argparse.Namespace) -> Iterator[WorldLayout]:
+def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
     """By the command that users type; it is taken down whatever happens."""
-    state: Path = told.state
+    state: Path = arguments.state
     command = (sys.executable, "-m", "newsfabric.cli")
     where = ("--state", str(state))
-    if told.running:
+    if arguments.running:
         yield read_running(state_path(state))[0]
         return
-    size = ("--regions", told.regions, "--retail", str(told.retail))
-    base = ("--port-base", str(told.port_base))
+    size = ("--regions", arguments.regions, "--retail", str(arguments.retail))
+    base = ("--port-base", str(arguments.port_base))
     try:
         print(f"starting a world in {state}", flush=True)
         up = (*command, "up", "--detach", *size, *base, *where)
@@ -122,53 +122,53 @@ def _targets(layout: WorldLayout, folder: Path) -> dict[str, str]:
 
 
 def _run(
-    told: argparse.Namespace,
+    arguments: argparse.Namespace,
     options: Options,
     given: dict[str, object],
     for_locust: Sequence[str],
 ) -> int:
     """Start locust, one process or several; hand signals on; its exit code."""
-    words = [str(_LOCUST), "-f", str(_ROOT / "loadtest" / "locustfile.py"), *for_locust]
-    here: list[str] = []
+    command = [str(_LOCUST), "-f", str(_ROOT / "loadtest" / "locustfile.py"), *for_locust]
+    flags: list[str] = []
     for one in ARGUMENTS:
         if one.default is False:
-            here += [one.flag] if given[one.name] else []
+            flags += [one.flag] if given[one.name] else []
         else:
-            here += [f"{one.flag}={given[one.name]}"]
-    if told.web:
-        here += ["--web-host=127.0.0.1", f"--web-port={told.port_base + _WEB}"]
-        print(f"locust's page is http://127.0.0.1:{told.port_base + _WEB}/", flush=True)
+            flags += [f"{one.flag}={given[one.name]}"]
+    if arguments.web:
+        flags += ["--web-host=127.0.0.1", f"--web-port={arguments.port_base + _WEB}"]
+        print(f"locust's page is http://127.0.0.1:{arguments.port_base + _WEB}/", flush=True)
     else:
-        here += ["--headless", "--only-summary"]
-    port = told.port_base + _MASTER
-    if told.workers:
-        here += ["--master", "--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
-        here += [f"--expect-workers={told.workers}"]
+        flags += ["--headless", "--only-summary"]
+    port = arguments.port_base + _MASTER
+    if arguments.workers:
+        flags += ["--master", "--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
+        flags += [f"--expect-workers={arguments.workers}"]
     readers = f"{options.readers + options.dense} readers"
     print(f"{options.shape}: {readers}, {options.seconds:g} s", flush=True)
     with _signals() as ended_by, contextlib.ExitStack() as stack:
-        main_one = stack.enter_context(_process([*words, *here]))
-        for _ in range(told.workers):
+        locust = stack.enter_context(_process([*command, *flags]))
+        for _ in range(arguments.workers):
             worker = ["--worker", "--master-host=127.0.0.1", f"--master-port={port}"]
-            stack.enter_context(_process([*words, *worker]))
-        told_to_end = 0
+            stack.enter_context(_process([*command, *worker]))
+        signals_passed_on = 0
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                code = main_one.wait(0.3)
+                code = locust.wait(0.3)
                 # Ended by a signal, so before the test began: there is nothing to report.
                 return code if code >= 0 else 128 - code
             # The first is a wish, which locust obeys after the report.
-            if len(ended_by) > told_to_end:
-                (main_one.kill if told_to_end else main_one.terminate)()
-                told_to_end += 1
+            if len(ended_by) > signals_passed_on:
+                (locust.kill if signals_passed_on else locust.terminate)()
+                signals_passed_on += 1
 
 
 @contextlib.contextmanager
-def _process(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+def _process(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     # Quiet by default; a session of its own, so that Ctrl-C comes to us alone.
-    level = [] if any(word.startswith("--loglevel") for word in words) else ["--loglevel=WARNING"]
+    level = [] if any(word.startswith("--loglevel") for word in command) else ["--loglevel=WARNING"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen([*words, *level], start_new_session=True, env=environment)
+    process = subprocess.Popen([*command, *level], start_new_session=True, env=environment)
     try:
         yield process
     finally:

@@ -1,6 +1,6 @@
 """Thousands of readers in one user: each :class:`DenseReaders` runs a ``newsfabric-crowd``.
 
-Its readers do what an ``AnonymousReader`` does, and keep books by the same rules; a greenlet each
+Its readers do what an ``AnonymousReader`` does, and keep records by the same rules; a greenlet each
 would take a hundred times the memory and processor time. What they report once a second goes into
 locust's statistics as counted times, not as one event for each delivery.
 """
@@ -31,7 +31,7 @@ _EVERY: Final = 1.0
 _PATIENCE: Final = 60.0
 _SOONER_THAN_ANY: Final = 1e9
 _TIMES: Final = ("connect", "receive", "resume")
-# What a report counts → the event that it is a failure of, and in words.
+# What a report counts → the event that it is a failure of, and its text.
 _FAILURES: Final = {
     "refused": ("connect", "a gateway refused, or none was offered"),
     "failed": ("connect", "no answer in time, or a wrong one"),
@@ -51,12 +51,12 @@ class CrowdGoneError(Exception):
 class Crowd:
     """The process. Greenlets may ask at the same time, and be killed while they wait."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, arguments: list[str]) -> None:
         pipe = gevent.subprocess.PIPE
         # Linux shares its cores among sessions, and readers have computers of their own.
         try:
             self._process = gevent.subprocess.Popen(
-                words, stdin=pipe, stdout=pipe, start_new_session=True
+                arguments, stdin=pipe, stdout=pipe, start_new_session=True
             )
         except OSError as exc:
             raise CrowdGoneError(f"newsfabric-crowd can't be started: {exc.strerror}") from exc
@@ -101,14 +101,14 @@ class DenseReaders(User):
         """From the first reader until locust has had enough."""
         self.run_now: Run = current()
         self.crowd: Crowd | None = None
-        self.run_now.others.add(self.books)
+        self.run_now.dense_records.add(self.records)
         self.run_now.cuts.add(self._storm)
         try:
             self.crowd = Crowd(self._command())
             self._watch(self.crowd)
         except CrowdGoneError as exc:
             self.environment.stats.log_error("connect", DENSE, str(exc))
-            # What it counted can't be trusted: all its readers are outside (see ``books``).
+            # What it counted can't be trusted: all its readers are outside (see ``records``).
             self._end()
             # Else locust would begin this task anew.
             raise StopUser from exc
@@ -118,10 +118,10 @@ class DenseReaders(User):
             self._leave()
             self._end()
 
-    def books(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Any]]:
         """Entries of all its readers; they are all outside if it can't be asked."""
         try:
-            entries = self._ask("books")["entries"]
+            entries = self._ask("records")["entries"]
         except CrowdGoneError:
             readers = self.run_now.options.dense_each
             nothing: dict[str, Any] = dict.fromkeys(("until", "doubled", "repeats", "gaps"), 0)
@@ -164,7 +164,7 @@ class DenseReaders(User):
             there = report["arrived"] - report["left"]
             self.run_now.present[self] = report["present"]
             if not self.run_now.closed:
-                _tell(self.environment.stats, report, self.run_now.options.body)
+                _add_to_stats(self.environment.stats, report, self.run_now.options.body)
 
     def _storm(self) -> None:
         with contextlib.suppress(CrowdGoneError):
@@ -172,29 +172,29 @@ class DenseReaders(User):
 
     def _leave(self) -> None:
         """Locust ends this user before the test ends: its readers leave."""
-        if self.books in self.run_now.others:
+        if self.records in self.run_now.dense_records:
             with contextlib.suppress(CrowdGoneError):
                 self._ask(f"readers 0 {_SOONER_THAN_ANY}")
-            self.run_now.leave_all(self.books)
+            self.run_now.leave_all(self.records)
 
 
 def _failures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """What went wrong: the event, in words, how often."""
-    for name, (what, words) in _FAILURES.items():
+    """What went wrong: the event, its text, how often."""
+    for name, (what, text) in _FAILURES.items():
         if report[name]:
-            yield what, words, report[name]
+            yield what, text, report[name]
 
 
-def _tell(stats: RequestStats, report: Mapping[str, Any], body: int) -> None:
+def _add_to_stats(stats: RequestStats, report: Mapping[str, Any], body: int) -> None:
     for what in _TIMES:
         size = 0 if what == "connect" else body
         _log(stats, what, of_counts(report[what]["counts"]), size)
-    for what, words, often in _failures(report):
+    for what, text, often in _failures(report):
         # What has no time of its own is an event of 0 ms, as with other readers.
         if what not in _TIMES:
             _log(stats, what, {0.0: often}, 0)
         for _ in range(often):
-            stats.log_error(what, DENSE, words)
+            stats.log_error(what, DENSE, text)
 
 
 def _log(stats: RequestStats, what: str, times: Times, size: int) -> None:

@@ -1,7 +1,8 @@
 """What ties a run to locust: options, shape, samples, the end of it. Imported by the locustfile.
 
-At the end, however it comes (the shape is over, Ctrl-C, SIGTERM, the web page's button), the books
-of all processes are compared and the report is written. Workers send theirs when the master asks.
+At the end, however it comes (the shape is over, Ctrl-C, SIGTERM, the web page's button), the
+records of all processes are compared and the report is written. Workers send theirs when the
+master asks.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ from locust.runners import (
     WorkerRunner,
 )
 
-from loadtest.books import Census, census
 from loadtest.locusts import shapes, state
 from loadtest.locusts.dense import DenseReaders
 from loadtest.locusts.options import ARGUMENTS, READERS, OptionError, Options, checked
 from loadtest.locusts.publishers import AmqpPublisher, HttpPublisher
-from loadtest.locusts.sheet import Row, Sample, write_report
+from loadtest.locusts.report import Row, Sample, write_report
 from loadtest.locusts.users import (
     AnonymousReader,
     FallbackReader,
@@ -38,13 +38,14 @@ from loadtest.locusts.users import (
     RoamingReader,
     SlowReader,
 )
+from loadtest.records import Census, census
 
 _READERS: Final = {
     user.__name__: user
     for user in (AnonymousReader, RegisteredReader, RoamingReader, SlowReader, FallbackReader)
 }
 assert tuple(_READERS) == READERS
-_ASK, _BOOKS = "loadtest-ask", "loadtest-books"
+_ASK, _RECORDS = "loadtest-ask", "loadtest-records"
 _PATIENCE: Final = 30.0
 # Looks without a sign of life from a worker: they are a second apart, and its machine is busy.
 runners.HEARTBEAT_LIVENESS = 15
@@ -58,11 +59,11 @@ class _Test:
     def __init__(self) -> None:
         self.options: Options | None = None
         self.samples: list[Sample] = []
-        self.books: dict[str, dict[str, Any]] = {}
+        self.records: dict[str, dict[str, Any]] = {}
         self.finished = True
         #: Dense readers who are there, by worker.
         self.dense: dict[str, int] = {}
-        #: Workers that have taken part. Locust forgets those that die; their books are owed.
+        #: Workers that have taken part. Locust forgets those that die; their records are owed.
         self.workers: set[str] = set()
         #: To be ended at once: by a signal, or since its options are wrong.
         self.ending = False
@@ -116,7 +117,7 @@ def _init(environment: Any, **_more: Any) -> None:
         runner.register_message(_ASK, _asked)
         return
     if isinstance(runner, MasterRunner):
-        runner.register_message(_BOOKS, _books_came)
+        runner.register_message(_RECORDS, _records_came)
     try:
         checked(vars(environment.parsed_options))
     except OptionError as exc:
@@ -235,15 +236,15 @@ def _dense_there(runner: MasterRunner) -> int:
 
 
 def _asked(environment: Any, **_more: Any) -> None:
-    environment.runner.send_message(_BOOKS, state.current().close())
+    environment.runner.send_message(_RECORDS, state.current().close())
 
 
-def _books_came(environment: Any, msg: Any, **_more: Any) -> None:
-    _test.books[str(msg.node_id)] = msg.data
+def _records_came(environment: Any, msg: Any, **_more: Any) -> None:
+    _test.records[str(msg.node_id)] = msg.data
 
 
 def _finish(environment: Any) -> None:
-    """Compare the books, write the report, and set the exit code. Once for each test."""
+    """Compare the records, write the report, and set the exit code. Once for each test."""
     if _test.finished or _test.options is None:
         return
     _test.finished = True
@@ -252,12 +253,12 @@ def _finish(environment: Any) -> None:
         if greenlet is not None:
             greenlet.kill(block=False)
     missing = _gather(environment.runner)
-    readers = [one for books in _test.books.values() for one in books["readers"]]
-    publishers = [one for books in _test.books.values() for one in books["publishers"]]
+    readers = [one for records in _test.records.values() for one in records["readers"]]
+    publishers = [one for records in _test.records.values() for one in records["publishers"]]
     found = census(readers, publishers)
     broken = [*found.broken_promises()]
     if missing:
-        broken.append(f"{missing} workers sent no books")
+        broken.append(f"{missing} workers sent no records")
     for kind in sorted(found.lost_by):
         environment.stats.log_error("lost", kind, f"{found.lost_by[kind]} deliveries were lost")
     environment.process_exit_code = 1 if broken else 0
@@ -270,17 +271,17 @@ def _finish(environment: Any) -> None:
 
 
 def _gather(runner: Any) -> int:
-    """All books into ``_test.books``; returns how many workers didn't send theirs."""
+    """All records into ``_test.records``; returns how many workers didn't send theirs."""
     if isinstance(runner, LocalRunner):
-        _test.books = {"local": state.current().close()}
+        _test.records = {"local": state.current().close()}
         return 0
     runner.send_message(_ASK)
     deadline = time.monotonic() + _PATIENCE
-    while _living(runner) - _test.books.keys() and time.monotonic() < deadline:
+    while _living(runner) - _test.records.keys() and time.monotonic() < deadline:
         gevent.sleep(0.1)
     # For the figures that come every few seconds.
     gevent.sleep(3.5)
-    return len(_test.workers - _test.books.keys())
+    return len(_test.workers - _test.records.keys())
 
 
 def _say_end(found: Census, broken: list[str], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a load test is told: one table of options, for the command line and for locust's web page.
+"""The options of a load test: one table, for the command line and for locust's web page.
 
 Pure. A test against an address that isn't loopback must say that it may: it looks like an attack
 to whoever is at the other end.
@@ -52,7 +52,7 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """As one writes it."""
+        """Its name on the command line."""
         return "--" + self.name.replace("_", "-")
 
 
@@ -122,7 +122,7 @@ class Options:
 
     @property
     def publishers(self) -> int:
-        """Of both kinds."""
+        """Publishers over AMQP and HTTP together."""
         return self.amqp_publishers + self.http_publishers
 
     @property
@@ -138,29 +138,29 @@ class Options:
 
 def checked(given: Mapping[str, Any]) -> Options:
     """The options in ``given`` (texts will do), defaults for the others; OptionError if wrong."""
-    told = {one.name: given.get(one.name, one.default) for one in ARGUMENTS}
+    given = {one.name: given.get(one.name, one.default) for one in ARGUMENTS}
     options = Options(
-        shape=_choice(told, "shape", SHAPES),
-        readers=_whole(told, "readers", 0, MAX_READERS),
-        dense=_whole(told, "dense", 0, MAX_READERS),
-        seconds=_number(told, "seconds", 1.0, MAX_SECONDS),
-        settle=_number(told, "settle", 6.0, 3600.0),
-        messages=_number(told, "messages", 0.001, MAX_RATE),
-        body=_whole(told, "body", 150, MAX_BODY),
-        topics=_texts(told, "topics", MAX_TOPICS),
-        mix=_mix(str(told["mix"])),
-        amqp_publishers=_whole(told, "amqp_publishers", 0, MAX_PUBLISHERS),
-        http_publishers=_whole(told, "http_publishers", 0, MAX_PUBLISHERS),
-        roam_every=_number(told, "roam_every", 0.1, MAX_SECONDS),
-        slow_pause=_number(told, "slow_pause", 0.0, MAX_SECONDS),
-        frontdesks=tuple(url.rstrip("/") for url in _texts(told, "frontdesks", _MAX_TARGETS)),
-        amqp=_texts(told, "amqp", _MAX_TARGETS),
-        amqp_password_file=str(told["amqp_password_file"]),
-        http_key_file=str(told["http_key_file"]),
-        tokens_file=str(told["tokens_file"]),
-        source=str(told["source"]),
-        report=str(told["report"]),
-        i_own_this_target=told["i_own_this_target"] in (True, "true", "on", "1"),
+        shape=_choice(given, "shape", SHAPES),
+        readers=_whole(given, "readers", 0, MAX_READERS),
+        dense=_whole(given, "dense", 0, MAX_READERS),
+        seconds=_number(given, "seconds", 1.0, MAX_SECONDS),
+        settle=_number(given, "settle", 6.0, 3600.0),
+        messages=_number(given, "messages", 0.001, MAX_RATE),
+        body=_whole(given, "body", 150, MAX_BODY),
+        topics=_texts(given, "topics", MAX_TOPICS),
+        mix=_mix(str(given["mix"])),
+        amqp_publishers=_whole(given, "amqp_publishers", 0, MAX_PUBLISHERS),
+        http_publishers=_whole(given, "http_publishers", 0, MAX_PUBLISHERS),
+        roam_every=_number(given, "roam_every", 0.1, MAX_SECONDS),
+        slow_pause=_number(given, "slow_pause", 0.0, MAX_SECONDS),
+        frontdesks=tuple(url.rstrip("/") for url in _texts(given, "frontdesks", _MAX_TARGETS)),
+        amqp=_texts(given, "amqp", _MAX_TARGETS),
+        amqp_password_file=str(given["amqp_password_file"]),
+        http_key_file=str(given["http_key_file"]),
+        tokens_file=str(given["tokens_file"]),
+        source=str(given["source"]),
+        report=str(given["report"]),
+        i_own_this_target=given["i_own_this_target"] in (True, "true", "on", "1"),
     )
     if not options.publishers:
         raise OptionError("--amqp-publishers and --http-publishers are both 0: nothing to receive")
@@ -230,29 +230,29 @@ def _mix(text: str) -> Mapping[str, int]:
     return found
 
 
-def _choice(told: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    if told[name] not in choices:
+def _choice(given: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
+    if given[name] not in choices:
         raise OptionError(f"--{name} is one of {', '.join(choices)}")
-    return str(told[name])
+    return str(given[name])
 
 
-def _texts(told: Mapping[str, Any], name: str, most: int) -> tuple[str, ...]:
-    found = tuple(filter(None, (piece.strip() for piece in str(told[name]).split(","))))
+def _texts(given: Mapping[str, Any], name: str, most: int) -> tuple[str, ...]:
+    found = tuple(filter(None, (piece.strip() for piece in str(given[name]).split(","))))
     if not 0 < len(found) <= most:
         raise OptionError(f"--{name}: {len(found)} given, 1 to {most} wanted")
     return found
 
 
-def _whole(told: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    found = _number(told, name, least, most)
+def _whole(given: Mapping[str, Any], name: str, least: int, most: int) -> int:
+    found = _number(given, name, least, most)
     if found != int(found):
         raise OptionError(f"--{name.replace('_', '-')} is a whole number")
     return int(found)
 
 
-def _number(told: Mapping[str, Any], name: str, least: float, most: float) -> float:
+def _number(given: Mapping[str, Any], name: str, least: float, most: float) -> float:
     try:
-        found = float(told[name])
+        found = float(given[name])
     except (TypeError, ValueError):
         found = float("nan")
     # NaN is in no range.

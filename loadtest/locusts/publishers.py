@@ -20,9 +20,9 @@ import pika
 import pika.exceptions
 from locust import User, events, task
 
-from loadtest.books import MARK, PublisherBook
 from loadtest.locusts.state import Run, current
 from loadtest.locusts.wire import post
+from loadtest.records import BODY_FIELD, PublisherRecord
 
 _MOST_OPEN: Final = 1000
 _AGAIN: Final = 5.0
@@ -51,8 +51,8 @@ class _Publisher(User):
     def publish(self) -> None:
         """All messages of this publisher, until the test ends."""
         self.run_now: Run = current()
-        self.book = PublisherBook(secrets.token_hex(6))
-        self.run_now.publishers.append(self.book)
+        self.record = PublisherRecord(secrets.token_hex(6))
+        self.run_now.publishers.append(self.record)
         self.count = self.run_now.number()
         self.due = time.monotonic()
         self._is_behind = False
@@ -80,12 +80,12 @@ class _Publisher(User):
         self.due += 1 / (self.run_now.messages_each or 1.0)
         self.count += 1
         topic = self._topic()
-        number = self.book.next(topic)
+        number = self.record.next(topic)
         # Of the machine's clock, since readers may be in other processes, or on other machines.
         late = max(0.0, time.monotonic() - self.due)
         now = time.time_ns()
         body: dict[str, Any] = {
-            MARK: self.book.name,
+            BODY_FIELD: self.record.name,
             "n": number,
             "sent_ns": now,
             "due_ns": now - round(late * 1e9),
@@ -95,7 +95,7 @@ class _Publisher(User):
         return _Message(
             topic=topic,
             number=number,
-            id=f"{self.book.name}-{topic}-{number}",
+            id=f"{self.record.name}-{topic}-{number}",
             body=json.dumps(body).encode(),
             due=self.due,
             sent_ns=now,
@@ -104,11 +104,11 @@ class _Publisher(User):
 
     def routed(self, message: _Message) -> None:
         """It has its receipt."""
-        self.book.receipted(message.topic, message.number, message.sent_ns)
+        self.record.receipted(message.topic, message.number, message.sent_ns)
         self.report(1000 * (time.monotonic() - message.due), len(message.body))
 
     def report(self, ms: float, size: int, failure: Exception | None = None) -> None:
-        """Tell locust."""
+        """Count a publication, or a ``failure``, in locust's statistics."""
         events.request.fire(
             request_type="publish",
             name=self.protocol,
@@ -152,9 +152,11 @@ class AmqpPublisher(_Publisher):
             self._channel = connection.channel()
             # Where publishers have rights, their queues have their names.
             name = f"{_APP_ID}.{secrets.token_hex(8)}"
-            self._mine = self._channel.queue_declare(name, exclusive=True).method.queue
-            self._channel.queue_bind(self._mine, exchange="receipts", routing_key=self._mine)
-            self._channel.basic_consume(self._mine, self._receipt, auto_ack=True)
+            self._receipts = self._channel.queue_declare(name, exclusive=True).method.queue
+            self._channel.queue_bind(
+                self._receipts, exchange="receipts", routing_key=self._receipts
+            )
+            self._channel.basic_consume(self._receipts, self._receipt, auto_ack=True)
             for message in self._open.values():
                 self._send(message)
             while True:
@@ -186,7 +188,7 @@ class AmqpPublisher(_Publisher):
             content_type="application/json",
             message_id=message.id,
             app_id=_APP_ID,
-            reply_to=self._mine,
+            reply_to=self._receipts,
             correlation_id=message.id,
         )
         self._channel.basic_publish("publish", message.topic, message.body, properties)

@@ -1,4 +1,4 @@
-"""What all users of one locust process share: the options, the clock, the books. Pure but for time.
+"""What all users of one locust process share: options, clock, records. Pure but for time.
 
 One run is under way at a time; :func:`begin` makes it, and users ask :func:`current` for it.
 """
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from loadtest.books import Identities, PublisherBook, ReaderBook
 from loadtest.locusts import shapes
 from loadtest.locusts.options import OptionError, Options
+from loadtest.records import Identities, PublisherRecord, ReaderRecord
 
 _MAX_TOKENS: Final = 100_000
 _MAX_TOKEN_BYTES: Final = 8192
@@ -31,14 +31,14 @@ class Run:
         self.amqp_password = _secret(options.amqp_password_file)
         self.http_key = _secret(options.http_key_file)
         self.identities = Identities()
-        self.publishers: list[PublisherBook] = []
-        #: Books of readers who are there.
-        self.books: set[ReaderBook] = set()
+        self.publishers: list[PublisherRecord] = []
+        #: Records of readers who are there.
+        self.records: set[ReaderRecord] = set()
         #: Entries of those who have left.
         self.left: list[dict[str, Any]] = []
-        #: Who has books of readers that are in other processes; called once, when they leave.
-        self.others: set[Callable[[], list[dict[str, Any]]]] = set()
-        #: How many readers each of those has connected now.
+        #: Each gives the entries of a process of dense readers; called once, when they leave.
+        self.dense_records: set[Callable[[], list[dict[str, Any]]]] = set()
+        #: How many readers each of those processes has connected now.
         self.present: dict[object, int] = {}
         #: Ways to cut each connection that is open.
         self.cuts: set[Callable[[], None]] = set()
@@ -65,28 +65,28 @@ class Run:
         """0, 1, …: for each that asks another."""
         return next(self._number)
 
-    def leave(self, book: ReaderBook) -> None:
-        """A reader is gone. After the run's own end its book is closed already."""
-        if book in self.books:
-            self.books.discard(book)
-            self.left.append(book.entry(time.time_ns(), left=True))
+    def leave(self, record: ReaderRecord) -> None:
+        """A reader is gone. After the run's own end its record is closed already."""
+        if record in self.records:
+            self.records.discard(record)
+            self.left.append(record.entry(time.time_ns(), left=True))
 
-    def leave_all(self, others: Callable[[], list[dict[str, Any]]]) -> None:
+    def leave_all(self, entries: Callable[[], list[dict[str, Any]]]) -> None:
         """The readers of another process are gone."""
-        if others in self.others:
-            self.others.discard(others)
-            self.left += others()
+        if entries in self.dense_records:
+            self.dense_records.discard(entries)
+            self.left += entries()
 
     def close(self) -> dict[str, Any]:
-        """All books, for the census; whatever comes after that doesn't count."""
+        """All records, for the census; whatever comes after that doesn't count."""
         if not self.closed:
             self.closed = True
             now = time.time_ns()
-            self.left += [book.entry(now) for book in self.books]
-            self.books.clear()
-            for others in list(self.others):
-                self.leave_all(others)
-        return {"readers": self.left, "publishers": [book.entry() for book in self.publishers]}
+            self.left += [record.entry(now) for record in self.records]
+            self.records.clear()
+            for entries in list(self.dense_records):
+                self.leave_all(entries)
+        return {"readers": self.left, "publishers": [record.entry() for record in self.publishers]}
 
 
 _current: Run | None = None

@@ -1,4 +1,4 @@
-"""Readers as locust runs them, a greenlet each. What they got is in their books (``books``).
+"""Readers as locust runs them, a greenlet each. What they got is in their records (``records``).
 
 Each comes as docs/protocol.md says: it asks a frontdesk, connects, subscribes, and comes back with
 its position whatever ends the connection.
@@ -13,9 +13,9 @@ from typing import Any, Final, NoReturn
 import gevent
 from locust import User, events, task
 
-from loadtest.books import MARK, ReaderBook
 from loadtest.locusts.state import Run, current
-from loadtest.locusts.wire import Connection, Gone, Push, connect, endpoints
+from loadtest.locusts.wire import Connection, Disconnected, Push, connect, endpoints
+from loadtest.records import BODY_FIELD, ReaderRecord
 
 # Of a SlowReader's socket: the kernel rounds up to the least that it allows.
 _LEAST_RECEIVE_BYTES: Final = 4096
@@ -41,29 +41,29 @@ class _Reader(User):
         self.kind = type(self).__name__
         self.number = self.run_now.number()
         self.turn = self.number
-        self.book = ReaderBook(self.kind, time.time_ns())
+        self.record = ReaderRecord(self.kind, time.time_ns())
         self.positions: dict[str, str] = {}
-        self.mine: tuple[str, str] | None = None
+        self.login: tuple[str, str] | None = None
         self.begin()
-        self.run_now.books.add(self.book)
+        self.run_now.records.add(self.record)
         try:
             while True:
-                gevent.sleep(self._once())
+                gevent.sleep(self._one_connection())
         finally:
-            self.run_now.leave(self.book)
+            self.run_now.leave(self.record)
 
     def begin(self) -> None:
         """Before the first connection."""
 
     def between(self, connection: Connection) -> None:
-        """Between two looks at the connection; Gone to leave it."""
+        """Between two looks at the connection; Disconnected to leave it."""
 
     @property
     def topics(self) -> tuple[str, ...]:
         """What this reader reads."""
         return self.run_now.options.topics
 
-    def _once(self) -> float:
+    def _one_connection(self) -> float:
         """One connection; returns how long to wait for the next, in seconds."""
         self.since = time.monotonic()
         try:
@@ -75,13 +75,13 @@ class _Reader(User):
             finally:
                 self.run_now.cuts.discard(connection.close)
                 connection.close()
-        except Gone as gone:
-            self.book.away(time.time_ns())
+        except Disconnected as lost:
+            self.record.away(time.time_ns())
             if self.waits_for:
                 # The next time elsewhere.
                 self.turn += 1
-                self._tell("connect", 1000 * (time.monotonic() - self.since), 0, gone)
-            wait = gone.after
+                self._report("connect", 1000 * (time.monotonic() - self.since), 0, lost)
+            wait = lost.after
         return min(wait, _MOST_WAIT) + random.uniform(0, _WAIT_AGAIN)
 
     def _connect(self) -> Connection:
@@ -99,8 +99,8 @@ class _Reader(User):
         )
 
     def _subscribe(self, connection: Connection) -> None:
-        if self.mine is not None:
-            connection.send({"action": "login", "token": self.mine[1]})
+        if self.login is not None:
+            connection.send({"action": "login", "token": self.login[1]})
         for topic in self.topics:
             verb: dict[str, Any] = {"action": "subscribe", "topic": topic}
             if topic in self.positions:
@@ -114,7 +114,7 @@ class _Reader(User):
             if not self.waits_for:
                 self.between(connection)
             elif time.monotonic() > self.since + _MOST_WAIT:
-                raise Gone("no answer to subscribe")
+                raise Disconnected("no answer to subscribe")
 
     def _taken(self, push: Push) -> None:
         kind = push.get("type")
@@ -123,46 +123,48 @@ class _Reader(User):
         elif kind == "subscribed":
             self._subscribed(push)
         elif kind == "disconnect":
-            raise Gone(f"disconnect {push.get('code')}", (push.get("retry_after_ms") or 0) / 1000)
+            raise Disconnected(
+                f"disconnect {push.get('code')}", (push.get("retry_after_ms") or 0) / 1000
+            )
         elif kind == "error":
-            raise Gone(f"error {push.get('code')}", 1.0)
+            raise Disconnected(f"error {push.get('code')}", 1.0)
         if isinstance(push.get("position"), str):
             self.positions[str(push.get("topic"))] = push["position"]
 
     def _subscribed(self, push: Push) -> None:
         topic = str(push.get("topic"))
         now = time.time_ns()
-        resumed = topic in self.book.since
+        resumed = topic in self.record.since
         recovered = push.get("recovered") is True
-        self.book.subscribed(topic, now, resumed=resumed, recovered=recovered)
+        self.record.subscribed(topic, now, resumed=resumed, recovered=recovered)
         if resumed and not recovered:
-            self._tell("gap", 0.0, 0, DeliveryError(f"resume: {push.get('reason')}"))
+            self._report("gap", 0.0, 0, DeliveryError(f"resume: {push.get('reason')}"))
         self.waits_for.discard(topic)
         if not self.waits_for:
             self.here_since = now
-            self.book.back(now)
-            self._tell("connect", 1000 * (time.monotonic() - self.since), 0)
+            self.record.back(now)
+            self._report("connect", 1000 * (time.monotonic() - self.since), 0)
 
     def _message(self, push: Push) -> None:
         body = push.get("body")
-        if not isinstance(body, dict) or MARK not in body:
+        if not isinstance(body, dict) or BODY_FIELD not in body:
             return
-        key = (str(push["topic"]), str(body[MARK]))
+        key = (str(push["topic"]), str(body[BODY_FIELD]))
         number = int(body["n"])
         agrees = self.run_now.identities.agrees(key, number, str(push["id"])[14:])
-        got = self.book.got(key, number, agrees=agrees)
+        got = self.record.got(key, number, agrees=agrees)
         if got == "doubled":
-            self._tell("doubled", 0.0, 0, DeliveryError("a message came twice"))
+            self._report("doubled", 0.0, 0, DeliveryError("a message came twice"))
         elif got == "new":
             live = not self.waits_for and body["sent_ns"] > self.here_since
             delay = (time.time_ns() - body["due_ns"]) / 1e6
             # What a reader missed while it was away or not logged in says nothing about delay.
             if live:
-                self._tell("receive", max(delay, 0.0), len(body["text"]))
-            elif body["sent_ns"] > self.book.began:
-                self._tell("resume", max(delay, 0.0), len(body["text"]))
+                self._report("receive", max(delay, 0.0), len(body["text"]))
+            elif body["sent_ns"] > self.record.began:
+                self._report("resume", max(delay, 0.0), len(body["text"]))
 
-    def _tell(self, what: str, ms: float, size: int, failure: Exception | None = None) -> None:
+    def _report(self, what: str, ms: float, size: int, failure: Exception | None = None) -> None:
         if not self.run_now.closed:
             events.request.fire(
                 request_type=what,
@@ -185,12 +187,12 @@ class RegisteredReader(_Reader):
         users = self.run_now.users
         if users:
             which = self.number % len(users)
-            self.mine = (users[which], self.run_now.tokens[which])
+            self.login = (users[which], self.run_now.tokens[which])
 
     @property
     def topics(self) -> tuple[str, ...]:
-        assert self.mine is not None, "options were checked: there are tokens"
-        return (*self.run_now.options.topics, f"user.{self.mine[0]}")
+        assert self.login is not None, "options were checked: there are tokens"
+        return (*self.run_now.options.topics, f"user.{self.login[0]}")
 
 
 class RoamingReader(_Reader):
@@ -200,7 +202,7 @@ class RoamingReader(_Reader):
         stayed = time.monotonic() - self.since
         if stayed > self.run_now.options.roam_every and not self.run_now.settling:
             self.turn += 1
-            raise Gone("roams")
+            raise Disconnected("roams")
 
 
 class SlowReader(_Reader):
@@ -212,14 +214,14 @@ class SlowReader(_Reader):
         pause = self.run_now.options.slow_pause
         if time.monotonic() - self.since < _TAKES or pause <= 0 or self.run_now.settling:
             return
-        self.book.away(time.time_ns(), pausing=True)
+        self.record.away(time.time_ns(), pausing=True)
         until = time.monotonic() + pause
         while time.monotonic() < until and not self.run_now.settling:
             gevent.sleep(0.5)
         self.since = time.monotonic()
         # What waited until now has an age, and no delay.
         self.here_since = time.time_ns()
-        self.book.back(self.here_since)
+        self.record.back(self.here_since)
 
 
 class FallbackReader(_Reader):

@@ -36,7 +36,7 @@ _MAX_ANSWER: Final = 256 * 1024
 _MAX_LINE: Final = 1 << 20
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """There is no connection (any more); ``after`` is how many seconds the gateway asks to wait."""
 
     def __init__(self, reason: str, after: float = 0.0) -> None:
@@ -52,15 +52,15 @@ class Connection(abc.ABC):
 
     @abc.abstractmethod
     def send(self, verb: Push) -> None:
-        """Send a verb; Gone."""
+        """Send a verb; Disconnected."""
 
     @abc.abstractmethod
     def take(self) -> list[Push]:
-        """The next pushes, none when nothing comes for a second; Gone at the end."""
+        """The next pushes, none when nothing comes for a second; Disconnected at the end."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it; idempotent, and whoever waits in :meth:`take` gets Gone."""
+        """End it; idempotent, and whoever waits in :meth:`take` gets Disconnected."""
 
 
 class WebSocketConnection(Connection):
@@ -72,13 +72,13 @@ class WebSocketConnection(Connection):
             self._socket = websocket.create_connection(url, timeout=_TIMEOUT, socket=raw)
             self._socket.settimeout(_TAKE)
         except (OSError, websocket.WebSocketException) as exc:
-            raise Gone(f"connect: {type(exc).__name__}") from exc
+            raise Disconnected(f"connect: {type(exc).__name__}") from exc
 
     def send(self, verb: Push) -> None:
         try:
             self._socket.send(json.dumps(verb))
         except (OSError, websocket.WebSocketException) as exc:
-            raise Gone(f"send: {type(exc).__name__}") from exc
+            raise Disconnected(f"send: {type(exc).__name__}") from exc
 
     def take(self) -> list[Push]:
         try:
@@ -86,9 +86,9 @@ class WebSocketConnection(Connection):
         except websocket.WebSocketTimeoutException:
             return []
         except (OSError, AttributeError, websocket.WebSocketException) as exc:
-            raise Gone(f"receive: {type(exc).__name__}") from exc
+            raise Disconnected(f"receive: {type(exc).__name__}") from exc
         if not text:
-            raise Gone("closed")
+            raise Disconnected("closed")
         return [_push(text)]
 
     def close(self) -> None:
@@ -116,16 +116,16 @@ class XhrStreamingConnection(Connection):
             finally:
                 client.close()
         except (OSError, http.client.HTTPException) as exc:
-            raise Gone(f"send: {type(exc).__name__}") from exc
+            raise Disconnected(f"send: {type(exc).__name__}") from exc
         if status != 204:
-            raise Gone(f"send: {status}")
+            raise Disconnected(f"send: {status}")
 
     def take(self) -> list[Push]:
         try:
             found = self._waiting.get(timeout=_TAKE)
         except gevent.queue.Empty:
             return []
-        if isinstance(found, Gone):
+        if isinstance(found, Disconnected):
             raise found
         return [_push(text) for text in found]
 
@@ -134,28 +134,28 @@ class XhrStreamingConnection(Connection):
         # Whoever waits is told, and a full queue is no reason to wait ourselves.
         while True:
             try:
-                self._waiting.put_nowait(Gone("closed"))
+                self._waiting.put_nowait(Disconnected("closed"))
                 return
             except gevent.queue.Full:
                 self._waiting.get_nowait()
 
     def opened(self) -> None:
-        """Wait for SockJS's ``o``; only then is there a session to send to. Gone if none comes."""
+        """Wait for SockJS's ``o``, with which the session begins. Disconnected if none comes."""
         try:
             found = self._waiting.get(timeout=_TIMEOUT)
         except gevent.queue.Empty:
-            raise Gone("connect: no session") from None
-        if isinstance(found, Gone):
+            raise Disconnected("connect: no session") from None
+        if isinstance(found, Disconnected):
             raise found
 
     def _stream(self) -> None:
         try:
             while True:
                 self._answer()
-        except Gone as gone:
-            self._waiting.put(gone)
+        except Disconnected as lost:
+            self._waiting.put(lost)
         except (OSError, ValueError, http.client.HTTPException) as exc:
-            self._waiting.put(Gone(f"receive: {type(exc).__name__}"))
+            self._waiting.put(Disconnected(f"receive: {type(exc).__name__}"))
 
     def _answer(self) -> None:
         """One answer of xhr_streaming: a gateway ends it after some 128 KiB, and we ask again."""
@@ -164,7 +164,7 @@ class XhrStreamingConnection(Connection):
             client.request("POST", urlsplit(self._url).path + "/xhr_streaming", b"")
             answer = client.getresponse()
             if answer.status != 200:
-                raise Gone(f"connect: {answer.status}")
+                raise Disconnected(f"connect: {answer.status}")
             while line := answer.readline(_MAX_LINE):
                 self._frame(line.rstrip(b"\n").decode("utf-8", "replace"))
         finally:
@@ -176,11 +176,11 @@ class XhrStreamingConnection(Connection):
         elif frame.startswith("a"):
             self._waiting.put(json.loads(frame[1:]))
         elif frame.startswith("c"):
-            raise Gone(f"closed: {json.loads(frame[1:])[0]}")
+            raise Disconnected(f"closed: {json.loads(frame[1:])[0]}")
 
 
 def endpoints(frontdesk: str, *, source: str, own: bool) -> list[dict[str, Any]]:
-    """The gateways that ``frontdesk`` names, each checked to be a target that may be; Gone."""
+    """The gateways that ``frontdesk`` names, each checked as a target; Disconnected."""
     try:
         client = _client(frontdesk, source, _TIMEOUT)
         try:
@@ -193,18 +193,18 @@ def endpoints(frontdesk: str, *, source: str, own: bool) -> list[dict[str, Any]]
             check_target(gateway["websocket_url"], ("ws", "wss"), own=own)
             check_target(gateway["sockjs_url"], ("http", "https"), own=own)
     except OptionError as exc:
-        raise Gone(str(exc), 5.0) from exc
+        raise Disconnected(str(exc), 5.0) from exc
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as exc:
-        raise Gone(f"endpoints: {type(exc).__name__}", 1.0) from exc
+        raise Disconnected(f"endpoints: {type(exc).__name__}", 1.0) from exc
     if not gateways:
-        raise Gone("endpoints: no gateway is ready", 2.0)
+        raise Disconnected("endpoints: no gateway is ready", 2.0)
     return gateways
 
 
 def connect(
     gateway: dict[str, Any], *, fallback: bool, source: str, receive_bytes: int = 0
 ) -> Connection:
-    """Connect to ``gateway``; Gone."""
+    """Connect to ``gateway``; Disconnected."""
     if not fallback:
         url = gateway["websocket_url"]
         return WebSocketConnection(url, source=source, receive_bytes=receive_bytes)
@@ -232,9 +232,9 @@ def _push(text: str | bytes) -> Push:
     try:
         found = json.loads(text)
     except ValueError as exc:
-        raise Gone("receive: not JSON") from exc
+        raise Disconnected("receive: not JSON") from exc
     if not isinstance(found, dict):
-        raise Gone("receive: not an object")
+        raise Disconnected("receive: not an object")
     return found
 
 

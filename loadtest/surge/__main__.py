@@ -13,7 +13,7 @@ import click
 
 from loadtest.crowd import build
 from loadtest.surge.figures import figures
-from loadtest.surge.report import verdict, write_report
+from loadtest.surge.report import summary, write_report
 from loadtest.surge.run import SurgeOptions, surge
 from localfabric.world.state import read_running, state_path
 from newsfabric.errors import NewsfabricError
@@ -69,11 +69,18 @@ def main(
         messages=messages,
         shrinks_within=shrinks_within,
     )
-    words = ("--scale", f"1:{most}", "--box-capacity", str(capacity), "--port-base", str(port_base))
+    world_options = (
+        "--scale",
+        f"1:{most}",
+        "--box-capacity",
+        str(capacity),
+        "--port-base",
+        str(port_base),
+    )
     try:
         build()
         report.mkdir(parents=True, exist_ok=True)
-        with _world(state, words, running=running):
+        with _world(state, world_options, running=running):
             layout, _ = read_running(state_path(state))
             done = asyncio.run(surge(layout, layout.regions[0], options, _say))
     except (FileNotFoundError, NewsfabricError) as exc:
@@ -85,20 +92,20 @@ def main(
         broken.append(f"{done.unreceipted} messages have no receipt")
     for text in broken:
         click.echo(f"not kept: {text}")
-    click.echo(f"{verdict(found)}; the report is {report / 'report.md'}")
+    click.echo(f"{summary(found)}; the report is {report / 'report.md'}")
     if broken:
         raise SystemExit(1)
 
 
 @contextmanager
-def _world(state: Path, words: tuple[str, ...], *, running: bool) -> Iterator[None]:
+def _world(state: Path, options: tuple[str, ...], *, running: bool) -> Iterator[None]:
     """One region, by the command that users type; it is taken down whatever happens."""
     if running:
         yield
         return
     command = (sys.executable, "-m", "newsfabric.cli")
     where = ("--state", str(state))
-    up = (*command, "up", "--detach", "--regions", "oregon", *words, *where)
+    up = (*command, "up", "--detach", "--regions", "oregon", *options, *where)
     subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The crowds of a surge: processes of ``newsfabric-crowd``, told and asked together.
+"""The crowds of a surge: processes of ``newsfabric-crowd``, commanded together.
 
 One process may have only so many descriptors, so a large crowd is several. What each says is
 added up here.
@@ -50,9 +50,9 @@ class Crowds:
             found[name] = added(of_counts(answer[name]["counts"]) for answer in answers)
         return found
 
-    async def books(self) -> list[dict[str, Any]]:
+    async def records(self) -> list[dict[str, Any]]:
         """What each reader had, as the census wants it."""
-        answers = await self._all("books")
+        answers = await self._all("records")
         return [{"kind": "reader", **one} for answer in answers for one in answer["entries"]]
 
     async def _all(self, line: str) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ async def running(
     processes = []
     async with contextlib.AsyncExitStack() as stack:
         for n in range(-(-readers // MOST_EACH)):
-            words = command(
+            arguments = command(
                 frontdesks=[frontdesk],
                 topics=[topic],
                 source=f"127.0.0.{10 + n}",
@@ -85,7 +85,7 @@ async def running(
                 seed=seed + n,
             )
             process = await asyncio.create_subprocess_exec(
-                *words,
+                *arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=LINE_LIMIT,

@@ -36,7 +36,7 @@ def write_report(
     (folder / "report.md").write_text(text, encoding="utf-8")
 
 
-def verdict(found: Figures) -> str:
+def summary(found: Figures) -> str:
     """The run in one line."""
     flat = "unknown" if found.flat is None else f"{found.flat:.2f}"
     return (
@@ -82,7 +82,7 @@ def _brief(sample: Sample) -> dict[str, Any]:
 def _markdown(
     found: Figures, samples: Sequence[Sample], options: SurgeOptions, *, capacity: int, at: str
 ) -> Iterator[str]:
-    yield f"# A surge: {verdict(found)}"
+    yield f"# A surge: {summary(found)}"
     yield ""
     yield (
         f"{at}, {os.cpu_count()} cores for everything. {options.few} readers, then {options.many} "
@@ -164,7 +164,7 @@ def _plot(samples: Sequence[Sample], found: Figures, capacity: int) -> str:
     by_second: dict[int, Sample] = {int(sample.at): sample for sample in samples}
     line = [by_second.get(n) for n in range(seconds)]
     return draw(
-        title=verdict(found),
+        title=summary(found),
         seconds=seconds,
         bands=list(_bars(samples)),
         rates=[

@@ -18,7 +18,7 @@ from typing import Any, Final
 from tornado.httpclient import HTTPClientError
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from loadtest.books import MARK, PublisherBook, census
+from loadtest.records import BODY_FIELD, PublisherRecord, census
 from loadtest.surge.crowd import Crowds, running
 from loadtest.surge.figures import Sample
 from localfabric.world.broker import HOST
@@ -89,13 +89,13 @@ async def surge(
                     task.cancel()
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
-        entries = await crowds.books()
-    found = await asyncio.to_thread(census, entries, [news.book.entry()], grace=GRACE_NS)
+        entries = await crowds.records()
+    found = await asyncio.to_thread(census, entries, [news.record.entry()], grace=GRACE_NS)
     never_in = sum(entry["readers"] for entry in entries if not entry["since"])
     return Surge(
         samples=tuple(watch.samples),
         census={**dataclasses.asdict(found), "never_in": never_in},
-        unreceipted=news.book.unreceipted,
+        unreceipted=news.record.unreceipted,
     )
 
 
@@ -146,7 +146,7 @@ class _News:
         self._rate = rate
         self._stopped = False
         self._sending: set[asyncio.Task[None]] = set()
-        self.book = PublisherBook(secrets.token_hex(4))
+        self.record = PublisherRecord(secrets.token_hex(4))
 
     def stop(self) -> None:
         """No more from now on."""
@@ -169,12 +169,12 @@ class _News:
 
     async def _send(self, due: float) -> None:
         late = max(0.0, time.monotonic() - due)
-        n, sent = self.book.next(TOPIC), time.time_ns()
+        n, sent = self.record.next(TOPIC), time.time_ns()
         due_ns = sent - round(late * 1e9)
-        body = {MARK: self.book.name, "n": n, "sent_ns": sent, "due_ns": due_ns}
+        body = {BODY_FIELD: self.record.name, "n": n, "sent_ns": sent, "due_ns": due_ns}
         with suppress(NewsfabricError):
-            await self._publisher.publish(TOPIC, body, message_id=f"{self.book.name}-{n}")
-            self.book.receipted(TOPIC, n, sent)
+            await self._publisher.publish(TOPIC, body, message_id=f"{self.record.name}-{n}")
+            self.record.receipted(TOPIC, n, sent)
 
 
 class _Watch:
@@ -193,7 +193,7 @@ class _Watch:
         self.samples: list[Sample] = []
 
     async def look(self) -> None:
-        """For ever."""
+        """Take samples until cancelled."""
         while True:
             due = time.monotonic() + _EVERY
             self._take(await self._sample())

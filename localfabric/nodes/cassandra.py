@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from localfabric.nodes.ports import free_ports
+from localfabric.nodes.processes import LocalProcesses
 from localfabric.world.broker import HOST
 from localfabric.world.cassandra import (
     HEAP_MB,
@@ -24,14 +25,12 @@ from localfabric.world.cassandra import (
     tokens,
 )
 from localfabric.world.cassandra_home import CassandraHome
-from localfabric.world.processes import last_lines, spawn
-from newsfabric.errors import WorldError
 
 
-class LocalCassandra:
+class LocalCassandra(LocalProcesses):
     """A cluster of ``centres`` data centres with ``nodes`` nodes each, for tests and benches.
 
-    Blocking; in a running loop use ``asyncio.to_thread``. Ports stay the same over restarts.
+    Ports stay the same over restarts.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class LocalCassandra:
         options: Sequence[str] = (),
     ) -> None:
         """``settings`` are as for :func:`prepare`, ``options`` as for :func:`command`."""
-        self.folder = folder
+        super().__init__(folder)
         self._home = home
         self._heap_mb = heap_mb
         self._optimised = optimised
@@ -70,11 +69,9 @@ class LocalCassandra:
             for c, centre in enumerate(centres)
             for n in range(nodes)
         )
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, *names: str, timeout: float = START_TIMEOUT) -> None:
-        """Start these nodes (all, if none is named); WorldError with the last words of one that
-        dies or doesn't answer."""
+        """Start these nodes (all, if none is named); see :meth:`LocalProcesses.start`."""
         chosen = [node for node in self.nodes if not names or node.name in names]
         for node in chosen:
             prepare(node, self._settings)
@@ -86,25 +83,14 @@ class LocalCassandra:
                 options=self._options,
             )
             with contextlib.nullcontext() if self._optimised else few_wakeups():
-                self._processes[node.name] = spawn(
-                    words,
-                    environment=environment(self.folder),
-                    folder=node.folder,
-                    log=self._log(node),
-                )
+                self._spawn(node.name, words, environment(self.folder), node.folder)
         deadline = time.monotonic() + timeout
         for node in chosen:
-            self._await(node, deadline)
+            self._wait(node.name, functools.partial(answers, node.cql_port), deadline)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a node a signal: SIGSTOP and SIGCONT freeze and wake it."""
         self._processes[name].send_signal(number)
-
-    def kill(self, name: str) -> None:
-        """End a node as a power cut would (SIGKILL)."""
-        process = self._processes.pop(name)
-        process.kill()
-        process.wait(timeout=30)
 
     def stop(self, name: str) -> None:
         """End a node cleanly: what it had in memory is on its disk then."""
@@ -112,38 +98,9 @@ class LocalCassandra:
         process.terminate()
         process.wait(timeout=60)
 
-    def close(self) -> None:
-        """End all nodes. Idempotent."""
-        for name in [*self._processes]:
-            self.kill(name)
-
     def url(self, keyspace: str, *, centre: str | None = None) -> str:
         """The store's URL for a program in data centre ``centre``, by default the first."""
         chosen = centre or self.nodes[0].datacentre
         nearest = sorted(self.nodes, key=lambda node: node.datacentre != chosen)
         contacts = ",".join(node.contact for node in nearest)
         return f"cassandra://{contacts}/{keyspace}?dc={chosen}"
-
-    def __enter__(self) -> LocalCassandra:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _log(self, node: StoreNode) -> Path:
-        return self.folder / f"{node.name}.log"
-
-    def _await(self, node: StoreNode, deadline: float) -> None:
-        process = self._processes[node.name]
-        while not answers(node.cql_port):
-            if process.poll() is not None:
-                words = last_lines(self._log(node))
-                raise WorldError(f"{node.name} died ({process.returncode}):\n{words}")
-            if time.monotonic() > deadline:
-                raise WorldError(f"{node.name} doesn't answer, see {self._log(node)}")
-            time.sleep(0.05)

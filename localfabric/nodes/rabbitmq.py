@@ -1,37 +1,92 @@
-"""One RabbitMQ node with an epmd of its own."""
+"""RabbitMQ nodes with an epmd of their own."""
 
 from __future__ import annotations
 
+import functools
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from localfabric.nodes.ports import free_ports
+from localfabric.nodes.processes import LocalProcesses
 from localfabric.world.broker import (
     START_TIMEOUT,
     Broker,
     answers,
     broker_command,
+    entrance,
     environment,
     epmd_command,
     listening,
     prepare,
     prepare_cookie,
 )
-from localfabric.world.processes import last_lines, spawn
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.errors import WorldError
 
 
-class LocalNode:
-    """A single node with an epmd of its own, for tests and benches: start, kill, start again.
+class LocalBrokers(LocalProcesses):
+    """Nodes that share an epmd, single ones or clusters: start, kill, start again."""
 
-    Blocking; in a running loop use ``asyncio.to_thread``. The ports stay the same over
-    restarts, so that a link can come back. ``definitions``, ``settings`` and ``plugins`` are given
-    over to the node. ``also_on`` are the ports of more listeners that ``settings`` make.
+    def __init__(self, folder: Path, home: RabbitmqHome, brokers: Sequence[Broker]) -> None:
+        super().__init__(folder)
+        self._home = home
+        self._brokers = {broker.name: broker for broker in brokers}
+
+    def start(self, *names: str, timeout: float = START_TIMEOUT) -> None:
+        """Start these nodes (all, if none is named); see :meth:`LocalProcesses.start`."""
+        chosen = [self._brokers[name] for name in names or self._brokers]
+        deadline = time.monotonic() + timeout
+        prepare_cookie(self.folder / "erlang")
+        if "epmd" not in self._processes:
+            port = chosen[0].epmd_port
+            self._run("epmd", epmd_command(self._home, port), chosen[0])
+            self._wait("epmd", lambda: listening(port), deadline)
+        for broker in chosen:
+            prepare(broker, self._home.version)
+            self._run(broker.name, broker_command(self._home), broker)
+        for broker in chosen:
+            self._wait(broker.name, functools.partial(self._serves, broker), deadline)
+
+    def ctl(self, *arguments: str) -> str:
+        """Run ``rabbitmqctl`` on the first node and return what it prints."""
+        done = subprocess.run(
+            [str(self._home.sbin / "rabbitmqctl"), "--quiet", *arguments],
+            env=self._environment(next(iter(self._brokers.values()))),
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise WorldError(f"rabbitmqctl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def let_go(self) -> None:
+        """Leave all running when this process ends: somebody else ends them."""
+        for process in self._processes.values():
+            # Popen complains at the end of the interpreter about who seems to run still.
+            process.returncode = 0
+
+    def _serves(self, broker: Broker) -> bool:
+        return answers(broker.amqp_port) and listening(broker.management_port)
+
+    def _run(self, name: str, command: Sequence[str], broker: Broker) -> None:
+        self._spawn(name, command, self._environment(broker), self.folder)
+
+    def _environment(self, broker: Broker) -> dict[str, str]:
+        return environment(
+            broker, self._home, os.environ, marker=self.folder, erlang=self.folder / "erlang"
+        )
+
+
+class LocalNode(LocalBrokers):
+    """A single node. The ports stay the same over restarts, so that a link can come back.
+
+    ``definitions``, ``settings`` and ``plugins`` are given over to it. ``also_on`` are the ports of
+    more listeners that ``settings`` make. ``for_publishers``: its limits are those of an entrance.
     """
 
     def __init__(
@@ -44,10 +99,10 @@ class LocalNode:
         plugins: Sequence[str] = (),
         also_on: Sequence[int] = (),
         name: str = "node",
+        for_publishers: bool = False,
     ) -> None:
         amqp, management, distribution, epmd = free_ports(4)
-        self.folder = folder
-        self.broker = Broker(
+        broker = Broker(
             name=name,
             folder=folder / "node",
             amqp_port=amqp,
@@ -58,13 +113,9 @@ class LocalNode:
             settings=tuple(settings),
             plugins=tuple(plugins),
         )
+        self.broker = entrance(broker) if for_publishers else broker
+        super().__init__(folder, home, [self.broker])
         self._also_on = tuple(also_on)
-        self._home = home
-        self._environment = environment(
-            self.broker, home, os.environ, marker=folder, erlang=folder / "erlang"
-        )
-        self._epmd: subprocess.Popen[bytes] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def amqp_url(self) -> str:
@@ -76,84 +127,6 @@ class LocalNode:
         """Base of its management API."""
         return self.broker.management_url
 
-    def start(self, *, timeout: float = START_TIMEOUT) -> None:
-        """Start it and return when it answers; WorldError with its last words otherwise."""
-        prepare_cookie(self.folder / "erlang")
-        prepare(self.broker, self._home.version)
-        if self._epmd is None or self._epmd.poll() is not None:
-            self._epmd = self._spawn(epmd_command(self._home, self.broker.epmd_port), "epmd")
-            _wait(self._epmd, lambda: listening(self.broker.epmd_port), 10.0, self._log("epmd"))
-        self._process = self._spawn(broker_command(self._home), "node")
-        _wait(self._process, self._serves, timeout, self._log("node"))
-
-    def kill(self) -> None:
-        """End it as a power cut would (SIGKILL)."""
-        _end(self._process, signal.SIGKILL)
-
-    def close(self) -> None:
-        """End node and epmd. Idempotent."""
-        _end(self._process, signal.SIGKILL)
-        _end(self._epmd, signal.SIGKILL)
-
-    def let_go(self) -> None:
-        """Leave node and epmd running when this process ends: somebody else ends them."""
-        for process in (self._epmd, self._process):
-            if process is not None:
-                # Popen complains at the end of the interpreter about who seems to run still.
-                process.returncode = 0
-
-    def ctl(self, *arguments: str) -> str:
-        """Run ``rabbitmqctl`` on the node and return what it prints."""
-        command = [str(self._home.sbin / "rabbitmqctl"), "--quiet", *arguments]
-        done = subprocess.run(
-            command,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=START_TIMEOUT,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise WorldError(f"rabbitmqctl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
-
-    def __enter__(self) -> LocalNode:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _serves(self) -> bool:
+    def _serves(self, broker: Broker) -> bool:
         # The listener for TLS comes after the one that answers here.
-        return answers(self.broker.amqp_port) and all(map(listening, self._also_on))
-
-    def _log(self, name: str) -> Path:
-        return self.folder / f"{name}.log"
-
-    def _spawn(self, command: Sequence[str], name: str) -> subprocess.Popen[bytes]:
-        return spawn(
-            command, environment=self._environment, folder=self.folder, log=self._log(name)
-        )
-
-
-def _wait(
-    process: subprocess.Popen[bytes], check: Callable[[], bool], timeout: float, log: Path
-) -> None:
-    deadline = time.monotonic() + timeout
-    while not check():
-        if process.poll() is not None:
-            raise WorldError(f"{log.stem} died ({process.returncode}):\n{last_lines(log)}")
-        if time.monotonic() > deadline:
-            raise WorldError(f"{log.stem} doesn't answer after {timeout:.0f} s, see {log}")
-        time.sleep(0.05)
-
-
-def _end(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> None:
-    if process is not None and process.poll() is None:
-        process.send_signal(number)
-        process.wait(timeout=30)
+        return super()._serves(broker) and all(map(listening, self._also_on))

@@ -21,18 +21,29 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from newsfabric.amqp import Declare, OnDelivery
-from newsfabric.amqp.message import Message
-from newsfabric.amqp.stub_ends import StubConsumer, StubPublisher
+from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.stub_queues import Options, Stored, StubExchanges, StubQueue
-from newsfabric.errors import LinkClosed, LinkError, LinkRefused
+from newsfabric.amqp.wire import encode_publish
+from newsfabric.errors import (
+    LinkBusy,
+    LinkClosed,
+    LinkError,
+    LinkRefused,
+    PublishNacked,
+    PublishReturned,
+)
 
 logger = logging.getLogger(__name__)
+
+# What RabbitMQ proposes unless it is told otherwise.
+_FRAME_MAX: Final = 131_072
 
 
 class StubBroker:
@@ -137,9 +148,10 @@ class StubBroker:
         for consumer in self._consumers.get(name, ()):
             consumer.forget()
 
-    def queues_of(self, link: StubLink) -> list[str]:
-        """Names of the exclusive queues of ``link``."""
-        return [name for name, queue in self._queues.items() if queue.owner is link]
+    def delete_queues_of(self, link: StubLink) -> None:
+        """Delete the exclusive queues of ``link``."""
+        for name in [name for name, queue in self._queues.items() if queue.owner is link]:
+            self.delete_queue(name)
 
     def add_consumer(self, consumer: StubConsumer) -> None:
         """From now on ``consumer`` has its share of its queue."""
@@ -202,16 +214,15 @@ class StubLink:
 
     @property
     def established(self) -> bool:
-        """See :attr:`newsfabric.amqp.Link.established`. Consumers wait here for their queue."""
+        """Consumers wait here for their queue."""
         return self.connected and not self._undeclared
 
     async def refused(self) -> LinkRefused:
-        """See :meth:`newsfabric.amqp.Link.refused`. A broker in memory turns nobody away."""
+        """A broker in memory turns nobody away."""
         refused: asyncio.Future[LinkRefused] = asyncio.get_running_loop().create_future()
         return await refused
 
     async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
-        """See :meth:`newsfabric.amqp.Link.publisher`."""
         publisher = StubPublisher(self, in_flight)
         self._publishers.append(publisher)
         return publisher
@@ -219,7 +230,6 @@ class StubLink:
     async def consumer(
         self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> StubConsumer:
-        """See :meth:`newsfabric.amqp.Link.consumer`."""
         consumer = StubConsumer(self.broker, queue, on_delivery, prefetch)
         self._consumers.append(consumer)
         if self.connected:
@@ -227,13 +237,11 @@ class StubLink:
         return consumer
 
     async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
-        """See :meth:`newsfabric.amqp.Link.on_connect`."""
         self._declarations.append(declare)
         if self.connected:
             await self._declare(declare)
 
     async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
-        """See :meth:`newsfabric.amqp.Link.declare`."""
         if not self.connected:
             raise LinkClosed("the stub link is down")
         await declare(StubDeclare(self))
@@ -247,7 +255,6 @@ class StubLink:
             logger.warning("stub link: declaration: %s", exc)
 
     async def close(self) -> None:
-        """See :meth:`newsfabric.amqp.Link.close`."""
         self._closed = True
         # Confirms are a turn of the loop away.
         await asyncio.sleep(0)
@@ -261,8 +268,7 @@ class StubLink:
             publisher.lose("the link was cut")
         for consumer in self._consumers:
             consumer.pause()
-        for queue in self.broker.queues_of(self):
-            self.broker.delete_queue(queue)
+        self.broker.delete_queues_of(self)
 
     async def restore(self) -> None:
         """Connected again: declarations first, then publishers and consumers."""
@@ -282,11 +288,9 @@ class StubDeclare:
 
     def __init__(self, link: StubLink) -> None:
         self._link = link
-        self._broker = link.broker
 
     async def exchange(self, name: str, *, type: str = "topic", durable: bool = True) -> None:
-        """See :meth:`newsfabric.amqp.Declare.exchange`."""
-        self._broker.declare_exchange(name, type)
+        self._link.broker.declare_exchange(name, type)
 
     async def queue(
         self,
@@ -297,19 +301,184 @@ class StubDeclare:
         auto_delete: bool = False,
         arguments: dict[str, Any] | None = None,
     ) -> str:
-        """See :meth:`newsfabric.amqp.Declare.queue`."""
         options = Options(
             durable=durable,
             exclusive=exclusive,
             auto_delete=auto_delete,
             arguments=dict(arguments or {}),
         )
-        return self._broker.declare_queue(name, options, self._link)
+        return self._link.broker.declare_queue(name, options, self._link)
 
     async def bind(self, queue: str, exchange: str, key: str) -> None:
-        """See :meth:`newsfabric.amqp.Declare.bind`."""
-        self._broker.bind(queue, exchange, key)
+        self._link.broker.bind(queue, exchange, key)
 
     async def delete_queue(self, name: str) -> None:
-        """See :meth:`newsfabric.amqp.Declare.delete_queue`."""
-        self._broker.delete_queue(name)
+        self._link.broker.delete_queue(name)
+
+
+class StubPublisher:
+    """A :class:`newsfabric.amqp.ConfirmingPublisher`: confirms come in the next loop turn."""
+
+    def __init__(self, link: StubLink, in_flight: int) -> None:
+        if in_flight < 1:
+            raise ValueError("in_flight must be at least 1")
+        self._link = link
+        self._bound = in_flight
+        self._unconfirmed: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        """How many are unconfirmed now."""
+        return len(self._unconfirmed)
+
+    async def ready(self) -> None:
+        while not self.is_ready:
+            await self._wait()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._link.connected and not self._is_full()
+
+    async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
+        while self._link.connected and self._is_full():
+            await self._wait()
+        await self._send(exchange, message, mandatory=mandatory)
+
+    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+        return self._send(exchange, message, mandatory=False)
+
+    def _is_full(self) -> bool:
+        return len(self._unconfirmed) >= self._bound
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _send(self, exchange: str, message: Message, *, mandatory: bool) -> asyncio.Future[None]:
+        if not self._link.connected:
+            raise LinkClosed("no link to publish on")
+        if self._is_full():
+            raise LinkBusy(f"{len(self._unconfirmed)} unconfirmed publications")
+        # Raises ValueError for what can't be put on a wire.
+        encode_publish(1, exchange, message, mandatory=mandatory, frame_max=_FRAME_MAX)
+        loop = asyncio.get_running_loop()
+        confirmed: asyncio.Future[None] = loop.create_future()
+        self._unconfirmed.add(confirmed)
+        loop.call_soon(functools.partial(self._arrive, confirmed, exchange, message, mandatory))
+        return confirmed
+
+    def _arrive(
+        self, confirmed: asyncio.Future[None], exchange: str, message: Message, mandatory: bool
+    ) -> None:
+        """The message is at the broker."""
+        if confirmed not in self._unconfirmed:
+            return
+        error: LinkError | None = None
+        try:
+            if self._link.broker.nacks:
+                error = PublishNacked("the broker refused the message")
+            elif not self._link.broker.publish(exchange, message) and mandatory:
+                error = PublishReturned(f"returned: no queue for {message.topic!r}")
+        except LinkError as exc:
+            # A broker closes the channel, and with it goes all that is in flight on it.
+            self.lose(str(exc))
+            return
+        self._unconfirmed.discard(confirmed)
+        _settle(confirmed, error)
+        self.update()
+
+    def lose(self, reason: str) -> None:
+        """Everything unconfirmed fails."""
+        for confirmed in self._unconfirmed:
+            _settle(confirmed, LinkClosed(reason))
+        self._unconfirmed.clear()
+        self.update()
+
+    def update(self) -> None:
+        """Those who wait look again."""
+        self._changed.set()
+
+
+def _settle(confirmed: asyncio.Future[None], error: LinkError | None) -> None:
+    if confirmed.done():
+        return
+    if error is None:
+        confirmed.set_result(None)
+    else:
+        confirmed.set_exception(error)
+        # Marks it as seen: "never retrieved" is nothing that a pipeline has to hear.
+        confirmed.exception()
+
+
+class StubConsumer:
+    """A :class:`newsfabric.amqp.Consumer` of one queue."""
+
+    def __init__(
+        self, broker: StubBroker, queue: str, on_delivery: OnDelivery, prefetch: int
+    ) -> None:
+        if not 1 <= prefetch <= 65_535:
+            raise ValueError("prefetch must be in 1..65535")
+        self.queue = queue
+        self._broker = broker
+        self._on_delivery = on_delivery
+        self._prefetch = prefetch
+        self._unacked: dict[int, Stored] = {}
+        self._tag = 0
+        self._generation = 0
+        self._cancelled = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be given another message."""
+        return len(self._unacked) < self._prefetch
+
+    def deliver(self, stored: Stored) -> None:
+        """Give it a message."""
+        self._tag += 1
+        self._unacked[self._tag] = stored
+        delivery = Delivery(stored.message, stored.redelivered, self._tag, self._generation)
+        try:
+            self._on_delivery(delivery)
+        except Exception:
+            what = "thrown away" if delivery.redelivered else "given back"
+            logger.exception("consumer of %r: delivery %d failed, %s", self.queue, self._tag, what)
+            self.reject(delivery, requeue=not delivery.redelivered)
+
+    def ack(self, delivery: Delivery) -> None:
+        self._settle(delivery)
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        stored = self._settle(delivery)
+        if stored is not None and requeue:
+            self._broker.put_back(self.queue, [stored])
+
+    def _settle(self, delivery: Delivery) -> Stored | None:
+        if delivery.generation != self._generation:
+            return None
+        stored = self._unacked.pop(delivery.tag, None)
+        self._broker.dispatch(self.queue)
+        return stored
+
+    async def cancel(self) -> None:
+        self._cancelled = True
+        self._broker.remove_consumer(self)
+
+    def resume(self) -> None:
+        """Its link is up."""
+        if not self._cancelled:
+            self._generation += 1
+            self._tag = 0
+            self._broker.add_consumer(self)
+
+    def pause(self) -> None:
+        """Its link is gone: what it had goes back to the queue."""
+        self._broker.remove_consumer(self)
+        unacked = list(self._unacked.values())
+        self.forget()
+        self._broker.put_back(self.queue, unacked)
+
+    def forget(self) -> None:
+        """Acks for what it had count for nothing from now on."""
+        self._generation += 1
+        self._unacked.clear()

@@ -168,8 +168,10 @@ def test_a_store_is_measured_as_it_fills(tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("loadtest")
 def test_a_gateway_and_a_router_are_measured_at_several_sizes(tmp_path: Path) -> None:
-    told = ["readers", "topics", "rate", "--quick", "--report", str(tmp_path)]
-    subprocess.run([sys.executable, "-m", "bench.growth", *told], check=True, cwd=ROOT, timeout=900)
+    arguments = ["readers", "topics", "rate", "--quick", "--report", str(tmp_path)]
+    subprocess.run(
+        [sys.executable, "-m", "bench.growth", *arguments], check=True, cwd=ROOT, timeout=900
+    )
     parts = json.loads((tmp_path / "report.json").read_text("utf-8"))["parts"]
     sizes = {name: [next(iter(row.values())) for row in parts[name]["rows"]] for name in parts}
     assert sizes == {"readers": [200, 400], "topics": [1, 200], "rate": [100, 200]}

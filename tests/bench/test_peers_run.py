@@ -11,7 +11,7 @@ import pytest
 from bench import peers
 from bench.peers.catalogue import Peer
 from bench.peers.play import FLOOR, Plan, Under, play, rounds
-from bench.peers.servers import MERCURE, mercure, told
+from bench.peers.servers import MERCURE, lines_to, mercure
 from bench.programs import build
 
 pytestmark = [
@@ -35,7 +35,9 @@ SOCKJS = {"path": "/sockjs/000/bench/websocket", "say": '["%t"]\n[""]'}
 
 def peer(program: str, **spoken: str) -> Peer:
     command = [sys.executable, str(PROGRAMS / program)]
-    return Peer("a peer", lambda deflates: told(command, deflates=deflates), lambda: None, **spoken)
+    return Peer(
+        "a peer", lambda deflates: lines_to(command, deflates=deflates), lambda: None, **spoken
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ async def test_a_peer_that_compresses_nothing_is_told_of() -> None:
 
 
 async def test_a_peer_that_fails_is_left_out_and_the_others_go_on() -> None:
-    fails = Peer("fails", lambda _: told(["false"]), lambda: None)
+    fails = Peer("fails", lambda _: lines_to(["false"]), lambda: None)
     works = dataclasses.replace(peer("tornado_server.py"), name="works")
     found, failed = await rounds([fails, works], build(), SMALL, 2, lambda line: None)
     assert {name: len(runs) for name, runs in found.items()} == {FLOOR: 2, "works": 2}

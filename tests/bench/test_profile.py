@@ -203,9 +203,9 @@ def test_without_its_tools_nothing_is_started(
     assert not (tmp_path / "found").exists()
 
 
-@pytest.mark.parametrize("told", [["gateway"], ["--seconds", "0"], ["--seconds", "601"]])
-def test_what_cannot_be_profiled_is_refused(told: list[str]) -> None:
-    assert CliRunner().invoke(command.main, told).exit_code == 2
+@pytest.mark.parametrize("arguments", [["gateway"], ["--seconds", "0"], ["--seconds", "601"]])
+def test_what_cannot_be_profiled_is_refused(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command.main, arguments).exit_code == 2
 
 
 @pytest.mark.slow
@@ -216,9 +216,9 @@ def test_a_router_is_profiled(tmp_path: Path) -> None:
     except SetupError as exc:
         # Not even CI has them: inferno compiles for a minute.
         pytest.skip(str(exc))
-    told = ["router", "--seconds", "2", "--json", "--out", str(tmp_path)]
+    arguments = ["router", "--seconds", "2", "--json", "--out", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "bench.profile", *told],
+        [sys.executable, "-m", "bench.profile", *arguments],
         check=True,
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -97,8 +97,8 @@ def test_an_interrupted_run_leaves_what_it_has_measured(
     row = Row(figure="f", value=1.0, unit="ms")
     monkeypatch.setitem(command.PARTS, "store", lambda: [row])  # type: ignore[misc]
     monkeypatch.setitem(command.PARTS, "idle", interrupted)  # type: ignore[misc]
-    told = ["store", "idle", "--json", str(tmp_path / "found.json")]
-    done = CliRunner().invoke(command.main, told)
+    arguments = ["store", "idle", "--json", str(tmp_path / "found.json")]
+    done = CliRunner().invoke(command.main, arguments)
     assert done.exit_code == 1
     assert "1.0 ms" in done.output
     assert list(json.loads((tmp_path / "found.json").read_text("utf-8"))) == ["store"]

@@ -24,13 +24,14 @@ def program(name: str) -> str:
     return found
 
 
-@pytest.fixture(scope="session")
+# Not for a session: tests/support/spreading.py would have one worker run all of Ansible's tests.
+@pytest.fixture(scope="module")
 def playbook() -> str:
     """``ansible-playbook``."""
     return program("ansible-playbook")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def inventory() -> str:
     """``ansible-inventory``."""
     return program("ansible-inventory")

@@ -70,7 +70,7 @@ def empty_fleet(layers: Path, tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="session")
 def port_base() -> int:
-    """Where the boards' doors are: not where those of a fleet that people use are."""
+    """Where the boards' forwards are: not where those of a fleet that people use are."""
     return int(os.environ.get("NEWSFABRIC_TEST_PORTS", "19000"))
 
 

@@ -1,4 +1,4 @@
-"""The parts that need no machine: what is read of the host, doors, the inventory, ssh's words."""
+"""Parts that need no machine: what is read of the host, forwards, inventory, ssh's command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from fleet import access, boxes, cgroups, doors, image, kernel, playbooks, run
+from fleet import access, boxes, cgroups, forwards, image, kernel, playbooks, run
 from fleet.__main__ import cli
 from fleet.errors import FleetError
 from fleet.fleet import Fleet
@@ -55,11 +55,11 @@ def test_of_two_commands_at_once_the_second_waits_and_is_then_refused(tmp_path: 
 
 
 def test_there_is_a_door_to_each_region_with_core_machines() -> None:
-    assert doors.doors_of(machines_of(15), 18080) == {
+    assert forwards.forwards_of(machines_of(15), 18080) == {
         "oregon": (18080, ["10.77.1.21:8080", "10.77.1.22:8080", "10.77.1.23:8080"]),
         "dublin": (18081, ["10.77.2.21:8080", "10.77.2.22:8080", "10.77.2.23:8080"]),
     }
-    assert doors.doors_of(machines_of(6), 18080) == {"oregon": (18080, ["10.77.1.21:8080"])}
+    assert forwards.forwards_of(machines_of(6), 18080) == {"oregon": (18080, ["10.77.1.21:8080"])}
 
 
 def test_the_inventory_has_a_group_for_each_role_and_region(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from worlds import ROOT
 
-from loadtest.books import MARK, Census, census
+from loadtest.records import BODY_FIELD, Census, census
 
 pytestmark = [pytest.mark.cargo, pytest.mark.timeout(300)]
 
@@ -77,7 +77,7 @@ class Fabric:
         Its publisher was to send it ``held_up`` seconds before it could.
         """
         sent = self.publish(n)
-        body = {MARK: "p1", "n": n, "sent_ns": sent, "due_ns": sent - round(held_up * SECOND)}
+        body = {BODY_FIELD: "p1", "n": n, "sent_ns": sent, "due_ns": sent - round(held_up * SECOND)}
         push = {
             "type": "message",
             "topic": TOPIC,
@@ -170,7 +170,7 @@ class Crowd:
         came, until so many seconds from now."""
         until = time.time_ns() + round(owed_until * SECOND)
         owed = {"kind": "crowd", "since": {TOPIC: 1}, "until": until}
-        entries = [entry | owed for entry in (await self.ask("books"))["entries"]]
+        entries = [entry | owed for entry in (await self.ask("records"))["entries"]]
         sent = {TOPIC: sorted(map(list, fabric.sent.items()))}
         return census(entries, [{"name": "p1", "sent": sent, "unreceipted": 0}])
 

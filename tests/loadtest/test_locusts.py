@@ -1,4 +1,4 @@
-"""What a load test is told, how many come when, what the report says; and a small one, really."""
+"""Options of a load test, how many come when, what the report says; and a small one, really."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import PORTS, ROOT, ports_in_use, require_rabbitmq
 
-from loadtest.books import Census, census
 from loadtest.locusts import state
 from loadtest.locusts.options import (
     ARGUMENTS,
@@ -30,8 +29,9 @@ from loadtest.locusts.options import (
     checked,
     is_loopback,
 )
+from loadtest.locusts.report import Sample, plot, summary, write_report
 from loadtest.locusts.shapes import dense_at, messages_at, readers_at, storms
-from loadtest.locusts.sheet import Sample, plot, verdict, write_report
+from loadtest.records import Census, census
 
 # Beside the ports of tests/e2e that are there, too; the surge's world is in the same group.
 BASE = PORTS + 1401
@@ -103,7 +103,7 @@ def test_no_tokens_are_needed_without_registered_readers() -> None:
 
 def test_dense_readers_are_shared_out_among_as_few_processes_as_can_be() -> None:
     found = {n: options(dense=n) for n in (0, 1, 16_000, 16_001, 100_000)}
-    shares = {n: (told.dense_users, told.dense_each) for n, told in found.items()}
+    shares = {n: (given.dense_users, given.dense_each) for n, given in found.items()}
     assert shares == {
         0: (0, 0),
         1: (1, 1),
@@ -162,48 +162,48 @@ def test_a_password_may_not_be_in_a_url_and_is_not_shown() -> None:
 def test_there_are_never_more_readers_than_asked_for_nor_none(
     shape: str, readers: int, seconds: float, part: float
 ) -> None:
-    told = options(shape=shape, readers=readers, seconds=seconds)
-    found = readers_at(told, part * seconds, 0.0)
+    given = options(shape=shape, readers=readers, seconds=seconds)
+    found = readers_at(given, part * seconds, 0.0)
     assert found is not None
     assert 1 <= found <= readers
-    assert messages_at(told, part * seconds * 0.999) > 0
+    assert messages_at(given, part * seconds * 0.999) > 0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_settles_and_then_ends(shape: str) -> None:
-    told = options(shape=shape, readers=100, seconds=60, settle=10)
-    assert messages_at(told, 60.0) == 0
-    assert readers_at(told, 60.0, 0.0) == readers_at(told, 69.9, 60.0)
-    assert readers_at(told, 70.0, 5.0) is None
+    given = options(shape=shape, readers=100, seconds=60, settle=10)
+    assert messages_at(given, 60.0) == 0
+    assert readers_at(given, 60.0, 0.0) == readers_at(given, 69.9, 60.0)
+    assert readers_at(given, 70.0, 5.0) is None
 
 
 def test_a_test_ends_when_nothing_has_arrived_for_five_seconds_or_two_minutes_later() -> None:
-    told = options(shape="steady", readers=100, seconds=120, settle=10)
+    given = options(shape="steady", readers=100, seconds=120, settle=10)
     # At second 140 the last message arrives.
     at = ((130, 0.0), (140, 0.0), (144, 4.0), (145, 5.0))
-    assert [readers_at(told, t, quiet) for t, quiet in at] == [100, 100, 100, None]
+    assert [readers_at(given, t, quiet) for t, quiet in at] == [100, 100, 100, None]
     # They never end.
-    assert readers_at(told, 249.9, 0.0) == 100
-    assert readers_at(told, 250.0, 0.0) is None
+    assert readers_at(given, 249.9, 0.0) == 100
+    assert readers_at(given, 250.0, 0.0) is None
 
 
 def test_breaking_news_brings_all_readers_and_more_messages() -> None:
-    told = options(shape="breaking_news", readers=100, seconds=100, messages=2)
+    given = options(shape="breaking_news", readers=100, seconds=100, messages=2)
     at = (29, 35, 41, 79, 95)
-    assert [readers_at(told, t, 0.0) for t in at] == [20, 60, 100, 100, 50]
-    assert [messages_at(told, t) for t in at] == [2, 8, 8, 8, 8]
+    assert [readers_at(given, t, 0.0) for t in at] == [20, 60, 100, 100, 50]
+    assert [messages_at(given, t) for t in at] == [2, 8, 8, 8, 8]
 
 
 def test_dense_readers_come_and_go_as_the_others_do() -> None:
-    told = options(shape="breaking_news", readers=0, dense=100, seconds=100)
+    given = options(shape="breaking_news", readers=0, dense=100, seconds=100)
     at = (29, 35, 41, 79, 95, 150)
-    assert [dense_at(told, t) for t in at] == [20, 60, 100, 100, 50, 50]
-    assert {readers_at(told, t, 0.0) for t in at} == {0}
+    assert [dense_at(given, t) for t in at] == [20, 60, 100, 100, 50, 50]
+    assert {readers_at(given, t, 0.0) for t in at} == {0}
 
 
 def test_a_day_begins_and_ends_at_night() -> None:
-    told = options(shape="diurnal", readers=100, seconds=100)
-    assert [readers_at(told, t, 0.0) for t in (0, 50, 99.99)] == [20, 100, 20]
+    given = options(shape="diurnal", readers=100, seconds=100)
+    assert [readers_at(given, t, 0.0) for t in (0, 50, 99.99)] == [20, 100, 20]
 
 
 def test_only_a_reconnect_storm_cuts_connections() -> None:
@@ -237,8 +237,8 @@ def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, text: str) ->
 def test_the_report_says_what_was_not_kept_and_escapes_what_it_is_told(tmp_path: Path) -> None:
     found = census([], [])
     rows = [("receive", "<b>", 3, 1, 1.0, 2.0, 3.0)]
-    told = options(tokens_file="/a/secret/place")
-    write_report(tmp_path, told, [sample(1), sample(2)], found, ["2 <i> were lost"], rows)
+    given = options(tokens_file="/a/secret/place")
+    write_report(tmp_path, given, [sample(1), sample(2)], found, ["2 <i> were lost"], rows)
     page = (tmp_path / "report.html").read_text()
     assert "2 &lt;i&gt; were lost" in page
     assert "<b>" not in page
@@ -259,11 +259,11 @@ def test_the_plot_is_a_picture() -> None:
     assert "0:02" in picture
 
 
-def test_the_verdict_names_each_broken_promise() -> None:
+def test_the_summary_names_each_broken_promise() -> None:
     found = census([], [])
     assert isinstance(found, Census)
-    assert verdict(found, ["one", "two"]).endswith(": one; two")
-    assert verdict(found, []).endswith("every promise was kept")
+    assert summary(found, ["one", "two"]).endswith(": one; two")
+    assert summary(found, []).endswith("every promise was kept")
 
 
 # --- really -------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class TestWithAWorld:
     """Worlds on the same ports, one after the other."""
 
     def words(self, tmp_path: Path, **more: Any) -> list[str]:
-        told = {
+        given = {
             "state": tmp_path / "world",
             "port-base": BASE,
             "report": tmp_path / "report",
@@ -327,7 +327,7 @@ class TestWithAWorld:
             "slow-pause": 3,
             **more,
         }
-        return [f"--{name}={value}" for name, value in told.items()]
+        return [f"--{name}={value}" for name, value in given.items()]
 
     def test_a_small_load_test_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
         require_rabbitmq()
@@ -385,7 +385,7 @@ class TestWithAWorld:
         children = psutil.Process(started.pid).children(recursive=True)
         next(child for child in children if "--worker" in child.cmdline()).kill()
         rest, _ = started.communicate(timeout=300)
-        assert "not kept: 1 workers sent no books" in rest
+        assert "not kept: 1 workers sent no records" in rest
         assert started.returncode == 1
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

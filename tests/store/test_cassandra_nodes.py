@@ -112,7 +112,7 @@ def test_nodes_that_stall_while_they_join_find_each_other(
         hear_of_both(made)
     finally:
         made.shutdown()
-        nodes.close()
+        nodes.kill()
 
 
 def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCassandra) -> None:

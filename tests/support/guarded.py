@@ -22,7 +22,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from localfabric.nodes.rabbitmq import LocalNode
-from localfabric.world.broker import entrance
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials, Fabric, ProxyCluster
 from newsfabric.topics import PublisherRights, TopicTable, parse_topics
@@ -119,8 +118,6 @@ def guarded(role: Role, folder: Path, home: RabbitmqHome) -> Iterator[Guarded]:
         document = client_definitions(users, {user.name: _PASSWORD for user in users})
     definitions = folder / "definitions.json"
     definitions.write_text(json.dumps(document), "utf-8")
-    local = LocalNode(folder, home, definitions=definitions)
-    if role == "client":
-        local.broker = entrance(local.broker)
+    local = LocalNode(folder, home, definitions=definitions, for_publishers=role == "client")
     with local:
         yield Guarded(local)

@@ -19,14 +19,14 @@ from typing import Final
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
-from newsfabric.backoff import Backoff
-from newsfabric.errors import LinkError, LinkRefused
+from newsfabric.errors import LinkRefused
 from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import Kept, UserMark, announcement, decode_mark, note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
+from wholesale.outgoing import PendingPublish, confirmed, send
 from wholesale.progress import Progress
 from wholesale.source import QueueSource
 from wholesale.store_retry import StoreRetry
@@ -183,27 +183,14 @@ class Marking:
         return told
 
     async def _announce(self, messages: Sequence[Message]) -> None:
-        """Return when the broker has confirmed all ``messages``, whatever happens to the link.
+        """Return when the broker has confirmed all ``messages``.
 
         LinkRefused if we may not publish one of them: that doesn't pass by waiting.
         """
-        backoff = Backoff(base=0.05, cap=2.0)
-        while messages:
-            outcomes = await asyncio.gather(
-                *(self._publisher.publish(topology.INTAKE, message) for message in messages),
-                return_exceptions=True,
-            )
-            failed = []
-            for message, outcome in zip(messages, outcomes, strict=True):
-                if isinstance(outcome, LinkError) and not isinstance(outcome, LinkRefused):
-                    failed.append(message)
-                elif outcome is not None:
-                    raise outcome
-            messages = failed
-            if failed:
-                counters.PUBLISH_RETRIES.inc(len(failed))
-                await asyncio.sleep(backoff.failed(time.monotonic()))
-                await self._publisher.ready()
+        publishes = [PendingPublish(topology.INTAKE, message) for message in messages]
+        for pending in publishes:
+            await send(self._publisher, pending)
+        await confirmed(self._publisher, publishes, counters.PUBLISH_RETRIES, fatal=(LinkRefused,))
 
     def _settle(self, known: _Known) -> None:
         if known.new:

@@ -15,10 +15,10 @@ from typing import Final
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.line_limits import LineLimit
+from wholesale.outgoing import PendingPublish, confirmed, send
 from wholesale.progress import Progress
 from wholesale.router import counters
-from wholesale.router.jobs import PendingAck, PendingPublish
-from wholesale.router.outgoing import confirmed, send
+from wholesale.router.jobs import PendingAck
 
 logger = logging.getLogger(__name__)
 

@@ -2,21 +2,20 @@
 
 A *claim* is one delivery that waits for its ack (and perhaps a receipt). A *job* is one message
 on its way to the store and the exchanges, with every claim to it: copies and repeats that arrive
-meanwhile join it and share its outcome. A *pending publish*
-waits for the broker's confirm, a *pending ack* for its publishes (receipts, rejections).
+meanwhile join it and share its outcome. A *pending ack* waits until the broker has confirmed its
+publishes (receipts, rejections; outgoing.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Awaitable
 from typing import Final, Protocol
 
-from newsfabric.amqp.message import Delivery, Message
+from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import Envelope, Submission
 from newsfabric.fixed import fixed
 from newsfabric.topics import TopicClass
+from wholesale.outgoing import PendingPublish
 from wholesale.router.stream import Stream
 
 # So long after its arrival a message may still go out: as long as it may wait in the queue before.
@@ -85,27 +84,6 @@ class Job:
     def forget_stale_claims(self) -> None:
         """Drop the claims that the broker has taken back."""
         self.claims = [claim for claim in self.claims if not claim.is_stale]
-
-
-@dataclasses.dataclass(slots=True)
-class PendingPublish:
-    """One publish that the broker must confirm; ``confirm`` is set while it is on its way.
-
-    ``plain`` says the same without anything of the publisher's making but the
-    body; it is what is sent after the first failed. From ``until`` (monotonic) on it isn't sent
-    any more: then it is ``expired``.
-    """
-
-    exchange: str
-    message: Message
-    plain: Message | None = None
-    confirm: Awaitable[None] | None = None
-    until: float = math.inf
-    expired: bool = False
-
-    def fall_back(self) -> None:
-        """Send ``plain`` from now on, if there is one."""
-        self.message = self.plain or self.message
 
 
 @dataclasses.dataclass(slots=True)

@@ -17,7 +17,8 @@ from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, encode_table
 from newsfabric.amqp.message import Delivery, Message, Properties, Undecodable
 from newsfabric.envelope import Submission, id_of, identity_text
 from newsfabric.errors import Rejected
-from wholesale.router.jobs import Claim, PendingPublish
+from wholesale.outgoing import PendingPublish
+from wholesale.router.jobs import Claim
 
 # AMQP 0-9-1 section 4.2.5.3: short strings have at most 255 octets.
 _MAX_SHORT: Final = 255

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.envelope import encode
+from wholesale.outgoing import MaySend, PendingPublish, confirmed, send, sent_at_once
 from wholesale.router import counters
-from wholesale.router.jobs import Job, PendingPublish
+from wholesale.router.jobs import Job
 from wholesale.router.listing import Listing, LogClosed
-from wholesale.router.outgoing import MaySend, confirmed, send, sent_at_once
 from wholesale.router.settling import Settling
 
 _BATCHES_BETWEEN = 2

@@ -6,7 +6,7 @@ import sys
 
 import uvloop
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_create_server
-from told import Topics, told
+from topic_lines import Topics, each_line
 
 TOPICS = Topics()
 
@@ -28,7 +28,7 @@ def publish(topic: str, payload: str) -> None:
 
 async def main() -> None:
     await ws_create_server(lambda _request: Listener(), "127.0.0.1", int(sys.argv[1]), backlog=1024)
-    await told(publish)
+    await each_line(publish)
 
 
 uvloop.run(main())

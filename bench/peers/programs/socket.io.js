@@ -3,11 +3,11 @@
 
 const { Server } = require("socket.io");
 const http = require("node:http");
-const { deflate, told } = require("./told");
+const { deflate, eachLine } = require("./topic_lines");
 
 const server = http.createServer();
 const io = new Server(server, { transports: ["websocket"], pingInterval: 600_000, serveClient: false, perMessageDeflate: deflate });
 io.on("connection", (socket) => socket.join(socket.handshake.query.topic));
 server.listen(Number(process.argv[2]), "127.0.0.1", () =>
-    told((topic, payload) => io.to(topic).emit("news", JSON.parse(payload))),
+    eachLine((topic, payload) => io.to(topic).emit("news", JSON.parse(payload))),
 );

@@ -3,7 +3,7 @@
 
 const http = require("node:http");
 const sockjs = require("sockjs");
-const { told, Topics } = require("./told");
+const { eachLine, Topics } = require("./topic_lines");
 
 const topics = new Topics();
 const echo = sockjs.createServer({ prefix: "/sockjs", log: () => {}, heartbeat_delay: 600_000 });
@@ -19,7 +19,7 @@ echo.on("connection", (connection) => {
 const server = http.createServer();
 echo.installHandlers(server);
 server.listen(Number(process.argv[2]), "127.0.0.1", () =>
-    told((topic, payload) => {
+    eachLine((topic, payload) => {
         for (const connection of topics.of(topic)) connection.write(payload);
     }),
 );

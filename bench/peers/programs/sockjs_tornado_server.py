@@ -7,7 +7,7 @@ import sys
 
 import uvloop
 from sockjs.tornado import SockJSConnection, SockJSRouter, proto
-from told import Topics, told
+from topic_lines import Topics, each_line
 from tornado.web import Application
 from tornado.websocket import WebSocketClosedError
 
@@ -36,7 +36,7 @@ def publish(topic: str, payload: str) -> None:
 async def main() -> None:
     router = SockJSRouter(Connection, "/sockjs", {"heartbeat_delay": 600})
     Application(router.urls).listen(int(sys.argv[1]), "127.0.0.1", backlog=1024)
-    await told(publish)
+    await each_line(publish)
 
 
 uvloop.run(main())

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import uvloop
-from told import Topics, told
+from topic_lines import Topics, each_line
 from tornado.web import Application
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
@@ -37,7 +37,7 @@ def publish(topic: str, payload: str) -> None:
 
 async def main() -> None:
     Application([("/websocket", Handler)]).listen(int(sys.argv[1]), "127.0.0.1", backlog=1024)
-    await told(publish)
+    await each_line(publish)
 
 
 uvloop.run(main())

@@ -2,7 +2,7 @@
 "use strict";
 
 const { WebSocketServer } = require("ws");
-const { deflate, told, Topics } = require("./told");
+const { deflate, eachLine, Topics } = require("./topic_lines");
 
 const topics = new Topics();
 const server = new WebSocketServer({ host: "127.0.0.1", port: Number(process.argv[2]), perMessageDeflate: deflate });
@@ -16,7 +16,7 @@ server.on("connection", (socket) => {
     });
 });
 server.on("listening", () =>
-    told((topic, payload) => {
+    eachLine((topic, payload) => {
         for (const socket of topics.of(topic)) socket.send(payload);
     }),
 );

@@ -23,11 +23,25 @@ import { keyOf } from "./regions.ts";
 import type { Answer, Candidate, Random, Regions } from "./regions.ts";
 import { Retries } from "./retries.ts";
 import type { Loss } from "./retries.ts";
-import { nextState } from "./states.ts";
 import { Timers } from "./timers.ts";
 import type { Push, Verb } from "./wire.ts";
 
 const CLOSING_MS = 1000; // from a `disconnect` push to the close that proxies may have eaten
+
+/** state → event → next state. An event that a state doesn't list changes nothing. */
+export const STATES: Record<State["state"], Record<string, State["state"]>> = {
+  idle: { start: "finding", stop: "stopped" },
+  finding: { found: "connecting", lost: "waiting", stop: "stopped" },
+  connecting: { opened: "open", lost: "waiting", stop: "stopped" },
+  open: { found: "connecting", lost: "waiting", stop: "stopped" },
+  waiting: { retry: "finding", stop: "stopped" },
+  stopped: { start: "finding" },
+};
+
+/** The state after `event`; the same state if the table doesn't list it. */
+export function nextState(state: State["state"], event: string): State["state"] {
+  return STATES[state][event] ?? state;
+}
 
 interface Options {
   regions: Regions;

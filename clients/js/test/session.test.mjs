@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { HEARTBEAT } from "../src/liveness.ts";
-import { STATES, nextState } from "../src/states.ts";
+import { STATES, nextState } from "../src/session.ts";
 import { AWAY, BOTH, HOME, Rig, answersOf } from "./support.mjs";
 
 const did = (effects) => effects.map((effect) => effect.do);

@@ -41,8 +41,8 @@ final class Entrance
     private ?AMQPConnectionConfig $last = null;
     /** @var AMQPConnectionConfig[] */
     private readonly array $brokers;
-    /** Properties of its own. Where user_id is what we log in as, a broker vouches for it. */
-    private readonly array $said;
+    /** Properties that each message has here. Where user_id is what we log in as, a broker checks it. */
+    private readonly array $properties;
 
     public function __construct(
         public readonly int $number,
@@ -53,7 +53,7 @@ final class Entrance
         $this->brokers = array_map(self::broker(...), array_map('trim', explode(',', $region)));
         $users = array_map(fn (AMQPConnectionConfig $broker) => $broker->getUser(), $this->brokers);
         // A publisher's rights (docs/guarantees.md) cover what begins with its name.
-        $this->said = ['reply_to' => "$appId.receipts." . bin2hex(random_bytes(8))]
+        $this->properties = ['reply_to' => "$appId.receipts." . bin2hex(random_bytes(8))]
             + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
     }
 
@@ -83,7 +83,7 @@ final class Entrance
     {
         $this->unconfirmed[$sending->messageId] = $sending;
         try {
-            $message = new AMQPMessage($sending->body, $this->said + $sending->properties);
+            $message = new AMQPMessage($sending->body, $this->properties + $sending->properties);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
         } catch (AMQPExceptionInterface $error) {
             $this->lose($error);
@@ -138,7 +138,7 @@ final class Entrance
             }
             $this->last = $broker;
             try {
-                $this->connection = Link::to($broker, min($left, Link::PATIENCE));
+                $this->connection = Link::to($broker, min($left, Link::TIMEOUT));
                 $this->channel = $this->open($this->connection);
                 break;
             } catch (AMQPExceptionInterface | \ErrorException $error) {
@@ -168,7 +168,7 @@ final class Entrance
             $this->blockedUntil = Publisher::now() + self::BLOCKED_PAUSE;
             error_log("newsfabric publisher: {$this->last->getHost()} takes no messages: $reason");
         });
-        $replyTo = $this->said['reply_to'];
+        $replyTo = $this->properties['reply_to'];
         $channel = $connection->channel();
         $channel->confirm_select();
         $channel->set_ack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, true));
@@ -200,7 +200,7 @@ final class Entrance
     {
         $lost = $this->unconfirmed;
         $this->unconfirmed = [];
-        // Whoever closed the channel is there to say goodbye to.
+        // A broker that closed the channel is there: the connection can be closed in good order.
         $error instanceof AMQPProtocolException ? $this->close() : $this->connection?->drop();
         $this->connection = $this->channel = null;
         $refusal = $error instanceof AMQPProtocolException && $error->getCode() === 403 ? $error->getMessage() : null;
@@ -212,15 +212,15 @@ final class Entrance
     /** What PHP finds wrong with its certificate, null for nothing: the library doesn't pass it on. */
     private static function untrusted(AMQPConnectionConfig $broker): ?string
     {
-        $said = [];
-        set_error_handler(function (int $_, string $text) use (&$said) {
-            $said[] = str_contains($text, 'certificate') ? strtr($text, "\n", ' ') : null;
+        $warnings = [];
+        set_error_handler(function (int $_, string $text) use (&$warnings) {
+            $warnings[] = str_contains($text, 'certificate') ? strtr($text, "\n", ' ') : null;
         });
         $context = stream_context_create(['ssl' => array_filter(['cafile' => $broker->getSslCaCert()])]);
         $where = "ssl://{$broker->getHost()}:{$broker->getPort()}";
-        stream_socket_client($where, $_, $_, Link::PATIENCE, STREAM_CLIENT_CONNECT, $context);
+        stream_socket_client($where, $_, $_, Link::TIMEOUT, STREAM_CLIENT_CONNECT, $context);
         restore_error_handler();
-        return array_values(array_filter($said))[0] ?? null;
+        return array_values(array_filter($warnings))[0] ?? null;
     }
 
     private static function broker(string $url): AMQPConnectionConfig

@@ -20,7 +20,7 @@ use PhpAmqpLib\Exception\AMQPNoDataException;
 final class Link extends AMQPStreamConnection
 {
     /** How long a broker may be silent while it owes something, in seconds. */
-    public const PATIENCE = 3.0;
+    public const TIMEOUT = 3.0;
 
     /** Connect and log in; each step may take $within seconds. */
     public static function to(AMQPConnectionConfig $broker, float $within): self
@@ -33,19 +33,19 @@ final class Link extends AMQPStreamConnection
             $broker->getPassword(),
             $broker->getVhost(),
             connection_timeout: $within,
-            read_write_timeout: self::PATIENCE,
+            read_write_timeout: self::TIMEOUT,
             context: $broker->isSecure() ? stream_context_create(['ssl' => array_filter($trust)]) : null,
             keepalive: $broker->isKeepalive(),
             config: $broker,
         );
     }
 
-    /** Gone at once, with no goodbye: nobody may be there to answer it. */
+    /** Close at once, without AMQP's close: nobody may be there to answer it. */
     public function drop(): void
     {
         $socket = $this->io->getSocket();
         if (is_resource($socket)) {
-            // TLS has a goodbye of its own, and would wait to say it.
+            // TLS has a close of its own, and would wait to send it.
             stream_set_blocking($socket, false);
         }
         $this->do_close();
@@ -56,10 +56,10 @@ final class Link extends AMQPStreamConnection
         if ($timeout === null && $this->select(0) === 0) {
             throw new AMQPNoDataException('nothing has arrived');
         }
-        return parent::wait_frame($timeout ?: self::PATIENCE);
+        return parent::wait_frame($timeout ?: self::TIMEOUT);
     }
 
-    /** Channels go with their connection: each would wait for a goodbye. */
+    /** Channels end with their connection: each would wait for its close to be answered. */
     protected function closeChannels(): void
     {
     }

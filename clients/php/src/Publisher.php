@@ -15,14 +15,14 @@ use PhpAmqpLib\Wire\AMQPTable;
  */
 final class Publisher
 {
-    /** How often messages are looked at whose answer stays away, in seconds. */
-    private const LOOK = 0.05;
+    /** How often messages without an answer are checked, in seconds. */
+    private const CHECK_EVERY = 0.05;
 
     /** @var Entrance[] */
     private array $entrances = [];
     /** @var array<string, Sending> by messageId */
     private array $waiting = [];
-    private float $lookAt = 0.0;
+    private float $nextCheck = 0.0;
 
     /**
      * @param string[] $regions  nearest first; each the AMQP URLs of its client cluster, with commas between them
@@ -117,7 +117,7 @@ final class Publisher
             self::now() + $this->timeout,
             $this->sendAgain,
         );
-        if (self::now() >= $this->lookAt) {
+        if (self::now() >= $this->nextCheck) {
             // Who only sends must notice too that nobody answers.
             $this->step(0.0);
         }
@@ -147,7 +147,7 @@ final class Publisher
     }
 
     /** Wait $seconds at most for answers, take them, send again what is due. @internal */
-    public function step(float $seconds = self::LOOK): void
+    public function step(float $seconds = self::CHECK_EVERY): void
     {
         $microseconds = (int) ($seconds * 1e6);
         $sockets = array_filter(array_map(fn (Entrance $e) => $e->socket(), $this->entrances));
@@ -162,13 +162,13 @@ final class Publisher
             $entrance->read();
         }
         $now = self::now();
-        if ($now >= $this->lookAt) {
-            $this->lookAt = $now + self::LOOK;
-            $this->look($now);
+        if ($now >= $this->nextCheck) {
+            $this->nextCheck = $now + self::CHECK_EVERY;
+            $this->sendAgainOrGiveUp($now);
         }
     }
 
-    private function look(float $now): void
+    private function sendAgainOrGiveUp(float $now): void
     {
         foreach ($this->waiting as $sending) {
             if ($now >= $sending->deadline) {
@@ -188,7 +188,7 @@ final class Publisher
         $usable = [];
         foreach ($this->entrances as $entrance) {
             // Regions that aren't needed aren't connected to.
-            if (count($usable) < $sending->turn + $sending->copies
+            if (count($usable) < $sending->tries + $sending->copies
                 && !isset($sending->returned[$entrance->number]) && $entrance->isUsable($sending->deadline)) {
                 $usable[] = $entrance;
             }
@@ -196,15 +196,15 @@ final class Publisher
         // Connecting may have taken its time.
         $now = self::now();
         if ($usable === []) {
-            $sending->due = $now + self::LOOK;
-            if ($sending->turn === 0 && array_filter($this->entrances, fn (Entrance $e) => !$e->refused) === []) {
+            $sending->due = $now + self::CHECK_EVERY;
+            if ($sending->tries === 0 && array_filter($this->entrances, fn (Entrance $e) => !$e->refused) === []) {
                 $this->settle($sending, new AccessRefused($this->troubles()));
             }
             return;
         }
-        $turn = $sending->begin($now);
+        $try = $sending->begin($now);
         for ($n = 0; $n < min($sending->copies, count($usable)); $n++) {
-            $usable[($turn + $n) % count($usable)]->publish($sending);
+            $usable[($try + $n) % count($usable)]->publish($sending);
         }
     }
 
@@ -265,17 +265,17 @@ final class Publisher
             return;
         }
         // Whoever may write receipts may write anything.
-        $said = fn (string $name) => is_string($receipt[$name] ?? null) ? $receipt[$name] : null;
-        if ($said('status') === 'rejected') {
-            $this->settle($sending, new Rejected($said('reason') ?? '?', $said('detail') ?? ''));
-        } elseif ($said('status') === 'routed') {
+        $field = fn (string $name) => is_string($receipt[$name] ?? null) ? $receipt[$name] : null;
+        if ($field('status') === 'rejected') {
+            $this->settle($sending, new Rejected($field('reason') ?? '?', $field('detail') ?? ''));
+        } elseif ($field('status') === 'routed') {
             $this->settle($sending, new Published(
                 $sending->messageId,
                 true,
-                $said('id'),
-                $said('identity'),
-                $said('region'),
-                $said('router'),
+                $field('id'),
+                $field('identity'),
+                $field('region'),
+                $field('router'),
                 ($receipt['repeated'] ?? false) === true,
             ));
         }

@@ -11,8 +11,8 @@ final class Sending
 
     /** When the next try is due, in seconds of hrtime. @internal */
     public float $due = 0.0;
-    /** Numbers the tries. @internal */
-    public int $turn = 0;
+    /** How many tries have begun. @internal */
+    public int $tries = 0;
     /** Regions whose broker gave it back, by their number. @internal */
     public array $returned = [];
     /** @internal */
@@ -56,6 +56,6 @@ final class Sending
     {
         $this->due = $now + $this->pause;
         $this->pause = min(2 * $this->pause, self::SEND_AGAIN_AT_LAST);
-        return $this->turn++;
+        return $this->tries++;
     }
 }

@@ -365,7 +365,12 @@ class Forbidding:
         self._publisher, self._topic = publisher, topic
         self._refused = asyncio.Event()
 
-    async def publish(self, exchange: str, message: Message) -> None:
+    def publish_nowait(self, exchange: str, message: Message) -> asyncio.Future[None]:
+        confirmed = asyncio.ensure_future(self._publish(exchange, message))
+        confirmed.add_done_callback(asyncio.Task.exception)
+        return confirmed
+
+    async def _publish(self, exchange: str, message: Message) -> None:
         loop = asyncio.get_running_loop()
         if message.topic == self._topic:
             loop.call_soon(self._refused.set)

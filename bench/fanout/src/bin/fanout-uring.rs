@@ -125,8 +125,8 @@ fn kernel_threads() -> Vec<u32> {
 }
 
 fn ran_ns(pid: u32) -> u64 {
-    let told = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
-    told.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    let schedstat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    schedstat.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[repr(C)]
@@ -191,23 +191,32 @@ struct Ring {
 impl Ring {
     /// A ring that knows `sockets` by their place, and `frame`.
     fn new(sockets: &[RawFd], frame: &[u8]) -> Ring {
-        let mut told = Parameters { flags: SETUP_FLAGS, ..Parameters::default() };
+        let mut parameters = Parameters { flags: SETUP_FLAGS, ..Parameters::default() };
         // SAFETY: the struct has the kernel's layout and is valid for the call.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut told) } as RawFd;
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut parameters) }
+            as RawFd;
         if fd < 0 {
             fail("io_uring_setup");
         }
-        let array = told.sq.more[2] as usize + told.sq_entries as usize * mem::size_of::<u32>();
-        let completions = told.cq_entries as usize * mem::size_of::<Completion>();
-        let size = array.max(told.cq.more[1] as usize + completions);
+        let array =
+            parameters.sq.more[2] as usize + parameters.sq_entries as usize * mem::size_of::<u32>();
+        let completions = parameters.cq_entries as usize * mem::size_of::<Completion>();
+        let size = array.max(parameters.cq.more[1] as usize + completions);
         let rings = map(fd, size, 0).cast::<u8>();
-        let entries = map(fd, told.sq_entries as usize * mem::size_of::<Entry>(), OFFSET_SQES);
-        let ring = Ring { fd, rings, entries: entries.cast(), sq: told.sq, cq: told.cq, tail: 0 };
-        for place in 0..told.sq_entries {
+        let entries =
+            map(fd, parameters.sq_entries as usize * mem::size_of::<Entry>(), OFFSET_SQES);
+        let ring = Ring {
+            fd,
+            rings,
+            entries: entries.cast(),
+            sq: parameters.sq,
+            cq: parameters.cq,
+            tail: 0,
+        };
+        for place in 0..parameters.sq_entries {
             // SAFETY: the kernel said where the array is, and it has so many places.
             unsafe {
-                *rings.add(told.sq.more[2] as usize).cast::<u32>().add(place as usize) = place
+                *rings.add(parameters.sq.more[2] as usize).cast::<u32>().add(place as usize) = place
             };
         }
         ring.register(REGISTER_FILES, sockets.as_ptr().cast(), sockets.len());

@@ -1,4 +1,4 @@
-//! What the program is told while it runs, a line each. Each is answered with a line of JSON.
+//! The commands that the program reads while it runs, a line each. Each is answered with a line of JSON.
 
 /// A line may be so long; nobody says more.
 pub const MOST_LINE: usize = 4096;
@@ -13,7 +13,7 @@ pub enum Command {
     /// Say what happened since the last report.
     Report,
     /// Say what each reader had.
-    Books,
+    Records,
     /// End the program.
     End,
 }
@@ -32,9 +32,9 @@ pub fn command(line: &str, most: usize) -> Result<Command, String> {
         }
         ["storm"] => Ok(Command::Storm),
         ["report"] => Ok(Command::Report),
-        ["books"] => Ok(Command::Books),
+        ["records"] => Ok(Command::Records),
         ["end"] => Ok(Command::End),
-        _ => Err("the commands are: readers COUNT PER_SECOND, storm, report, books, end".into()),
+        _ => Err("the commands are: readers COUNT PER_SECOND, storm, report, records, end".into()),
     }
 }
 

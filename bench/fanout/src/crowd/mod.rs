@@ -1,11 +1,11 @@
 //! What the readers of `newsfabric-crowd` know and count. No sockets here, and no clock: callers pass the time.
 
 pub mod backoff;
-pub mod book;
 pub mod commands;
 pub mod news;
 pub mod numbers;
 pub mod options;
 pub mod pace;
 pub mod pushes;
+pub mod record;
 pub mod times;

@@ -1,4 +1,4 @@
-//! What `newsfabric-crowd` is told when it starts.
+//! The options of `newsfabric-crowd`.
 
 use crate::endpoints::Target;
 use std::net::Ipv4Addr;
@@ -23,7 +23,7 @@ It reads commands, a line each, and answers each with a line of JSON, until it i
   readers COUNT PER_SECOND   so many are to be there; they come or go at that rate, the oldest first
   storm                      cut every connection at once; the readers come back
   report                     what happened since the last report; all times in microseconds
-  books                      what each reader had: readers who had the same are one entry
+  records                    what each reader had: readers who had the same are one entry
   end
 
 Messages are counted whose bodies have \"loadtest\" (their publisher's name), \"n\" (their number, from 0, of that publisher
@@ -56,7 +56,7 @@ const MOST_TOPICS: usize = 100;
 
 /// What to do.
 #[derive(Debug, PartialEq)]
-pub enum Told {
+pub enum Invocation {
     /// Say how it is used.
     Help,
     /// Run.
@@ -79,7 +79,7 @@ pub struct Options {
 }
 
 /// The options in `words`; what is wrong with them in one line.
-pub fn told(words: &[String]) -> Result<Told, String> {
+pub fn parsed(words: &[String]) -> Result<Invocation, String> {
     let own = words.iter().any(|word| word == "--i-own-this-target");
     let mut found = Options {
         frontdesks: Vec::new(),
@@ -92,7 +92,7 @@ pub fn told(words: &[String]) -> Result<Told, String> {
     while let Some(name) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{name} wants a value"));
         match name.as_str() {
-            "--help" => return Ok(Told::Help),
+            "--help" => return Ok(Invocation::Help),
             "--i-own-this-target" => {}
             "--frontdesks" => {
                 let urls = value()?.split(',').map(|url| url.trim().trim_end_matches('/'));
@@ -111,7 +111,7 @@ pub fn told(words: &[String]) -> Result<Told, String> {
     if found.frontdesks.is_empty() || found.topics.is_empty() {
         return Err("--frontdesks and --topics are needed; --help shows how".into());
     }
-    Ok(Told::Run(found))
+    Ok(Invocation::Run(found))
 }
 
 fn topics(text: &str) -> Result<Vec<String>, String> {
@@ -135,20 +135,20 @@ fn source(text: &str) -> Result<Ipv4Addr, String> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Result<Told, String> {
-        told(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn of(line: &str) -> Result<Invocation, String> {
+        parsed(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     const GOOD: &str = "--frontdesks http://127.0.0.1:18100 --topics news.breaking";
 
     #[test]
     fn two_options_are_needed_and_the_others_have_defaults() {
-        let Ok(Told::Run(found)) = of(GOOD) else { panic!() };
+        let Ok(Invocation::Run(found)) = of(GOOD) else { panic!() };
         assert_eq!(found.topics, ["news.breaking"]);
         assert_eq!(found.frontdesks[0].at, "127.0.0.1:18100".parse().unwrap());
         assert_eq!(found.source, Ipv4Addr::new(127, 0, 0, 2));
         assert_eq!((found.seed, found.own), (None, false));
-        assert_eq!(of("--help"), Ok(Told::Help));
+        assert_eq!(of("--help"), Ok(Invocation::Help));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! All readers of the process: their sockets and timers. What they know and count is in `newsfabric_fanout::crowd`.
 
 use newsfabric_fanout::crowd::backoff::{Advice, Backoff, advice};
-use newsfabric_fanout::crowd::book::{Book, Entries, Got};
 use newsfabric_fanout::crowd::news::{Moment, News};
 use newsfabric_fanout::crowd::options::Options;
 use newsfabric_fanout::crowd::pace::{Due, Pace};
 use newsfabric_fanout::crowd::pushes::{Message, Position, Push, Pushes};
+use newsfabric_fanout::crowd::record::{Entries, Got, ReaderRecord};
 use newsfabric_fanout::endpoints::{Dice, Gateway, Target, answer, draw, parse};
 use newsfabric_fanout::frames::{frame_at, masked};
 use newsfabric_fanout::{
@@ -70,7 +70,7 @@ struct Reader {
     /// The gateway that it connects to.
     target: Option<Target>,
     position: Option<Position>,
-    book: Book,
+    record: ReaderRecord,
 }
 
 /// All readers of the process.
@@ -118,7 +118,7 @@ impl Crowd {
         }
     }
 
-    // --- what it is told --------------------------------------------------------------------------
+    // --- its commands ----------------------------------------------------------------------------
 
     /// At most so many can be wanted.
     pub fn most(&self) -> usize {
@@ -142,7 +142,7 @@ impl Crowd {
 
     /// What happened since the last report, as JSON.
     pub fn report(&mut self) -> String {
-        let holes = self.order.iter().map(|&n| self.readers[n].book.holes()).sum();
+        let holes = self.order.iter().map(|&n| self.readers[n].record.holes()).sum();
         self.news.take(&Moment {
             present: self.present,
             wanted: self.pace.wanted(),
@@ -153,12 +153,12 @@ impl Crowd {
     }
 
     /// What each reader had, as JSON.
-    pub fn books(&self) -> String {
+    pub fn records(&self) -> String {
         let now = realtime_ns();
         let mut entries = self.entries.clone();
         for &number in &self.order {
             let reader = &self.readers[number];
-            entries.add(&reader.book, reader.topic, now, false);
+            entries.add(&reader.record, reader.topic, now, false);
         }
         entries.json(self.pushes.topics(), self.pushes.publishers())
     }
@@ -226,15 +226,15 @@ impl Crowd {
         let Some(number) = self.order.pop_front() else {
             return;
         };
-        // Its book first: who is here until now hasn't been away.
+        // Its record first: who is here until now hasn't been away.
         let reader = &self.readers[number];
-        self.entries.add(&reader.book, reader.topic, realtime_ns(), true);
+        self.entries.add(&reader.record, reader.topic, realtime_ns(), true);
         self.close(number);
         let reader = &mut self.readers[number];
         reader.turn += 1;
         reader.step = Step::Nobody;
         reader.position = None;
-        reader.book = Book::new(0);
+        reader.record = ReaderRecord::new(0);
         self.free.push(number);
         self.left += 1;
     }
@@ -264,7 +264,7 @@ impl Crowd {
         let mut open_ns = 0;
         if reader.step == Step::Reading {
             self.present -= 1;
-            reader.book.away(realtime_ns());
+            reader.record.away(realtime_ns());
             open_ns = monotonic_ns() - reader.open_ns;
         }
         reader.step = Step::Waiting;
@@ -555,12 +555,12 @@ impl Crowd {
         let reader = &mut self.readers[number];
         let at = monotonic_ns();
         self.news.times.connect.add(reader.asked_ns, at);
-        if reader.book.was_in() {
+        if reader.record.was_in() {
             self.news.counts.returned += 1;
         } else {
             self.news.times.arrive.add(reader.began_ns, at);
         }
-        self.news.counts.gaps += u64::from(reader.book.subscribed(now, recovered));
+        self.news.counts.gaps += u64::from(reader.record.subscribed(now, recovered));
         reader.step = Step::Reading;
         reader.open_ns = at;
         reader.here_since_ns = now;
@@ -577,12 +577,12 @@ impl Crowd {
             return message.position;
         }
         self.news.counts.messages += 1;
-        match reader.book.got(message.publisher, message.number, message.agrees) {
+        match reader.record.got(message.publisher, message.number, message.agrees) {
             Got::New if message.sent_ns > reader.here_since_ns => {
                 self.news.times.receive.add(message.due_ns, now);
             }
             // What a reader missed while it was away says nothing about delay.
-            Got::New if message.sent_ns > reader.book.since_ns() => {
+            Got::New if message.sent_ns > reader.record.since_ns() => {
                 self.news.times.resume.add(message.due_ns, now);
             }
             Got::New => {}
@@ -613,7 +613,7 @@ impl Reader {
             offered: Vec::new(),
             target: None,
             position: None,
-            book: Book::new(realtime_ns()),
+            record: ReaderRecord::new(realtime_ns()),
         }
     }
 

@@ -4,7 +4,7 @@ mod crowd;
 
 use crowd::Crowd;
 use newsfabric_fanout::crowd::commands::{Command, Lines, command};
-use newsfabric_fanout::crowd::options::{HELP, Options, Told, told};
+use newsfabric_fanout::crowd::options::{HELP, Invocation, Options, parsed};
 use newsfabric_fanout::raise_descriptor_limit;
 use std::io::{Read, Write};
 
@@ -12,9 +12,9 @@ const STDIN: u64 = u64::MAX;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match told(&words) {
-        Ok(Told::Run(options)) => run(options),
-        Ok(Told::Help) => print!("{HELP}"),
+    match parsed(&words) {
+        Ok(Invocation::Run(options)) => run(options),
+        Ok(Invocation::Help) => print!("{HELP}"),
         Err(wrong) => {
             eprintln!("error: {wrong}");
             std::process::exit(2);
@@ -54,7 +54,7 @@ fn obey(crowd: &mut Crowd, lines: &mut Lines) -> bool {
             }
             Ok(Command::Storm) => say(&format!("{{\"cut\":{}}}", crowd.storm())),
             Ok(Command::Report) => say(&crowd.report()),
-            Ok(Command::Books) => say(&crowd.books()),
+            Ok(Command::Records) => say(&crowd.records()),
             Ok(Command::End) => {
                 say("{}");
                 return false;

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest.books import (
+from loadtest.records import (
     GRACE_NS,
     OUTSIDE_NS,
     Census,
     Identities,
     Numbers,
-    PublisherBook,
-    ReaderBook,
+    PublisherRecord,
+    ReaderRecord,
     census,
 )
 
@@ -25,29 +25,29 @@ TOPIC = "news.breaking"
 KEY = (TOPIC, "p1")
 
 
-def sent(count: int = 10, *, unreceipted: int = 0) -> PublisherBook:
+def sent(count: int = 10, *, unreceipted: int = 0) -> PublisherRecord:
     """One message a second from second 10 on."""
-    book = PublisherBook("p1")
+    record = PublisherRecord("p1")
     for n in range(count):
-        assert book.next(TOPIC) == n
-        book.receipted(TOPIC, n, (10 + n) * SECOND)
+        assert record.next(TOPIC) == n
+        record.receipted(TOPIC, n, (10 + n) * SECOND)
     for _ in range(unreceipted):
-        book.next(TOPIC)
-    return book
+        record.next(TOPIC)
+    return record
 
 
-def reader(numbers: Sequence[int] = range(10), *, since: int = 5) -> ReaderBook:
+def reader(numbers: Sequence[int] = range(10), *, since: int = 5) -> ReaderRecord:
     """Subscribed at second ``since``; it got these."""
-    book = ReaderBook("AnonymousReader", 0)
-    book.subscribed(TOPIC, since * SECOND, resumed=False, recovered=False)
-    book.back(since * SECOND)
+    record = ReaderRecord("AnonymousReader", 0)
+    record.subscribed(TOPIC, since * SECOND, resumed=False, recovered=False)
+    record.back(since * SECOND)
     for n in numbers:
-        assert book.got(KEY, n, agrees=True) == "new"
-    return book
+        assert record.got(KEY, n, agrees=True) == "new"
+    return record
 
 
-def counted(*books: ReaderBook, by: PublisherBook | None = None, at: int = 60) -> Census:
-    entries = [book.entry(at * SECOND) for book in books]
+def counted(*records: ReaderRecord, by: PublisherRecord | None = None, at: int = 60) -> Census:
+    entries = [record.entry(at * SECOND) for record in records]
     # They may have come from other processes.
     entries = json.loads(json.dumps(entries))
     return census(entries, json.loads(json.dumps([(by or sent()).entry()])))
@@ -87,36 +87,36 @@ def test_what_was_sent_just_before_a_reader_left_is_not_owed() -> None:
 
 
 def test_what_was_sent_while_a_reader_was_away_is_owed() -> None:
-    book = reader([0, 1])
-    book.away(12 * SECOND)
-    book.back(16 * SECOND)
-    book.subscribed(TOPIC, 16 * SECOND, resumed=True, recovered=True)
+    record = reader([0, 1])
+    record.away(12 * SECOND)
+    record.back(16 * SECOND)
+    record.subscribed(TOPIC, 16 * SECOND, resumed=True, recovered=True)
     for n in (2, 4, 5, 6, 7, 8, 9):
-        book.got(KEY, n, agrees=True)
-    found = counted(book)
+        record.got(KEY, n, agrees=True)
+    found = counted(record)
     assert (found.owed, found.lost, found.gaps) == (10, 1, 0)
 
 
 def test_who_leaves_while_away_is_owed_only_what_came_before() -> None:
-    book = reader([0, 1, 2, 3, 4, 5, 6, 7])
-    book.away(18 * SECOND)
-    found = counted(book, at=30)
+    record = reader([0, 1, 2, 3, 4, 5, 6, 7])
+    record.away(18 * SECOND)
+    found = counted(record, at=30)
     assert (found.owed, found.lost, found.outside) == (3, 0, 0)
 
 
 def test_who_came_back_a_moment_ago_has_not_caught_up() -> None:
-    book = reader([0, 1, 2, 3, 4, 5, 6, 7])
-    book.away(18 * SECOND)
-    book.back(29 * SECOND)
+    record = reader([0, 1, 2, 3, 4, 5, 6, 7])
+    record.away(18 * SECOND)
+    record.back(29 * SECOND)
     # Away again before all was there: it counts from the first time.
-    book.away(30 * SECOND)
-    book.back(31 * SECOND)
-    assert counted(book, at=32).owed == 3
+    record.away(30 * SECOND)
+    record.back(31 * SECOND)
+    assert counted(record, at=32).owed == 3
 
 
 def test_who_has_no_connection_for_long_is_outside() -> None:
     late = OUTSIDE_NS // SECOND + 31
-    gone, pausing, never = reader([]), reader([]), ReaderBook("AnonymousReader", 30 * SECOND)
+    gone, pausing, never = reader([]), reader([]), ReaderRecord("AnonymousReader", 30 * SECOND)
     gone.away(30 * SECOND)
     pausing.away(30 * SECOND, pausing=True)
     found = counted(gone, pausing, never, at=late)
@@ -125,38 +125,38 @@ def test_who_has_no_connection_for_long_is_outside() -> None:
 
 
 def test_a_gap_that_the_gateway_admits_is_counted() -> None:
-    book = reader()
-    book.subscribed(TOPIC, 50 * SECOND, resumed=True, recovered=False)
-    assert counted(book).gaps == 1
+    record = reader()
+    record.subscribed(TOPIC, 50 * SECOND, resumed=True, recovered=False)
+    assert counted(record).gaps == 1
 
 
 def test_twice_within_a_subscription_is_doubled() -> None:
-    book = reader()
-    assert book.got(KEY, 3, agrees=True) == "doubled"
-    found = counted(book)
+    record = reader()
+    assert record.got(KEY, 3, agrees=True) == "doubled"
+    found = counted(record)
     assert found.doubled_by == {"AnonymousReader": 1}
     assert list(found.broken_promises()) == ["1 deliveries were doubled"]
 
 
 def test_once_more_after_a_reconnect_is_a_repeat() -> None:
-    book = reader()
-    book.subscribed(TOPIC, 30 * SECOND, resumed=True, recovered=True)
-    assert book.got(KEY, 9, agrees=True) == "repeat"
-    assert book.got(KEY, 9, agrees=True) == "doubled"
-    found = counted(book)
+    record = reader()
+    record.subscribed(TOPIC, 30 * SECOND, resumed=True, recovered=True)
+    assert record.got(KEY, 9, agrees=True) == "repeat"
+    assert record.got(KEY, 9, agrees=True) == "doubled"
+    found = counted(record)
     assert (found.repeats, found.doubled) == (1, 1)
 
 
 def test_a_repeat_under_another_identity_is_doubled() -> None:
-    book = reader()
-    book.subscribed(TOPIC, 30 * SECOND, resumed=True, recovered=True)
-    assert book.got(KEY, 9, agrees=False) == "doubled"
+    record = reader()
+    record.subscribed(TOPIC, 30 * SECOND, resumed=True, recovered=True)
+    assert record.got(KEY, 9, agrees=False) == "doubled"
 
 
 def test_a_subscription_of_one_topic_leaves_those_of_others() -> None:
-    book = reader()
-    book.subscribed("user.1", 30 * SECOND, resumed=False, recovered=True)
-    assert book.got(KEY, 9, agrees=True) == "doubled"
+    record = reader()
+    record.subscribed("user.1", 30 * SECOND, resumed=False, recovered=True)
+    assert record.got(KEY, 9, agrees=True) == "doubled"
 
 
 def test_a_message_without_receipt_is_owed_to_nobody_and_told() -> None:

@@ -7,18 +7,41 @@ Messages leave in order; only what has to be sent again comes late, and nothing 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import Counter
 
 from newsfabric.amqp import ConfirmingPublisher
+from newsfabric.amqp.message import Message
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError
-from wholesale.router.jobs import PendingPublish
 
 # Waits until something may be sent; what it raises, sending raises.
 MaySend = Callable[[], Awaitable[None]]
+
+
+@dataclasses.dataclass(slots=True)
+class PendingPublish:
+    """One publish that the broker must confirm; ``confirm`` is set while it is on its way.
+
+    ``plain`` says the same without anything of the publisher's making but the body; it is what is
+    sent after the first failed. From ``until`` (monotonic) on it isn't sent any more: then it is
+    ``expired``.
+    """
+
+    exchange: str
+    message: Message
+    plain: Message | None = None
+    confirm: Awaitable[None] | None = None
+    until: float = math.inf
+    expired: bool = False
+
+    def fall_back(self) -> None:
+        """Send ``plain`` from now on, if there is one."""
+        self.message = self.plain or self.message
 
 
 async def always() -> None:
@@ -60,13 +83,14 @@ async def confirmed(
     retries: Counter,
     now: Callable[[], float] = time.monotonic,
     may_send: MaySend = always,
+    fatal: tuple[type[LinkError], ...] = (),
 ) -> None:
     """Return when the broker has confirmed all of ``publishes``, but for those that have expired.
 
-    They have been sent once.
+    They have been sent once. An error that is ``fatal`` is raised; others mean "send it again".
     """
     backoff = Backoff(base=0.05, cap=2.0)
-    while failed := await _failed(publishes):
+    while failed := await _failed(publishes, fatal):
         retries.inc(len(failed))
         await asyncio.sleep(backoff.failed(time.monotonic()))
         for pending in failed:
@@ -75,7 +99,9 @@ async def confirmed(
         publishes = failed
 
 
-async def _failed(publishes: Sequence[PendingPublish]) -> list[PendingPublish]:
+async def _failed(
+    publishes: Sequence[PendingPublish], fatal: tuple[type[LinkError], ...]
+) -> list[PendingPublish]:
     failed = []
     for pending in publishes:
         if pending.expired:
@@ -83,6 +109,8 @@ async def _failed(publishes: Sequence[PendingPublish]) -> list[PendingPublish]:
         assert pending.confirm is not None
         try:
             await pending.confirm
+        except fatal:
+            raise
         except LinkError:
             failed.append(pending)
     return failed

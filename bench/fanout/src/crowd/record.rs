@@ -1,7 +1,7 @@
-//! What one reader had, and whether that was exactly once. As `loadtest/books.py` does it for locust's own readers,
+//! What one reader had, and whether that was exactly once. As `loadtest/records.py` does it for locust's own readers,
 //! which also makes the census of both; times are nanoseconds of the machine's clock.
 //!
-//! A reader takes some hundred bytes: it keeps ranges of numbers, two for each publisher, and no message. Books of
+//! A reader takes some hundred bytes: it keeps ranges of numbers, two for each publisher, and no message. Records of
 //! readers who had the same in the same tenth of a second are one entry, so that 20,000 make some hundred.
 
 use super::numbers::{Added, Numbers};
@@ -35,8 +35,8 @@ struct Had {
     here: Numbers,
 }
 
-/// The book of one reader of one topic.
-pub struct Book {
+/// What one reader had of one topic.
+pub struct ReaderRecord {
     since_ns: u64,
     away_ns: u64,
     /// When it last came back; 0 while it is away.
@@ -47,7 +47,7 @@ pub struct Book {
     gaps: u32,
 }
 
-impl Book {
+impl ReaderRecord {
     /// A reader that wants to come.
     pub fn new(now: u64) -> Self {
         Self {
@@ -148,25 +148,27 @@ struct Sums {
     outside: u32,
 }
 
-/// Books that are closed.
+/// Records that are closed.
 #[derive(Clone, Default)]
 pub struct Entries(BTreeMap<Group, Sums>);
 
 impl Entries {
-    /// Closes the book of a reader of the topic with this number, who has `left` or stays until the end.
-    pub fn add(&mut self, book: &Book, topic: u16, now: u64, left: bool) {
-        let until = if book.caught_up(now) { now } else { book.away_ns };
-        let (since_ns, until_ns) = match book.since_ns {
+    /// Closes the record of a reader of the topic with this number, who has `left` or stays until the end.
+    pub fn add(&mut self, record: &ReaderRecord, topic: u16, now: u64, left: bool) {
+        let until = if record.caught_up(now) { now } else { record.away_ns };
+        let (since_ns, until_ns) = match record.since_ns {
             0 => (0, 0),
             since => (since.div_ceil(GRAIN_NS) * GRAIN_NS, until / GRAIN_NS * GRAIN_NS),
         };
-        let had = book.had.iter().map(|had| (had.publisher, had.seen.ranges().to_vec())).collect();
-        let outside = book.back_ns == 0 && !left && now.saturating_sub(book.away_ns) > OUTSIDE_NS;
+        let had =
+            record.had.iter().map(|had| (had.publisher, had.seen.ranges().to_vec())).collect();
+        let outside =
+            record.back_ns == 0 && !left && now.saturating_sub(record.away_ns) > OUTSIDE_NS;
         let sums = self.0.entry(Group { topic, left, since_ns, until_ns, had }).or_default();
         sums.readers += 1;
-        sums.doubled += book.doubled;
-        sums.repeats += book.repeats;
-        sums.gaps += book.gaps;
+        sums.doubled += record.doubled;
+        sums.repeats += record.repeats;
+        sums.gaps += record.gaps;
         sums.outside += u32::from(outside);
     }
 
@@ -212,62 +214,62 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// Subscribed at second 5; has these messages.
-    fn book(numbers: &[u32]) -> Book {
-        let mut book = Book::new(S);
-        assert!(!book.subscribed(5 * S, false));
+    fn record(numbers: &[u32]) -> ReaderRecord {
+        let mut record = ReaderRecord::new(S);
+        assert!(!record.subscribed(5 * S, false));
         for &number in numbers {
-            assert_eq!(book.got(0, number, true), Got::New);
+            assert_eq!(record.got(0, number, true), Got::New);
         }
-        book
+        record
     }
 
-    fn json(books: &[&Book], now: u64, left: bool) -> String {
+    fn json(records: &[&ReaderRecord], now: u64, left: bool) -> String {
         let mut entries = Entries::default();
-        for book in books {
-            entries.add(book, 0, now, left);
+        for record in records {
+            entries.add(record, 0, now, left);
         }
         entries.json(&["news".into()], &["p".into(), "q".into()])
     }
 
     #[test]
     fn what_comes_twice_within_a_subscription_is_doubled() {
-        let mut book = book(&[0, 1, 2]);
-        assert_eq!(book.got(0, 1, true), Got::Doubled);
-        assert_eq!(book.got(1, 1, true), Got::New);
+        let mut record = record(&[0, 1, 2]);
+        assert_eq!(record.got(0, 1, true), Got::Doubled);
+        assert_eq!(record.got(1, 1, true), Got::New);
     }
 
     #[test]
     fn what_comes_again_after_a_resume_is_a_repeat_once_and_under_its_identity_only() {
-        let mut book = book(&[0, 1, 2]);
-        assert!(!book.subscribed(9 * S, true));
-        assert_eq!(book.got(0, 2, true), Got::Repeat);
-        assert_eq!(book.got(0, 2, true), Got::Doubled);
-        assert_eq!(book.got(0, 1, false), Got::Doubled);
-        assert_eq!(book.got(0, 3, true), Got::New);
-        assert_eq!((book.repeats, book.doubled), (1, 2));
+        let mut record = record(&[0, 1, 2]);
+        assert!(!record.subscribed(9 * S, true));
+        assert_eq!(record.got(0, 2, true), Got::Repeat);
+        assert_eq!(record.got(0, 2, true), Got::Doubled);
+        assert_eq!(record.got(0, 1, false), Got::Doubled);
+        assert_eq!(record.got(0, 3, true), Got::New);
+        assert_eq!((record.repeats, record.doubled), (1, 2));
     }
 
     #[test]
     fn a_resume_that_may_have_missed_something_is_a_gap_and_the_first_subscription_is_not() {
-        let mut book = Book::new(S);
-        assert!(!book.subscribed(5 * S, false));
-        assert!(book.subscribed(6 * S, false));
-        assert!(!book.subscribed(7 * S, true));
-        assert_eq!(book.gaps, 1);
+        let mut record = ReaderRecord::new(S);
+        assert!(!record.subscribed(5 * S, false));
+        assert!(record.subscribed(6 * S, false));
+        assert!(!record.subscribed(7 * S, true));
+        assert_eq!(record.gaps, 1);
     }
 
     #[test]
     fn what_is_missing_below_the_newest_is_a_hole() {
-        let mut book = book(&[0, 1, 4]);
-        assert_eq!(book.holes(), 2);
-        assert_eq!(book.got(0, 2, true), Got::New);
-        assert_eq!(book.got(1, 7, true), Got::New);
-        assert_eq!(book.holes(), 1);
+        let mut record = record(&[0, 1, 4]);
+        assert_eq!(record.holes(), 2);
+        assert_eq!(record.got(0, 2, true), Got::New);
+        assert_eq!(record.got(1, 7, true), Got::New);
+        assert_eq!(record.holes(), 1);
     }
 
     #[test]
     fn readers_who_had_the_same_are_one_entry() {
-        let (one, mut other) = (book(&[0, 1]), book(&[0]));
+        let (one, mut other) = (record(&[0, 1]), record(&[0]));
         other.got(0, 1, true);
         other.got(0, 1, true);
         assert_eq!(
@@ -275,35 +277,35 @@ mod tests {
             "{\"entries\":[{\"readers\":2,\"since\":{\"news\":5000000000},\"until\":60000000000,\"left\":false,\
              \"had\":[[\"news\",\"p\",[[0,1]]]],\"doubled\":1,\"repeats\":0,\"gaps\":0,\"outside\":0}]}"
         );
-        let more = book(&[0, 2]);
+        let more = record(&[0, 2]);
         assert!(json(&[&one, &more], 60 * S, true).contains("[[0,0],[2,2]]"));
     }
 
     #[test]
     fn a_reader_is_owed_whole_tenths_of_a_second() {
-        let mut book = Book::new(S);
-        book.subscribed(5 * S + 1, false);
-        let text = json(&[&book], 60 * S + 99_999_999, true);
+        let mut record = ReaderRecord::new(S);
+        record.subscribed(5 * S + 1, false);
+        let text = json(&[&record], 60 * S + 99_999_999, true);
         assert!(text.contains("{\"news\":5100000000},\"until\":60000000000,"), "{text}");
     }
 
     #[test]
     fn who_leaves_while_away_or_just_back_is_owed_what_came_before() {
-        let mut book = book(&[]);
-        book.away(20 * S);
-        assert!(json(&[&book], 30 * S, true).contains("\"until\":20000000000,"));
-        book.subscribed(29 * S, true);
-        assert!(json(&[&book], 30 * S, true).contains("\"until\":20000000000,"));
+        let mut record = record(&[]);
+        record.away(20 * S);
+        assert!(json(&[&record], 30 * S, true).contains("\"until\":20000000000,"));
+        record.subscribed(29 * S, true);
+        assert!(json(&[&record], 30 * S, true).contains("\"until\":20000000000,"));
         // Away again before all was there: it counts from the first time.
-        book.away(30 * S);
-        book.subscribed(31 * S, true);
-        assert!(json(&[&book], 32 * S, true).contains("\"until\":20000000000,"));
-        assert!(json(&[&book], 36 * S, true).contains("\"until\":36000000000,"));
+        record.away(30 * S);
+        record.subscribed(31 * S, true);
+        assert!(json(&[&record], 32 * S, true).contains("\"until\":20000000000,"));
+        assert!(json(&[&record], 36 * S, true).contains("\"until\":36000000000,"));
     }
 
     #[test]
     fn who_has_no_connection_for_long_at_the_end_is_outside() {
-        let (mut gone, never) = (book(&[]), Book::new(30 * S));
+        let (mut gone, never) = (record(&[]), ReaderRecord::new(30 * S));
         gone.away(30 * S);
         assert!(json(&[&gone], 45 * S, false).contains("\"outside\":0"));
         assert!(json(&[&gone], 46 * S, false).contains("\"outside\":1"));
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_is_not_noted_says_so() {
-        let mut book = book(&(0..64).map(|n| 2 * n).collect::<Vec<_>>());
-        assert_eq!(book.got(0, 1000, true), Got::Unnoted);
+        let mut record = record(&(0..64).map(|n| 2 * n).collect::<Vec<_>>());
+        assert_eq!(record.got(0, 1000, true), Got::Unnoted);
     }
 }

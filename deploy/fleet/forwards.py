@@ -1,7 +1,7 @@
-"""Doors: what people reach of a fleet from this machine, a board for each region.
+"""Port forwards: what people reach of a fleet from this machine, a board for each region.
 
-The host's own network is left alone: a door is a port of its loopback, held by a program that
-connects within the fleet's network (:mod:`fleet.door_program`).
+The host's own network is left alone: a forward is a port of its loopback, held by a program that
+connects within the fleet's network (:mod:`fleet.forward_program`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fleet.folders import CHECKOUT
 from fleet.network import Network
 from fleet.plan import REGIONS, Machine
 
-_PROGRAM: Final = "fleet.door_program"
+_PROGRAM: Final = "fleet.forward_program"
 # Where the frontdesks are, which show the board too.
 FRONTDESK_PORT: Final = 8080
 
 
-def doors_of(machines: Iterable[Machine], port_base: int) -> dict[str, tuple[int, list[str]]]:
+def forwards_of(machines: Iterable[Machine], port_base: int) -> dict[str, tuple[int, list[str]]]:
     """Of each region with core machines: its port on the host, and the hosts that it leads to."""
     found: dict[str, tuple[int, list[str]]] = {}
     for machine in machines:
@@ -35,26 +35,26 @@ def doors_of(machines: Iterable[Machine], port_base: int) -> dict[str, tuple[int
     return found
 
 
-def open_doors(network: Network, doors: dict[str, tuple[int, list[str]]], log: Path) -> None:
+def open_forwards(network: Network, forwards: dict[str, tuple[int, list[str]]], log: Path) -> None:
     """Have exactly these open. FleetError if a port is taken."""
-    given = [str(network.path), *(f"{port}={','.join(hosts)}" for port, hosts in doors.values())]
+    given = [str(network.path), *(f"{port}={','.join(hosts)}" for port, hosts in forwards.values())]
     present = _programs(network)
     if list(present.values()) == [given]:
         return
     for pid in present:
         kernel.kill(pid)
     kernel.wait_gone(present, 5)
-    if doors:
+    if forwards:
         _start(given, log)
 
 
 def _programs(network: Network) -> dict[int, list[str]]:
-    """What each door program in this network was given, by its pid."""
+    """What each forward program in this network was given, by its pid."""
     found = {}
     for pid in kernel.processes_in(network.path):
-        words = kernel.words_of(pid)
-        if _PROGRAM in words:
-            found[pid] = words[words.index(_PROGRAM) + 1 :]
+        command = kernel.command_of(pid)
+        if _PROGRAM in command:
+            found[pid] = command[command.index(_PROGRAM) + 1 :]
     return found
 
 
@@ -76,4 +76,4 @@ def _start(given: list[str], log: Path) -> None:
         assert program.stdout is not None
         line = program.stdout.readline().decode().strip()
     if line != "ready":
-        raise FleetError(f"{line or f'the doors did not open; see {log}'}; choose --port-base")
+        raise FleetError(f"{line or f'the forwards did not open; see {log}'}; choose --port-base")

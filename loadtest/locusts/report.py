@@ -12,9 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from loadtest.books import Census
 from loadtest.locusts.options import Options
 from loadtest.plot import Line, Panel, draw
+from loadtest.records import Census
 
 #: What happened, to whom, how often, failures, p50, p99 and most in ms.
 Row = tuple[str, str, int, int, float, float, float]
@@ -44,7 +44,7 @@ class Sample:
     delay_ms: tuple[float, float]
 
 
-def verdict(found: Census, broken: Sequence[str]) -> str:
+def summary(found: Census, broken: Sequence[str]) -> str:
     """The run in one line."""
     kept = "; ".join(broken) if broken else "every promise was kept"
     return (
@@ -63,7 +63,7 @@ def write_report(
 ) -> None:
     """``report.html`` and ``report.json`` into ``folder``, which is there."""
     # Names of files aren't secret, what is in them is; and neither is anybody's business.
-    told = {
+    given = {
         name: value
         for name, value in dataclasses.asdict(options).items()
         if not name.endswith("_file")
@@ -71,7 +71,7 @@ def write_report(
     document = {
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
-        "options": told,
+        "options": given,
         "census": dataclasses.asdict(found),
         "broken_promises": list(broken),
         "events": [dict(zip(_HEADINGS, row, strict=True)) for row in rows],
@@ -132,7 +132,7 @@ def _page(
     title = f"Load test: {options.shape}, {readers:,} readers"
     yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
     yield f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>"
-    yield f'<p class="{"bad" if broken else "good"}">{escape(verdict(found, broken))}</p>'
+    yield f'<p class="{"bad" if broken else "good"}">{escape(summary(found, broken))}</p>'
     cores, kernel = os.cpu_count(), escape(platform.release())
     yield f"<p>{at}; {cores} cores, Linux {kernel}. Locust's own page: "
     yield '<a href="locust.html">locust.html</a>; '

@@ -8,7 +8,7 @@ exports.deflate =
     process.argv[3] === "deflate" ? { threshold: 256, serverNoContextTakeover: true, clientNoContextTakeover: true } : false;
 
 /** Says that the server listens, and has `publish(topic, payload)` called for each line, until they end. */
-exports.told = (publish) => {
+exports.eachLine = (publish) => {
     readline
         .createInterface({ input: process.stdin })
         .on("line", (line) => {

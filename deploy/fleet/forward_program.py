@@ -1,8 +1,8 @@
-"""The program behind the doors: ports of this machine's loopback that lead to machines.
+"""The program that forwards ports: those of this machine's loopback that lead to machines.
 
-Called as ``python -m fleet.door_program NAMESPACE PORT=HOST:PORT,HOST:PORT …``. It listens on
+Called as ``python -m fleet.forward_program NAMESPACE PORT=HOST:PORT,HOST:PORT …``. It listens on
 127.0.0.1 first and then enters the fleet's network, so it can do both; it is in that network, and
-ends with it. Of a door's hosts the first one that answers is taken. It says ``ready`` when it
+ends with it. Of a forward's hosts the first one that answers is taken. It says ``ready`` when it
 listens.
 """
 
@@ -19,7 +19,7 @@ from typing import Final
 from fleet.connect import enter
 
 _CONNECT_SECONDS: Final = 3.0
-# Of all doors together; more wait in the listening socket's queue, and are then refused.
+# Of all forwards together; more wait in the listening socket's queue, and are then refused.
 _MOST_OPEN: Final = 512
 _CHUNK: Final = 65_536
 _BACKLOG: Final = 64
@@ -27,7 +27,7 @@ _BACKLOG: Final = 64
 Hosts = Sequence[tuple[str, int]]
 
 
-class Door:
+class Forward:
     """Leads each connection to one of ``hosts``."""
 
     def __init__(self, hosts: Hosts, places: asyncio.Semaphore) -> None:
@@ -57,7 +57,7 @@ class Door:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     return await asyncio.open_connection(host, port)
-        raise ConnectionRefusedError("no host of this door answers")
+        raise ConnectionRefusedError("no host of this forward answers")
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,7 +74,7 @@ async def _serve(listeners: Sequence[tuple[socket.socket, Hosts]]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     places = asyncio.Semaphore(_MOST_OPEN)
     for listener, hosts in listeners:
-        await asyncio.start_server(Door(hosts, places), sock=listener)
+        await asyncio.start_server(Forward(hosts, places), sock=listener)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await stop.wait()

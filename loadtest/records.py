@@ -2,14 +2,14 @@
 
 A publisher numbers its messages, for each topic from 0, and notes those that have a receipt. A
 reader notes the numbers that it got. At the end :func:`census` compares the two; where publishers
-and readers are in different processes, their books come there as JSON.
+and readers are in different processes, their records come there as JSON.
 
 A reader is owed what was sent after its first ``subscribed``, until shortly before it left; also
 what was sent while it was away, since it comes back with its position. A message that comes twice
 within one subscription is doubled. One that comes again after a reconnect under its old identity
 is a repeat, which the protocol allows and readers drop; under another identity it is doubled, too.
 
-``newsfabric-crowd`` keeps books by the same rules; one of its entries is of all readers who had
+``newsfabric-crowd`` keeps records by the same rules; one of its entries is of all readers who had
 the same.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 #: The field of a body that makes it one of a load test's; it has the publisher's name.
-MARK: Final = "loadtest"
+BODY_FIELD: Final = "loadtest"
 #: What was sent so shortly before a reader left isn't owed to that reader.
 GRACE_NS: Final = 5_000_000_000
 #: A reader who has been outside for so long at the end has failed.
@@ -46,7 +46,7 @@ class Numbers:
         return at >= 0 and number <= self._last[at]
 
     def add(self, number: int) -> bool:
-        """Whether it is new."""
+        """Add ``number``; whether it is new."""
         at = bisect.bisect_right(self._first, number) - 1
         if at >= 0 and number <= self._last[at]:
             return False
@@ -89,7 +89,7 @@ class Identities:
         return known == identity
 
 
-class ReaderBook:
+class ReaderRecord:
     """What one reader got. ``kind`` is the name of its class."""
 
     def __init__(self, kind: str, began: int) -> None:
@@ -154,7 +154,7 @@ class ReaderBook:
         return self._back is not None and now >= self._back + GRACE_NS
 
 
-class PublisherBook:
+class PublisherRecord:
     """What one publisher sent, by topic; a message counts once it has its receipt."""
 
     def __init__(self, name: str) -> None:
@@ -227,7 +227,7 @@ def census(
     *,
     grace: int = GRACE_NS,
 ) -> Census:
-    """Compare the entries of all books. ``grace``: see :data:`GRACE_NS`."""
+    """Compare the entries of all records. ``grace``: see :data:`GRACE_NS`."""
     sent: dict[str, list[tuple[str, list[list[int]]]]] = {}
     for one in publishers:
         for topic, numbered in one["sent"].items():

@@ -25,7 +25,7 @@ class Topics(collections.defaultdict[str, set[Any]]):
             readers.discard(reader)
 
 
-async def told(publish: Callable[[str, str], None]) -> None:
+async def each_line(publish: Callable[[str, str], None]) -> None:
     """Say that the server listens, and call ``publish(topic, payload)`` for each line."""
     lines = asyncio.StreamReader(limit=_LINE)
     await asyncio.get_running_loop().connect_read_pipe(
