@@ -20,9 +20,9 @@ from typing import Any, Final
 import orjson
 
 from gateway import measures
-from gateway.fitting import newest_that_fit
+from gateway.bounded import newest_that_fit
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
@@ -44,11 +44,11 @@ _BEYOND: Final = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store has of a topic, oldest first. If it is ``cut`` there may be older ones; if
-    ``spoilt`` something was left out."""
+    """What the store has of a topic, oldest first: all from ``reach_ms`` on, but if ``spoilt``
+    something was left out."""
 
     envelopes: list[Envelope]
-    cut: bool
+    reach_ms: int
     spoilt: bool
 
 
@@ -94,8 +94,11 @@ class Archive:
                 break
             asked = min(limit, asked * _MORE)
         sound = await _sound(fitting)
-        cut = len(fitting) < len(found) or len(found) >= limit
-        return Stored(sound, cut, spoilt=len(sound) < len(fitting))
+        reach_ms = from_ms
+        if len(fitting) < len(found) or len(found) >= limit:
+            # There may be older ones, also of the oldest one's millisecond.
+            reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
+        return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
     async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
         """What a hub wants to know of a topic at first: (history, newest by key), oldest first.

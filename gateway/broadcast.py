@@ -44,7 +44,7 @@ class Broadcast:
             self._gate.apply_revocations([publication.envelope])
             _published(publication, done)
             return
-        audience = self._hub.audience(publication.envelope.topic)
+        audience = self._hub.topics.audience(publication.envelope.topic)
         left = 2
 
         def given() -> None:

@@ -159,7 +159,7 @@ class Connection(abc.ABC):
         """Say ``subscribed``, replay, and give it the topic from now on."""
         if self.state is not State.OPEN:
             return
-        self.subscriptions[verb.topic] = self.home.hub.subscribe(verb.topic, self)
+        self.subscriptions[verb.topic] = self.home.hub.topics.subscribe(verb.topic, self)
         self.push(subscribed_push(verb, told))
         self.replay(replay.that_fit(self.home.settings.replay_bytes))
 
@@ -167,7 +167,7 @@ class Connection(abc.ABC):
         """Take a subscription back, if there is one, and say ``push``."""
         subscription = self.subscriptions.pop(topic, None)
         if subscription is not None:
-            self.home.hub.unsubscribe(subscription)
+            self.home.hub.topics.unsubscribe(subscription)
         self.push(push)
 
     def identify(self, auth: AuthState, push: bytes) -> None:
@@ -375,7 +375,7 @@ class Connection(abc.ABC):
         assert state in STEPS[self.state]
         self.state = state
         for subscription in self.subscriptions.values():
-            self.home.hub.unsubscribe(subscription)
+            self.home.hub.topics.unsubscribe(subscription)
         self.subscriptions.clear()
         self._verbs.clear()
         self._hold_verbs(-self._verb_bytes)

@@ -173,10 +173,11 @@ class Core:
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.CAPACITY.set(self.settings.capacity)
         measures.OUTBOXES.set(self.readers.budget.waiting_bytes + engine.outbox_bytes)
-        measures.TOPICS.set(hub.topics)
-        measures.MEMORY.set(hub.memory_bytes)
-        measures.IDENTITIES.set(hub.identities if engine.identities is None else engine.identities)
-        before, self._evicted_early = self._evicted_early, hub.evicted_early
+        measures.TOPICS.set(len(hub.topics))
+        measures.MEMORY.set(hub.topics.memory_bytes)
+        seen = len(hub.seen) if engine.identities is None else engine.identities
+        measures.IDENTITIES.set(seen)
+        before, self._evicted_early = self._evicted_early, hub.seen.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))
         measures.MISSING.set(hub.logs.missing)

@@ -11,23 +11,20 @@ and leaves out what was routed before 11:59:00.7, which is nothing for most topi
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gateway.archive import Archive
-from gateway.bounded import BoundedMap
 from gateway.hub import Hub
 from gateway.memory import Selection, TopicMemory
 from gateway.protocol import History, Subscribe
 from gateway.publication import Publication
-from gateway.recalled import Recalled
+from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
 from gateway.single_flight import SingleFlight
 from gateway.tasks import Spawn
-from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.topics import TopicTable
 
@@ -47,44 +44,14 @@ class _Asked(NamedTuple):
     since: int | None
 
 
-class _Stamp(NamedTuple):
-    """What an answer depends on; messages expire from one second to the next."""
-
-    memory: int
-    changes: int
-    second: int
-
-
-class _Found:
-    """What was found from a second on, and parts of it that begin within that second."""
-
-    def __init__(self, publications: list[Publication], since: int | None) -> None:
-        self.whole = Recalled(publications)
-        first = [] if since is None else [p for p in publications if _ms(p) < (since + 1) * 1000]
-        self._first = sorted(first, key=_ms)
-        # By how many are left out.
-        self._parts: dict[int, Recalled] = {}
-
-    def since(self, ms: int) -> Recalled:
-        """Without what was routed before ``ms``: the same object for the same part."""
-        gone = bisect.bisect_left(self._first, ms, key=_ms)
-        if not gone:
-            return self.whole
-        if gone not in self._parts:
-            left_out = {one.envelope.identity for one in self._first[:gone]}
-            rest = [p for p in self.whole.publications if p.envelope.identity not in left_out]
-            self._parts[gone] = Recalled(rest)
-        return self._parts[gone]
-
-
 @dataclasses.dataclass(slots=True)
 class _Older:
     """What the store has, read while ``memory`` was the topic's; what was last found with it."""
 
     memory: TopicMemory
     publications: list[Publication]
-    stamp: _Stamp | None = None
-    found: _Found | None = None
+    stamp: tuple[int, int] | None = None
+    found: Recalled = NOTHING
 
 
 class Past:
@@ -107,10 +74,7 @@ class Past:
         self._now = now
         self._warming: SingleFlight[str, None] = SingleFlight(spawn)
         self._reading: SingleFlight[_Asked, _Older] = SingleFlight(spawn)
-        # Of this second.
-        self._answers: BoundedMap[_Asked, tuple[_Stamp, _Found | None]]
-        self._answers = BoundedMap(_ANSWERS, _ANSWERS_BYTES)
-        self._second = 0
+        self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
 
     def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
         """What a ``subscribe`` that was said at ``asked_at`` gets first.
@@ -121,26 +85,17 @@ class Past:
         policy = self._table.known(verb.topic)
         if verb.rewind is None and not policy.latest:
             return NOTHING
-        if not self._hub.is_warm(verb.topic):
+        memory = self._hub.memory(verb.topic)
+        if not memory.warm:
             return None
         asked = _asked(verb, asked_at)
-        stamp = self._stamp(asked.topic)
-        known = self._answers.get(asked)
-        if known is not None and known[0] == stamp:
-            found = known[1]
+        if policy.access == "owner":
+            # One's own topic is nobody else's question.
+            found = self._look(asked)
         else:
-            selected = self._remembered(asked)
-            found = _Found(selected.publications, asked.since) if selected.covered else None
-            if policy.access != "owner":
-                # One's own topic is nobody else's question.
-                self._keep(asked, stamp, found)
+            version, now = memory.version, self._now()
+            found = self._answers.get(asked, version, now, lambda: self._look(asked))
         return None if found is None else found.since(_since_ms(verb, asked_at))
-
-    def _keep(self, asked: _Asked, stamp: _Stamp, found: _Found | None) -> None:
-        if stamp.second != self._second:
-            self._answers.clear()
-            self._second = stamp.second
-        self._answers.set(asked, (stamp, found), 0 if found is None else found.whole.weight)
 
     async def recover(self, verb: Subscribe, asked_at: float) -> Recalled:
         """:meth:`recall`, reading the store where that is needed. Subscribe at once afterwards.
@@ -173,9 +128,9 @@ class Past:
 
     def recall_history(self, verb: History) -> Selection | None:
         """What ``history`` asks for; None if the store has to be asked."""
-        if not self._hub.is_warm(verb.topic):
-            return None
         memory, now = self._hub.memory(verb.topic), self._now()
+        if not memory.warm:
+            return None
         if verb.before is None:
             found = memory.last(verb.limit, now)
         else:
@@ -196,9 +151,9 @@ class Past:
         policy = self._hub.memory(verb.topic).policy
         return Selection([Publication(e, policy, None) for e in stored], covered=True)
 
-    def _stamp(self, topic: str) -> _Stamp:
-        memory = self._hub.memory(topic)
-        return _Stamp(memory.serial, memory.changes, int(self._now()))
+    def _look(self, asked: _Asked) -> Recalled | None:
+        selected = self._remembered(asked)
+        return Recalled(selected.publications) if selected.covered else None
 
     def _remembered(self, asked: _Asked) -> Selection:
         memory, now = self._hub.memory(asked.topic), self._now()
@@ -208,15 +163,15 @@ class Past:
             return memory.since(asked.since * 1000, now)
         return Selection(memory.with_latest([], now), covered=True)
 
-    def _with_older(self, asked: _Asked, older: _Older) -> _Found:
-        stamp = self._stamp(asked.topic)
-        if older.found is None or older.stamp != stamp:
-            memory = self._hub.memory(asked.topic)
-            before = [one for one in older.publications if one.envelope.identity not in memory]
+    def _with_older(self, asked: _Asked, older: _Older) -> Recalled:
+        memory = self._hub.memory(asked.topic)
+        stamp = memory.version, int(self._now())
+        if older.stamp != stamp:
+            before = [p for p in older.publications if memory.find(p.envelope.identity) is None]
             found = [*before, *self._remembered(asked).publications]
             if asked.last is not None:
                 found = found[-asked.last :]
-            older.stamp, older.found = stamp, _Found(found, asked.since)
+            older.stamp, older.found = stamp, Recalled(found)
         return older.found
 
     async def _read(self, asked: _Asked) -> _Older:
@@ -224,11 +179,11 @@ class Past:
         limit = asked.last or self._most_rewound
         since_ms = (asked.since or 0) * 1000
         stored = await self._archive.history(asked.topic, limit=limit, since_ms=since_ms)
-        past = self._hub.past(asked.topic, stored, self._now(), remembered=True)
+        past = self._hub.past(asked.topic, stored, self._now())
         return _Older(memory, past)
 
     async def _warm(self, topic: str) -> None:
-        if not self._hub.is_warm(topic):
+        if not self._hub.memory(topic).warm:
             await self._warming.do(topic, lambda: self._read_past(topic))
 
     async def _read_past(self, topic: str) -> None:
@@ -251,7 +206,3 @@ def _since_ms(verb: Subscribe, asked_at: float) -> int:
     if verb.rewind is None or verb.rewind.seconds is None:
         return 0
     return max(0, int((asked_at - verb.rewind.seconds) * 1000))
-
-
-def _ms(publication: Publication) -> int:
-    return ms_of_id(publication.envelope.id)

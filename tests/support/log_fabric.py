@@ -349,7 +349,7 @@ class Fabric:
         core.follower.begin(left)
         await core.follower.begun()
         self.core = self.reader.core = core
-        core.hub.subscribe(TOPIC, self.reader)
+        core.hub.topics.subscribe(TOPIC, self.reader)
         self.feed = feed_of(core)
 
     async def leave(self) -> None:

@@ -613,7 +613,7 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
         desk.visit = await attached(fake, desk.plane, desk.serving, attachment=2)
         desk.store.gate.set()
         # The topic's past is worth knowing whoever asked for it.
-        await until(lambda: desk.core.hub.is_warm("news.a"))
+        await until(lambda: desk.core.hub.memory("news.a").warm)
         assert await desk.replied(action="ping") == {"type": "pong"}
         # The readers' verbs come again.
         await desk.say(text)
