@@ -1,8 +1,7 @@
 """Reads of the store for readers: a bounded number at a time, each within a timeout.
 
-Not the store itself. The decision that one would question: when the store is away it is left
-alone for a second, and whoever asks meanwhile is told so at once, lest each subscribe
-waits for its own timeout while the store is away.
+The decision that one would question: when the store is away it is left alone for a second, and
+whoever asks meanwhile is told so at once, lest each subscribe waits for its own timeout.
 
 Bodies are checked as on the feed: frames are spliced from them, and one that isn't JSON would break
 every reader's parser. Such a message is left out and counted; where that matters it is told.
@@ -26,7 +25,6 @@ from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
-from newsfabric.topics import TopicPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -100,26 +98,14 @@ class Archive:
             reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
-    async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
-        """What a hub wants to know of a topic at first: (history, newest by key), oldest first.
-
-        The history is whole if it is shorter than ``policy.keep``.
-        """
-        history: list[Envelope] = []
-        latest: list[Envelope] = []
-        if policy.keep:
-            history = await self.history(topic, limit=policy.keep)
-        if policy.latest:
-            read = self._store.latest(topic, limit=self._settings.latest_keys)
-            latest = await _sound(await self._read(read))
-        return history, latest
+    async def latest(self, topic: str) -> list[Envelope]:
+        """The newest version of each key, oldest first."""
+        read = self._store.latest(topic, limit=self._settings.latest_keys)
+        return await _sound(await self._read(read))
 
     def failed(self, exc: StoreError) -> None:
-        """A read has failed: count it, and let the store rest if it is away.
-
-        One that answers with an error is well: what is spoilt on one topic must not keep the
-        readers of others from it.
-        """
+        """A read has failed: count it, and let the store rest if it is away. What is spoilt on one
+        topic must not keep the readers of others from it."""
         measures.STORE_FAILURES.inc()
         now = time.monotonic()
         if now < self._resting_until:

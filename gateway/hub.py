@@ -88,12 +88,11 @@ class Hub:
             self.drop(envelope)
             return None
         # What a new memory lacks is what was seen until now.
-        memory = self.topics.keep_if_room(envelope.topic)
+        self.topics.keep(envelope.topic)
         self.logs.saw(copy.log, copy.seq)
         self.seen.add(envelope.identity, now)
         publication = Publication(envelope, policy, self.position(now))
-        if memory is not None:
-            self.topics.add(publication, memory)
+        self.topics.add(publication)
         return publication
 
     def knows(self, envelope: Envelope) -> bool:

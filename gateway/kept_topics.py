@@ -99,22 +99,17 @@ class KeptTopics:
             self._idle.move_to_end(topic)
         return memory
 
-    def keep_if_room(self, topic: str) -> TopicMemory | None:
-        """As :meth:`keep`; None if nothing is kept of it, and there is no room for one more."""
-        if topic in self._memories or len(self._memories) < self._most or self._idle:
-            return self.keep(topic)
-        return None
+    def add(self, publication: Publication) -> None:
+        """A message has just arrived: remember it, and forget until the bounds hold.
 
-    def add(self, publication: Publication, memory: TopicMemory) -> None:
-        """A message has just arrived: remember it in its topic's, and forget until the bounds hold.
-
-        If nobody is subscribed to it, it may be this topic itself that is forgotten.
+        Its topic is kept. If nobody is subscribed to it, it may be this one that is forgotten.
         """
+        memory = self._memories[publication.envelope.topic]
         before = memory.weight
         memory.add(publication)
         self.memory_bytes += memory.weight - before
         self._make_room()
-        is_kept = self._memories.get(publication.envelope.topic) is memory
+        is_kept = publication.envelope.topic in self._memories
         while is_kept and self.memory_bytes > self._most_bytes:
             before = memory.weight
             if not memory.trim():

@@ -188,7 +188,8 @@ class Past:
 
     async def _read_past(self, topic: str) -> None:
         policy = self._hub.memory(topic).policy
-        history, latest = await self._archive.past(topic, policy)
+        history = await self._archive.history(topic, limit=policy.keep) if policy.keep else []
+        latest = await self._archive.latest(topic) if policy.latest else []
         complete = len(history) < policy.keep
         self._hub.warm(topic, history, latest, complete=complete, now=self._now())
 

@@ -62,11 +62,10 @@ class Publication:
 
     def add_copy(self, copy: Copy) -> bool:
         """Note another copy; False if there are too many."""
-        if copy in self.copies:
-            return True
-        if len(self.copies) >= _COPIES:
-            return False
-        self.copies.append(copy)
+        if copy not in self.copies:
+            if len(self.copies) >= _COPIES:
+                return False
+            self.copies.append(copy)
         return True
 
     def frame(self, variant: Variant) -> bytes:

@@ -1,19 +1,10 @@
 """What a reader who comes back has missed: from the hub's memory, or from the store once for all.
 
-A position (:mod:`gateway.position`) says what the reader has. What it doesn't have is remembered
-here, or comes live, unless memory has forgotten, or never knew, something beyond it. That is known
-by numbers, log by log (:mod:`gateway.forgotten`). For those logs alone the topic is read, in the
-region that wrote them, where a quorum has everything. What was read is kept for a while as a
-:class:`~gateway.windows.Window`: a crowd that comes back together needs one read for each region,
-however its positions differ. Windows and the memory of what has arrived since they were read are
-everything, as long as that memory has lost none of it: while the store is read it forgets nothing.
-
-So ``recovered`` is a fact. Where it can't be had within two seconds that is told
-(:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and then in the log.
-
-Example. Memory began at number 7 of ``r1``, a log of Dublin, and the reader's position covers 4 of
-it. So the topic is read in Dublin since the time that the position has for ``r1``. That finds 5 and
-6, and number 3 again, which the reader has.
+Rules and an example are in docs/design/0011. Windows (:mod:`gateway.windows`) and the memory of
+what has arrived since they were read are everything, as long as that memory has lost none of it;
+while the store is read it forgets nothing. So ``recovered`` is a fact. Where it can't be had within
+two seconds that is told (:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and
+then in the log.
 
 The decision that one would question: the start of a read is put back to one of a few ages, up to
 a quarter longer than needed, so that the positions of a quiet topic's readers, who all
