@@ -76,13 +76,12 @@ class Archive:
             asked += limit - len(sound)
         raise StoreError(f"too much of {topic} is no JSON")
 
-    async def since(
-        self, topic: str, *, from_ms: int, limit: int, most_bytes: int, region: str
-    ) -> Stored:
-        """As :meth:`newsfabric.store.Store.since`, and bodies of ``most_bytes`` together at most.
+    async def since(self, topic: str, *, from_ms: int, region: str) -> Stored:
+        """As :meth:`newsfabric.store.Store.since`: as much as is read for one who resumes.
 
         It may take several times the timeout.
         """
+        limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
         asked = min(limit, _FIRST_ROWS)
         while True:
             read = self._store.since(topic, from_ms=from_ms, limit=asked, region=region)

@@ -98,7 +98,7 @@ class Core:
             table=table,
             replay_bytes=settings.replay_bytes,
             hub=hub,
-            past=Past(table=table, hub=hub, archive=archive, settings=settings, spawn=spawn),
+            past=Past(hub=hub, archive=archive, settings=settings, spawn=spawn),
             resumer=self.resumer,
             mailroom=Mailroom(
                 hub=hub,

@@ -52,6 +52,7 @@ class Hub:
     """All topics of one gateway: who is subscribed, and what is remembered of each (``topics``)."""
 
     def __init__(self, table: TopicTable, logs: Logs, limits: HubLimits | None = None) -> None:
+        self.table = table
         self.limits = limits or HubLimits()
         self.logs = logs
         self.copies = 0
@@ -62,10 +63,9 @@ class Hub:
         self.seen = SeenIdentities(
             seconds=self.limits.identity_seconds, limit=self.limits.identities
         )
-        self._table = table
 
     def _new_memory(self, topic: str) -> TopicMemory:
-        policy = self._table.of_any(topic)
+        policy = self.table.of_any(topic)
         if policy is None:
             raise ValueError(f"no such topic: {topic!r}")
         return TopicMemory(policy, self.limits.keys, Forgotten(self.logs.tops))
@@ -79,7 +79,7 @@ class Hub:
         if self.logs.has(copy.log, copy.seq):
             self.copies += 1
             return None
-        policy = self._table.of_any(envelope.topic)
+        policy = self.table.of_any(envelope.topic)
         if policy is None:
             self.unknown_topics += 1
             self.logs.saw(copy.log, copy.seq)

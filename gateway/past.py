@@ -23,10 +23,8 @@ from gateway.protocol import History, Subscribe
 from gateway.publication import Publication
 from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
-from gateway.single_flight import SingleFlight
-from gateway.tasks import Spawn
+from gateway.tasks import SingleFlight, Spawn
 from newsfabric.errors import StoreError
-from newsfabric.topics import TopicTable
 
 # Answers that are kept for those who ask the same in the same second, and what they weigh.
 _ANSWERS: Final = 64
@@ -54,26 +52,19 @@ class _Older:
     found: Recalled = NOTHING
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Past:
     """Answers for all readers of one gateway. ``now`` is a clock in seconds since the epoch."""
 
-    def __init__(
-        self,
-        *,
-        table: TopicTable,
-        hub: Hub,
-        archive: Archive,
-        settings: GatewaySettings,
-        spawn: Spawn,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._table = table
-        self._hub = hub
-        self._archive = archive
-        self._most_rewound = settings.reader.rewind
-        self._now = now
-        self._warming: SingleFlight[str, None] = SingleFlight(spawn)
-        self._reading: SingleFlight[_Asked, _Older] = SingleFlight(spawn)
+    hub: Hub
+    archive: Archive
+    settings: GatewaySettings
+    spawn: Spawn
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._warming: SingleFlight[str, None] = SingleFlight(self.spawn)
+        self._reading: SingleFlight[_Asked, _Older] = SingleFlight(self.spawn)
         self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
 
     def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
@@ -82,10 +73,10 @@ class Past:
         None if the store has to be asked (:meth:`recover`). The answer holds until anything else is
         offered to the hub.
         """
-        policy = self._table.known(verb.topic)
+        policy = self.hub.table.known(verb.topic)
         if verb.rewind is None and not policy.latest:
             return NOTHING
-        memory = self._hub.memory(verb.topic)
+        memory = self.hub.memory(verb.topic)
         if not memory.warm:
             return None
         asked = _asked(verb, asked_at)
@@ -93,7 +84,7 @@ class Past:
             # One's own topic is nobody else's question.
             found = self._look(asked)
         else:
-            version, now = memory.version, self._now()
+            version, now = memory.version, self.now()
             found = self._answers.get(asked, version, now, lambda: self._look(asked))
         return None if found is None else found.since(_since_ms(verb, asked_at))
 
@@ -103,20 +94,20 @@ class Past:
         What can't be read is left out: news that comes matters more than news that went.
         """
         asked, topic = _asked(verb, asked_at), verb.topic
-        older = _Older(self._hub.memory(topic), [])
+        older = _Older(self.hub.memory(topic), [])
         try:
             await self._warm(topic)
             found = self.recall(verb, asked_at)
             if found is not None:
                 return found
             for _ in range(_ATTEMPTS if verb.rewind is not None else 0):
-                with self._hub.memory(topic).held(self._most_rewound):
+                with self.hub.memory(topic).held(self.settings.reader.rewind):
                     older = await self._reading.do(asked, lambda: self._read(asked))
-                if older.memory is self._hub.memory(topic):
+                if older.memory is self.hub.memory(topic):
                     break
                 # What has arrived meanwhile may be in neither.
         except StoreError as exc:
-            self._archive.failed(exc)
+            self.archive.failed(exc)
         return self._with_older(asked, older).since(_since_ms(verb, asked_at))
 
     async def try_to_warm(self, topic: str) -> None:
@@ -124,11 +115,11 @@ class Past:
         try:
             await self._warm(topic)
         except StoreError as exc:
-            self._archive.failed(exc)
+            self.archive.failed(exc)
 
     def recall_history(self, verb: History) -> Selection | None:
         """What ``history`` asks for; None if the store has to be asked."""
-        memory, now = self._hub.memory(verb.topic), self._now()
+        memory, now = self.hub.memory(verb.topic), self.now()
         if not memory.warm:
             return None
         if verb.before is None:
@@ -144,11 +135,11 @@ class Past:
             found = self.recall_history(verb)
             if found is not None:
                 return found
-            stored = await self._archive.history(verb.topic, limit=verb.limit, before=verb.before)
+            stored = await self.archive.history(verb.topic, limit=verb.limit, before=verb.before)
         except StoreError as exc:
-            self._archive.failed(exc)
+            self.archive.failed(exc)
             raise
-        policy = self._hub.memory(verb.topic).policy
+        policy = self.hub.memory(verb.topic).policy
         return Selection([Publication(e, policy, None) for e in stored], covered=True)
 
     def _look(self, asked: _Asked) -> Recalled | None:
@@ -156,7 +147,7 @@ class Past:
         return Recalled(selected.publications) if selected.covered else None
 
     def _remembered(self, asked: _Asked) -> Selection:
-        memory, now = self._hub.memory(asked.topic), self._now()
+        memory, now = self.hub.memory(asked.topic), self.now()
         if asked.last is not None:
             return memory.last(asked.last, now)
         if asked.since is not None:
@@ -164,8 +155,8 @@ class Past:
         return Selection(memory.with_latest([], now), covered=True)
 
     def _with_older(self, asked: _Asked, older: _Older) -> Recalled:
-        memory = self._hub.memory(asked.topic)
-        stamp = memory.version, int(self._now())
+        memory = self.hub.memory(asked.topic)
+        stamp = memory.version, int(self.now())
         if older.stamp != stamp:
             before = [p for p in older.publications if memory.find(p.envelope.identity) is None]
             found = [*before, *self._remembered(asked).publications]
@@ -175,23 +166,23 @@ class Past:
         return older.found
 
     async def _read(self, asked: _Asked) -> _Older:
-        memory = self._hub.memory(asked.topic)
-        limit = asked.last or self._most_rewound
+        memory = self.hub.memory(asked.topic)
+        limit = asked.last or self.settings.reader.rewind
         since_ms = (asked.since or 0) * 1000
-        stored = await self._archive.history(asked.topic, limit=limit, since_ms=since_ms)
-        past = self._hub.past(asked.topic, stored, self._now())
+        stored = await self.archive.history(asked.topic, limit=limit, since_ms=since_ms)
+        past = self.hub.past(asked.topic, stored, self.now())
         return _Older(memory, past)
 
     async def _warm(self, topic: str) -> None:
-        if not self._hub.memory(topic).warm:
+        if not self.hub.memory(topic).warm:
             await self._warming.do(topic, lambda: self._read_past(topic))
 
     async def _read_past(self, topic: str) -> None:
-        policy = self._hub.memory(topic).policy
-        history = await self._archive.history(topic, limit=policy.keep) if policy.keep else []
-        latest = await self._archive.latest(topic) if policy.latest else []
+        policy = self.hub.memory(topic).policy
+        history = await self.archive.history(topic, limit=policy.keep) if policy.keep else []
+        latest = await self.archive.latest(topic) if policy.latest else []
         complete = len(history) < policy.keep
-        self._hub.warm(topic, history, latest, complete=complete, now=self._now())
+        self.hub.warm(topic, history, latest, complete=complete, now=self.now())
 
 
 def _asked(verb: Subscribe, asked_at: float) -> _Asked:

@@ -14,6 +14,7 @@ came at different times, share reads too.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import logging
 import math
@@ -31,8 +32,7 @@ from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
-from gateway.single_flight import SingleFlight
-from gateway.tasks import Spawn
+from gateway.tasks import SingleFlight, Spawn
 from gateway.windows import WINDOW_SECONDS, Place, Window, Windows
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
@@ -134,33 +134,27 @@ class _Here(NamedTuple):
         return [one for one in both if self.logs.wants(position, one.copies)]
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Resumer:
     """Answers for all readers of one gateway. Lives on the loop that made it.
 
     ``now`` is a clock in seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        *,
-        hub: Hub,
-        archive: Archive,
-        settings: GatewaySettings,
-        spawn: Spawn,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._hub = hub
-        self._archive = archive
-        self._limit = settings.resume_rows
-        self._most_bytes = settings.resume_bytes
-        self._spawn = spawn
-        self._now = now
-        self._windows = Windows(_KEPT * settings.resume_bytes)
+    hub: Hub
+    archive: Archive
+    settings: GatewaySettings
+    spawn: Spawn
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        kept_bytes = _KEPT * self.settings.resume_bytes
+        self._windows = Windows(kept_bytes)
+        self._answers: Answers[_Asked] = Answers(_ANSWERS, kept_bytes)
         # By place, since when it is read, and the read.
         self._reading: dict[Place, tuple[int, asyncio.Task[None]]] = {}
         # What readers of a topic with a token wait for.
-        self._fetching: SingleFlight[tuple[str, str], None] = SingleFlight(spawn)
-        self._answers: Answers[_Asked] = Answers(_ANSWERS, _KEPT * settings.resume_bytes)
+        self._fetching: SingleFlight[tuple[str, str], None] = SingleFlight(self.spawn)
         self._lines = LineLimit(every=_LINE_SECONDS)
 
     def recall(self, topic: str, token: str) -> Recalled | None:
@@ -175,7 +169,7 @@ class Resumer:
 
     async def recover(self, topic: str, token: str) -> Recalled:
         """:meth:`recall`, reading the store where that is needed. Join at once afterwards."""
-        with self._hub.memory(topic).held(self._limit):
+        with self.hub.memory(topic).held(self.settings.resume_rows):
             for _ in range(_ATTEMPTS):
                 answer = self.recall(topic, token)
                 if answer is not None:
@@ -202,7 +196,7 @@ class Resumer:
             measures.RESUMES.labels("recovered", "").inc()
             return
         measures.RESUMES.labels("gap", gap.value).inc()
-        unsaid = self._lines.may_log(self._now())
+        unsaid = self._lines.may_log(self.now())
         if unsaid is not None:
             logger.info(
                 "a reader who came back to %.80s may have missed something: %s"
@@ -210,8 +204,8 @@ class Resumer:
             )  # fmt: skip
 
     def _here(self, topic: str) -> _Here:
-        memory, now = self._hub.memory(topic), self._now()
-        return _Here(memory, self._windows.fitting(topic, memory, now), self._hub.logs, now)
+        memory, now = self.hub.memory(topic), self.now()
+        return _Here(memory, self._windows.fitting(topic, memory, now), self.hub.logs, now)
 
     async def _fetch(self, topic: str, token: str) -> None:
         """Read from the store what :meth:`recall` lacks; StoreError if that can't be, also when
@@ -231,8 +225,8 @@ class Resumer:
         """The read of this that is under way, or begins now."""
         reading = self._reading.get(place)
         if reading is None or reading[0] > from_ms:
-            asked_ms = _rounded(from_ms, self._now())
-            task = self._spawn(self._read(place, asked_ms))
+            asked_ms = _rounded(from_ms, self.now())
+            task = self.spawn(self._read(place, asked_ms))
             reading = self._reading[place] = (asked_ms, task)
             task.add_done_callback(lambda task: self._has_read(place, task))
         return reading[1]
@@ -249,26 +243,20 @@ class Resumer:
                 self._keep(await self._window(place, asked_ms))
                 return
             except StoreError as exc:
-                self._archive.failed(exc)
+                self.archive.failed(exc)
                 if attempt >= _ATTEMPTS and time.monotonic() >= until:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _window(self, place: Place, asked_ms: int) -> Window:
-        memory = self._hub.memory(place.topic)
+        memory = self.hub.memory(place.topic)
         arrived, copies = memory.arrived, memory.new_copies
         memory.read_at = arrived
-        stored = await self._archive.since(
-            place.topic,
-            from_ms=asked_ms,
-            limit=self._limit,
-            most_bytes=self._most_bytes,
-            region=place.region,
-        )
-        now = self._now()
+        stored = await self.archive.since(place.topic, from_ms=asked_ms, region=place.region)
+        now = self.now()
         return Window(
             place=place,
-            messages=self._hub.recollect(place.topic, stored.envelopes, now),
+            messages=self.hub.recollect(place.topic, stored.envelopes, now),
             asked_ms=asked_ms,
             reach_ms=stored.reach_ms,
             memory=memory,

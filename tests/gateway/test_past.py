@@ -76,7 +76,6 @@ class Box:
         self.tasks: set[asyncio.Task[None]] = set()
         told = GatewaySettings(name="box", region="oregon")
         self.past = Past(
-            table=TABLE,
             hub=self.hub,
             archive=Archive(self.store, told),
             settings=told,

@@ -342,7 +342,7 @@ class Fabric:
             patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
             core = Core(told, TABLE, cast("Store", self.stores))
         # It took the clock when it was imported, before time was quick.
-        core.resumer._now = lambda: time.time()
+        core.resumer.now = lambda: time.time()
         if left is None:
             # A log that is listed begins where it is settled.
             self.starts = self.stores.settled_here()

@@ -175,8 +175,8 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
         monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
-        monkeypatch.setattr(core.desk._past, "_now", lambda: desk.now)
-        monkeypatch.setattr(core.resumer, "_now", lambda: desk.now)
+        monkeypatch.setattr(core.desk._past, "now", lambda: desk.now)
+        monkeypatch.setattr(core.resumer, "now", lambda: desk.now)
         read = Session.read
 
         def counted(session: Session, text: bytes) -> Intent:
