@@ -77,10 +77,8 @@ class Archive:
         raise StoreError(f"too much of {topic} is no JSON")
 
     async def since(self, topic: str, *, from_ms: int, region: str) -> Stored:
-        """As :meth:`newsfabric.store.Store.since`: as much as is read for one who resumes.
-
-        It may take several times the timeout.
-        """
+        """As :meth:`newsfabric.store.Store.since`: as much as is read for one who resumes. It may
+        take several times the timeout."""
         limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
         asked = min(limit, _FIRST_ROWS)
         while True:

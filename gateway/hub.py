@@ -30,11 +30,7 @@ from newsfabric.topics import TopicTable
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HubLimits:
-    """What the hub keeps, at most.
-
-    What happens at ``topics`` or ``memory_bytes``: :mod:`gateway.kept_topics`. At ``keys`` a topic
-    forgets the key renewed longest ago.
-    """
+    """What the hub keeps, at most. At ``keys`` a topic forgets the key renewed longest ago."""
 
     topics: int = 20_000
     memory_bytes: int = 256 << 20
@@ -129,10 +125,8 @@ class Hub:
         complete: bool,
         now: float,
     ) -> None:
-        """Seed ``topic`` with what the store has, oldest first; once for each topic.
-
-        ``complete`` says that the store has nothing before ``history``.
-        """
+        """Seed ``topic`` with what the store has, oldest first; ``complete``: it has nothing before
+        ``history``. Once for each topic."""
         memory = self.memory(topic)
         older = self.past(topic, (e for e in history if not memory.holds(e.identity, e.key)), now)
         newest = self.past(topic, (e for e in latest if not memory.holds(e.identity, e.key)), now)

@@ -64,7 +64,7 @@ class _Subscribed:
 class KeptTopics:
     """At most ``most`` topics, whose memories weigh ``most_bytes`` in all.
 
-    ``new_memory`` makes the memory of a topic; it raises ValueError if there is none such.
+    ``new_memory`` makes a topic's; it raises ValueError if there is no such topic.
     """
 
     def __init__(

@@ -1,10 +1,8 @@
 """What a gateway remembers of one topic: recent messages in the order of arrival, latest by key.
 
-Pure, and it doesn't read the store: it says whether it can answer (:class:`Selection`), and
-is given what the store had to :meth:`TopicMemory.put_before` what arrived since.
-
-Whether it can answer a reader who resumes from a position is another question, and answered by
-numbers: see ``forgotten`` (:mod:`gateway.forgotten`).
+Pure, and it doesn't read the store: it says whether it can answer (:class:`Selection`; for readers
+who resume from a position :mod:`gateway.forgotten`), and is given what the store had to
+:meth:`TopicMemory.put_before` what arrived since.
 """
 
 from __future__ import annotations
@@ -124,11 +122,8 @@ class TopicMemory:
 
     @contextlib.contextmanager
     def held(self, most: int) -> Iterator[None]:
-        """Inside, up to ``most`` messages beyond the policy's bound aren't forgotten.
-
-        Whoever reads the store needs what arrives meanwhile, however slow that is. What is too
-        many afterwards goes when the next message arrives.
-        """
+        """Inside, up to ``most`` messages beyond the policy's bound aren't forgotten: whoever reads
+        the store needs what arrives meanwhile. Afterwards the next that arrives makes them go."""
         self._held += (most,)
         try:
             yield
@@ -154,8 +149,7 @@ class TopicMemory:
     def note_copy(self, envelope: Envelope) -> bool:
         """Another copy of a message has come; whether the one that is remembered has another body.
 
-        If it can't be noted it counts as forgotten: a position from elsewhere may lack this copy
-        alone.
+        If it can't be noted it counts as forgotten: a position from elsewhere may lack it alone.
         """
         copy = copy_of(envelope)
         publication = self._recent.get(envelope.identity)
@@ -173,10 +167,7 @@ class TopicMemory:
         return publication is not None and publication.envelope.body != envelope.body
 
     def new_copies_since(self, count: int) -> list[NewCopy] | None:
-        """Those after the first ``count``; None if they were too many.
-
-        Who read the store before one of them came may lack it.
-        """
+        """Those after the first ``count``; None if they were too many."""
         kept = list(self._new_copies or ())
         new = self.new_copies - count
         return None if new > len(kept) else kept[len(kept) - new :]
@@ -198,10 +189,8 @@ class TopicMemory:
         return Selection(found, self.complete or reaches)
 
     def lately(self, arrived: int, since_ms: int, now: float) -> list[Publication]:
-        """What has come after the first ``arrived`` messages or was routed since, as it arrived.
-
-        Nothing that has expired. What is already :attr:`lost` is missing.
-        """
+        """What has come after the first ``arrived`` messages or was routed since, as it arrived;
+        without what has expired, or is :attr:`lost`."""
         return [p for p in self.recent(now) if p.arrival > arrived or p.routed_ms >= since_ms]
 
     def before(self, id_: str, count: int, now: float) -> Selection:

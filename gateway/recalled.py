@@ -18,7 +18,7 @@ Asked = TypeVar("Asked", bound=Hashable)
 class Recalled:
     """What a reader is given first, in the order to send it; why that may not be all, if so.
 
-    A crowd is given the same object, so what is found out about it once is known for all.
+    A crowd is given the same object: what is found out about it once is known for all.
     """
 
     publications: list[Publication]
