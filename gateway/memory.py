@@ -113,7 +113,6 @@ class TopicMemory:
         _, publication = self._recent.popitem(last=False)
         self.weight -= publication.weight
         self.complete = False
-        self.version = next(self._versions)
         # 0 for those that were put before what arrived.
         self.lost = max(self.lost, publication.arrival)
         for copy in publication.copies:

@@ -285,6 +285,15 @@ def test_a_copy_of_a_seeded_message_is_not_published_though_the_message_is_forgo
     assert box.offer(copy(1, seq=2), NOW) is None
 
 
+def test_so_is_a_copy_of_one_that_was_seeded_when_it_was_hours_old() -> None:
+    box, later = hub(low=1), NOW + 7_200
+    box.warm("news.breaking", [envelope(1)], [], complete=True, now=later)
+    for n in range(60, 70):
+        publish(box, n, now=later)
+    assert box.memory("news.breaking").find(envelope(1).identity) is None
+    assert box.offer(copy(1), later) is None
+
+
 def test_what_the_store_has_before_the_feed_comes_live_to_those_who_are_there() -> None:
     """If it went into memory its copy on the feed would be dropped, and they would never get it."""
     box, taker = hub(), Taker()
