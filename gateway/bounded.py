@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -26,10 +26,6 @@ class BoundedMap(Generic[Key, Value]):
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def values(self) -> Iterator[Value]:
-        """What is kept, set longest ago first."""
-        return (value for value, _ in self._entries.values())
 
     def get(self, key: Key) -> Value | None:
         """The value of ``key``; None if it isn't kept."""

@@ -11,27 +11,16 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar
 
 from gateway.forgotten import Forgotten
-from gateway.position import Copy, copy_of
+from gateway.position import copy_of
 from gateway.publication import Publication
+from gateway.windows import Window
 from newsfabric.envelope import Envelope
 from newsfabric.topics import TopicPolicy
-
-# Copies that reads of the store may lack: of a cut's backlog that comes at 100 a second for as long
-# as a read takes and is used soon.
-_NEW_COPIES: Final = 1_024
-
-
-class NewCopy(NamedTuple):
-    """A further copy of the message that was the ``arrival``-th to arrive; 0 if memory doesn't
-    have it, or has it from the store."""
-
-    identity: int
-    copy: Copy
-    arrival: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,15 +38,13 @@ class TopicMemory:
     recent message exists, since the store's answer was shorter than what was asked for, and nothing
     was trimmed since. ``forgotten`` says what was there before the memory was made; what it trims
     is added. ``arrived`` messages were given to :meth:`add`, of which the first ``lost`` are not
-    remembered any more. ``new_copies`` have come that a read of the store may lack
-    (:meth:`new_copies_since`); the last such read was begun when ``read_at`` messages had arrived.
-    ``version`` is another one after whatever changes what a reader who resumes is given, and no
-    other memory ever has it.
+    remembered any more. ``version`` is another one after whatever changes what a reader who resumes
+    is given, and no other memory ever has it.
     """
 
     __slots__ = (
-        "_held", "_latest", "_max_keys", "_new_copies", "_recent", "arrived", "complete",
-        "forgotten", "lost", "new_copies", "policy", "read_at", "version", "warm", "weight",
+        "_held", "_latest", "_max_keys", "_read_at", "_recent", "_windows", "arrived", "complete",
+        "forgotten", "lost", "policy", "version", "warm", "weight",
     )  # fmt: skip
     _versions: ClassVar = itertools.count()
 
@@ -69,10 +56,10 @@ class TopicMemory:
         self.forgotten = forgotten
         self.arrived = 0
         self.lost = 0
-        self.read_at = 0
-        self.new_copies = 0
-        # None as long as none has come: a gateway has thousands of topics.
-        self._new_copies: collections.deque[NewCopy] | None = None
+        # None as long as there was none: a gateway has thousands of topics.
+        self._windows: weakref.WeakSet[Window] | None = None
+        # How many had arrived when the last one was begun.
+        self._read_at = 0
         self.version = next(self._versions)
         self._max_keys = max_keys
         # How much more than policy.keep may be remembered, for each who holds it.
@@ -119,6 +106,20 @@ class TopicMemory:
             self.forgotten.add(copy.log, copy.seq)
         return True
 
+    @property
+    def windows(self) -> Iterable[Window]:
+        """What was read of the topic, or is being read, as far as somebody keeps it."""
+        return self._windows or ()
+
+    def begin_read(self, region: str, asked_ms: int) -> Window:
+        """The topic is read in ``region`` from now on, from ``asked_ms`` on."""
+        if self._windows is None:
+            self._windows = weakref.WeakSet()
+        self._read_at = self.arrived
+        window = Window(region, asked_ms, self.arrived)
+        self._windows.add(window)
+        return window
+
     @contextlib.contextmanager
     def held(self, most: int) -> Iterator[None]:
         """Inside, up to ``most`` messages beyond the policy's bound aren't forgotten: whoever reads
@@ -156,20 +157,12 @@ class TopicMemory:
         if publication is None or not publication.add_copy(copy):
             self.forgotten.add(copy.log, copy.seq)
             arrival = 0
-        if arrival <= self.read_at:
+        if arrival <= self._read_at:
             # Memory may forget the message, and then this copy is in no read of before.
-            self.new_copies += 1
-            if self._new_copies is None:
-                self._new_copies = collections.deque(maxlen=_NEW_COPIES)
-            self._new_copies.append(NewCopy(envelope.identity, copy, arrival))
+            for window in self.windows:
+                window.note_copy(envelope.identity, copy, arrival)
         self.version = next(self._versions)
         return publication is not None and publication.envelope.body != envelope.body
-
-    def new_copies_since(self, count: int) -> list[NewCopy] | None:
-        """Those after the first ``count``; None if they were too many."""
-        kept = list(self._new_copies or ())
-        new = self.new_copies - count
-        return None if new > len(kept) else kept[len(kept) - new :]
 
     def recent(self, now: float) -> Iterator[Publication]:
         """The recent messages that haven't expired, oldest first."""

@@ -20,10 +20,11 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway import measures
 from gateway.archive import Archive
+from gateway.bounded import BoundedMap
 from gateway.hub import Hub
 from gateway.logs import Logs
 from gateway.memory import TopicMemory
@@ -33,7 +34,7 @@ from gateway.publication import Publication
 from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import SingleFlight, Spawn
-from gateway.windows import WINDOW_SECONDS, Place, Window, Windows
+from gateway.windows import WINDOW_SECONDS, Window, fitting
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 
@@ -51,10 +52,15 @@ _AGAIN_SECONDS: Final = 1.1
 # one topic's failure makes others wait for isn't their own.
 _TRY_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
+_WINDOWS: Final = 64
 # What is kept for a minute, in reads of the largest size.
 _KEPT: Final = 4
 # Gaps come in crowds, when a store dies: one line in so many seconds.
 _LINE_SECONDS: Final = 5.0
+
+
+#: (topic, region): what is read of a topic in one region.
+_Place: TypeAlias = tuple[str, str]
 
 
 class _Asked(NamedTuple):
@@ -78,7 +84,7 @@ class _Here(NamedTuple):
     def stamp(self) -> tuple[int, ...]:
         """What answers depend on besides time. It keeps nothing alive."""
         numbers = (window.number for window in self.windows.values())
-        return (self.memory.version, len(self.logs), *numbers)
+        return (self.memory.version, len(self.logs), *sorted(numbers))
 
     @property
     def oldest_ms(self) -> int:
@@ -149,10 +155,10 @@ class Resumer:
 
     def __post_init__(self) -> None:
         kept_bytes = _KEPT * self.settings.resume_bytes
-        self._windows = Windows(kept_bytes)
+        self._windows: BoundedMap[_Place, Window] = BoundedMap(_WINDOWS, kept_bytes)
         self._answers: Answers[_Asked] = Answers(_ANSWERS, kept_bytes)
         # By place, since when it is read, and the read.
-        self._reading: dict[Place, tuple[int, asyncio.Task[None]]] = {}
+        self._reading: dict[_Place, tuple[int, asyncio.Task[None]]] = {}
         # What readers of a topic with a token wait for.
         self._fetching: SingleFlight[tuple[str, str], None] = SingleFlight(self.spawn)
         self._lines = LineLimit(every=_LINE_SECONDS)
@@ -205,14 +211,15 @@ class Resumer:
 
     def _here(self, topic: str) -> _Here:
         memory, now = self.hub.memory(topic), self.now()
-        return _Here(memory, self._windows.fitting(topic, memory, now), self.hub.logs, now)
+        windows = fitting(memory.windows, memory.lost, now)
+        return _Here(memory, windows, self.hub.logs, now)
 
     async def _fetch(self, topic: str, token: str) -> None:
         """Read from the store what :meth:`recall` lacks; StoreError if that can't be, also when
         tried again."""
         here = self._here(topic)
         reads = [
-            self._begun(Place(topic, region), from_ms)
+            self._begun((topic, region), from_ms)
             for region, from_ms in here.starts(decode(token)).items()
             if region not in here.windows or not here.windows[region].answers(from_ms, here.now)
         ]
@@ -221,7 +228,7 @@ class Resumer:
             if isinstance(problem, BaseException):
                 raise problem
 
-    def _begun(self, place: Place, from_ms: int) -> asyncio.Task[None]:
+    def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
         """The read of this that is under way, or begins now."""
         reading = self._reading.get(place)
         if reading is None or reading[0] > from_ms:
@@ -231,16 +238,16 @@ class Resumer:
             task.add_done_callback(lambda task: self._has_read(place, task))
         return reading[1]
 
-    def _has_read(self, place: Place, task: asyncio.Task[None]) -> None:
+    def _has_read(self, place: _Place, task: asyncio.Task[None]) -> None:
         reading = self._reading.get(place)
         if reading is not None and reading[1] is task:
             del self._reading[place]
 
-    async def _read(self, place: Place, asked_ms: int) -> None:
+    async def _read(self, place: _Place, asked_ms: int) -> None:
         until = time.monotonic() + _TRY_SECONDS
         for attempt in itertools.count(1):
             try:
-                self._keep(await self._window(place, asked_ms))
+                self._keep(place, await self._window(place, asked_ms))
                 return
             except StoreError as exc:
                 self.archive.failed(exc)
@@ -248,33 +255,27 @@ class Resumer:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _window(self, place: Place, asked_ms: int) -> Window:
-        memory = self.hub.memory(place.topic)
-        arrived, copies = memory.arrived, memory.new_copies
-        memory.read_at = arrived
-        stored = await self.archive.since(place.topic, from_ms=asked_ms, region=place.region)
+    async def _window(self, place: _Place, asked_ms: int) -> Window:
+        topic, region = place
+        window = self.hub.memory(topic).begin_read(region, asked_ms)
+        stored = await self.archive.since(topic, from_ms=asked_ms, region=region)
         now = self.now()
-        return Window(
-            place=place,
-            messages=self.hub.recollect(place.topic, stored.envelopes, now),
-            asked_ms=asked_ms,
-            reach_ms=stored.reach_ms,
-            memory=memory,
-            arrived=arrived,
-            copies=copies,
-            read_at=now,
-            spoilt=stored.spoilt,
-        )
+        messages = self.hub.recollect(topic, stored.envelopes, now)
+        window.was_read(messages, stored.reach_ms, now, spoilt=stored.spoilt)
+        return window
 
-    def _keep(self, window: Window) -> None:
-        self._windows.keep(window)
+    def _keep(self, place: _Place, window: Window) -> None:
+        weight = sum(publication.weight for publication in window.messages.values())
+        self._windows.set(place, window, weight)
         loop = asyncio.get_running_loop()
-        loop.call_later(WINDOW_SECONDS, self._let_go, window.place, window.number)
+        loop.call_later(WINDOW_SECONDS, self._let_go, place, window.number)
 
-    def _let_go(self, place: Place, number: int) -> None:
-        self._windows.drop(place, number)
-        # Those made of it would keep its messages until somebody asks again.
-        self._answers.clear()
+    def _let_go(self, place: _Place, number: int) -> None:
+        window = self._windows.get(place)
+        if window is not None and window.number == number:
+            self._windows.drop(place)
+            # Those made of it would keep its messages until somebody asks again.
+            self._answers.clear()
 
 
 def _rounded(from_ms: int, now: float) -> int:

@@ -1,8 +1,7 @@
-"""What was read is of use for a minute, within bounds, together with what it relies on."""
+"""What was read is of use for a minute, together with what others have of what it lacks."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from envelopes import START_MS, envelope
@@ -10,12 +9,11 @@ from envelopes import START_MS, envelope
 from gateway.forgotten import Forgotten
 from gateway.memory import TopicMemory
 from gateway.publication import Publication
-from gateway.windows import Place, Window, Windows
+from gateway.windows import Window, fitting
 from newsfabric.topics import TopicPolicy
 
 NOW = START_MS / 1000
 POLICY = TopicPolicy(pattern="news.*", keep=2)
-DUBLIN, OREGON, TOKYO = (Place("news.a", region) for region in ("dublin", "oregon", "tokyo"))
 
 
 def memory() -> TopicMemory:
@@ -26,101 +24,113 @@ def message(number: int, **fields: Any) -> Publication:
     return Publication(envelope(number, **fields), POLICY, None)
 
 
-def window(place: Place, memory: TopicMemory, *messages: Publication) -> Window:
-    """One that was read now, of all there is."""
-    return Window(
-        place=place,
-        messages={one.envelope.identity: one for one in messages},
-        asked_ms=0,
-        reach_ms=0,
-        memory=memory,
-        arrived=memory.arrived,
-        copies=memory.new_copies,
-        read_at=NOW,
-        spoilt=False,
-    )
+def was_read(window: Window, *messages: Publication, reach_ms: int = 0, now: float = NOW) -> None:
+    found = {one.envelope.identity: one for one in messages}
+    window.was_read(found, reach_ms, now, spoilt=False)
 
 
-def regions(windows: Windows, memory: TopicMemory, now: float = NOW) -> set[str]:
-    return set(windows.fitting("news.a", memory, now))
+def read(memory: TopicMemory, region: str, *messages: Publication, now: float = NOW) -> Window:
+    """A window that was read of all there is."""
+    window = memory.begin_read(region, 0)
+    was_read(window, *messages, now=now)
+    return window
 
 
-def test_a_window_fits_for_a_minute_with_the_memory_that_it_was_read_for() -> None:
-    windows, its = Windows(1 << 20), memory()
-    windows.keep(window(DUBLIN, its))
-    windows.keep(window(OREGON._replace(topic="news.b"), its))
-    assert regions(windows, its, NOW + 59.9) == {"dublin"}
-    assert regions(windows, its, NOW + 60.0) == set()
-    assert regions(windows, memory()) == set()
+def regions(memory: TopicMemory, now: float = NOW) -> set[str]:
+    return set(fitting(memory.windows, memory.lost, now))
+
+
+def test_a_window_fits_for_a_minute_as_long_as_somebody_keeps_it() -> None:
+    its = memory()
+    assert regions(its) == set()
+    window = read(its, "dublin")
+    assert fitting(its.windows, 0, NOW + 59.9) == {"dublin": window}
+    assert regions(its, NOW + 60.0) == set()
+    del window
+    assert regions(its) == set()
+
+
+def test_a_window_fits_when_it_was_read() -> None:
+    its = memory()
+    window = its.begin_read("dublin", 0)
+    assert regions(its) == set()
+    was_read(window)
+    assert regions(its) == {"dublin"}
 
 
 def test_a_window_fits_until_memory_has_lost_what_came_since() -> None:
-    windows, its = Windows(1 << 20), memory()
+    its = memory()
     its.add(message(1))
-    windows.keep(window(DUBLIN, its))
+    window = read(its, "dublin")
     for number in (2, 3):
         its.add(message(number))
-    assert regions(windows, its) == {"dublin"}
+    assert fitting(its.windows, its.lost, NOW) == {"dublin": window}
     its.add(message(4))
-    assert regions(windows, its) == set()
-
-
-def test_windows_are_bounded_in_bytes_and_the_newest_stays() -> None:
-    large = message(1, body=b'"' + b"x" * 10_000 + b'"')
-    windows, its = Windows(2 * large.weight), memory()
-    for place in (DUBLIN, OREGON, TOKYO):
-        windows.keep(window(place, its, large))
-    assert regions(windows, its) == {"oregon", "tokyo"}
-    windows.keep(window(DUBLIN, its, large, message(2, body=large.envelope.body), message(3)))
-    assert regions(windows, its) == {"dublin"}
-
-
-def test_only_the_window_that_is_meant_is_let_go() -> None:
-    windows, its = Windows(1 << 20), memory()
-    old, new = window(DUBLIN, its), window(DUBLIN, its)
-    windows.keep(old)
-    windows.keep(new)
-    windows.drop(DUBLIN, old.number)
-    assert windows.fitting("news.a", its, NOW) == {"dublin": new}
-    windows.drop(DUBLIN, new.number)
-    windows.drop(DUBLIN, new.number)
-    assert regions(windows, its) == set()
+    assert regions(its) == set()
 
 
 def test_a_copy_that_came_later_is_noted_where_its_message_was_read() -> None:
-    windows, its, one = Windows(1 << 20), memory(), message(1)
-    windows.keep(window(DUBLIN, its, one))
+    its, one, other = memory(), message(1), message(1)
+    kept = [read(its, "dublin", one)]
+    # This one is being read.
+    kept.append(its.begin_read("oregon", 0))
     its.note_copy(envelope(1, origin="tokyo"))
-    assert regions(windows, its) == {"dublin"}
-    assert [copy.log.region for copy in one.copies] == ["oregon", "tokyo"]
+    was_read(kept[1], other)
+    assert regions(its) == {"dublin", "oregon"}
+    for found in (one, other):
+        assert [copy.log.region for copy in found.copies] == ["oregon", "tokyo"]
 
 
 def test_a_window_that_lacks_a_message_fits_with_another_one_that_has_it() -> None:
-    windows, its = Windows(1 << 20), memory()
-    windows.keep(window(DUBLIN, its, message(1)))
-    windows.keep(window(TOKYO, its))
-    windows.keep(window(OREGON, its))
+    its = memory()
+    dublin = read(its, "dublin", message(1), now=NOW - 30)
+    others = [read(its, "tokyo"), read(its, "oregon"), its.begin_read("seoul", 0)]
     its.note_copy(envelope(1))
-    assert regions(windows, its) == {"dublin", "oregon", "tokyo"}
-    # Oregon's store has a copy now that it hadn't then.
-    windows.keep(window(DUBLIN, its))
-    assert regions(windows, its) == {"dublin", "tokyo"}
+    # Oregon's store has a copy now that it hadn't then. Seoul's has none.
+    was_read(others[2])
+    assert regions(its) == {"dublin", "tokyo", "oregon", "seoul"}
+    assert regions(its, NOW + 30) == {"tokyo", "seoul"}
+    dublin = read(its, "dublin")
+    assert set(fitting(its.windows, its.lost, NOW)) == {"dublin", "tokyo", "seoul"}
+    assert dublin in its.windows
 
 
-def test_a_window_doesnt_fit_any_more_when_what_it_relies_on_has_become_old() -> None:
-    windows, its = Windows(1 << 20), memory()
-    older = dataclasses.replace(window(DUBLIN, its, message(1)), read_at=NOW - 30)
-    windows.keep(older)
-    windows.keep(window(OREGON, its))
+def test_whoever_needs_a_window_that_needs_another_one_goes_with_it() -> None:
+    its = memory()
+    kept = [
+        read(its, "dublin", message(1), now=NOW - 30),
+        read(its, "oregon", message(2, origin="tokyo")),
+        read(its, "tokyo"),
+    ]
     its.note_copy(envelope(1))
-    assert regions(windows, its, NOW + 20) == {"dublin", "oregon"}
-    assert regions(windows, its, NOW + 30) == set()
+    its.note_copy(envelope(2, origin="tokyo"))
+    assert len(fitting(its.windows, its.lost, NOW)) == len(kept)
+    assert regions(its, NOW + 30) == set()
 
 
-def test_a_window_that_lacks_a_message_which_no_other_one_has_doesnt_fit() -> None:
-    windows, its = Windows(1 << 20), memory()
-    windows.keep(window(DUBLIN, its))
-    windows.keep(window(OREGON, its))
-    its.note_copy(envelope(1))
-    assert regions(windows, its) == {"dublin"}
-    assert regions(windows, its) == {"dublin"}
+def test_what_memory_has_and_what_is_older_than_a_window_needs_nothing() -> None:
+    its = memory()
+    window = its.begin_read("oregon", 0)
+    was_read(window, reach_ms=START_MS + 2)
+    its.note_copy(envelope(1, at=1))
+    # It arrives after the read: memory has it, and so it will have its copies. Another read begins.
+    its.add(message(2, at=2))
+    another = its.begin_read("dublin", 0)
+    its.note_copy(envelope(2, at=3, router="oregon-router-2"))
+    assert fitting(its.windows, its.lost, NOW) == {"oregon": window}
+    its.note_copy(envelope(3, at=2))
+    assert regions(its) == set()
+    was_read(another)
+    assert regions(its) == {"dublin"}
+
+
+def test_a_window_that_is_too_far_behind_fits_no_more_and_spoils_no_other() -> None:
+    its = memory()
+    every = [message(number) for number in range(1_025)]
+    kept = [read(its, "dublin", *every), read(its, "oregon"), its.begin_read("tokyo", 0)]
+    for one in every[:1_024]:
+        its.note_copy(one.envelope)
+    assert regions(its) == {"dublin", "oregon"}
+    its.note_copy(every[1_024].envelope)
+    was_read(kept[2])
+    assert regions(its) == {"dublin"}
