@@ -202,14 +202,12 @@ def _leb128(value: int) -> bytes:
 
 
 def _number(packed: bytes, at: int, most: int) -> tuple[int, int]:
+    """The number that begins ``at``, of ``most`` bytes at most, and where it ends."""
     value = 0
-    for i in range(most):
-        if at + i >= len(packed):
-            raise ValueError("position: cut off")
-        byte = packed[at + i]
+    for i, byte in enumerate(packed[at : at + most]):
         value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             if byte == 0 and i > 0:
                 raise ValueError("position: padded number")
             return value, at + i + 1
-    raise ValueError("position: number too large")
+    raise ValueError("position: number cut off or too large")
