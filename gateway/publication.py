@@ -52,9 +52,6 @@ class Publication:
         self.copies = [copy_of(envelope)]
         self._frames: dict[Variant, bytes] = {}
 
-    def __repr__(self) -> str:
-        return f"<Publication {self.envelope.topic} {self.envelope.id}>"
-
     @property
     def routed_ms(self) -> int:
         """When its router gave it its number, in ms since the epoch by that router's clock."""

@@ -247,7 +247,7 @@ class Resumer:
         until = time.monotonic() + _TRY_SECONDS
         for attempt in itertools.count(1):
             try:
-                self._keep(place, await self._window(place, asked_ms))
+                await self._read_once(place, asked_ms)
                 return
             except StoreError as exc:
                 self.archive.failed(exc)
@@ -255,17 +255,14 @@ class Resumer:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _window(self, place: _Place, asked_ms: int) -> Window:
+    async def _read_once(self, place: _Place, asked_ms: int) -> None:
         topic, region = place
         window = self.hub.memory(topic).begin_read(region, asked_ms)
         stored = await self.archive.since(topic, from_ms=asked_ms, region=region)
         now = self.now()
         messages = self.hub.recollect(topic, stored.envelopes, now)
         window.was_read(messages, stored.reach_ms, now, spoilt=stored.spoilt)
-        return window
-
-    def _keep(self, place: _Place, window: Window) -> None:
-        weight = sum(publication.weight for publication in window.messages.values())
+        weight = sum(publication.weight for publication in messages.values())
         self._windows.set(place, window, weight)
         loop = asyncio.get_running_loop()
         loop.call_later(WINDOW_SECONDS, self._let_go, place, window.number)
