@@ -1,8 +1,7 @@
 """Reads of the store for readers: a bounded number at a time, each within a timeout.
 
-Not the store itself. The decision that one would question: when the store is away it is left
-alone for a second, and whoever asks meanwhile is told so at once, lest each subscribe
-waits for its own timeout while the store is away.
+The decision that one would question: when the store is away it is left alone for a second, and
+whoever asks meanwhile is told so at once, lest each subscribe waits for its own timeout.
 
 Bodies are checked as on the feed: frames are spliced from them, and one that isn't JSON would break
 every reader's parser. Such a message is left out and counted; where that matters it is told.
@@ -20,13 +19,12 @@ from typing import Any, Final
 import orjson
 
 from gateway import measures
-from gateway.fitting import newest_that_fit
+from gateway.bounded import newest_that_fit
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
-from newsfabric.topics import TopicPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +42,11 @@ _BEYOND: Final = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store has of a topic, oldest first. If it is ``cut`` there may be older ones; if
-    ``spoilt`` something was left out."""
+    """What the store has of a topic, oldest first: all from ``reach_ms`` on, but if ``spoilt``
+    something was left out."""
 
     envelopes: list[Envelope]
-    cut: bool
+    reach_ms: int
     spoilt: bool
 
 
@@ -78,13 +76,10 @@ class Archive:
             asked += limit - len(sound)
         raise StoreError(f"too much of {topic} is no JSON")
 
-    async def since(
-        self, topic: str, *, from_ms: int, limit: int, most_bytes: int, region: str
-    ) -> Stored:
-        """As :meth:`newsfabric.store.Store.since`, and bodies of ``most_bytes`` together at most.
-
-        It may take several times the timeout.
-        """
+    async def since(self, topic: str, *, from_ms: int, region: str) -> Stored:
+        """As :meth:`newsfabric.store.Store.since`: as much as is read for one who resumes. It may
+        take several times the timeout."""
+        limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
         asked = min(limit, _FIRST_ROWS)
         while True:
             read = self._store.since(topic, from_ms=from_ms, limit=asked, region=region)
@@ -94,29 +89,20 @@ class Archive:
                 break
             asked = min(limit, asked * _MORE)
         sound = await _sound(fitting)
-        cut = len(fitting) < len(found) or len(found) >= limit
-        return Stored(sound, cut, spoilt=len(sound) < len(fitting))
+        reach_ms = from_ms
+        if len(fitting) < len(found) or len(found) >= limit:
+            # There may be older ones, also of the oldest one's millisecond.
+            reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
+        return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
-    async def past(self, topic: str, policy: TopicPolicy) -> tuple[list[Envelope], list[Envelope]]:
-        """What a hub wants to know of a topic at first: (history, newest by key), oldest first.
-
-        The history is whole if it is shorter than ``policy.keep``.
-        """
-        history: list[Envelope] = []
-        latest: list[Envelope] = []
-        if policy.keep:
-            history = await self.history(topic, limit=policy.keep)
-        if policy.latest:
-            read = self._store.latest(topic, limit=self._settings.latest_keys)
-            latest = await _sound(await self._read(read))
-        return history, latest
+    async def latest(self, topic: str) -> list[Envelope]:
+        """The newest version of each key, oldest first."""
+        read = self._store.latest(topic, limit=self._settings.latest_keys)
+        return await _sound(await self._read(read))
 
     def failed(self, exc: StoreError) -> None:
-        """A read has failed: count it, and let the store rest if it is away.
-
-        One that answers with an error is well: what is spoilt on one topic must not keep the
-        readers of others from it.
-        """
+        """A read has failed: count it, and let the store rest if it is away. What is spoilt on one
+        topic must not keep the readers of others from it."""
         measures.STORE_FAILURES.inc()
         now = time.monotonic()
         if now < self._resting_until:

@@ -32,19 +32,19 @@ class Bodies:
 
     def admit(self, body: Body, size: int) -> bool:
         """Hold ``size`` bytes more for ``body``, if that leaves it smaller than what must go."""
-        after = len(body.whole()) + size
+        after = len(body.data) + size
         while self.held + size > self.most:
-            largest = max(self._bodies, key=lambda one: len(one.whole()), default=body)
-            if len(largest.whole()) <= after:
+            largest = max(self._bodies, key=lambda one: len(one.data), default=body)
+            if len(largest.data) <= after:
                 return False
-            largest.give_up()
+            largest.close(Verdict.NO_ROOM)
         self.held += size
         self._bodies.add(body)
         return True
 
     def release(self, body: Body) -> None:
         """What ``body`` has isn't held any more. Idempotent if it has nothing then."""
-        self.held -= len(body.whole())
+        self.held -= len(body.data)
         self._bodies.discard(body)
 
 
@@ -53,33 +53,25 @@ class Body:
 
     def __init__(self, bodies: Bodies, most: int) -> None:
         self.verdict = Verdict.TAKEN
+        #: All of it, until it is closed. Not a list of what came: a byte in a packet of its own
+        #: would cost 40.
+        self.data = bytearray()
         self._bodies = bodies
         self._most = most
-        # Not a list of what came: a byte in a packet of its own would cost 40.
-        self._data = bytearray()
 
     def take(self, chunk: bytes) -> None:
         """More has come. What isn't taken is dropped, and what came before it too."""
         if self.verdict is not Verdict.TAKEN:
             return
-        if len(self._data) + len(chunk) > self._most:
-            self.verdict = Verdict.TOO_LARGE
-            self.close()
+        if len(self.data) + len(chunk) > self._most:
+            self.close(Verdict.TOO_LARGE)
         elif self._bodies.admit(self, len(chunk)):
-            self._data += chunk
+            self.data += chunk
         else:
-            self.give_up()
+            self.close(Verdict.NO_ROOM)
 
-    def give_up(self) -> None:
-        """There is no room for it."""
-        self.verdict = Verdict.NO_ROOM
-        self.close()
-
-    def whole(self) -> bytearray:
-        """All of it, until it is closed."""
-        return self._data
-
-    def close(self) -> None:
-        """Make room. Idempotent."""
+    def close(self, verdict: Verdict | None = None) -> None:
+        """Make room, because of ``verdict`` if it wasn't answered yet. Idempotent."""
+        self.verdict = verdict or self.verdict
         self._bodies.release(self)
-        self._data = bytearray()
+        self.data = bytearray()

@@ -1,13 +1,14 @@
-"""A map that is bounded in entries and in bytes."""
+"""What is kept, replayed or read is bounded in bytes: a map, and the newest of a list that fit."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 
 
 class BoundedMap(Generic[Key, Value]):
@@ -25,9 +26,6 @@ class BoundedMap(Generic[Key, Value]):
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._entries)
 
     def get(self, key: Key) -> Value | None:
         """The value of ``key``; None if it isn't kept."""
@@ -58,3 +56,11 @@ class BoundedMap(Generic[Key, Value]):
         """Forget all."""
         self._entries.clear()
         self.bytes = 0
+
+
+def newest_that_fit(items: Sequence[Item], size: Callable[[Item], int], most: int) -> list[Item]:
+    """The last of ``items`` (oldest first) that have ``most`` bytes together, at most."""
+    start = len(items)
+    while start > 0 and (most := most - size(items[start - 1])) >= 0:
+        start -= 1
+    return list(items[start:])

@@ -11,9 +11,9 @@ from gateway.fanout import Fanout
 from gateway.gate import Gate
 from gateway.hub import Hub
 from gateway.publication import Publication
-from gateway.spans import spans_of
 from newsfabric import otel_tracer
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, identity_text, ms_of_id
+from newsfabric.otel_spans import Context, Kind, Span, SpanEvent, route_span_id, span_id
 from newsfabric.races import STORE, Races
 from newsfabric.sightings import Sighting
 from newsfabric.store.rules import clock_ms
@@ -44,7 +44,7 @@ class Broadcast:
             self._gate.apply_revocations([publication.envelope])
             _published(publication, done)
             return
-        audience = self._hub.audience(publication.envelope.topic)
+        audience = self._hub.topics.audience(publication.envelope.topic)
         left = 2
 
         def given() -> None:
@@ -77,7 +77,7 @@ class Broadcast:
         """The last reader has been given ``envelope``: tell the collector of traces, if any."""
         context = self._tracer.context(envelope.identity, envelope.traceparent)
         if context is not None:
-            self._tracer.add(spans_of(envelope, sighting, context, self._box, now_ms=clock_ms()))
+            self._tracer.add(_spans(envelope, sighting, context, self._box, now_ms=clock_ms()))
 
 
 def _published(publication: Publication, done: Callable[[], None] | None) -> None:
@@ -89,3 +89,53 @@ def _published(publication: Publication, done: Callable[[], None] | None) -> Non
         delay.exemplify(measures.age(publication), {"id": publication.envelope.id})
     if done is not None:
         done()
+
+
+def _spans(
+    envelope: Envelope, sighting: Sighting, context: Context, box: str, *, now_ms: int
+) -> list[Span]:
+    """What a collector of traces is told of ``envelope``, which the last reader got at ``now_ms``.
+
+    Both spans are children of the router's: the way here, from the router's number to the arrival
+    of the copy that won, with an event for each shovel (none writes down when it took the message),
+    and from there to the last reader's socket. On the native engine that is when the data plane has
+    given it to all of them.
+    """
+    parent = route_span_id(envelope.router, envelope.epoch, envelope.seq)
+    # Of the ring's copies the one that was published; it is the first, if that isn't forgotten.
+    own = next((copy for copy in sighting.copies if copy.id == envelope.id), sighting.copies[0])
+    shovels = tuple(SpanEvent("shovel", own.at_ms, {"newsfabric.shovel": name}) for name in own.way)
+    carried = Span(
+        trace_id=context.trace_id,
+        span_id=span_id("carry", box, parent),
+        parent=parent,
+        name="carry",
+        service="gateway",
+        kind=Kind.INTERNAL,
+        start_ms=ms_of_id(envelope.id),
+        end_ms=own.at_ms,
+        attributes={
+            "newsfabric.box": box,
+            "newsfabric.origin": envelope.origin,
+            "newsfabric.way": own.way,
+        },
+        events=shovels,
+    )
+    delivered = Span(
+        trace_id=context.trace_id,
+        span_id=span_id("deliver", box, parent),
+        parent=parent,
+        name="deliver",
+        service="gateway",
+        kind=Kind.CONSUMER,
+        start_ms=own.at_ms,
+        end_ms=now_ms,
+        attributes={
+            "messaging.system": "rabbitmq",
+            "messaging.destination.name": envelope.topic,
+            "newsfabric.box": box,
+            "newsfabric.id": envelope.id,
+            "newsfabric.identity": identity_text(envelope.identity),
+        },
+    )
+    return [carried, delivered]

@@ -53,18 +53,16 @@ class CatchUpHandler(PageHandler):
         if limit is None:
             return
         core, token = self.core, asked.position
-        if token is None:
-            missed, recovered = Recalled([]), False
-        else:
+        missed = Recalled([])
+        if token is not None:
             missed = await core.resumer.recover(asked.topic, token)
             core.resumer.answered(asked.topic, missed.gap)
-            recovered = missed.recovered
         taken, position = page(
             missed, token, core.hub, limit=limit, most_bytes=core.settings.replay_bytes
         )
         answer = {
             "topic": asked.topic,
-            "recovered": recovered,
+            "recovered": token is not None and missed.recovered,
             "more": len(taken) < len(missed.publications),
             "position": position,
         }

@@ -195,14 +195,14 @@ class Connection(abc.ABC):
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
         if self.is_open:
-            self.subscriptions[verb.topic] = self.readers.hub.subscribe(verb.topic, self)
+            self.subscriptions[verb.topic] = self.readers.hub.topics.subscribe(verb.topic, self)
             self.push(subscribed_push(verb, told))
             self._replay(replay.that_fit(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
         subscription = self.subscriptions.pop(topic, None)
         if subscription is not None:
-            self.readers.hub.unsubscribe(subscription)
+            self.readers.hub.topics.unsubscribe(subscription)
         self.push(push)
 
     def identify(self, auth: AuthState, push: bytes) -> None:
@@ -400,7 +400,7 @@ class Connection(abc.ABC):
         """It begins to close, or is gone; ``why`` is the metric's label."""
         self.is_open = False
         for subscription in self.subscriptions.values():
-            self.readers.hub.unsubscribe(subscription)
+            self.readers.hub.topics.unsubscribe(subscription)
         self.subscriptions.clear()
         self._verbs.clear()
         self._hold_verbs(-self._verb_bytes)

@@ -97,7 +97,7 @@ class Core:
             table=table,
             replay_bytes=settings.replay_bytes,
             hub=hub,
-            past=Past(table=table, hub=hub, archive=archive, settings=settings, spawn=spawn),
+            past=Past(hub=hub, archive=archive, settings=settings, spawn=spawn),
             resumer=self.resumer,
             mailroom=Mailroom(
                 hub=hub,
@@ -171,10 +171,10 @@ class Core:
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.CAPACITY.set(self.settings.capacity)
         measures.OUTBOXES.set(self.readers.budget.waiting_bytes + tally.get("outbox_bytes"))
-        measures.TOPICS.set(hub.topics)
-        measures.MEMORY.set(hub.memory_bytes)
-        measures.IDENTITIES.set(tally.get("identities", hub.identities))
-        before, self._evicted_early = self._evicted_early, hub.evicted_early
+        measures.TOPICS.set(len(hub.topics))
+        measures.MEMORY.set(hub.topics.memory_bytes)
+        measures.IDENTITIES.set(tally.get("identities", len(hub.seen)))
+        before, self._evicted_early = self._evicted_early, hub.seen.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))
         measures.MISSING.set(hub.logs.missing)

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, assert_never
 from gateway import measures
 from gateway.access import refusal
 from gateway.auth_state import AuthState
-from gateway.fitting import newest_that_fit
+from gateway.bounded import newest_that_fit
 from gateway.frames import Variant, encode_push, messages_push
 from gateway.gate import Gate, Verdict
 from gateway.hub import Hub

@@ -1,9 +1,8 @@
 """Which messages were seen lately, so that copies and repeats are dropped.
 
-A window bounded in time and in number. Identities leave it in groups of ten seconds, which
-costs one list each instead of one time per identity. When there are too many, the oldest
-group goes early: a repeat that comes later than that is taken for a new message, and
-readers' libraries drop it.
+Identities leave in groups of ten seconds, which costs one list each instead of one time per
+identity. When there are too many, the oldest group goes early: a repeat that comes later than that
+is taken for a new message, and readers' libraries drop it.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ class SeenIdentities:
     def __init__(self, *, seconds: float, limit: int) -> None:
         self._seconds = seconds
         self._limit = limit
+        #: Identities that had to go before their time.
+        self.evicted_early = 0
         self._seen: set[int] = set()
         # (start of the group's ten seconds, its identities), oldest first.
         self._groups: collections.deque[tuple[float, list[int]]] = collections.deque()
-        # Identities that had to go before their time.
-        self.evicted_early = 0
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -35,7 +34,8 @@ class SeenIdentities:
 
     def add(self, identity: int, now: float) -> None:
         """Remember ``identity`` as seen at ``now`` seconds; nothing if it is there already."""
-        self.expire(now)
+        while self._groups and self._groups[0][0] + _GROUP_SECONDS + self._seconds <= now:
+            self._forget_oldest()
         if identity in self._seen:
             return
         start = math.floor(now / _GROUP_SECONDS) * _GROUP_SECONDS
@@ -47,21 +47,13 @@ class SeenIdentities:
         if len(self._seen) > self._limit:
             self._evict()
 
-    def expire(self, now: float) -> None:
-        """Forget the groups that have left the window."""
-        while self._groups and self._groups[0][0] + _GROUP_SECONDS + self._seconds <= now:
-            self._forget_oldest()
-
     def _evict(self) -> None:
-        if len(self._groups) > 1:
-            self.evicted_early += self._forget_oldest()
-            return
-        # All within ten seconds: the older half goes.
-        start, identities = self._groups.popleft()
-        half = max(1, len(identities) // 2)
-        self._seen.difference_update(identities[:half])
-        self._groups.append((start, identities[half:]))
-        self.evicted_early += half
+        if len(self._groups) == 1:
+            # All within ten seconds: the older half goes.
+            start, identities = self._groups.pop()
+            half = max(1, len(identities) // 2)
+            self._groups += (start, identities[:half]), (start, identities[half:])
+        self.evicted_early += self._forget_oldest()
 
     def _forget_oldest(self) -> int:
         _, identities = self._groups.popleft()

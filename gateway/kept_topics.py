@@ -12,6 +12,7 @@ that, a message on "e" is published, and nothing of it is kept.
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,7 +20,6 @@ from gateway.frames import Variant
 from gateway.memory import TopicMemory
 from gateway.publication import Publication
 from newsfabric.closing import CloseReason
-from newsfabric.topics import TopicPolicy
 
 
 class Subscriber(Protocol):
@@ -40,108 +40,97 @@ class Subscriber(Protocol):
         """End the connection; it unsubscribes."""
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Subscription:
     """That ``subscriber`` gets ``topic``. Not active any more once it was taken back."""
 
-    __slots__ = ("active", "subscriber", "topic")
-
-    def __init__(self, topic: str, subscriber: Subscriber) -> None:
-        self.topic = topic
-        self.subscriber = subscriber
-        self.active = True
+    topic: str
+    subscriber: Subscriber
+    active: bool = True
 
 
 # A snapshot by transport. Skip subscriptions that aren't active when their turn comes.
 Audience = tuple[tuple[str, tuple[Subscription, ...]], ...]
 
 
-class KeptTopic:
-    """What is kept of one topic. ``warm``: the store was asked for what came before."""
+@dataclasses.dataclass(slots=True)
+class _Subscribed:
+    """Who is subscribed to one topic; the audience is None until it is needed."""
 
-    __slots__ = ("_audience", "_subscriptions", "memory", "warm")
-
-    def __init__(self, memory: TopicMemory) -> None:
-        self.memory = memory
-        self.warm = False
-        self._subscriptions: dict[Subscription, None] = {}
-        self._audience: Audience | None = ()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody is subscribed."""
-        return not self._subscriptions
-
-    def add(self, subscription: Subscription) -> None:
-        """It is in the audience from now on."""
-        self._subscriptions[subscription] = None
-        self._audience = None
-
-    def remove(self, subscription: Subscription) -> None:
-        """It isn't any more."""
-        del self._subscriptions[subscription]
-        self._audience = None
-
-    @property
-    def audience(self) -> Audience:
-        """Who is subscribed now."""
-        if self._audience is None:
-            groups: dict[str, list[Subscription]] = {}
-            for subscription in self._subscriptions:
-                groups.setdefault(subscription.subscriber.transport, []).append(subscription)
-            self._audience = tuple((name, tuple(group)) for name, group in groups.items())
-        return self._audience
+    subscriptions: dict[Subscription, None] = dataclasses.field(default_factory=dict)
+    audience: Audience | None = None
 
 
 class KeptTopics:
     """At most ``most`` topics, whose memories weigh ``most_bytes`` in all.
 
-    ``policy_of`` knows topics.toml, and ``memory_of`` makes a memory for a policy.
+    ``new_memory`` makes a topic's; it raises ValueError if there is no such topic.
     """
 
     def __init__(
-        self,
-        most: int,
-        most_bytes: int,
-        policy_of: Callable[[str], TopicPolicy | None],
-        memory_of: Callable[[TopicPolicy], TopicMemory],
+        self, most: int, most_bytes: int, new_memory: Callable[[str], TopicMemory]
     ) -> None:
+        #: What all memories weigh.
         self.memory_bytes = 0
         self._most = most
         self._most_bytes = most_bytes
-        self._policy_of = policy_of
-        self._memory_of = memory_of
-        self._topics: dict[str, KeptTopic] = {}
+        self._new_memory = new_memory
+        self._memories: dict[str, TopicMemory] = {}
+        # Of those that aren't idle.
+        self._subscribed: dict[str, _Subscribed] = {}
         # Least recently used first.
         self._idle: collections.OrderedDict[str, None] = collections.OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._topics)
+        return len(self._memories)
 
-    def find(self, topic: str) -> KeptTopic | None:
-        """What is kept of ``topic``; None if nothing is."""
-        return self._topics.get(topic)
+    def find(self, topic: str) -> TopicMemory | None:
+        """What is remembered of ``topic``; None if nothing is."""
+        return self._memories.get(topic)
 
-    def keep(self, topic: str) -> KeptTopic:
-        """What is kept of ``topic``, from now on at the latest; ValueError if there is none such.
-
-        An idle one counts as used now.
-        """
-        known = self._topics.get(topic) or self._create(topic)
-        if topic in self._idle:
+    def keep(self, topic: str) -> TopicMemory:
+        """The memory of ``topic``, from now on at the latest. An idle one counts as used now."""
+        memory = self._memories.get(topic)
+        if memory is None:
+            memory = self._memories[topic] = self._new_memory(topic)
+            self._idle[topic] = None
+            self._make_room(spare=topic)
+        elif topic in self._idle:
             self._idle.move_to_end(topic)
-        return known
+        return memory
 
-    def keep_if_room(self, topic: str) -> KeptTopic | None:
-        """As :meth:`keep`; None if nothing is kept of it, and there is no room for one more."""
-        if topic in self._topics or len(self._topics) < self._most or self._idle:
-            return self.keep(topic)
-        return None
+    def add(self, publication: Publication) -> None:
+        """A message has just arrived: remember it, and forget until the bounds hold.
+
+        Its topic is kept. If nobody is subscribed to it, it may be this one that is forgotten.
+        """
+        memory = self._memories[publication.envelope.topic]
+        before = memory.weight
+        memory.add(publication)
+        self.memory_bytes += memory.weight - before
+        self._make_room()
+        is_kept = publication.envelope.topic in self._memories
+        while is_kept and self.memory_bytes > self._most_bytes:
+            before = memory.weight
+            if not memory.trim():
+                break
+            self.memory_bytes -= before - memory.weight
+
+    def grown(self, topic: str, by: int) -> None:
+        """The memory of ``topic``, which somebody needs now, weighs so much more: forget others."""
+        self.memory_bytes += by
+        self._make_room(spare=topic)
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Subscription:
-        """From now on ``subscriber`` is in the audience of ``topic``."""
-        subscription = Subscription(topic, subscriber)
-        self.keep(topic).add(subscription)
+        """From now on ``subscriber`` is in the audience of ``topic`` (one of topics.toml)."""
+        self.keep(topic)
         self._idle.pop(topic, None)
+        subscribed = self._subscribed.get(topic)
+        if subscribed is None:
+            subscribed = self._subscribed[topic] = _Subscribed()
+        subscription = Subscription(topic, subscriber)
+        subscribed.subscriptions[subscription] = None
+        subscribed.audience = None
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -149,49 +138,33 @@ class KeptTopics:
         if not subscription.active:
             return
         subscription.active = False
-        known = self._topics[subscription.topic]
-        known.remove(subscription)
-        if known.is_idle:
+        subscribed = self._subscribed[subscription.topic]
+        del subscribed.subscriptions[subscription]
+        subscribed.audience = None
+        if not subscribed.subscriptions:
+            del self._subscribed[subscription.topic]
             self._idle[subscription.topic] = None
             self._make_room()
 
-    def add(self, publication: Publication, known: KeptTopic) -> None:
-        """A message of ``known`` has just arrived: remember it, and forget until the bounds hold.
-
-        If nobody is subscribed to it, it may be this topic itself that is forgotten.
-        """
-        before = known.memory.weight
-        known.memory.add(publication)
-        self.memory_bytes += known.memory.weight - before
-        self._make_room()
-        is_kept = self._topics.get(publication.envelope.topic) is known
-        while is_kept and self.memory_bytes > self._most_bytes:
-            before = known.memory.weight
-            if not known.memory.trim():
-                break
-            self.memory_bytes -= before - known.memory.weight
-
-    def grown(self, topic: str, by: int) -> None:
-        """The memory of ``topic``, which somebody needs now, weighs so much more: forget others."""
-        self.memory_bytes += by
-        self._make_room(spare=topic)
-
-    def _create(self, topic: str) -> KeptTopic:
-        policy = self._policy_of(topic)
-        if policy is None:
-            raise ValueError(f"no such topic: {topic!r}")
-        known = self._topics[topic] = KeptTopic(self._memory_of(policy))
-        self._idle[topic] = None
-        self._make_room(spare=topic)
-        return known
+    def audience(self, topic: str) -> Audience:
+        """Who is subscribed to ``topic`` now."""
+        subscribed = self._subscribed.get(topic)
+        if subscribed is None:
+            return ()
+        if subscribed.audience is None:
+            groups: dict[str, list[Subscription]] = {}
+            for subscription in subscribed.subscriptions:
+                groups.setdefault(subscription.subscriber.transport, []).append(subscription)
+            subscribed.audience = tuple((name, tuple(group)) for name, group in groups.items())
+        return subscribed.audience
 
     def _make_room(self, spare: str | None = None) -> None:
         """Forget idle topics, least recently used first, until the bounds hold."""
         while self._idle and (
-            len(self._topics) > self._most or self.memory_bytes > self._most_bytes
+            len(self._memories) > self._most or self.memory_bytes > self._most_bytes
         ):
             topic = next(iter(self._idle))
             if topic == spare:
                 return
             del self._idle[topic]
-            self.memory_bytes -= self._topics.pop(topic).memory.weight
+            self.memory_bytes -= self._memories.pop(topic).weight

@@ -182,7 +182,7 @@ class Mailroom:
         # What has a void number comes under another one.
         there = [one for one in read.kept if not self._hub.is_void(one.envelope)]
         self._hear_of(there, now)
-        self._hub.past(topic, (one.envelope for one in there), now, remembered=True)
+        self._hub.past(topic, (one.envelope for one in there), now)
         memory = self._hub.memory(topic)
         lately = memory.lately(read.arrived, read.began_ms - _LAG_MS, now)
         marks = [one.mark for one in lately if one.mark is not None]

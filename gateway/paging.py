@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable
 
@@ -22,7 +23,9 @@ def page(
     have numbers in the same logs.
     """
     publications = sorted(recalled.publications, key=lambda one: min(map(_routed, one.copies)))
-    count = _that_fit(publications[:limit], most_bytes)
+    sizes = itertools.accumulate(one.weight for one in publications[:limit])
+    # One at least, whatever it weighs.
+    count = max(1, sum(size <= most_bytes for size in sizes))
     begins = UNKNOWN if token is None else decode(token)
     if not all(any(_is_up_to_mark(copy, hub.logs) for copy in one.copies) for one in publications):
         # A number is missing here that lies before: no position stands between two of these.
@@ -70,13 +73,3 @@ def _routed(copy: Copy) -> tuple[int, bytes, int]:
 
 def _copies(publications: Iterable[Publication]) -> Iterable[Copy]:
     return (copy for publication in publications for copy in publication.copies)
-
-
-def _that_fit(publications: list[Publication], most_bytes: int) -> int:
-    """How many of the first are within ``most_bytes``, at least one."""
-    size = 0
-    for count, publication in enumerate(publications):
-        size += publication.weight
-        if size > most_bytes and count > 0:
-            return count
-    return len(publications)

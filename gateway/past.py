@@ -11,25 +11,20 @@ and leaves out what was routed before 11:59:00.7, which is nothing for most topi
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gateway.archive import Archive
-from gateway.bounded import BoundedMap
 from gateway.hub import Hub
 from gateway.memory import Selection, TopicMemory
 from gateway.protocol import History, Subscribe
 from gateway.publication import Publication
-from gateway.recalled import Recalled
+from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
-from gateway.single_flight import SingleFlight
-from gateway.tasks import Spawn
-from newsfabric.envelope import ms_of_id
+from gateway.tasks import SingleFlight, Spawn
 from newsfabric.errors import StoreError
-from newsfabric.topics import TopicTable
 
 # Answers that are kept for those who ask the same in the same second, and what they weigh.
 _ANSWERS: Final = 64
@@ -47,70 +42,30 @@ class _Asked(NamedTuple):
     since: int | None
 
 
-class _Stamp(NamedTuple):
-    """What an answer depends on; messages expire from one second to the next."""
-
-    memory: int
-    changes: int
-    second: int
-
-
-class _Found:
-    """What was found from a second on, and parts of it that begin within that second."""
-
-    def __init__(self, publications: list[Publication], since: int | None) -> None:
-        self.whole = Recalled(publications)
-        first = [] if since is None else [p for p in publications if _ms(p) < (since + 1) * 1000]
-        self._first = sorted(first, key=_ms)
-        # By how many are left out.
-        self._parts: dict[int, Recalled] = {}
-
-    def since(self, ms: int) -> Recalled:
-        """Without what was routed before ``ms``: the same object for the same part."""
-        gone = bisect.bisect_left(self._first, ms, key=_ms)
-        if not gone:
-            return self.whole
-        if gone not in self._parts:
-            left_out = {one.envelope.identity for one in self._first[:gone]}
-            rest = [p for p in self.whole.publications if p.envelope.identity not in left_out]
-            self._parts[gone] = Recalled(rest)
-        return self._parts[gone]
-
-
 @dataclasses.dataclass(slots=True)
 class _Older:
     """What the store has, read while ``memory`` was the topic's; what was last found with it."""
 
     memory: TopicMemory
     publications: list[Publication]
-    stamp: _Stamp | None = None
-    found: _Found | None = None
+    stamp: tuple[int, int] | None = None
+    found: Recalled = NOTHING
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Past:
     """Answers for all readers of one gateway. ``now`` is a clock in seconds since the epoch."""
 
-    def __init__(
-        self,
-        *,
-        table: TopicTable,
-        hub: Hub,
-        archive: Archive,
-        settings: GatewaySettings,
-        spawn: Spawn,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._table = table
-        self._hub = hub
-        self._archive = archive
-        self._most_rewound = settings.reader.rewind
-        self._now = now
-        self._warming: SingleFlight[str, None] = SingleFlight(spawn)
-        self._reading: SingleFlight[_Asked, _Older] = SingleFlight(spawn)
-        # Of this second.
-        self._answers: BoundedMap[_Asked, tuple[_Stamp, _Found | None]]
-        self._answers = BoundedMap(_ANSWERS, _ANSWERS_BYTES)
-        self._second = 0
+    hub: Hub
+    archive: Archive
+    settings: GatewaySettings
+    spawn: Spawn
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._warming: SingleFlight[str, None] = SingleFlight(self.spawn)
+        self._reading: SingleFlight[_Asked, _Older] = SingleFlight(self.spawn)
+        self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
 
     def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
         """What a ``subscribe`` that was said at ``asked_at`` gets first.
@@ -118,29 +73,20 @@ class Past:
         None if the store has to be asked (:meth:`recover`). The answer holds until anything else is
         offered to the hub.
         """
-        policy = self._table.known(verb.topic)
+        policy = self.hub.table.known(verb.topic)
         if verb.rewind is None and not policy.latest:
             return NOTHING
-        if not self._hub.is_warm(verb.topic):
+        memory = self.hub.memory(verb.topic)
+        if not memory.warm:
             return None
         asked = _asked(verb, asked_at)
-        stamp = self._stamp(asked.topic)
-        known = self._answers.get(asked)
-        if known is not None and known[0] == stamp:
-            found = known[1]
+        if policy.access == "owner":
+            # One's own topic is nobody else's question.
+            found = self._look(asked)
         else:
-            selected = self._remembered(asked)
-            found = _Found(selected.publications, asked.since) if selected.covered else None
-            if policy.access != "owner":
-                # One's own topic is nobody else's question.
-                self._keep(asked, stamp, found)
+            version, now = memory.version, self.now()
+            found = self._answers.get(asked, version, now, lambda: self._look(asked))
         return None if found is None else found.since(_since_ms(verb, asked_at))
-
-    def _keep(self, asked: _Asked, stamp: _Stamp, found: _Found | None) -> None:
-        if stamp.second != self._second:
-            self._answers.clear()
-            self._second = stamp.second
-        self._answers.set(asked, (stamp, found), 0 if found is None else found.whole.weight)
 
     async def recover(self, verb: Subscribe, asked_at: float) -> Recalled:
         """:meth:`recall`, reading the store where that is needed. Subscribe at once afterwards.
@@ -148,20 +94,20 @@ class Past:
         What can't be read is left out: news that comes matters more than news that went.
         """
         asked, topic = _asked(verb, asked_at), verb.topic
-        older = _Older(self._hub.memory(topic), [])
+        older = _Older(self.hub.memory(topic), [])
         try:
             await self._warm(topic)
             found = self.recall(verb, asked_at)
             if found is not None:
                 return found
             for _ in range(_ATTEMPTS if verb.rewind is not None else 0):
-                with self._hub.memory(topic).held(self._most_rewound):
+                with self.hub.memory(topic).held(self.settings.reader.rewind):
                     older = await self._reading.do(asked, lambda: self._read(asked))
-                if older.memory is self._hub.memory(topic):
+                if older.memory is self.hub.memory(topic):
                     break
                 # What has arrived meanwhile may be in neither.
         except StoreError as exc:
-            self._archive.failed(exc)
+            self.archive.failed(exc)
         return self._with_older(asked, older).since(_since_ms(verb, asked_at))
 
     async def try_to_warm(self, topic: str) -> None:
@@ -169,13 +115,13 @@ class Past:
         try:
             await self._warm(topic)
         except StoreError as exc:
-            self._archive.failed(exc)
+            self.archive.failed(exc)
 
     def recall_history(self, verb: History) -> Selection | None:
         """What ``history`` asks for; None if the store has to be asked."""
-        if not self._hub.is_warm(verb.topic):
+        memory, now = self.hub.memory(verb.topic), self.now()
+        if not memory.warm:
             return None
-        memory, now = self._hub.memory(verb.topic), self._now()
         if verb.before is None:
             found = memory.last(verb.limit, now)
         else:
@@ -189,53 +135,54 @@ class Past:
             found = self.recall_history(verb)
             if found is not None:
                 return found
-            stored = await self._archive.history(verb.topic, limit=verb.limit, before=verb.before)
+            stored = await self.archive.history(verb.topic, limit=verb.limit, before=verb.before)
         except StoreError as exc:
-            self._archive.failed(exc)
+            self.archive.failed(exc)
             raise
-        policy = self._hub.memory(verb.topic).policy
+        policy = self.hub.memory(verb.topic).policy
         return Selection([Publication(e, policy, None) for e in stored], covered=True)
 
-    def _stamp(self, topic: str) -> _Stamp:
-        memory = self._hub.memory(topic)
-        return _Stamp(memory.serial, memory.changes, int(self._now()))
+    def _look(self, asked: _Asked) -> Recalled | None:
+        selected = self._remembered(asked)
+        return Recalled(selected.publications) if selected.covered else None
 
     def _remembered(self, asked: _Asked) -> Selection:
-        memory, now = self._hub.memory(asked.topic), self._now()
+        memory, now = self.hub.memory(asked.topic), self.now()
         if asked.last is not None:
             return memory.last(asked.last, now)
         if asked.since is not None:
             return memory.since(asked.since * 1000, now)
         return Selection(memory.with_latest([], now), covered=True)
 
-    def _with_older(self, asked: _Asked, older: _Older) -> _Found:
-        stamp = self._stamp(asked.topic)
-        if older.found is None or older.stamp != stamp:
-            memory = self._hub.memory(asked.topic)
-            before = [one for one in older.publications if one.envelope.identity not in memory]
+    def _with_older(self, asked: _Asked, older: _Older) -> Recalled:
+        memory = self.hub.memory(asked.topic)
+        stamp = memory.version, int(self.now())
+        if older.stamp != stamp:
+            before = [p for p in older.publications if memory.find(p.envelope.identity) is None]
             found = [*before, *self._remembered(asked).publications]
             if asked.last is not None:
                 found = found[-asked.last :]
-            older.stamp, older.found = stamp, _Found(found, asked.since)
+            older.stamp, older.found = stamp, Recalled(found)
         return older.found
 
     async def _read(self, asked: _Asked) -> _Older:
-        memory = self._hub.memory(asked.topic)
-        limit = asked.last or self._most_rewound
+        memory = self.hub.memory(asked.topic)
+        limit = asked.last or self.settings.reader.rewind
         since_ms = (asked.since or 0) * 1000
-        stored = await self._archive.history(asked.topic, limit=limit, since_ms=since_ms)
-        past = self._hub.past(asked.topic, stored, self._now(), remembered=True)
+        stored = await self.archive.history(asked.topic, limit=limit, since_ms=since_ms)
+        past = self.hub.past(asked.topic, stored, self.now())
         return _Older(memory, past)
 
     async def _warm(self, topic: str) -> None:
-        if not self._hub.is_warm(topic):
+        if not self.hub.memory(topic).warm:
             await self._warming.do(topic, lambda: self._read_past(topic))
 
     async def _read_past(self, topic: str) -> None:
-        policy = self._hub.memory(topic).policy
-        history, latest = await self._archive.past(topic, policy)
+        policy = self.hub.memory(topic).policy
+        history = await self.archive.history(topic, limit=policy.keep) if policy.keep else []
+        latest = await self.archive.latest(topic) if policy.latest else []
         complete = len(history) < policy.keep
-        self._hub.warm(topic, history, latest, complete=complete, now=self._now())
+        self.hub.warm(topic, history, latest, complete=complete, now=self.now())
 
 
 def _asked(verb: Subscribe, asked_at: float) -> _Asked:
@@ -251,7 +198,3 @@ def _since_ms(verb: Subscribe, asked_at: float) -> int:
     if verb.rewind is None or verb.rewind.seconds is None:
         return 0
     return max(0, int((asked_at - verb.rewind.seconds) * 1000))
-
-
-def _ms(publication: Publication) -> int:
-    return ms_of_id(publication.envelope.id)

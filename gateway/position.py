@@ -1,12 +1,8 @@
 """The ``position`` token: how far a reader has come, as a version vector.
 
-There is no offset that means anything on another gateway, so a position lists, for each log
-(what one router routes in one life), the number up to which its reader has everything, and a time:
-whatever the reader lacks of this log was routed later, by the router's clock.
-
-A log that isn't listed counts as had if it began six hours before the position's time, and as not
-had otherwise. So long may a log's row in the directory take to another region; gateways list
-whatever is younger, or wasn't seen whole.
+It lists, for each log, the number up to which its reader has everything, and a time: whatever the
+reader lacks of this log was routed later, by the router's clock. A log that isn't listed counts as
+had if it began six hours before the position's time, and as not had otherwise (docs/design/0011).
 
 Example, of 12:00. Listed are ``r1``: 9, 11:59:58, and ``r2``: 4, 11:40. A reader with this
 position has numbers 1 to 9 of r1 and 1 to 4 of r2; number 5 of r2, which was lost on its way, is
@@ -22,8 +18,8 @@ On the wire it is base64url without padding (RFC 4648 section 5) of::
     1–9 bytes  number, LEB128
     1–6 bytes  how many seconds the log's time is before the position's, LEB128
 
-Four logs take about 60 characters. Readers must treat it as opaque; we must treat what
-they send back as hostile: :func:`decode` accepts exactly what :func:`encode` can make.
+Four logs take about 60 characters. What readers send back may be hostile: :func:`decode` accepts
+exactly what :func:`encode` can make.
 
 The decision that one would question: a token of another version is no error but a position from
 the beginning of time. Readers who come back after an upgrade are told that they may have missed
@@ -33,7 +29,6 @@ something, instead of being refused.
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import functools
 import hashlib
@@ -53,7 +48,7 @@ MAX_SEQ: Final = 2**63 - 1
 CLOCK_STEP_MS: Final = 30_000
 _TIME_BYTES: Final = 6
 _HEAD_BYTES: Final = 1 + _TIME_BYTES
-# 7 bits each: 9 bytes hold MAX_SEQ, 6 bytes MAX_MS in seconds.
+# 7 bits each: 9 bytes hold MAX_SEQ, 6 bytes the largest time in seconds.
 _SEQ_BYTES: Final = 9
 _LAG_BYTES: Final = 6
 _MAX_BYTES: Final = _HEAD_BYTES + MAX_LOGS * (HASH_BYTES + _SEQ_BYTES + _LAG_BYTES)
@@ -138,8 +133,7 @@ def encode(position: Position) -> str:
 
 def token(time_ms: int, entries: Iterable[bytes]) -> str:
     """The token of a position whose logs are ``entries``, in ascending order."""
-    packed = bytes((VERSION,)) + time_ms.to_bytes(_TIME_BYTES, "big") + b"".join(entries)
-    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
+    return _spelt(bytes((VERSION,)) + time_ms.to_bytes(_TIME_BYTES, "big") + b"".join(entries))
 
 
 def entry(hash_: bytes, mark: int, lag_s: int) -> bytes:
@@ -158,9 +152,9 @@ def decode(token: str) -> Position:
     packed = _unpacked(token)
     if not packed:
         raise ValueError("position: empty")
-    if packed[0] != VERSION and packed[0] <= _VERSIONS:
-        return UNKNOWN
     if packed[0] != VERSION:
+        if packed[0] <= _VERSIONS:
+            return UNKNOWN
         raise ValueError("position: no version of ours")
     if len(packed) < _HEAD_BYTES:
         raise ValueError("position: cut off")
@@ -185,15 +179,17 @@ def _unpacked(token: str) -> bytes:
     if len(token) > MAX_CHARACTERS:
         raise ValueError("position: too long")
     try:
-        packed = base64.b64decode(
-            token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True
-        )
-    except (UnicodeEncodeError, binascii.Error) as exc:
+        packed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except ValueError as exc:
         raise ValueError("position: not base64url") from exc
-    # "/" and "+" and stray low bits decode too: only the one spelling is accepted.
-    if base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii") != token:
+    # Foreign characters and stray low bits decode too: only the one spelling is accepted.
+    if _spelt(packed) != token:
         raise ValueError("position: not as we write it")
     return packed
+
+
+def _spelt(packed: bytes) -> str:
+    return base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
 
 
 def _leb128(value: int) -> bytes:
@@ -206,14 +202,12 @@ def _leb128(value: int) -> bytes:
 
 
 def _number(packed: bytes, at: int, most: int) -> tuple[int, int]:
+    """The number that begins ``at``, of ``most`` bytes at most, and where it ends."""
     value = 0
-    for i in range(most):
-        if at + i >= len(packed):
-            raise ValueError("position: cut off")
-        byte = packed[at + i]
+    for i, byte in enumerate(packed[at : at + most]):
         value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             if byte == 0 and i > 0:
                 raise ValueError("position: padded number")
             return value, at + i + 1
-    raise ValueError("position: number too large")
+    raise ValueError("position: number cut off or too large")

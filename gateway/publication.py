@@ -52,16 +52,17 @@ class Publication:
         self.copies = [copy_of(envelope)]
         self._frames: dict[Variant, bytes] = {}
 
-    def __repr__(self) -> str:
-        return f"<Publication {self.envelope.topic} {self.envelope.id}>"
+    @property
+    def routed_ms(self) -> int:
+        """When its router gave it its number, in ms since the epoch by that router's clock."""
+        return self.copies[0].routed_ms
 
     def add_copy(self, copy: Copy) -> bool:
         """Note another copy; False if there are too many."""
-        if copy in self.copies:
-            return True
-        if len(self.copies) >= _COPIES:
-            return False
-        self.copies.append(copy)
+        if copy not in self.copies:
+            if len(self.copies) >= _COPIES:
+                return False
+            self.copies.append(copy)
         return True
 
     def frame(self, variant: Variant) -> bytes:
@@ -72,11 +73,11 @@ class Publication:
         return frame
 
     def _encode(self, variant: Variant) -> bytes:
-        if variant is Variant.RAW and self.mark is not None:
+        if variant is not Variant.RAW:
+            return dress(self.frame(Variant.RAW), variant, self.position)
+        if self.mark is not None:
             return mark_push(self.mark, self.position)
-        if variant is Variant.RAW:
-            return message_push(self.envelope, self.policy.topic_class, self.position)
-        return dress(self.frame(Variant.RAW), variant, self.position)
+        return message_push(self.envelope, self.policy.topic_class, self.position)
 
     @property
     def weight(self) -> int:

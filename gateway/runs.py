@@ -73,9 +73,3 @@ class Runs:
             first = end + 1
         if first <= last:
             yield first, last
-
-    def copy(self) -> Runs:
-        """The same numbers."""
-        other = Runs()
-        other._starts, other._ends = self._starts.copy(), self._ends.copy()
-        return other

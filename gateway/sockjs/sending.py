@@ -89,7 +89,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
             super()._clear_representation_headers()
 
     def _payload(self) -> bytes | bytearray:
-        return self._body.whole()
+        return self._body.data
 
     def _accepted(self) -> None:
         self.set_status(204)
@@ -102,7 +102,7 @@ class JsonpSendHandler(XhrSendHandler):
 
     def _payload(self) -> bytes | bytearray:
         content_type = self.request.headers.get("Content-Type", "").split(";")[0].strip().lower()
-        body = self._body.whole()
+        body = self._body.data
         if content_type != "application/x-www-form-urlencoded":
             return body
         text = body.decode("utf-8", "replace")

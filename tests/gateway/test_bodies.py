@@ -13,7 +13,7 @@ def test_a_body_comes_in_pieces() -> None:
     body = Body(bodies, 10)
     for chunk in (b"abc", b"", b"defg"):
         body.take(chunk)
-    assert (bytes(body.whole()), body.verdict, bodies.held) == (b"abcdefg", Verdict.TAKEN, 7)
+    assert (bytes(body.data), body.verdict, bodies.held) == (b"abcdefg", Verdict.TAKEN, 7)
     body.close()
     body.close()
     assert bodies.held == 0
@@ -42,7 +42,7 @@ def test_without_room_for_all_the_largest_is_dropped() -> None:
     ]  # fmt: skip
     # It comes in all the same, and is dropped.
     second.take(b"6")
-    assert (bytes(second.whole()), bodies.held) == (b"", 6)
+    assert (bytes(second.data), bodies.held) == (b"", 6)
     first.close()
     third.take(b"34567890")
     assert (third.verdict, bodies.held) == (Verdict.TAKEN, 10)
@@ -60,4 +60,4 @@ def test_what_is_held_is_what_was_taken_and_never_more_than_there_is_room_for(
             open_bodies[which] = Body(bodies, 12)
         else:
             open_bodies[which].take(chunk)
-        assert bodies.held == sum(len(body.whole()) for body in open_bodies) <= bodies.most
+        assert bodies.held == sum(len(body.data) for body in open_bodies) <= bodies.most

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fitting import newest_that_fit
+from gateway.bounded import newest_that_fit
 
 
 def test_the_newest_that_fit_are_given_oldest_first() -> None:

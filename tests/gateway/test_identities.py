@@ -11,9 +11,9 @@ from gateway.identities import SeenIdentities
 def test_an_identity_is_known_for_the_window_and_then_forgotten() -> None:
     seen = SeenIdentities(seconds=600, limit=100)
     seen.add(7, now=1000.0)
-    seen.expire(1600.0)
+    seen.add(8, now=1600.0)
     assert 7 in seen
-    seen.expire(1610.0)
+    seen.add(9, now=1610.0)
     assert 7 not in seen
 
 
@@ -37,7 +37,7 @@ def test_a_clock_set_back_keeps_what_is_new() -> None:
     seen = SeenIdentities(seconds=600, limit=100)
     seen.add(1, now=5000.0)
     seen.add(2, now=10.0)
-    seen.expire(5000.0)
+    seen.add(3, now=5000.0)
     assert 2 in seen
 
 

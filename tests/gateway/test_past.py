@@ -76,7 +76,6 @@ class Box:
         self.tasks: set[asyncio.Task[None]] = set()
         told = GatewaySettings(name="box", region="oregon")
         self.past = Past(
-            table=TABLE,
             hub=self.hub,
             archive=Archive(self.store, told),
             settings=told,
@@ -493,7 +492,7 @@ async def test_that_a_topic_cant_be_warmed_is_counted_and_no_error(box: Box) -> 
     box.store.error = StoreError("spoilt")
     before = failures()
     await box.past.try_to_warm(TOPIC)
-    assert (failures(), box.hub.is_warm(TOPIC)) == (before + 1, False)
+    assert (failures(), box.hub.memory(TOPIC).warm) == (before + 1, False)
 
 
 async def test_who_leaves_while_the_store_is_asked_takes_nothing_from_the_others(
@@ -607,4 +606,4 @@ async def test_a_topic_that_has_just_been_warmed_is_not_forgotten_for_want_of_ro
     box = Box(HubLimits(memory_bytes=1))
     await box.store.write(messages(1, 2, 3))
     await box.past.try_to_warm(TOPIC)
-    assert box.hub.is_warm(TOPIC)
+    assert box.hub.memory(TOPIC).warm

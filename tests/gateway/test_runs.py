@@ -46,15 +46,6 @@ def test_holes_are_the_numbers_that_werent(added: list[tuple[int, int]], first: 
     assert list(runs.holes(first, first + more)) == runs_of(wanted)
 
 
-@given(pairs, pairs)
-def test_a_copy_changes_by_itself(added: list[tuple[int, int]], more: list[tuple[int, int]]):
-    runs, numbers = made(added)
-    other = runs.copy()
-    for first, count in more:
-        other.add(first, first + count)
-    assert list(runs) == runs_of(numbers)
-
-
 @pytest.mark.parametrize(
     ("added", "found"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gateways import until
 
-from gateway.single_flight import SingleFlight
+from gateway.tasks import SingleFlight
 from newsfabric.errors import StoreUnavailable
 
 

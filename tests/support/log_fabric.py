@@ -342,14 +342,14 @@ class Fabric:
             patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
             core = Core(told, TABLE, cast("Store", self.stores))
         # It took the clock when it was imported, before time was quick.
-        core.resumer._now = lambda: time.time()
+        core.resumer.now = lambda: time.time()
         if left is None:
             # A log that is listed begins where it is settled.
             self.starts = self.stores.settled_here()
         core.follower.begin(left)
         await core.follower.begun()
         self.core = self.reader.core = core
-        core.hub.subscribe(TOPIC, self.reader)
+        core.hub.topics.subscribe(TOPIC, self.reader)
         self.feed = feed_of(core)
 
     async def leave(self) -> None:

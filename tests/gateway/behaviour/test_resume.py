@@ -506,6 +506,7 @@ async def test_a_history_that_cant_be_read_says_why_and_is_whole_when_asked_agai
     [
         ("topic=news.a&after=nonsense", 400, 112),
         ("topic=news.a&limit=0", 400, 107),
+        ("topic=nonsense&limit=0", 404, 102),
         ("topic=news.a&limit=1001", 400, 107),
         ("topic=..", 400, 107),
         ("", 400, 107),

@@ -171,8 +171,8 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
         monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
-        monkeypatch.setattr(core.desk.past, "_now", lambda: desk.now)
-        monkeypatch.setattr(core.resumer, "_now", lambda: desk.now)
+        monkeypatch.setattr(core.desk.past, "now", lambda: desk.now)
+        monkeypatch.setattr(core.resumer, "now", lambda: desk.now)
         read = Verbs.read
 
         def counted(verbs: Verbs, text: bytes) -> Intent:
@@ -609,7 +609,7 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
         desk.visit = await attached(fake, desk.plane, attachment=2)
         desk.store.gate.set()
         # The topic's past is worth knowing whoever asked for it.
-        await until(lambda: desk.core.hub.is_warm("news.a"))
+        await until(lambda: desk.core.hub.memory("news.a").warm)
         assert await desk.replied(action="ping") == {"type": "pong"}
         # The readers' verbs come again.
         await desk.say(text)

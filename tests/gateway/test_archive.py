@@ -1,0 +1,55 @@
+"""How far a read of the store reaches, when it brings less than there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from envelopes import START_MS, envelope
+
+from gateway.archive import Archive, Stored
+from gateway.settings import GatewaySettings
+from newsfabric.envelope import Envelope
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=3)])
+
+
+async def read(*stored: Envelope, **bounds: Any) -> Stored:
+    store = MemoryStore(TABLE, now_ms=lambda: START_MS + 60_000)
+    await store.write(list(stored))
+    archive = Archive(store, GatewaySettings(name="box", region="oregon", **bounds))
+    return await archive.since("news.a", from_ms=START_MS, region="oregon")
+
+
+def message(number: int, body: bytes = b'"x"') -> Envelope:
+    """Message ``number``, routed so many ms after the start."""
+    return envelope(number, at=number, topic="news.a", body=body)
+
+
+def seqs(found: Stored) -> list[int]:
+    return [one.seq for one in found.envelopes]
+
+
+async def test_a_read_that_brings_all_reaches_as_far_as_was_asked() -> None:
+    found = await read(message(1), message(2))
+    assert (seqs(found), found.reach_ms, found.spoilt) == ([1, 2], START_MS, False)
+
+
+@pytest.mark.parametrize("bounds", [{"resume_rows": 2}, {"resume_bytes": 6}])
+async def test_a_read_that_is_cut_doesnt_reach_the_oldest_ones_millisecond(
+    bounds: dict[str, int],
+) -> None:
+    found = await read(*map(message, range(1, 6)), **bounds)
+    assert (seqs(found), found.reach_ms) == ([4, 5], START_MS + 5)
+
+
+async def test_a_read_of_which_nothing_fits_reaches_nothing_that_there_is() -> None:
+    found = await read(message(1), message(2, b'"xxxxxxxxx"'), resume_bytes=6)
+    assert (seqs(found), found.reach_ms) == ([], START_MS + 3)
+
+
+async def test_what_is_no_json_is_left_out_and_told() -> None:
+    found = await read(message(1), message(2, b'{"cut off'), message(3))
+    assert (seqs(found), found.reach_ms, found.spoilt) == ([1, 3], START_MS, True)

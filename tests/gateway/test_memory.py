@@ -1,0 +1,74 @@
+"""What a topic's memory says of itself: what it has lost, and that it has changed."""
+
+from __future__ import annotations
+
+from envelopes import START_MS, envelope
+
+from gateway.forgotten import Forgotten
+from gateway.memory import TopicMemory
+from gateway.publication import Publication
+from newsfabric.topics import TopicPolicy
+
+POLICY = TopicPolicy(pattern="news.*", keep=3)
+NOW = START_MS / 1000
+
+
+def memory(*arrived: int) -> TopicMemory:
+    """One to which these messages have come."""
+    made = TopicMemory(POLICY, 10, Forgotten(dict))
+    for number in arrived:
+        made.add(message(number))
+    return made
+
+
+def message(number: int) -> Publication:
+    """Message ``number``, routed so many seconds after the start."""
+    return Publication(envelope(number, at=number * 1_000), POLICY, None)
+
+
+def seqs(publications: list[Publication]) -> list[int]:
+    return [one.envelope.seq for one in publications]
+
+
+def test_whatever_changes_it_gives_it_a_version_that_no_other_one_has() -> None:
+    one, other = memory(), memory()
+    versions = [one.version, other.version]
+    for made in (one, other):
+        made.add(message(1))
+        versions.append(made.version)
+        made.put_before([message(0)], [], complete=False)
+        versions.append(made.version)
+        made.note_copy(envelope(1, origin="dublin"))
+        versions.append(made.version)
+    assert len(set(versions)) == 8
+
+
+def test_it_has_lost_what_arrived_and_is_not_remembered_but_not_what_was_put_before() -> None:
+    made = memory(5, 6)
+    made.put_before([message(3)], [], complete=True)
+    lost = []
+    for number in (7, 8, 9):
+        made.add(message(number))
+        lost.append(made.lost)
+    assert lost == [0, 1, 2]
+
+
+def test_lately_is_what_arrived_since_or_was_routed_since() -> None:
+    made = memory(8, 2)
+    made.put_before([message(1)], [], complete=True)
+    assert seqs(made.lately(2, START_MS + 9_000, NOW)) == []
+    assert seqs(made.lately(1, START_MS + 9_000, NOW)) == [2]
+    assert seqs(made.lately(2, START_MS + 8_000, NOW)) == [8]
+    assert seqs(made.lately(0, START_MS + 9_000, NOW)) == [8, 2]
+    assert seqs(made.lately(2, START_MS, NOW)) == [1, 8, 2]
+
+
+def test_while_it_is_held_it_keeps_more_and_the_next_that_arrives_ends_that() -> None:
+    made = memory(1, 2, 3)
+    with made.held(1), made.held(2):
+        for number in (4, 5, 6):
+            made.add(message(number))
+        assert seqs(list(made.recent(NOW))) == [2, 3, 4, 5, 6]
+    assert len(made) == 5
+    made.add(message(7))
+    assert seqs(list(made.recent(NOW))) == [5, 6, 7]
