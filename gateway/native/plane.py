@@ -169,21 +169,29 @@ class Plane(Engine):
 
     async def drain(self) -> None:
         """Have all readers sent away; return when the data plane has ended, or should have."""
-        seconds, per_second = self._settings.drain_seconds, self._settings.drain_per_second
-        await self.look()
-        within = Spread(self.tally.readers, seconds, per_second).duration
-        if self.state is State.GONE:
+        over = self.state is State.GONE
+        if over:
             # Drained before, or another control plane's by now.
             return
+        # First of all: until it has heard this, the data plane lets readers in.
+        self._send_drain()
+        await self.look()
+        seconds, per_second = self._settings.drain_seconds, self._settings.drain_per_second
+        within = Spread(self.tally.readers, seconds, per_second).duration
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within + self._settings.linger + END_SECONDS):
                 while self.state is not State.GONE:
-                    if self.state is State.ATTACHED:
-                        self.send(commands.drain(seconds, per_second))
-                        self.state = State.DRAINING
+                    self._send_drain()
                     await self._changed.wait()
-        self.close()
-        await self._child.end()
+        if not self._replaced:
+            self.close()
+            await self._child.end()
+
+    def _send_drain(self) -> None:
+        """Once for each attachment."""
+        if self.state is State.ATTACHED:
+            self.send(commands.drain(self._settings.drain_seconds, self._settings.drain_per_second))
+            self.state = State.DRAINING
 
     def close(self) -> None:
         """Let go of the data plane; if it lives, it goes on without us."""

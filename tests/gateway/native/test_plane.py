@@ -243,9 +243,10 @@ async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> N
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     done: list[int] = []
     draining = asyncio.create_task(pair.plane.drain())
+    # Before anything is asked: until then the data plane lets readers in.
+    assert await pair.visit.hear_named("drain") == {"seconds_ms": 5_000, "per_second": 5}
     await pair.visit.hear_named("count")
     await pair.visit.say(counters())
-    assert await pair.visit.hear_named("drain") == {"seconds_ms": 5_000, "per_second": 5}
     # Readers who weren't told yet still get what is published.
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.hear_named("publish")
@@ -258,18 +259,36 @@ async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
 
 async def test_a_drain_goes_on_at_the_data_plane_that_takes_over_meanwhile(pair: Pair) -> None:
     draining = asyncio.create_task(pair.plane.drain())
+    await pair.visit.hear_named("drain")
     await pair.visit.hear_named("count")
     await pair.visit.say(counters())
     for attachment in (4, 5):
-        await pair.visit.hear_named("drain")
         await pair.visit.say(refused(TAKEN_OVER))
         pair.visit.leave()
         await pair.attached(attachment)
-    await pair.visit.hear_named("drain")
+        await pair.visit.hear_named("drain")
     assert not draining.done()
     pair.visit.leave()
     await asyncio.wait_for(draining, 60)
     assert pair.plane.state is State.GONE
+
+
+async def test_who_is_replaced_in_a_drain_leaves_the_data_plane_alone(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    async def end() -> None:
+        ended.append("ended")
+
+    monkeypatch.setattr(pair.plane._child, "end", end)
+    draining = asyncio.create_task(pair.plane.drain())
+    await pair.visit.hear_named("drain")
+    await pair.visit.hear_named("count")
+    await pair.visit.say(counters() + refused("replaced"))
+    pair.visit.leave()
+    await asyncio.wait_for(draining, 60)
+    assert (pair.plane.state, ended) == (State.GONE, [])
 
 
 async def test_a_drain_waits_for_the_data_plane_that_is_about_to_take_over(pair: Pair) -> None:
