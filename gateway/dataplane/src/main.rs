@@ -1,7 +1,6 @@
 //! `newsfabric-dataplane`: the process that owns readers' sockets. Options only; see the library.
 
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,11 +52,11 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--control" => control = Some(PathBuf::from(value()?)),
-            "--host" => options.host = number::<IpAddr>(&name, &value()?)?,
+            "--host" => options.host = Some(number(&name, &value()?)?),
             "--port" => options.port = number(&name, &value()?)?,
             "--threads" => options.threads = Some(number(&name, &value()?)?),
             "--fd" => options.inherited = Some(inherited(&name, &value()?)?),
-            "--shared-table" => options.private_tables = false,
+            "--shared-table" => options.shared_table = true,
             "--proxy-protocol" => options.proxied = true,
             "--echo" => options.echo = true,
             "--take-over" => options.take_over = true,

@@ -1,8 +1,13 @@
 //! Events: what the data plane tells.
 
-use super::codec::{put_bytes16, put_bytes32, put_connection, put_text8};
+use super::codec::{
+    put_bytes16, put_bytes32, put_connection, put_ports, put_text8, put_with_length,
+};
 use super::kinds::EventKind;
 use super::{ConnectionId, Offer};
+
+/// A reader's verb, or the blob of its auth state.
+pub type Text = Box<[u8]>;
 
 /// What the data plane tells. Events are written straight into the outgoing buffer.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
@@ -18,9 +23,9 @@ pub enum Event<'a> {
         blob: &'a [u8],
     },
     /// What readers said.
-    Verbs(&'a [(ConnectionId, &'a [u8])]),
+    Verbs(&'a [(ConnectionId, Text)]),
     /// What readers with an auth state said: the connection, the state's blob, the verb.
-    VerbsWithAuth(&'a [(ConnectionId, &'a [u8], &'a [u8])]),
+    VerbsWithAuth(&'a [(ConnectionId, Text, Text)]),
     /// All fan-outs up to this number are over.
     Published(u64),
     /// A request for the control plane; its descriptor goes with the first byte.
@@ -30,7 +35,7 @@ pub enum Event<'a> {
     /// Why the connection to the control plane is about to be closed.
     Refused(&'a str),
     /// What a newer data plane is about to get. The listening control socket goes with it.
-    Offer(Offer<'a>),
+    Offer(&'a Offer),
     /// The socket on which the I/O thread of this number gives its readers goes with it.
     Lane(u16),
     /// All is the newer data plane's: this one has let go of it.
@@ -40,8 +45,10 @@ pub enum Event<'a> {
 impl Event<'_> {
     /// Append the event to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; 4]);
+        put_with_length(out, |out| self.put(out));
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
         match self {
             Event::Attached { version, pid, attachment, readers, ports, blob } => {
                 out.push(EventKind::Attached as u8);
@@ -49,10 +56,7 @@ impl Event<'_> {
                 for number in [pid, attachment, readers] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
-                out.push(ports.len() as u8);
-                for port in ports.iter().take(usize::from(ports.len() as u8)) {
-                    out.extend_from_slice(&port.to_le_bytes());
-                }
+                put_ports(out, ports);
                 put_bytes32(out, blob);
             }
             Event::Verbs(verbs) => {
@@ -91,7 +95,7 @@ impl Event<'_> {
                 out.push(EventKind::Lane as u8);
                 out.extend_from_slice(&thread.to_le_bytes());
             }
-            Event::Yours => out.push(138),
+            Event::Yours => out.push(EventKind::Yours as u8),
             Event::VerbsWithAuth(verbs) => {
                 out.push(EventKind::VerbsWithAuth as u8);
                 out.extend_from_slice(&(verbs.len() as u32).to_le_bytes());
@@ -102,7 +106,5 @@ impl Event<'_> {
                 }
             }
         }
-        let length = (out.len() - start - 4) as u32;
-        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 }

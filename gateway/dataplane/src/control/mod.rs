@@ -10,12 +10,13 @@ mod handshake;
 mod kinds;
 mod settings;
 
-use std::fmt;
+use std::{fmt, io};
 
-pub(crate) use codec::{Reader, put_bytes16, put_bytes32, put_text8};
-pub use commands::{Auth, Command, Split, Subscribe, split};
-pub use events::Event;
-pub use handshake::{Answer, COMMIT, Offer, take_over};
+pub(crate) use codec::{Reader, length, put_bytes16, put_bytes32, put_text8, put_with_length};
+pub use commands::{Command, Split, Subscribe, ToReader, split};
+pub use events::{Event, Text};
+pub use handshake::{Answer, COMMIT, ControlState, Offer, ThreadOptions, take_over};
+pub(crate) use kinds::EventKind;
 pub use settings::{Reason, Settings};
 
 /// The version of the protocol, which both ends must speak.
@@ -55,6 +56,12 @@ impl fmt::Display for Malformed {
             Malformed::Long => write!(f, "a message goes on after its last field"),
             Malformed::Value(field) => write!(f, "bad value of {field}"),
         }
+    }
+}
+
+impl From<Malformed> for io::Error {
+    fn from(why: Malformed) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, why.to_string())
     }
 }
 
@@ -182,14 +189,14 @@ mod tests {
     #[test]
     fn verbs_are_written_with_their_connections() {
         let mut out = Vec::new();
-        Event::Verbs(&[(SUBSCRIBER, b"{}")]).encode(&mut out);
+        Event::Verbs(&[(SUBSCRIBER, (*b"{}").into())]).encode(&mut out);
         assert_eq!(out, b"\x15\0\0\0\x82\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}");
     }
 
     #[test]
     fn verbs_of_those_with_auth_states_are_written_with_them() {
         let mut out = Vec::new();
-        Event::VerbsWithAuth(&[(SUBSCRIBER, b"me", b"{}")]).encode(&mut out);
+        Event::VerbsWithAuth(&[(SUBSCRIBER, (*b"me").into(), (*b"{}").into())]).encode(&mut out);
         assert_eq!(out, b"\x19\0\0\0\x8b\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
     }
 
@@ -211,15 +218,10 @@ mod tests {
 
     #[test]
     fn an_auth_state_is_read_field_by_field_and_has_a_bound() {
-        let auth = Auth {
-            connection: SUBSCRIBER,
-            user: "42",
-            issued_ms: 5,
-            ends_ms: 6,
-            blob: b"me",
-            push: b"{}",
-        };
-        assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(Command::Auth(auth)));
+        let auth =
+            ToReader::Auth { user: "42", issued_ms: 5, ends_ms: 6, blob: b"me", push: b"{}" };
+        let command = Command::ToReader(SUBSCRIBER, auth);
+        assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(command));
         let longest = auth_body(&[7; MAX_AUTH]);
         assert!(Command::decode(16, &longest).is_ok());
         let longer = auth_body(&[7; MAX_AUTH + 1]);

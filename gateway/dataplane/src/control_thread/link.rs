@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::control::Event;
-use crate::sys::{self, Epoll};
+use crate::sys;
 
 /// So much that was sent is never worth moving the rest for.
 const KEPT_BYTES: usize = 256 * 1024;
@@ -21,8 +21,6 @@ pub(super) struct Link {
     sent: usize,
     /// Descriptors that wait, each with the place in `outgoing` with which it goes.
     descriptors: VecDeque<(usize, OwnedFd)>,
-    /// Whether the socket has taken nothing lately.
-    pub(super) blocked: bool,
 }
 
 impl Link {
@@ -33,7 +31,6 @@ impl Link {
             outgoing: Vec::new(),
             sent: 0,
             descriptors: VecDeque::new(),
-            blocked: false,
         }
     }
 
@@ -69,14 +66,9 @@ impl Link {
         self.outgoing.len() - self.sent
     }
 
-    /// How many descriptors wait.
-    pub(super) fn waiting_descriptors(&self) -> usize {
-        self.descriptors.len()
-    }
-
-    /// They, if they are never sent.
-    pub(super) fn waiting_sockets(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.descriptors.iter().map(|(_, socket)| socket)
+    /// The descriptors that wait.
+    pub(super) fn waiting_descriptors(&self) -> impl ExactSizeIterator<Item = &OwnedFd> {
+        self.descriptors.iter().map(|(_, descriptor)| descriptor)
     }
 
     /// Send what the socket takes.
@@ -108,13 +100,6 @@ impl Link {
         }
         self.compact();
         Ok(())
-    }
-
-    /// There is room again.
-    pub(super) fn unblock(&mut self, epoll: &Epoll) {
-        self.blocked = false;
-        // It can only fail for want of memory; the socket is then written when there is news.
-        let _ = epoll.modify(self.fd(), sys::READ, super::CONTROL_PLANE);
     }
 
     /// Send everything, and wait for room until `deadline`.

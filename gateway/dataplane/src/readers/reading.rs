@@ -1,12 +1,12 @@
 //! Bytes in: frames to messages, messages to verbs.
 
 use super::Readers;
-use crate::closing::{CloseReason, Ended, Ending};
+use crate::closing::{BY_READER, CloseReason, Ending};
 use crate::deflate::Inflater;
 use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::slab::{HEARD_MS, Phase};
-use crate::sockjs::Texts;
+use crate::sockjs::{self, Texts};
 use crate::sys;
 
 /// Read at a time. Bigger than any message that may come, so that most come in one piece.
@@ -151,7 +151,7 @@ impl Readers {
             Phase::Open => {
                 // RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
                 let answer = close_frame((code != NO_STATUS).then_some(code), "");
-                self.end(slot, Ended::ByReader, answer.as_slice(), Ending::HangUp);
+                self.end(slot, BY_READER, answer.as_slice(), Ending::HangUp);
             }
             Phase::Closing(Ending::Wait) => self.forget(slot),
             _ => {}
@@ -198,7 +198,21 @@ impl Readers {
     fn end_abruptly(&mut self, slot: u32) {
         let reason = self.policy.reason(CloseReason::ProtocolError);
         let last = close_frame(Some(reason.code), &reason.text);
-        let ended = Ended::Closed(CloseReason::ProtocolError);
-        self.end(slot, ended, last.as_slice(), Ending::HangUp);
+        self.end(slot, CloseReason::ProtocolError.name(), last.as_slice(), Ending::HangUp);
+    }
+
+    /// `--echo`, for conformance tests: it goes back as a push would. No verb reaches the control plane.
+    fn send_back(&mut self, slot: u32, opcode: u8, text: &[u8]) {
+        let connection = self.slab.at(slot);
+        let (framing, agreed) = (connection.framing, connection.deflate);
+        let bytes = match framing {
+            Framing::Raw => self.maker.for_one(opcode, text, agreed),
+            Framing::SockJs => {
+                let mut array = Vec::with_capacity(text.len() + 8);
+                sockjs::put_message(&mut array, &String::from_utf8_lossy(text));
+                self.maker.for_one(opcode, &array, agreed)
+            }
+        };
+        self.write(slot, &bytes);
     }
 }

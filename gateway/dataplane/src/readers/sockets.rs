@@ -7,8 +7,8 @@ use crate::slab::Connection;
 use crate::sys::{self, Epoll, MOST_SENDS, Send, Sender};
 
 /// The sockets of one I/O thread.
-pub(super) struct Sockets {
-    epoll: Epoll,
+pub(crate) struct Sockets {
+    pub(crate) epoll: Epoll,
     sender: Sender,
     /// Those that could not be written: they end after the turn, when nobody is using them.
     broken: Vec<(u32, u32)>,
@@ -19,12 +19,8 @@ impl Sockets {
         Ok(Sockets { epoll: Epoll::new()?, sender: Sender::default(), broken: Vec::new() })
     }
 
-    pub(super) fn epoll(&self) -> &Epoll {
-        &self.epoll
-    }
-
     /// Send in batches from now on if this kernel can; why it can't. On the thread that will send.
-    pub(super) fn begin_batches(&mut self) -> Option<io::Error> {
+    pub(crate) fn begin_batches(&mut self) -> Option<io::Error> {
         let (sender, why) = Sender::new();
         self.sender = sender;
         why

@@ -9,16 +9,6 @@ use crate::frame::Decoder;
 use crate::slab::{HEARD_MS, Phase};
 
 impl Readers {
-    /// How long nothing is due, in ms; `None` if no timer is set.
-    pub(crate) fn next_timer_ms(&self) -> Option<u64> {
-        self.wheel.wait_ms(self.clock.now_ms())
-    }
-
-    /// Look at this connection at `at_ms`.
-    pub(crate) fn set_timer(&mut self, slot: u32, at_ms: u64) {
-        self.wheel.set(slot, at_ms);
-    }
-
     /// Serve those whose timers have fired, `most` at once; whether there may be more.
     pub(crate) fn serve_timers(&mut self, most: usize) -> bool {
         let mut heartbeats = std::mem::take(&mut self.heartbeats);

@@ -1,4 +1,4 @@
-//! The control plane's commands to single readers, and to users.
+//! What the control plane says to single readers, and to users.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use super::Readers;
 use crate::auth::AuthState;
 use crate::clock::unix_ms;
 use crate::closing::CloseReason;
-use crate::control::{Command, ConnectionId, Subscribe};
+use crate::control::{ConnectionId, Subscribe, ToReader};
 use crate::counters::Count;
 use crate::hub::Clash;
-use crate::orders::{Batch, Eviction};
 use crate::policy::error_push;
 use crate::publication::Publication;
 use crate::slab::Phase;
+use crate::threads::{Batch, Eviction};
 
 /// Batches that are kept; the control plane counts on it.
 const MOST_BATCHES: usize = 32;
 
 /// What many readers are given, by number; the last that came is the last.
 #[derive(Default)]
-pub(crate) struct Batches(VecDeque<(u64, Batch)>);
+pub(crate) struct Batches(pub(super) VecDeque<(u64, Batch)>);
 
 impl Batches {
     pub(crate) fn add(&mut self, number: u64, batch: Batch) {
@@ -28,10 +28,6 @@ impl Batches {
             self.0.pop_front();
         }
         self.0.push_back((number, batch));
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
     }
 
     /// What comes before live messages; `None` if the batch isn't there.
@@ -50,59 +46,28 @@ impl Batches {
 }
 
 impl Readers {
-    /// Do what the control plane says of one connection. Nothing if that is gone.
-    pub(crate) fn serve(&mut self, command: &Command<'_>, batches: &Batches) {
-        match command {
-            Command::Subscribe(subscribe) => {
-                if let Some(slot) = self.open_slot(subscribe.connection) {
-                    self.subscribe(slot, subscribe, batches);
-                }
-            }
-            Command::Unsubscribe { connection, topic, push } => {
-                if let Some(slot) = self.open_slot(*connection) {
-                    self.hub.unsubscribe(slot, topic);
-                    self.reply(slot, push);
-                }
-            }
-            Command::Reply { connection, push } => {
-                if let Some(slot) = self.open_slot(*connection) {
-                    self.reply(slot, push);
-                }
-            }
-            Command::Auth(auth) => {
-                if let Some(slot) = self.open_slot(auth.connection) {
-                    self.auth.set(slot, AuthState::of(auth));
-                    self.watch_token(slot);
-                    self.reply(slot, auth.push);
-                }
-            }
-            Command::Close { connection, reason, retry_after_ms } => {
-                if let Some(slot) = self.open_slot(*connection) {
-                    self.close(slot, CloseReason::of(reason), Some(*retry_after_ms));
-                }
-            }
-            // What isn't about one reader is the control thread's and the reactor's to carry out.
-            Command::Hello { .. }
-            | Command::Settings(_)
-            | Command::Publish { .. }
-            | Command::Stamp { .. }
-            | Command::Mark(_)
-            | Command::Remember(_)
-            | Command::Drain { .. }
-            | Command::Shed { .. }
-            | Command::Count
-            | Command::TakeOver { .. }
-            | Command::Commit
-            | Command::Batch { .. }
-            | Command::Evict { .. }
-            | Command::Gone(_)
-            | Command::Kept(_) => {}
+    /// Do what the control plane says to one connection. Nothing if that is gone, or not open.
+    pub(crate) fn serve(&mut self, id: ConnectionId, told: &ToReader<'_>) {
+        let slot = id.slot;
+        if self.phase_of(slot, id.generation) != Some(Phase::Open) {
+            return;
         }
-    }
-
-    /// The slot of a connection that is still that one, and open.
-    fn open_slot(&mut self, id: ConnectionId) -> Option<u32> {
-        (self.phase_of(id.slot, id.generation)? == Phase::Open).then_some(id.slot)
+        match *told {
+            ToReader::Subscribe(ref subscribe) => self.subscribe(slot, subscribe),
+            ToReader::Unsubscribe { topic, push } => {
+                self.hub.unsubscribe(slot, topic);
+                self.reply(slot, push);
+            }
+            ToReader::Reply(push) => self.reply(slot, push),
+            ToReader::Auth { user, issued_ms, ends_ms, blob, push } => {
+                self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, blob));
+                self.watch_token(slot);
+                self.reply(slot, push);
+            }
+            ToReader::Close { reason, retry_after_ms } => {
+                self.close(slot, CloseReason::of(reason), Some(retry_after_ms));
+            }
+        }
     }
 
     fn reply(&mut self, slot: u32, push: &[u8]) {
@@ -121,12 +86,12 @@ impl Readers {
         }
     }
 
-    fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>, batches: &Batches) {
+    fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>) {
         let most = self.settings().topics as usize;
         if let Some(clash) = self.hub.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
-        let Some(replay) = batches.first_messages(verb) else {
+        let Some(replay) = self.batches.first_messages(verb) else {
             crate::tell!(Error, "there is no batch {}: a reader has to come again", verb.batch);
             return self.close(slot, CloseReason::Internal, None);
         };
