@@ -9,6 +9,9 @@ use dataplane::run::{Options, run};
 const USAGE: &str = "\
 usage: newsfabric-dataplane --control PATH [options]
 
+The data plane of a newsfabric gateway: it owns readers' sockets. The gateway's control plane starts it;
+nobody else has to. docs/dataplane-protocol.md says what the two tell each other.
+
   --control PATH      unix socket on which the control plane attaches
   --host ADDRESS      where readers come in (127.0.0.1)
   --port PORT         0 takes a free one (0)
@@ -24,6 +27,10 @@ usage: newsfabric-dataplane --control PATH [options]
 ";
 
 fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(why) => {

@@ -20,25 +20,17 @@ use crate::threads::{ThreadParts, Threads};
 const BACKLOG: i32 = 32_768;
 
 /// What the command line says.
+#[allow(missing_docs, reason = "the program's usage says what each is")]
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Where the control plane attaches.
     pub control: PathBuf,
-    /// Where readers come in; None for this machine alone.
     pub host: Option<IpAddr>,
-    /// 0 takes a free one.
     pub port: u16,
-    /// How many I/O threads; None for one per core.
     pub threads: Option<u16>,
-    /// A listening socket that was inherited. All threads share it.
     pub inherited: Option<RawFd>,
-    /// Whether no thread gets a descriptor table of its own.
     pub shared_table: bool,
-    /// Whether connections begin with a PROXY header.
     pub proxied: bool,
-    /// Whether messages are sent back.
     pub echo: bool,
-    /// Whether everything but `control` and `shared_table` comes from the data plane that lives.
     pub take_over: bool,
 }
 
@@ -116,7 +108,7 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// I/O threads that don't serve yet.
-pub struct Starting {
+pub(crate) struct Starting {
     ready: mpsc::Receiver<io::Result<()>>,
     go: Arc<Barrier>,
     count: usize,
@@ -124,7 +116,7 @@ pub struct Starting {
 
 /// Start the I/O threads, each with a socket of its own, of which `build` makes what it serves. When this
 /// returns, each has its own descriptor table if it shall have one.
-pub fn start(
+pub(crate) fn start(
     parts: Vec<ThreadParts>,
     sockets: Vec<OwnedFd>,
     shared_table: bool,
@@ -150,7 +142,11 @@ pub fn start(
                     drop(build);
                     let _ = tell.send(Ok(()));
                     go.wait();
-                    serve(number, reactor);
+                    if let Err(error) = reactor.run() {
+                        // Without one thread the gateway would be deaf to a part of its readers.
+                        crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
+                        std::process::abort();
+                    }
                 }
                 // Whoever waits for all to be ready ends the process.
                 Err(error) => _ = tell.send(Err(error)),
@@ -173,16 +169,7 @@ impl Starting {
             .try_for_each(|_| self.ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))))
     }
 
-    /// Serve.
     pub fn go(&self) {
         self.go.wait();
-    }
-}
-
-fn serve(number: u16, reactor: Reactor) {
-    if let Err(error) = reactor.run() {
-        // Without one thread the gateway would be deaf to a part of its readers.
-        crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
-        std::process::abort();
     }
 }

@@ -19,25 +19,20 @@ use crate::take_over::Attempt;
 /// What an I/O thread has to do. Orders are carried out one after the other.
 #[derive(Debug, Clone)]
 pub enum Order {
-    /// Other limits.
     Policy(Arc<Policy>),
     /// A control plane is there; verbs that are not answered yet are sent again. Counts from 1.
     Attached(u32),
-    /// It has gone; verbs wait.
     Detached,
-    /// A message for its topic's readers.
     Publish(u64, Arc<Publication>),
     /// Messages that many readers will be given, by this number.
     Batch(u64, Batch),
     /// A command to one connection of this thread: its type and its body, which is well formed.
     Command(u8, Box<[u8]>),
-    /// End the connections of users.
     Evict(Arc<Eviction>),
     /// Send readers away: over so many ms, but no more than so many a second.
     Drain(u32, u32),
     /// Send so many readers away for this reason, to come again within so many ms.
     Shed(Arc<str>, u32, u32),
-    /// Give everything to a newer data plane.
     GiveAll(Arc<Attempt>),
 }
 
@@ -47,7 +42,6 @@ pub type Batch = Arc<[Arc<Publication>]>;
 /// Who has to go.
 #[derive(Debug)]
 pub struct Eviction {
-    /// The reason's name.
     pub reason: String,
     /// By user: when their logins were issued at the latest, ms since the epoch.
     pub users: HashMap<String, u64>,
@@ -62,46 +56,37 @@ pub enum Report {
     Published(u32, u16, u64),
     /// Everything was given in this attempt of a newer data plane, or couldn't be.
     Given(u32, bool),
-    /// Drained: the thread has ended.
     Ended,
 }
 
 /// What all threads have.
 #[derive(Clone)]
 pub struct Common {
-    /// What the I/O threads tell.
     pub reports: Arc<Mailbox<Report>>,
     /// What each I/O thread counts.
     pub counters: Arc<Vec<Counters>>,
     /// When the control plane was last heard.
     pub pulse: Arc<Pulse>,
-    /// Connections by address.
     pub addresses: Arc<Addresses>,
-    /// What the command line said.
     pub options: ThreadOptions,
 }
 
 /// What one I/O thread is made of, before it runs.
 pub struct ThreadParts {
-    /// Its number.
     pub number: u16,
-    /// Orders to it.
     pub orders: Arc<Mailbox<Order>>,
     /// Takes descriptors to the thread that talks to the control plane.
     pub handovers: OwnedFd,
-    /// What it has with the others.
     pub common: Common,
 }
 
 /// The I/O threads, seen from the thread that talks to the control plane.
 pub struct Threads {
-    /// Orders to each.
     pub orders: Vec<Arc<Mailbox<Order>>>,
     /// Orders of this turn, by thread: a thread that gets several at once can coalesce them.
     pub pending: Vec<Vec<Order>>,
     /// Descriptors come out here.
     pub handovers: Vec<OwnedFd>,
-    /// What it has with them.
     pub common: Common,
     /// Ports of their listeners.
     pub ports: Vec<u16>,
@@ -145,7 +130,6 @@ impl Threads {
         }
     }
 
-    /// How many readers they have.
     pub fn readers(&self) -> u32 {
         self.common.counters.iter().map(Counters::readers).sum::<u64>() as u32
     }

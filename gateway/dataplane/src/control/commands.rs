@@ -44,40 +44,53 @@ pub enum ToReader<'a> {
 }
 
 /// What the control plane wants.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command<'a> {
     /// The first command; its version is [`VERSION`](super::VERSION) or another.
-    Hello { version: u16 },
-    /// Limits and intervals.
+    Hello {
+        version: u16,
+    },
     Settings(Box<Settings>),
-    /// A message for everyone who is subscribed to its topic.
-    Publish { number: u64, topic: Topic<'a>, message: Message<'a> },
-    /// What is known of the next `publish`: its deliveries are to be measured.
-    Stamp { published_ms: u64, series: &'a str },
-    /// What is to be added to the blob of `remember` once the next `publish` was carried out.
+    Publish {
+        number: u64,
+        topic: Topic<'a>,
+        message: Message<'a>,
+    },
+    Stamp {
+        published_ms: u64,
+        series: &'a str,
+    },
     Mark(&'a [u8]),
-    /// One of those for a single connection.
     ToReader(ConnectionId, ToReader<'a>),
-    /// Keep this for the next control plane.
     Remember(&'a [u8]),
-    /// Send all readers away and exit.
-    Drain { spread_ms: u32, per_second: u32 },
-    /// Send some readers to other boxes, and go on serving.
-    Shed { reason: &'a str, count: u32, retry_ms: u32 },
-    /// Send [`Event::Counters`](super::Event::Counters) now.
+    Drain {
+        spread_ms: u32,
+        per_second: u32,
+    },
+    Shed {
+        reason: &'a str,
+        count: u32,
+        retry_ms: u32,
+    },
     Count,
     /// The first one of a newer data plane: it wants everything.
-    TakeOver { version: u16, format: u16 },
+    TakeOver {
+        version: u16,
+        format: u16,
+    },
     /// It has everything, and is ready to serve.
     Commit,
-    /// Messages of a topic that many readers will be given.
-    Batch { number: u64, topic: Topic<'a>, messages: Vec<Message<'a>> },
-    /// End the connections of users.
-    Evict { reason: &'a str, users: Vec<(&'a str, u64)> },
-    /// A connection from this address that was handed over is closed.
+    Batch {
+        number: u64,
+        topic: Topic<'a>,
+        messages: Vec<Message<'a>>,
+    },
+    Evict {
+        reason: &'a str,
+        users: Vec<(&'a str, u64)>,
+    },
     Gone(IpAddr),
-    /// What the control plane still has from before: so many connections of each address.
     Kept(Vec<(IpAddr, u32)>),
 }
 
@@ -192,7 +205,6 @@ impl<'a> Reader<'a> {
         self.text8("address")?.parse().map_err(|_| Malformed::Value("address"))
     }
 
-    /// The blob of an `auth`.
     pub(crate) fn auth_blob(&mut self) -> Result<&'a [u8], Malformed> {
         let blob = self.bytes16()?;
         if blob.len() > MAX_AUTH { Err(Malformed::Value("auth")) } else { Ok(blob) }

@@ -9,11 +9,10 @@ use super::{ConnectionId, Offer};
 /// A reader's verb, or the blob of its auth state.
 pub type Text = Box<[u8]>;
 
-/// What the data plane tells. Events are written straight into the outgoing buffer.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+/// What the data plane tells.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each means")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The answer to `hello`.
     Attached {
         version: u16,
         pid: u32,
@@ -22,28 +21,22 @@ pub enum Event<'a> {
         ports: &'a [u16],
         blob: &'a [u8],
     },
-    /// What readers said.
     Verbs(&'a [(ConnectionId, Text)]),
-    /// What readers with an auth state said: the connection, the state's blob, the verb.
+    /// The connection, its auth state's blob, the verb.
     VerbsWithAuth(&'a [(ConnectionId, Text, Text)]),
-    /// All fan-outs up to this number are over.
     Published(u64),
-    /// A request for the control plane; its descriptor goes with the first byte.
-    Handover { address: &'a str },
-    /// Names and values.
+    Handover {
+        address: &'a str,
+    },
     Counters(&'a [(String, u64)]),
-    /// Why the connection to the control plane is about to be closed.
     Refused(&'a str),
-    /// What a newer data plane is about to get. The listening control socket goes with it.
     Offer(&'a Offer),
-    /// The socket on which the I/O thread of this number gives its readers goes with it.
     Lane(u16),
-    /// All is the newer data plane's: this one has let go of it.
     Yours,
 }
 
 impl Event<'_> {
-    /// Append the event to `out`.
+    /// Append it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_with_length(out, |out| self.put(out));
     }

@@ -8,13 +8,11 @@ use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION
 use crate::policy::Policy;
 
 /// What kind of data plane it is, beyond its settings.
+#[allow(missing_docs, reason = "the program's usage says what each is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadOptions {
-    /// How many I/O threads it has.
     pub threads: u16,
-    /// Whether connections begin with a PROXY header.
     pub proxied: bool,
-    /// Whether messages are sent back instead of being verbs; for tests of the framing.
     pub echo: bool,
 }
 
@@ -100,15 +98,12 @@ pub fn take_over(format: u16) -> Vec<u8> {
 pub const COMMIT: [u8; 5] = [1, 0, 0, 0, CommandKind::Commit as u8];
 
 /// What the older data plane says to the newer one.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each means")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// This is what there is; a descriptor came with it.
     Offer(Offer),
-    /// Here the I/O thread of this number gives; a descriptor came with it.
     Lane(u16),
-    /// It has let go.
     Yours,
-    /// It serves on. Why.
     Refused(&'a str),
 }
 

@@ -16,17 +16,13 @@ use crate::threads::{Batch, Eviction, Order};
 pub(super) struct Publishing {
     /// The last name of a topic: feeds are often of one topic for a while.
     name: Arc<str>,
-    series: Names,
+    /// What messages are measured under.
+    pub(super) series: Names,
     stamp: Option<Stamp>,
     mark: Vec<u8>,
 }
 
 impl Publishing {
-    /// What messages are measured under.
-    pub(super) fn series(&self) -> &Names {
-        &self.series
-    }
-
     /// Another control plane begins anew.
     pub(super) fn forget(&mut self) {
         self.stamp = None;

@@ -120,7 +120,7 @@ impl ControlThread {
         let threads: Vec<&Counters> = self.threads.common.counters.iter().collect();
         plane.readers_told = self.threads.readers();
         let handed_over = self.threads.common.addresses.handed_over();
-        let series = self.publishing.series();
+        let series = &self.publishing.series;
         let counters = counters::report(&threads, series, self.draining, handed_over);
         let changes = counters::changes(&plane.told, &counters);
         if !changes.is_empty() {

@@ -61,12 +61,10 @@ impl Link {
         self.say(event);
     }
 
-    /// How many bytes wait.
     pub(super) fn waiting(&self) -> usize {
         self.outgoing.len() - self.sent
     }
 
-    /// The descriptors that wait.
     pub(super) fn waiting_descriptors(&self) -> impl ExactSizeIterator<Item = &OwnedFd> {
         self.descriptors.iter().map(|(_, descriptor)| descriptor)
     }
@@ -74,25 +72,21 @@ impl Link {
     /// Send what the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.outgoing.len() {
-            let fd = self.fd();
-            let mut places = self.descriptors.iter().map(|(at, _)| *at);
-            let carried = places.next().filter(|at| *at == self.sent);
             // A descriptor goes with the first byte of its message, so a write ends before the next.
-            let end = match carried {
-                Some(_) => places.next(),
-                None => self.descriptors.front().map(|(at, _)| *at),
-            };
-            let bytes = &self.outgoing[self.sent..end.unwrap_or(self.outgoing.len())];
-            let sent = match (carried, self.descriptors.front()) {
-                (Some(_), Some((_, passed))) => sys::send_descriptor(fd, bytes, passed.as_raw_fd()),
-                _ => sys::send(fd, bytes),
+            let mut waiting = self.descriptors.iter().peekable();
+            let carried = waiting.next_if(|(at, _)| *at == self.sent);
+            let end = waiting.peek().map_or(self.outgoing.len(), |(at, _)| *at);
+            let bytes = &self.outgoing[self.sent..end];
+            let sent = match carried {
+                Some((_, passed)) => sys::send_descriptor(self.fd(), bytes, passed.as_raw_fd()),
+                None => sys::send(self.fd(), bytes),
             };
             match sent {
-                Ok(sent) => {
+                Ok(count) => {
                     if carried.is_some() {
                         self.descriptors.pop_front();
                     }
-                    self.sent += sent;
+                    self.sent += count;
                 }
                 Err(error) if sys::would_block(&error) => break,
                 Err(error) => return Err(error),

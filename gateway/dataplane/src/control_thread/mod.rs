@@ -70,7 +70,6 @@ pub struct ControlThread {
     alone_since: u64,
     counters_at: u64,
     draining: bool,
-    /// How many threads have ended.
     ended: usize,
     /// What was said last of requests that couldn't be handed over.
     complaint: Complaint,
@@ -146,7 +145,7 @@ impl ControlThread {
             self.threads.deliver();
             self.flush();
         }
-        if self.take_overs.is_done() {
+        if self.take_overs.done {
             crate::tell!(Info, "taken over");
             return Ok(End::TakenOver);
         }
@@ -160,7 +159,7 @@ impl ControlThread {
 
     fn is_over(&self) -> bool {
         let late = self.ends_at.is_some_and(|at| self.now_ms() >= at);
-        self.take_overs.is_done() || self.ended == self.threads.orders.len() || late
+        self.take_overs.done || self.ended == self.threads.orders.len() || late
     }
 
     fn on_time(&mut self) {
@@ -216,7 +215,6 @@ impl ControlThread {
         self.threads.tell(&Order::Drain(spread_ms, per_second));
     }
 
-    /// What the I/O threads tell.
     fn on_reports(&mut self, reports: &mut Vec<Report>) {
         self.threads.common.reports.take(reports);
         let (mut verbs, mut known) = (Vec::new(), Vec::new());

@@ -29,15 +29,11 @@ pub(super) struct TakeOvers {
     attempts: u32,
     /// How many threads have given everything in the last attempt; none if one couldn't.
     given: Option<usize>,
-    done: bool,
+    /// Whether everything is another data plane's.
+    pub(super) done: bool,
 }
 
 impl TakeOvers {
-    /// Whether everything is another data plane's.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
     fn begin(&mut self) -> Arc<Attempt> {
         self.attempts += 1;
         self.given = Some(0);

@@ -57,7 +57,6 @@ impl UnidentifiedPeers {
 }
 
 impl ControlThread {
-    /// Somebody has connected.
     pub(super) fn accept(&mut self) {
         let socket = match sys::accept_unix(self.listener.as_raw_fd()) {
             Ok(socket) => socket,
@@ -84,7 +83,6 @@ impl ControlThread {
         }
     }
 
-    /// A peer has said something.
     pub(super) fn on_unidentified(&mut self, token: u64, buffer: &mut [u8]) {
         let Some(mut peer) = self.unidentified.all.remove(&token) else {
             return;

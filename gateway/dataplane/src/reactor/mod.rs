@@ -152,7 +152,8 @@ impl Reactor {
 
     /// Whether there is more to do at once, whatever comes.
     fn is_busy(&self) -> bool {
-        self.late || self.readers.is_busy()
+        let readers = &self.readers;
+        self.late || !readers.reports.is_empty() || readers.fanout.is_busy()
     }
 
     fn wait_ms(&self) -> i32 {

@@ -39,7 +39,7 @@ impl Reactor {
     }
 
     fn pause(&mut self) {
-        self.count(Count::AcceptPauses);
+        self.readers.counters.add(Count::AcceptPauses);
         self.listener.pause(&self.readers.sockets.epoll, self.readers.clock.now_ms());
     }
 
@@ -67,10 +67,6 @@ impl Reactor {
         self.readers.wheel.set(slot, self.readers.clock.now_ms() + unfinished_ms);
     }
 
-    fn count(&self, what: Count) {
-        self.readers.counters.add(what);
-    }
-
     /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
     fn comes_from_proxy(&self, address: IpAddr) -> bool {
         let networks = &self.readers.settings().proxy_from;
@@ -84,7 +80,7 @@ impl Reactor {
         }
         let fits = self.readers.addresses.enter(slot, address, most);
         if !fits {
-            self.count(Count::RejectedAddress);
+            self.readers.counters.add(Count::RejectedAddress);
         }
         fits
     }
@@ -92,9 +88,9 @@ impl Reactor {
     /// Something came on a connection whose request isn't decided yet. After `ended` no more comes:
     /// an incomplete head is dropped then, or it would wake us for ever.
     pub(super) fn look_at_head(&mut self, slot: u32, ended: bool) {
-        let mut buffer = self.readers.lend_buffer();
+        let mut buffer = std::mem::take(&mut self.readers.input.buffer);
         self.look(slot, ended, &mut buffer);
-        self.readers.return_buffer(buffer);
+        self.readers.input.buffer = buffer;
     }
 
     fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
@@ -107,14 +103,15 @@ impl Reactor {
             Err(error) if sys::would_block(&error) => return,
             Err(_) => return self.abandon(slot),
         };
-        let Some(start) = self.take_proxy_header(slot, ended, &mut buffer[..seen]) else {
-            return;
-        };
+        let done = self.readers.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
+        if self.proxied && !done {
+            return self.take_proxy_header(slot, ended, &mut buffer[..seen]);
+        }
         let policy = self.readers.policy.clone();
-        let (head, scratch) = buffer[start..].split_at_mut(seen - start);
+        let (head, scratch) = buffer.split_at_mut(seen);
         match head::decide(head, &policy.head) {
             Decision::Incomplete if ended => self.abandon(slot),
-            Decision::Incomplete => self.wait_for_more(slot, seen - start),
+            Decision::Incomplete => self.wait_for_more(slot, seen),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
             Decision::Upgrade(upgrade) => self.upgrade(slot, &upgrade),
             Decision::Info(info) => {
@@ -131,48 +128,35 @@ impl Reactor {
         }
     }
 
-    /// Where the request begins in what was seen; `None` if it can't be looked at now.
-    fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) -> Option<usize> {
-        let done = self.readers.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
-        if !self.proxied || done {
-            return Some(0);
-        }
+    /// Take the PROXY header off. Level-triggered: what follows it wakes us in the next turn.
+    fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) {
+        let fd = self.readers.slab.at(slot).fd;
         match proxy::parse(seen) {
-            Ok(Proxied::Incomplete) if ended => {
-                self.abandon(slot);
-                None
-            }
-            Ok(Proxied::Incomplete) => {
-                self.wait_for_more(slot, seen.len());
-                None
-            }
+            Ok(Proxied::Incomplete) if ended => self.abandon(slot),
+            Ok(Proxied::Incomplete) => self.wait_for_more(slot, seen.len()),
             Ok(Proxied::Header { bytes, reader }) => {
-                let fd = self.readers.slab.at(slot).fd;
-                let peer = sys::peer_address(fd).ok();
-                let Some(address) = reader.or(peer) else {
-                    self.readers.forget(slot);
-                    return None;
-                };
-                if !self.admit_address(slot, address.ip()) || drop_bytes(fd, seen, bytes).is_err() {
-                    self.readers.forget(slot);
-                    return None;
+                let address = reader.or_else(|| sys::peer_address(fd).ok());
+                match address {
+                    Some(address)
+                        if self.admit_address(slot, address.ip())
+                            && drop_bytes(fd, seen, bytes).is_ok() =>
+                    {
+                        self.readers.extra(slot).proxied = Some(address);
+                        self.reset_low_water(slot);
+                    }
+                    _ => self.readers.forget(slot),
                 }
-                self.readers.extra(slot).proxied = Some(address);
-                // Level-triggered: what follows the header wakes us in the next turn.
-                self.reset_low_water(slot);
-                None
             }
             Err(proxy::NotProxied) => {
-                self.count(Count::BadRequests);
+                self.readers.counters.add(Count::BadRequests);
                 self.readers.forget(slot);
-                None
             }
         }
     }
 
     /// It ended before its request was there.
     fn abandon(&mut self, slot: u32) {
-        self.count(Count::Abandoned);
+        self.readers.counters.add(Count::Abandoned);
         self.readers.forget(slot);
     }
 
@@ -194,7 +178,7 @@ impl Reactor {
     }
 
     fn refuse(&mut self, slot: u32, refusal: Refusal) {
-        self.count(match refusal {
+        self.readers.counters.add(match refusal {
             Refusal::BadOrigin => Count::RejectedOrigin,
             Refusal::NotNow { why: Busy::Capacity, .. } => Count::RejectedCapacity,
             Refusal::NotNow { why: Busy::Draining, .. } => Count::RejectedDraining,
@@ -214,7 +198,7 @@ impl Reactor {
         sys::finish_writing(fd);
         // What was not read would make a close a reset, which destroys the answer.
         self.readers.slab.at(slot).phase = Phase::Closing(Ending::HalfClose);
-        self.count(Count::Closing);
+        self.readers.counters.add(Count::Closing);
         self.readers.linger(slot);
     }
 
@@ -262,7 +246,7 @@ impl Reactor {
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
         if full {
-            self.count(Count::RejectedCapacity);
+            self.readers.counters.add(Count::RejectedCapacity);
             // A page can't read a 503 of a WebSocket, but it can read a push.
             self.readers.close(slot, CloseReason::Overload, None);
         } else if let Some(token) = upgrade.token {
@@ -295,7 +279,7 @@ impl Reactor {
         });
         match passed {
             Ok(_) => {
-                self.count(Count::Handovers);
+                self.readers.counters.add(Count::Handovers);
                 self.readers.addresses.pass_on(slot);
                 self.readers.forget(slot);
             }

@@ -61,7 +61,8 @@ impl Readers {
             ToReader::Reply(push) => self.reply(slot, push),
             ToReader::Auth { user, issued_ms, ends_ms, blob, push } => {
                 self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, blob));
-                self.watch_token(slot);
+                let end = self.token_ends_ms(slot);
+                self.look_by(slot, end);
                 self.reply(slot, push);
             }
             ToReader::Close { reason, retry_after_ms } => {

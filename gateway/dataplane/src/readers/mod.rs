@@ -28,7 +28,7 @@ use crate::auth::AuthStates;
 use crate::bucket::Bucket;
 use crate::clock::Clock;
 use crate::closing::{Ending, LOST};
-use crate::control::{ConnectionId, Settings};
+use crate::control::Settings;
 use crate::counters::{Count, OwnCounters};
 use crate::fanout::{Chunk, Fanout};
 use crate::head::{Framing, Upgrade};
@@ -63,7 +63,6 @@ const GATHER: usize = 256;
 /// All connections of one I/O thread. What is `pub` in it the reactor uses, too.
 pub struct Readers {
     thread: u16,
-    /// Whether messages are sent back instead of being verbs.
     echo: bool,
     pub(crate) policy: Arc<Policy>,
     pub(crate) clock: Clock,
@@ -82,7 +81,7 @@ pub struct Readers {
     pub(crate) batches: Batches,
     verbs: Verbs,
     pub(crate) reports: Reports,
-    input: Input,
+    pub(crate) input: Input,
     /// Who is to get a heartbeat; kept for its memory.
     heartbeats: Vec<u32>,
 }
@@ -109,7 +108,7 @@ impl Readers {
             batches: Batches::default(),
             verbs: Verbs::new(common.pulse.clone(), counters.all().len()),
             reports: Reports::new(common.reports.clone()),
-            input: Input::default(),
+            input: Input::new(),
             heartbeats: Vec::new(),
             policy: policy.clone(),
             counters,
@@ -137,11 +136,6 @@ impl Readers {
 
     pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
         self.slab.extra(slot, &self.policy)
-    }
-
-    fn id_of(&mut self, slot: u32) -> ConnectionId {
-        let generation = self.slab.at(slot).generation;
-        ConnectionId { thread: self.thread, slot, generation }
     }
 
     /// A socket whose request is awaited.
@@ -232,11 +226,6 @@ impl Readers {
         self.reports.add(report, self.clock.now_ms());
     }
 
-    /// Whether there is more to do at once, whatever comes.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.reports.is_empty() || self.fanout.is_busy()
-    }
-
     fn note_connections(&self) {
         self.counters.connections.store(self.slab.len() as u64, Relaxed);
     }
@@ -274,7 +263,7 @@ impl Reports {
         self.waiting.len() >= GATHER || now_ms >= self.since_ms + GATHER_MS
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 

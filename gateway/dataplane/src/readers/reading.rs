@@ -16,36 +16,28 @@ const READ_BYTES: usize = 64 * 1024;
 const PONGS: u32 = 64;
 
 /// What is used for one connection after the other.
-pub(super) struct Input {
-    buffer: Vec<u8>,
+#[derive(Default)]
+pub(crate) struct Input {
+    /// Taken out while it is used.
+    pub(crate) buffer: Vec<u8>,
     texts: Texts,
     inflater: Option<Inflater>,
     /// How many more pings of this read are answered one by one.
     pongs: u32,
 }
 
-impl Default for Input {
-    fn default() -> Input {
-        let buffer = vec![0; READ_BYTES];
-        Input { buffer, texts: Texts::default(), inflater: None, pongs: 0 }
+impl Input {
+    pub(super) fn new() -> Input {
+        Input { buffer: vec![0; READ_BYTES], ..Input::default() }
     }
 }
 
 impl Readers {
-    /// Lend the buffer that reads use. Give it back with [`Readers::return_buffer`].
-    pub(crate) fn lend_buffer(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.input.buffer)
-    }
-
-    pub(crate) fn return_buffer(&mut self, buffer: Vec<u8>) {
-        self.input.buffer = buffer;
-    }
-
     /// Something is to be read from a reader, or from one who is saying goodbye.
     pub(crate) fn read(&mut self, slot: u32) {
-        let mut buffer = self.lend_buffer();
+        let mut buffer = std::mem::take(&mut self.input.buffer);
         self.read_into(slot, &mut buffer);
-        self.return_buffer(buffer);
+        self.input.buffer = buffer;
     }
 
     fn read_into(&mut self, slot: u32, buffer: &mut [u8]) {
@@ -83,7 +75,9 @@ impl Readers {
             self.violated(slot, violation);
         } else {
             self.slab.at(slot).decoder = decoder;
-            self.watch_unfinished(slot);
+            // What a reader has begun to say, it must say in time: up to a whole message is kept till then.
+            let end = self.message_ends_ms(slot);
+            self.look_by(slot, end);
             if self.input.pongs == 0 {
                 self.answer_last_ping(slot);
             }

@@ -17,18 +17,13 @@ use crate::take_over::shared::Shared;
 
 /// The readers of a thread while they are put together.
 pub struct Restoring<'a> {
-    readers: Readers,
-    shared: &'a Shared,
+    pub readers: Readers,
+    pub shared: &'a Shared,
     /// By place.
-    topics: Vec<Arc<str>>,
+    pub topics: Vec<Arc<str>>,
 }
 
-impl<'a> Restoring<'a> {
-    /// To be put into `readers`, who are none yet, with what was `shared`.
-    pub fn new(readers: Readers, shared: &'a Shared) -> Restoring<'a> {
-        Restoring { readers, shared, topics: Vec::new() }
-    }
-
+impl Restoring<'_> {
     /// Take all that comes behind the shared part. Nothing is served yet.
     ///
     /// # Errors

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::Readers;
 use crate::control::Topic;
-use crate::publication::{Frame, Publication};
 use crate::slab::Phase;
 use crate::take_over::Attempt;
 use crate::take_over::lane::Giver;
@@ -44,9 +43,15 @@ impl Readers {
                 continue;
             };
             for (frame, publication) in &extra.outbox.save().entries {
-                give_frame(giver, attempt, frame)?;
-                if let Some(publication) = publication {
-                    give_publication(giver, attempt, publication)?;
+                if let (number, true) = attempt.number_of(frame) {
+                    giver.put(&Record::Frame { number, bytes: frame }, None)?;
+                }
+                if let Some(one) = publication
+                    && let (number, true) = attempt.number_of(one)
+                {
+                    let topic = Topic { name: one.topic(), slow: one.slow() };
+                    let message = one.message();
+                    giver.put(&Record::Publication { number, topic, message }, None)?;
                 }
             }
         }
@@ -107,23 +112,4 @@ impl Readers {
             Some(state) => giver.put(&Record::Auth(state.clone()), None),
         }
     }
-}
-
-fn give_publication(
-    giver: &mut Giver,
-    attempt: &Attempt,
-    publication: &Arc<Publication>,
-) -> io::Result<()> {
-    let (number, new) = attempt.number_of(publication);
-    if !new {
-        return Ok(());
-    }
-    let topic = Topic { name: publication.topic(), slow: publication.slow() };
-    let message = publication.message();
-    giver.put(&Record::Publication { number, topic, message }, None)
-}
-
-fn give_frame(giver: &mut Giver, attempt: &Attempt, frame: &Frame) -> io::Result<()> {
-    let (number, new) = attempt.number_of(frame);
-    if new { giver.put(&Record::Frame { number, bytes: frame }, None) } else { Ok(()) }
 }

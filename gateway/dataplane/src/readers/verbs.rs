@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Readers;
 use crate::bucket::Throttle;
 use crate::closing::CloseReason;
+use crate::control::ConnectionId;
 use crate::counters::Count;
 use crate::ping::{Pulse, pong};
 use crate::policy::error_push;
@@ -185,7 +186,8 @@ impl Readers {
     }
 
     fn ask_control_plane(&mut self, slot: u32, verb: Box<[u8]>) {
-        let id = self.id_of(slot);
+        let generation = self.slab.at(slot).generation;
+        let id = ConnectionId { thread: self.thread, slot, generation };
         self.verbs.held_bytes += verb.len();
         self.slab.extra(slot, &self.policy).asked = Some(verb.clone());
         let auth = self.auth.of(slot).map_or_else(Box::default, |state| state.blob().into());

@@ -78,7 +78,9 @@ impl Readers {
         let extra = self.slab.extra(slot, &self.policy);
         extra.outbox.started(frame, written, &mut self.budget.account);
         extra.behind_since_ms = self.clock.now_ms();
-        self.watch_stall(slot);
+        extra.taken_ms = self.clock.now_ms();
+        let end = self.stall_ends_ms(slot);
+        self.look_by(slot, end);
         let connection = self.slab.at(slot);
         connection.blocked = true;
         if self.sockets.update(slot, connection).is_err() {

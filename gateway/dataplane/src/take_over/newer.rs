@@ -149,6 +149,6 @@ fn receive(
     }
     let readers = Readers::new(&parts, policy, now_ms)?;
     let shared = gathering.receive(lane)?;
-    let readers = Restoring::new(readers, &shared).receive(lane)?;
-    Reactor::new(parts, listener, readers)
+    let restoring = Restoring { readers, shared: &shared, topics: Vec::new() };
+    Reactor::new(parts, listener, restoring.receive(lane)?)
 }
