@@ -272,7 +272,7 @@ impl Older {
             ports: vec![1],
             state: ControlState::default(),
         };
-        Event::Offer(&offer).encode(&mut bytes);
+        Event::Offer(offer).encode(&mut bytes);
         sys::send_descriptor(handshake.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");
         let (ours, theirs) = sys::stream_pair().expect("a pair");
         bytes.clear();

@@ -30,7 +30,7 @@ pub enum Event<'a> {
     },
     Counters(&'a [(String, u64)]),
     Refused(&'a str),
-    Offer(&'a Offer),
+    Offer(Offer),
     Lane(u16),
     Yours,
 }

@@ -4,7 +4,7 @@
 
 use super::codec::{Reader, put_bytes32, put_ports};
 use super::kinds::{CommandKind, EventKind};
-use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
+use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
 use crate::policy::Policy;
 
 /// What kind of data plane it is, beyond its settings.
@@ -97,47 +97,30 @@ pub fn take_over(format: u16) -> Vec<u8> {
 /// The command `commit`.
 pub const COMMIT: [u8; 5] = [1, 0, 0, 0, CommandKind::Commit as u8];
 
-/// What the older data plane says to the newer one.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each means")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer<'a> {
-    Offer(Offer),
-    Lane(u16),
-    Yours,
-    Refused(&'a str),
-}
-
-impl<'a> Answer<'a> {
-    /// The answer of type `kind` with this `body`.
+impl<'a> Event<'a> {
+    /// What an older data plane says to a newer one: of the events, these alone are read by us.
     ///
     /// # Errors
     /// Whoever listens there isn't a data plane.
-    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Answer<'a>, Malformed> {
+    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Event<'a>, Malformed> {
         let mut from = Reader::new(body);
-        let answer = match EventKind::of(kind) {
-            Some(EventKind::Refused) => Answer::Refused(from.text8("why")?),
-            Some(EventKind::Offer) => Answer::Offer(Offer::read(&mut from)?),
-            Some(EventKind::Lane) => Answer::Lane(from.u16()?),
-            Some(EventKind::Yours) => Answer::Yours,
+        let event = match EventKind::of(kind) {
+            Some(EventKind::Refused) => Event::Refused(from.text8("why")?),
+            Some(EventKind::Offer) => Event::Offer(Offer::read(&mut from)?),
+            Some(EventKind::Lane) => Event::Lane(from.u16()?),
+            Some(EventKind::Yours) => Event::Yours,
             _ => return Err(Malformed::Type(kind)),
         };
         from.end()?;
-        Ok(answer)
+        Ok(event)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Command, Event, split};
+    use crate::control::{Command, split};
     use proptest::prelude::*;
-
-    fn decoded<'a>(bytes: &'a mut Vec<u8>, event: &Event<'_>) -> Answer<'a> {
-        event.encode(bytes);
-        let (kind, body, used) = split(bytes).expect("well formed").expect("whole");
-        assert_eq!(used, bytes.len());
-        Answer::decode(kind, body).expect("an answer")
-    }
 
     #[test]
     fn what_one_data_plane_says_the_other_understands() {
@@ -152,11 +135,13 @@ mod tests {
                 blob: b"blob".to_vec(),
             },
         };
-        let mut bytes = Vec::new();
-        assert_eq!(decoded(&mut bytes, &Event::Offer(&offer)), Answer::Offer(offer));
-        assert_eq!(decoded(&mut Vec::new(), &Event::Lane(1)), Answer::Lane(1));
-        assert_eq!(decoded(&mut Vec::new(), &Event::Yours), Answer::Yours);
-        assert_eq!(decoded(&mut Vec::new(), &Event::Refused("no")), Answer::Refused("no"));
+        for said in [Event::Offer(offer), Event::Lane(1), Event::Yours, Event::Refused("no")] {
+            let mut bytes = Vec::new();
+            said.encode(&mut bytes);
+            let (kind, body, used) = split(&bytes).expect("well formed").expect("whole");
+            assert_eq!(used, bytes.len());
+            assert_eq!(Event::decode(kind, body), Ok(said));
+        }
     }
 
     #[test]
@@ -171,8 +156,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_answer_or_an_error(kind: u8, body: Vec<u8>) {
-            let _ = Answer::decode(kind, &body);
+        fn any_bytes_are_an_event_or_an_error(kind: u8, body: Vec<u8>) {
+            let _ = Event::decode(kind, &body);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::{fmt, io};
 pub(crate) use codec::{Reader, length, put_bytes16, put_bytes32, put_text8, put_with_length};
 pub use commands::{Command, Split, Subscribe, ToReader, split};
 pub use events::{Event, Text};
-pub use handshake::{Answer, COMMIT, ControlState, Offer, ThreadOptions, take_over};
+pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};
 pub(crate) use kinds::EventKind;
 pub use settings::{Reason, Settings};
 

@@ -163,10 +163,8 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
         (settings.identities, "identities"),
         (settings.drain_per_second, "drain_per_second"),
     ];
-    for (value, name) in needed {
-        if value == 0 {
-            return Err(Malformed::Value(name));
-        }
+    if let Some((_, name)) = needed.into_iter().find(|(value, _)| *value == 0) {
+        return Err(Malformed::Value(name));
     }
     let mut needed = CloseReason::OWN.iter().filter(|reason| !reason.is_optional());
     if needed.any(|reason| settings.reason(reason.name()).is_none()) {

@@ -85,7 +85,7 @@ impl ControlThread {
             ports: self.threads.ports.clone(),
             state: self.state.clone(),
         };
-        to.pass(&Event::Offer(&offer), self.listener.try_clone()?);
+        to.pass(&Event::Offer(offer), self.listener.try_clone()?);
         self.make_lanes(to, attempt)?;
         self.threads.tell(&Order::GiveAll(attempt.clone()));
         self.threads.deliver();

@@ -198,7 +198,7 @@ impl Reactor {
             Order::Attached(attachment) => self.readers.attached(attachment),
             Order::Detached => self.readers.detached(),
             Order::Publish(number, publication) => self.readers.publish(number, &publication),
-            Order::Batch(number, batch) => self.readers.batches.add(number, batch),
+            Order::Batch(number, batch) => self.readers.add_batch(number, batch),
             Order::Command(kind, body) => {
                 // It was decoded before, on the way here.
                 if let Ok(Command::ToReader(connection, told)) = Command::decode(kind, &body) {

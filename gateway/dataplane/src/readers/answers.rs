@@ -1,6 +1,5 @@
 //! What the control plane says to single readers, and to users.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Readers;
@@ -18,22 +17,19 @@ use crate::threads::{Batch, Eviction};
 /// Batches that are kept; the control plane counts on it.
 const MOST_BATCHES: usize = 32;
 
-/// What many readers are given, by number; the last that came is the last.
-#[derive(Default)]
-pub(crate) struct Batches(pub(super) VecDeque<(u64, Batch)>);
-
-impl Batches {
-    pub(crate) fn add(&mut self, number: u64, batch: Batch) {
-        if self.0.len() >= MOST_BATCHES {
-            self.0.pop_front();
+impl Readers {
+    /// What many readers are given, by number.
+    pub(crate) fn add_batch(&mut self, number: u64, batch: Batch) {
+        if self.batches.len() >= MOST_BATCHES {
+            self.batches.pop_front();
         }
-        self.0.push_back((number, batch));
+        self.batches.push_back((number, batch));
     }
 
     /// What comes before live messages; `None` if the batch isn't there.
     fn first_messages(&self, verb: &Subscribe<'_>) -> Option<Batch> {
         if verb.batch > 0 {
-            let found = self.0.iter().find(|(number, _)| *number == verb.batch);
+            let found = self.batches.iter().find(|(number, _)| *number == verb.batch);
             return found.map(|(_, batch)| batch.clone());
         }
         if verb.messages.is_empty() {
@@ -43,9 +39,7 @@ impl Batches {
         let made = verb.messages.iter().map(|one| Publication::new(topic.clone(), slow, one));
         Some(made.map(Arc::new).collect())
     }
-}
 
-impl Readers {
     /// Do what the control plane says to one connection. Nothing if that is gone, or not open.
     pub(crate) fn serve(&mut self, id: ConnectionId, told: &ToReader<'_>) {
         let slot = id.slot;
@@ -92,7 +86,7 @@ impl Readers {
         if let Some(clash) = self.hub.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
-        let Some(replay) = self.batches.first_messages(verb) else {
+        let Some(replay) = self.first_messages(verb) else {
             crate::tell!(Error, "there is no batch {}: a reader has to come again", verb.batch);
             return self.close(slot, CloseReason::Internal, None);
         };

@@ -19,6 +19,7 @@ mod timers;
 mod verbs;
 mod writing;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,11 +39,9 @@ use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Extra, HEARD_MS, Phase, Slab};
 use crate::sys;
-use crate::threads::Report;
-use crate::threads::ThreadParts;
+use crate::threads::{Batch, Report, ThreadParts};
 use crate::wheel::Wheel;
 
-use answers::Batches;
 use budget::Budget;
 use reading::Input;
 use sockets::Sockets;
@@ -78,7 +77,8 @@ pub struct Readers {
     maker: FrameMaker,
     auth: AuthStates,
     pub(crate) addresses: SlotAddresses,
-    pub(crate) batches: Batches,
+    /// What `subscribe`s can refer to, the last that came at the end.
+    batches: VecDeque<(u64, Batch)>,
     verbs: Verbs,
     pub(crate) reports: Reports,
     pub(crate) input: Input,
@@ -105,7 +105,7 @@ impl Readers {
             maker: FrameMaker::default(),
             auth: AuthStates::default(),
             addresses: SlotAddresses::new(common.addresses.clone()),
-            batches: Batches::default(),
+            batches: VecDeque::new(),
             verbs: Verbs::new(common.pulse.clone(), counters.all().len()),
             reports: Reports::new(common.reports.clone()),
             input: Input::new(),

@@ -32,7 +32,7 @@ impl Restoring<'_> {
         loop {
             match lane.record()? {
                 (Record::Seen { start, identities }, _) => {
-                    self.readers.hub.restore_seen(start, &identities);
+                    self.readers.hub.restore_seen(start, identities);
                 }
                 (Record::Topic(name), _) => self.topics.push(self.shared.name(name)),
                 (Record::Free(generation), _) => self.readers.slab.append_free(generation),

@@ -62,7 +62,6 @@ impl Readers {
         let mut result = Ok(());
         self.hub.seen(IDENTITIES, |start, identities| {
             if result.is_ok() {
-                let identities = identities.to_vec();
                 result = giver.put(&Record::Seen { start, identities }, None);
             }
         });

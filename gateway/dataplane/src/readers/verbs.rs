@@ -101,7 +101,7 @@ impl Verbs {
 impl Readers {
     /// Another control plane is there: ask again what the last one didn't answer.
     pub(crate) fn attached(&mut self, attachment: u32) {
-        self.batches.0.clear();
+        self.batches.clear();
         self.verbs.attachment = attachment;
         for slot in 0..self.slab.slots() {
             let connection = self.slab.at(slot);

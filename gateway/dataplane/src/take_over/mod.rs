@@ -61,10 +61,7 @@ impl Attempt {
 
     /// Return when it has come to nothing. If it succeeds the process ends meanwhile.
     pub(crate) fn wait_until_failed(&self) {
-        let mut failed = lock(&self.failed);
-        while !*failed {
-            failed = self.changed.wait(failed).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(self.changed.wait_while(lock(&self.failed), |failed| !*failed));
     }
 
     /// The number of a message or frame, and whether it is new: then it must be given. It is known by its

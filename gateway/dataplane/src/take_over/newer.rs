@@ -10,7 +10,7 @@ use super::COMMIT_WITHIN;
 use super::lane::Receiver;
 use super::record::{self, Record};
 use super::shared::Gathering;
-use crate::control::{self, Answer, ControlState, EventKind, Malformed, Offer, Settings};
+use crate::control::{self, ControlState, Event, EventKind, Malformed, Offer, Settings};
 use crate::policy::Policy;
 use crate::reactor::Reactor;
 use crate::readers::{Readers, Restoring};
@@ -64,21 +64,19 @@ impl Older {
         sys::send(self.0.fd(), bytes).map(drop)
     }
 
-    fn answer(&mut self) -> io::Result<(Answer<'_>, Option<OwnedFd>)> {
+    fn answer(&mut self) -> io::Result<(Event<'_>, Option<OwnedFd>)> {
         let carries =
             |kind| matches!(EventKind::of(kind), Some(EventKind::Offer | EventKind::Lane));
         let (kind, body, descriptor) = self.0.message(carries)?;
-        match Answer::decode(kind, body)? {
-            Answer::Refused(why) => {
-                Err(io::Error::other(format!("the older one serves on: {why}")))
-            }
+        match Event::decode(kind, body)? {
+            Event::Refused(why) => Err(io::Error::other(format!("the older one serves on: {why}"))),
             answer => Ok((answer, descriptor)),
         }
     }
 
     fn offer(&mut self) -> io::Result<(Offer, OwnedFd)> {
         match self.answer()? {
-            (Answer::Offer(offer), Some(listener)) if offer.format <= record::FORMAT => {
+            (Event::Offer(offer), Some(listener)) if offer.format <= record::FORMAT => {
                 Ok((offer, listener))
             }
             _ => Err(Malformed::Value("offer").into()),
@@ -89,7 +87,7 @@ impl Older {
         let mut lanes = Vec::new();
         for number in 0..count {
             match self.answer()? {
-                (Answer::Lane(named), Some(lane)) if named == number => lanes.push(lane),
+                (Event::Lane(named), Some(lane)) if named == number => lanes.push(lane),
                 _ => return Err(Malformed::Value("lane").into()),
             }
         }
@@ -114,7 +112,7 @@ impl Older {
         sys::finish_reading(self.0.fd())?;
         self.0.set_deadline(Instant::now() + Duration::from_secs(1));
         match self.answer() {
-            Ok((Answer::Yours, _)) => Ok(()),
+            Ok((Event::Yours, _)) => Ok(()),
             _ => Err(timed_out),
         }
     }
@@ -122,7 +120,7 @@ impl Older {
     fn verdict(&mut self) -> io::Result<()> {
         use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         match self.answer() {
-            Ok((Answer::Yours, _)) => Ok(()),
+            Ok((Event::Yours, _)) => Ok(()),
             Ok(_) => Err(Malformed::Value("verdict").into()),
             // It would have said that it serves on. So it died, and what it had is ours.
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset) => Ok(()),

@@ -40,7 +40,7 @@ pub enum Record<'a> {
     /// No more of the last two come from this thread.
     Shared,
     /// Identities seen since `start` (ms since the epoch), a part of them.
-    Seen { start: u64, identities: Vec<Identity> },
+    Seen { start: u64, identities: &'a [Identity] },
     /// A topic. Slots refer to it by its place among the topics, from 0.
     Topic(&'a str),
     /// The next slot is free; it was used so often.
@@ -105,7 +105,7 @@ impl<'a> Record<'a> {
                 out.push(7);
                 out.extend_from_slice(&generation.to_le_bytes());
             }
-            Record::Connection(saved) => put_body_of_connection(out, &saved.0, &saved.1),
+            Record::Connection(saved) => connection::put(out, &saved.0, &saved.1),
             Record::End(connections) => {
                 out.push(9);
                 out.extend_from_slice(&connections.to_le_bytes());
@@ -159,12 +159,7 @@ impl<'a> Record<'a> {
 
 /// Append the record of a connection that stays where it is.
 pub fn put_connection(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
-    put_with_length(out, |out| put_body_of_connection(out, connection, beside));
-}
-
-fn put_body_of_connection(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
-    out.push(8);
-    connection::put(out, connection, beside);
+    put_with_length(out, |out| connection::put(out, connection, beside));
 }
 
 // Format 2 has room for what a data plane remembered when it had a memory: nothing reads it now.
@@ -206,11 +201,7 @@ fn message<'a>(from: &mut Reader<'a>) -> Result<Message<'a>, Malformed> {
     from.message_after(id)
 }
 
-fn identities(bytes: &[u8]) -> Result<Vec<Identity>, Malformed> {
-    let mut identities = Vec::with_capacity(bytes.len() / size_of::<Identity>());
-    let mut from = Reader::new(bytes);
-    while from.end().is_err() {
-        identities.push(from.array()?);
-    }
-    Ok(identities)
+fn identities(bytes: &[u8]) -> Result<&[Identity], Malformed> {
+    let (whole, rest) = bytes.as_chunks();
+    if rest.is_empty() { Ok(whole) } else { Err(Malformed::Short) }
 }

@@ -35,7 +35,8 @@ pub struct Beside {
 }
 
 pub(super) fn put(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
-    out.extend_from_slice(&connection.generation.to_le_bytes());
+    out.push(8);
+    put_u32(out, connection.generation);
     let phase = match connection.phase {
         Phase::Free => 0,
         Phase::Head => 1,

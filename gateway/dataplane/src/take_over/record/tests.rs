@@ -45,7 +45,7 @@ fn every_record_is_read_as_it_was_written() {
     again(&Record::Publication { number: 7, topic, message }, everywhere);
     again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" }, everywhere);
     again(&Record::Shared, everywhere);
-    again(&Record::Seen { start: 5, identities: vec![[1; 10], [2; 10]] }, everywhere);
+    again(&Record::Seen { start: 5, identities: &[[1; 10], [2; 10]] }, everywhere);
     again(&Record::Topic("a"), everywhere);
     again(&Record::Free(u32::MAX), everywhere);
     again(&Record::End(0), everywhere);
