@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
 use crate::control::{ControlState, Settings, ThreadOptions};
-use crate::control_thread::{ControlThread, End};
+use crate::control_thread::ControlThread;
 use crate::policy::Policy;
 use crate::reactor::Reactor;
 use crate::readers::Readers;
@@ -49,12 +49,12 @@ pub fn run(options: &Options) -> io::Result<()> {
     }
     let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
     crate::tell!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
-    let served = ControlThread::new(control_listener, signals, threads, state)?.run();
-    if !matches!(served, Ok(End::TakenOver)) {
+    let taken_over = ControlThread::new(control_listener, signals, threads, state)?.run();
+    if !matches!(taken_over, Ok(true)) {
         // Nobody attaches to a path without a process behind it.
         let _ = std::fs::remove_file(&options.control);
     }
-    served.map(drop)
+    taken_over.map(drop)
 }
 
 /// Start with nobody.

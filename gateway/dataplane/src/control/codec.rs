@@ -3,14 +3,14 @@
 use super::{ConnectionId, MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
 
 /// Takes fields off the front of a body.
-pub(crate) struct Reader<'a> {
+pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Fields<'a> {
     /// All of a body is to be read.
-    pub(crate) fn new(body: &'a [u8]) -> Reader<'a> {
-        Reader { rest: body }
+    pub(crate) fn new(body: &'a [u8]) -> Fields<'a> {
+        Fields { rest: body }
     }
 
     /// Nothing may be left.
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     /// keep.
     pub(crate) fn list32<T, All: FromIterator<T>>(
         &mut self,
-        mut one: impl FnMut(&mut Reader<'a>) -> Result<T, Malformed>,
+        mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
     ) -> Result<All, Malformed> {
         (0..self.u32()?).map(|_| one(self)).collect()
     }

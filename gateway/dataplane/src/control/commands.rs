@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::codec::{Reader, length};
+use super::codec::{Fields, length};
 use super::kinds::CommandKind;
 use super::{ConnectionId, MAX_AUTH, MAX_MESSAGE, Malformed, Message, Settings, Topic};
 use crate::delays::NAME_BYTES;
@@ -20,76 +20,35 @@ pub struct Subscribe<'a> {
 }
 
 /// What a command says to one connection. All but `close` answer a verb.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToReader<'a> {
     Subscribe(Subscribe<'a>),
-    Unsubscribe {
-        topic: &'a str,
-        push: &'a [u8],
-    },
+    Unsubscribe { topic: &'a str, push: &'a [u8] },
     Reply(&'a [u8]),
-    /// Who the reader is; `blob` comes with every verb after this.
-    Auth {
-        user: &'a str,
-        issued_ms: u64,
-        ends_ms: u64,
-        blob: &'a [u8],
-        push: &'a [u8],
-    },
-    Close {
-        reason: &'a str,
-        retry_after_ms: u32,
-    },
+    Auth { user: &'a str, issued_ms: u64, ends_ms: u64, blob: &'a [u8], push: &'a [u8] },
+    Close { reason: &'a str, retry_after_ms: u32 },
 }
 
-/// What the control plane wants.
+/// What the control plane wants; `TakeOver` and `Commit` are a newer data plane's. The versions are ours or
+/// others.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// The first command; its version is [`VERSION`](super::VERSION) or another.
-    Hello {
-        version: u16,
-    },
+    Hello { version: u16 },
     Settings(Box<Settings>),
-    Publish {
-        number: u64,
-        topic: Topic<'a>,
-        message: Message<'a>,
-    },
-    Stamp {
-        published_ms: u64,
-        series: &'a str,
-    },
+    Publish { number: u64, topic: Topic<'a>, message: Message<'a> },
+    Stamp { published_ms: u64, series: &'a str },
     Mark(&'a [u8]),
     ToReader(ConnectionId, ToReader<'a>),
     Remember(&'a [u8]),
-    Drain {
-        spread_ms: u32,
-        per_second: u32,
-    },
-    Shed {
-        reason: &'a str,
-        count: u32,
-        retry_ms: u32,
-    },
+    Drain { spread_ms: u32, per_second: u32 },
+    Shed { reason: &'a str, count: u32, retry_ms: u32 },
     Count,
-    /// The first one of a newer data plane: it wants everything.
-    TakeOver {
-        version: u16,
-        format: u16,
-    },
-    /// It has everything, and is ready to serve.
+    TakeOver { version: u16, format: u16 },
     Commit,
-    Batch {
-        number: u64,
-        topic: Topic<'a>,
-        messages: Vec<Message<'a>>,
-    },
-    Evict {
-        reason: &'a str,
-        users: Vec<(&'a str, u64)>,
-    },
+    Batch { number: u64, topic: Topic<'a>, messages: Vec<Message<'a>> },
+    Evict { reason: &'a str, users: Vec<(&'a str, u64)> },
     Gone(IpAddr),
     Kept(Vec<(IpAddr, u32)>),
 }
@@ -108,7 +67,7 @@ pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
 impl<'a> Command<'a> {
     /// The command of type `kind` with this `body`.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Command<'a>, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let command = match CommandKind::of(kind).ok_or(Malformed::Type(kind))? {
             CommandKind::Hello => {
                 from.magic()?;
@@ -148,7 +107,7 @@ impl<'a> Command<'a> {
             CommandKind::Batch => Command::Batch {
                 number: from.u64()?,
                 topic: from.topic()?,
-                messages: from.list32(Reader::message)?,
+                messages: from.list32(Fields::message)?,
             },
             CommandKind::Evict => Command::Evict {
                 reason: from.text8("reason")?,
@@ -171,7 +130,7 @@ impl<'a> Command<'a> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Fields<'a> {
     fn stamp(&mut self) -> Result<Command<'a>, Malformed> {
         let (published_ms, series) = (self.u64()?, self.text8("series")?);
         if series.len() > NAME_BYTES {
@@ -187,7 +146,7 @@ impl<'a> Reader<'a> {
             seen: self.flag("seen")?,
             reference: self.bytes16()?,
             push: self.bytes32()?,
-            messages: self.list32(Reader::message)?,
+            messages: self.list32(Fields::message)?,
         })
     }
 

@@ -22,12 +22,10 @@ pub enum Event<'a> {
         blob: &'a [u8],
     },
     Verbs(&'a [(ConnectionId, Text)]),
-    /// The connection, its auth state's blob, the verb.
+    /// With the auth state's blob before the verb.
     VerbsWithAuth(&'a [(ConnectionId, Text, Text)]),
     Published(u64),
-    Handover {
-        address: &'a str,
-    },
+    Handover(&'a str),
     Counters(&'a [(String, u64)]),
     Refused(&'a str),
     Offer(Offer),
@@ -64,7 +62,7 @@ impl Event<'_> {
                 out.push(EventKind::Published as u8);
                 out.extend_from_slice(&number.to_le_bytes());
             }
-            Event::Handover { address } => {
+            Event::Handover(address) => {
                 out.push(EventKind::Handover as u8);
                 put_text8(out, address);
             }

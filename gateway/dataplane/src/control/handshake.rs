@@ -2,7 +2,7 @@
 //!
 //! The older one speaks as to a control plane, in events; the newer one's part is two commands.
 
-use super::codec::{Reader, put_bytes32, put_ports};
+use super::codec::{Fields, put_bytes32, put_ports};
 use super::kinds::{CommandKind, EventKind};
 use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
 use crate::policy::Policy;
@@ -68,7 +68,7 @@ impl Offer {
         put_bytes32(out, &self.state.blob);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Offer, Malformed> {
+    fn read(from: &mut Fields<'_>) -> Result<Offer, Malformed> {
         let (pid, format) = (from.u32()?, from.u16()?);
         let (threads, proxied, echo) = (from.u16()?, from.flag("proxied")?, from.flag("echo")?);
         let (attachments, ports) = (from.u32()?, from.ports()?);
@@ -103,7 +103,7 @@ impl<'a> Event<'a> {
     /// # Errors
     /// Whoever listens there isn't a data plane.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Event<'a>, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let event = match EventKind::of(kind) {
             Some(EventKind::Refused) => Event::Refused(from.text8("why")?),
             Some(EventKind::Offer) => Event::Offer(Offer::read(&mut from)?),

@@ -12,7 +12,7 @@ mod settings;
 
 use std::{fmt, io};
 
-pub(crate) use codec::{Reader, length, put_bytes16, put_bytes32, put_text8, put_with_length};
+pub(crate) use codec::{Fields, length, put_bytes16, put_bytes32, put_text8, put_with_length};
 pub use commands::{Command, Split, Subscribe, ToReader, split};
 pub use events::{Event, Text};
 pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};

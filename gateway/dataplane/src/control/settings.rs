@@ -1,22 +1,19 @@
 //! Every limit and interval, as the control plane sends them.
 
 use super::Malformed;
-use super::codec::{Reader, text};
+use super::codec::{Fields, text};
 use crate::addresses::Network;
 use crate::closing::CloseReason;
 
 /// One way for a connection to end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
 pub struct Reason {
-    /// Its name in counters.
     pub name: String,
-    /// The code on the wire.
     pub code: u16,
-    /// The text on the wire, at most 123 bytes.
+    /// At most 123 bytes.
     pub text: String,
-    /// Whether the reader should come again.
     pub reconnect: bool,
-    /// And how long it should wait.
     pub retry_after_ms: u32,
 }
 
@@ -27,7 +24,7 @@ macro_rules! settings {
         #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
         pub struct Settings { $($(#[doc = $about])* pub $field: $kind,)+ }
 
-        impl Reader<'_> {
+        impl Fields<'_> {
             pub(super) fn settings(&mut self) -> Result<Settings, Malformed> {
                 let settings = Settings { $($field: self.$read($($argument)?)?,)+ };
                 check(&settings)?;
@@ -85,7 +82,7 @@ settings! {
 impl Settings {
     /// Those in the body of a `settings` command.
     pub fn decode(body: &[u8]) -> Result<Settings, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let settings = from.settings()?;
         from.end()?;
         Ok(settings)
@@ -97,7 +94,7 @@ impl Settings {
     }
 }
 
-impl Reader<'_> {
+impl Fields<'_> {
     /// A number behind so many bytes that mean nothing. To version 6 they were the limits of a memory,
     /// and a data plane of that time hands them on with its settings.
     fn behind_unused(&mut self, bytes: usize) -> Result<u32, Malformed> {

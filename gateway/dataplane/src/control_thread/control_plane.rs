@@ -22,6 +22,7 @@ pub(super) struct ControlPlane {
     pub(super) link: Link,
     /// Whether its socket is watched for room.
     blocked: bool,
+    /// Up to which number it knows that fan-outs are over.
     pub(super) published: u64,
     pub(super) wants_counters: bool,
     /// As the last counters said.
@@ -132,17 +133,6 @@ impl ControlThread {
     pub(super) fn send(&mut self, event: &Event<'_>) {
         if let Some(plane) = &mut self.control_plane {
             plane.link.say(event);
-        }
-    }
-
-    /// The number up to which the fan-outs of all threads are over, if it is news.
-    pub(super) fn send_published(&mut self) {
-        let published = self.published.iter().copied().min().unwrap_or(0);
-        if let Some(plane) = &mut self.control_plane
-            && published > plane.published
-        {
-            plane.published = published;
-            plane.link.say(&Event::Published(published));
         }
     }
 

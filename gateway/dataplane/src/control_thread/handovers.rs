@@ -52,7 +52,7 @@ impl ControlThread {
         match plane.filter(|plane| plane.link.waiting_descriptors().len() < DESCRIPTORS) {
             Some(plane) => {
                 let text = address.to_string();
-                plane.link.pass(&Event::Handover { address: &text }, socket);
+                plane.link.pass(&Event::Handover(&text), socket);
                 self.threads.common.addresses.arrived(address, counted);
             }
             None => {

@@ -43,15 +43,6 @@ const HANDOVERS: u64 = 16;
 /// Who has connected and not spoken yet is numbered from here on.
 const UNIDENTIFIED: u64 = 1 << 32;
 
-/// How [`ControlThread::run`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// All readers were sent away.
-    Drained,
-    /// They are another data plane's, and so is the control socket.
-    TakenOver,
-}
-
 /// The thread, with what it knows of the control plane and of the I/O threads.
 pub struct ControlThread {
     epoll: Epoll,
@@ -122,8 +113,8 @@ impl ControlThread {
         })
     }
 
-    /// Serve until everyone is gone.
-    pub fn run(mut self) -> io::Result<End> {
+    /// Serve until everyone is gone; whether they are another data plane's, and so is the control socket.
+    pub fn run(mut self) -> io::Result<bool> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
         let mut reports = Vec::new();
         let mut buffer = vec![0; READ_BYTES];
@@ -145,12 +136,8 @@ impl ControlThread {
             self.threads.deliver();
             self.flush();
         }
-        if self.take_overs.done {
-            crate::tell!(Info, "taken over");
-            return Ok(End::TakenOver);
-        }
-        crate::tell!(Info, "drained");
-        Ok(End::Drained)
+        crate::tell!(Info, "{}", if self.take_overs.done { "taken over" } else { "drained" });
+        Ok(self.take_overs.done)
     }
 
     fn now_ms(&self) -> u64 {
@@ -240,6 +227,12 @@ impl ControlThread {
         // An event must stay below the longest message.
         verbs.chunks(256).for_each(|some| self.send(&Event::Verbs(some)));
         known.chunks(256).for_each(|some| self.send(&Event::VerbsWithAuth(some)));
-        self.send_published();
+        let published = self.published.iter().copied().min().unwrap_or(0);
+        if let Some(plane) = &mut self.control_plane
+            && published > plane.published
+        {
+            plane.published = published;
+            plane.link.say(&Event::Published(published));
+        }
     }
 }

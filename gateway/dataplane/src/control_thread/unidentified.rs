@@ -60,7 +60,11 @@ impl ControlThread {
     pub(super) fn accept(&mut self) {
         let socket = match sys::accept_unix(self.listener.as_raw_fd()) {
             Ok(socket) => socket,
-            Err(error) if sys::exhausted(&error) => return self.pause_listener(),
+            Err(error) if sys::exhausted(&error) => {
+                // Who stands before the listener would wake us without end.
+                self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
+                return;
+            }
             Err(_) => return,
         };
         let (fd, now_ms) = (socket.as_raw_fd(), self.now_ms());
@@ -68,11 +72,6 @@ impl ControlThread {
         if self.epoll.add(fd, sys::READ, token).is_err() {
             self.unidentified.all.remove(&token);
         }
-    }
-
-    /// Descriptors ran out: who stands before the listener would wake us without end.
-    fn pause_listener(&mut self) {
-        self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
     }
 
     /// Try again, if it was shut.

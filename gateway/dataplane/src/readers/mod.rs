@@ -214,7 +214,7 @@ impl Readers {
 
     /// End those whose sockets turned out to be broken while something else was under way.
     pub(crate) fn end_broken(&mut self) {
-        while let Some((slot, generation)) = self.sockets.next_broken() {
+        while let Some((slot, generation)) = self.sockets.broken.pop() {
             if self.slab.find(slot, generation).is_some() {
                 self.lose(slot);
             }

@@ -10,8 +10,8 @@ use crate::sys::{self, Epoll, MOST_SENDS, Send, Sender};
 pub(crate) struct Sockets {
     pub(crate) epoll: Epoll,
     sender: Sender,
-    /// Those that could not be written: they end after the turn, when nobody is using them.
-    broken: Vec<(u32, u32)>,
+    /// Those that could not be written, by slot and generation: they end after the turn, when nobody is using them.
+    pub(super) broken: Vec<(u32, u32)>,
 }
 
 impl Sockets {
@@ -71,11 +71,6 @@ impl Sockets {
     /// Not now: whoever called may still be looking at the connection.
     pub(super) fn end_after_turn(&mut self, slot: u32, connection: &Connection) {
         self.broken.push((slot, connection.generation));
-    }
-
-    /// One of those, by slot and generation.
-    pub(super) fn next_broken(&mut self) -> Option<(u32, u32)> {
-        self.broken.pop()
     }
 
     /// Make all `offers`: each with what came of it.

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::auth::AuthState;
 use crate::control::{
-    self, Malformed, Message, Reader, Slow, Topic, put_bytes16, put_bytes32, put_text8,
+    self, Fields, Malformed, Message, Slow, Topic, put_bytes16, put_bytes32, put_text8,
     put_with_length,
 };
 use crate::publication::Identity;
@@ -125,7 +125,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// There is none: nothing of what came with it may be used.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Record<'a>, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let record = match kind {
             1 => Record::Thread { number: from.u16()?, now_ms: from.u64()? },
             2 => Record::Publication {
@@ -139,8 +139,8 @@ impl<'a> Record<'a> {
             6 => {
                 let name = from.topic_name()?;
                 from.take(2)?;
-                from.list32::<u32, Vec<_>>(Reader::u32)?;
-                from.list32::<u32, Vec<_>>(Reader::u32)?;
+                from.list32::<u32, Vec<_>>(Fields::u32)?;
+                from.list32::<u32, Vec<_>>(Fields::u32)?;
                 Record::Topic(name)
             }
             7 => Record::Free(from.u32()?),
@@ -178,7 +178,7 @@ fn put_topic(out: &mut Vec<u8>, topic: &Topic<'_>) {
     out.extend([0, 0, 0, 0, slow, 0]);
 }
 
-fn topic<'a>(from: &mut Reader<'a>) -> Result<Topic<'a>, Malformed> {
+fn topic<'a>(from: &mut Fields<'a>) -> Result<Topic<'a>, Malformed> {
     let name = from.topic_name()?;
     from.u32()?;
     let topic = Topic { name, slow: from.slow()? };
@@ -195,7 +195,7 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
     put_bytes32(out, message.push);
 }
 
-fn message<'a>(from: &mut Reader<'a>) -> Result<Message<'a>, Malformed> {
+fn message<'a>(from: &mut Fields<'a>) -> Result<Message<'a>, Malformed> {
     let id = from.array()?;
     from.u64()?;
     from.message_after(id)

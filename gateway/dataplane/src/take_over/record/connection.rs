@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::bucket::Bucket;
 use crate::closing::Ending;
-use crate::control::{Malformed, Reader, Settings, put_bytes32};
+use crate::control::{Fields, Malformed, Settings, put_bytes32};
 use crate::deflate::Agreement;
 use crate::frame::{Decoder, Rules};
 use crate::head::Framing;
@@ -63,7 +63,7 @@ pub(super) fn put(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
 }
 
 /// A connection without its socket and its outbox, and what was beside it.
-pub(super) fn read(from: &mut Reader<'_>) -> Result<(Connection, Beside), Malformed> {
+pub(super) fn read(from: &mut Fields<'_>) -> Result<(Connection, Beside), Malformed> {
     let mut connection = fresh(-1, from.u32()?);
     connection.phase = match from.u8()? {
         1 => Phase::Head,
@@ -86,10 +86,10 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<(Connection, Beside), Malfor
     connection.heard = from.u32()?;
     connection.bucket = Bucket::from_bits(from.u64()?);
     let mut beside =
-        Beside { timer: maybe(from, Reader::u64)?, counted: ip(from)?, ..Beside::default() };
+        Beside { timer: maybe(from, Fields::u64)?, counted: ip(from)?, ..Beside::default() };
     let decoder = Decoder::restore(from.bytes32()?, &ANY_FRAME);
     connection.decoder = decoder.map_err(|_| Malformed::Value("frame"))?;
-    beside.topics = from.list32(Reader::u32)?;
+    beside.topics = from.list32(Fields::u32)?;
     connection.extra = maybe(from, |from| extra(from, &mut beside).map(Box::new))?;
     Ok((connection, beside))
 }
@@ -117,13 +117,13 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, beside: &Beside) {
     put_maybe(out, beside.soft_since, put_u64);
 }
 
-fn extra(from: &mut Reader<'_>, beside: &mut Beside) -> Result<Extra, Malformed> {
+fn extra(from: &mut Fields<'_>, beside: &mut Beside) -> Result<Extra, Malformed> {
     let mut extra = Extra::new(Outbox::new(Limits::of(&Settings::default())));
     extra.proxied = match ip(from)? {
         Some(ip) => Some(SocketAddr::new(ip, from.u16()?)),
         None => None,
     };
-    extra.asked = maybe(from, Reader::bytes32)?.map(Box::from);
+    extra.asked = maybe(from, Fields::bytes32)?.map(Box::from);
     extra.waiting = from.list32(|from| {
         Ok(match from.u8()? {
             0 => Waiting::Verb(from.bytes32()?.into()),
@@ -134,10 +134,10 @@ fn extra(from: &mut Reader<'_>, beside: &mut Beside) -> Result<Extra, Malformed>
     })?;
     let bytes = |one: &Waiting| if let Waiting::Verb(verb) = one { verb.len() } else { 0 };
     extra.waiting_bytes = extra.waiting.iter().map(bytes).sum();
-    extra.ping = maybe(from, Reader::bytes32)?.map(Box::from);
-    beside.frames = from.list32(|from| Ok((from.u32()?, maybe(from, Reader::u32)?)))?;
+    extra.ping = maybe(from, Fields::bytes32)?.map(Box::from);
+    beside.frames = from.list32(|from| Ok((from.u32()?, maybe(from, Fields::u32)?)))?;
     beside.written = from.u32()?;
-    beside.soft_since = maybe(from, Reader::u64)?;
+    beside.soft_since = maybe(from, Fields::u64)?;
     Ok(extra)
 }
 
@@ -157,8 +157,8 @@ fn put_maybe<T>(out: &mut Vec<u8>, it: Option<T>, put: impl FnOnce(&mut Vec<u8>,
 }
 
 fn maybe<'a, T>(
-    from: &mut Reader<'a>,
-    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
+    from: &mut Fields<'a>,
+    read: impl FnOnce(&mut Fields<'a>) -> Result<T, Malformed>,
 ) -> Result<Option<T>, Malformed> {
     Ok(if from.flag("presence")? { Some(read(from)?) } else { None })
 }
@@ -186,7 +186,7 @@ fn put_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
     }
 }
 
-fn ip(from: &mut Reader<'_>) -> Result<Option<IpAddr>, Malformed> {
+fn ip(from: &mut Fields<'_>) -> Result<Option<IpAddr>, Malformed> {
     match from.u8()? {
         0 => Ok(None),
         4 => Ok(Some(IpAddr::from(from.array::<4>()?))),
