@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -57,6 +58,24 @@ pub enum Report {
     /// Everything was given in this attempt of a newer data plane, or couldn't be.
     Given(u32, bool),
     Ended,
+}
+
+/// What goes with a connection that is handed over to the thread that talks to the control plane.
+pub struct Handover {
+    pub address: IpAddr,
+    /// Whether it is counted here.
+    pub counted: bool,
+}
+
+impl Handover {
+    pub fn to_text(&self) -> String {
+        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
+    }
+
+    /// What [`Handover::to_text`] made of it.
+    pub fn from_text(text: &str) -> Option<Handover> {
+        Some(Handover { address: text.get(1..)?.parse().ok()?, counted: text.starts_with('+') })
+    }
 }
 
 /// What all threads have.

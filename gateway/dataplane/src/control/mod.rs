@@ -65,14 +65,12 @@ impl From<Malformed> for io::Error {
     }
 }
 
-/// Which connection; the generation tells it from others that had its slot.
+/// Which connection: its I/O thread, its place in that thread's slab, and how often that was used before.
+#[allow(missing_docs, reason = "said above")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
-    /// The I/O thread it lives on.
     pub thread: u16,
-    /// Its place in that thread's slab.
     pub slot: u32,
-    /// How often the slot was used before.
     pub generation: u32,
 }
 
@@ -88,24 +86,22 @@ pub enum Slow {
 }
 
 /// A topic, as commands name it.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topic<'a> {
-    /// Its name, as in the push.
     pub name: &'a str,
-    /// What happens to its messages when a reader doesn't keep up.
     pub slow: Slow,
 }
 
 /// One message as it is sent down.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// UUIDv7: 48 bits of time in ms, then the identity.
     pub id: [u8; 16],
-    /// Orders the versions of one key, before the id does; -1 is none.
+    /// -1 is none.
     pub version: i64,
-    /// Groups the versions of one story; empty is none.
+    /// Empty is none.
     pub key: &'a str,
-    /// The `message` push as JSON text.
     pub push: &'a [u8],
 }
 

@@ -9,8 +9,8 @@ use super::ControlThread;
 use crate::control::Event;
 use crate::counters::Count;
 use crate::head::{Busy, Refusal};
-use crate::reactor::Handover;
 use crate::sys;
+use crate::threads::Handover;
 
 /// Connections that may wait for the control plane.
 const DESCRIPTORS: usize = 1_024;

@@ -29,8 +29,6 @@ use crate::threads::{Order, Report, ThreadParts};
 use departures::DRAIN_STEP_MS;
 use listener::Listener;
 
-pub use requests::Handover;
-
 /// Events of one turn.
 const EVENTS: usize = 256;
 /// Timers that fire in one turn, and while a fan-out is under way: then as many as its chunk has sends.

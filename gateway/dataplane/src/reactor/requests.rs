@@ -18,6 +18,7 @@ use crate::proxy::{self, Proxied};
 use crate::slab::Phase;
 use crate::sockjs;
 use crate::sys;
+use crate::threads::Handover;
 use crate::wheel;
 
 /// Accepted in one turn, so that a storm of readers doesn't stop the others.
@@ -294,25 +295,6 @@ impl Reactor {
                 }
             }
         }
-    }
-}
-
-/// What goes with a connection to the thread that talks to the control plane.
-pub struct Handover {
-    /// The reader's.
-    pub address: IpAddr,
-    /// Whether it is counted here.
-    pub counted: bool,
-}
-
-impl Handover {
-    fn to_text(&self) -> String {
-        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
-    }
-
-    /// What [`Handover::to_text`] made of it.
-    pub fn from_text(text: &str) -> Option<Handover> {
-        Some(Handover { address: text.get(1..)?.parse().ok()?, counted: text.starts_with('+') })
     }
 }
 

@@ -156,19 +156,18 @@ impl Readers {
 
     /// Have a verb answered, in its turn.
     pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
-        if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
-            if self.answer_ping(slot, verb) {
-            } else if self.verbs.has_room(verb) {
+        if !self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
+            let most = self.settings().waiting as usize;
+            let extra = self.slab.extra(slot, &self.policy);
+            if !self.verbs.wait(extra, verb, most) {
+                self.refuse_verb(slot);
+            }
+        } else if !self.answer_ping(slot, verb) {
+            if self.verbs.has_room(verb) {
                 self.ask_control_plane(slot, verb.into());
             } else {
                 self.refuse_verb(slot);
             }
-            return;
-        }
-        let most = self.settings().waiting as usize;
-        let extra = self.slab.extra(slot, &self.policy);
-        if !self.verbs.wait(extra, verb, most) {
-            self.refuse_verb(slot);
         }
     }
 
