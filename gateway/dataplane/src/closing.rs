@@ -4,7 +4,7 @@
 //! table, and come with the control plane's settings ([`Reason`](crate::control::Reason)).
 
 macro_rules! own_reasons {
-    ($($(#[doc = $doc:literal])+ $reason:ident = $name:literal,)+) => {
+    ($($(#[doc = $doc:literal])+ $reason:ident = $name:literal, $ending:ident, $presence:ident;)+) => {
         /// A reason for which a connection is closed from here.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum CloseReason<'a> {
@@ -32,71 +32,63 @@ macro_rules! own_reasons {
                     CloseReason::Other(name) => name,
                 }
             }
+
+            /// What follows the close frame.
+            pub fn ending(self) -> Ending {
+                match self {
+                    $(CloseReason::$reason => Ending::$ending,)+
+                    CloseReason::Other(_) => Ending::Wait,
+                }
+            }
+
+            /// Whether settings may lack it: then `internal` is said in its place.
+            pub fn is_optional(self) -> bool {
+                match self {
+                    $(CloseReason::$reason => Presence::$presence == Presence::Optional,)+
+                    CloseReason::Other(_) => true,
+                }
+            }
         }
     };
 }
 
+/// Whether settings must have a reason. One that is added is optional, since the settings of an older
+/// control plane don't have it.
+#[derive(PartialEq)]
+enum Presence {
+    Required,
+    Optional,
+}
+
 own_reasons! {
     /// The reader broke the framing.
-    ProtocolError = "protocol_error",
+    ProtocolError = "protocol_error", HalfClose, Required;
     /// A text isn't UTF-8, or can't be decompressed.
-    InvalidPayload = "invalid_payload",
+    InvalidPayload = "invalid_payload", HalfClose, Required;
     /// A message is longer than `message_bytes`.
-    TooBig = "too_big",
+    TooBig = "too_big", HalfClose, Required;
     /// The whole data plane sends its readers away.
-    Drain = "drain",
+    Drain = "drain", Wait, Required;
     /// There are `capacity` readers.
-    Overload = "overload",
+    Overload = "overload", Wait, Required;
     /// A fault on our side.
-    Internal = "internal",
+    Internal = "internal", Wait, Required;
     /// The reader doesn't take what it is sent.
-    SlowReader = "slow_reader",
+    SlowReader = "slow_reader", Wait, Required;
     /// The reader went on after `refusals`.
-    TooManyRequests = "too_many_requests",
+    TooManyRequests = "too_many_requests", Wait, Required;
     /// The reader hasn't been heard for two heartbeats.
-    NoPong = "no_pong",
+    NoPong = "no_pong", Wait, Required;
     /// The reader's token has run out.
-    TokenExpired = "token_expired",
+    TokenExpired = "token_expired", Wait, Optional;
     /// A message wasn't complete after `unfinished_ms`.
-    Unfinished = "unfinished",
+    Unfinished = "unfinished", HalfClose, Optional;
 }
 
-impl CloseReason<'_> {
-    /// Whether settings may lack it: then `internal` is said in its place. So it is for each reason
-    /// that is added, since the settings of an older control plane don't have it.
-    pub fn is_optional(self) -> bool {
-        match self {
-            CloseReason::TokenExpired | CloseReason::Unfinished | CloseReason::Other(_) => true,
-            CloseReason::ProtocolError
-            | CloseReason::InvalidPayload
-            | CloseReason::TooBig
-            | CloseReason::Drain
-            | CloseReason::Overload
-            | CloseReason::Internal
-            | CloseReason::SlowReader
-            | CloseReason::TooManyRequests
-            | CloseReason::NoPong => false,
-        }
-    }
-
-    /// What follows the close frame.
-    pub fn ending(self) -> Ending {
-        match self {
-            CloseReason::ProtocolError
-            | CloseReason::InvalidPayload
-            | CloseReason::TooBig
-            | CloseReason::Unfinished => Ending::HalfClose,
-            CloseReason::Drain
-            | CloseReason::Overload
-            | CloseReason::Internal
-            | CloseReason::SlowReader
-            | CloseReason::TooManyRequests
-            | CloseReason::NoPong
-            | CloseReason::TokenExpired
-            | CloseReason::Other(_) => Ending::Wait,
-        }
-    }
-}
+/// The counter `closes.LABEL` of connections that readers ended with a close frame.
+pub const BY_READER: &str = "reader";
+/// And of those whose transport broke.
+pub const LOST: &str = "lost";
 
 /// What follows the last byte of a goodbye.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,28 +100,6 @@ pub enum Ending {
     HalfClose,
     /// TCP is closed.
     HangUp,
-}
-
-/// How an open connection ended, as it is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended<'a> {
-    /// The reader sent a close frame.
-    ByReader,
-    /// The transport broke.
-    Lost,
-    /// It was closed from here.
-    Closed(CloseReason<'a>),
-}
-
-impl<'a> Ended<'a> {
-    /// The label in the counters `closes.LABEL`.
-    pub fn label(self) -> &'a str {
-        match self {
-            Ended::ByReader => "reader",
-            Ended::Lost => "lost",
-            Ended::Closed(reason) => reason.name(),
-        }
-    }
 }
 
 #[cfg(test)]

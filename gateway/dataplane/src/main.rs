@@ -1,7 +1,6 @@
 //! `newsfabric-dataplane`: the process that owns readers' sockets. Options only; see the library.
 
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,6 +8,9 @@ use dataplane::run::{Options, run};
 
 const USAGE: &str = "\
 usage: newsfabric-dataplane --control PATH [options]
+
+The data plane of a newsfabric gateway: it owns readers' sockets. The gateway's control plane starts it;
+nobody else has to. docs/dataplane-protocol.md says what the two tell each other.
 
   --control PATH      unix socket on which the control plane attaches
   --host ADDRESS      where readers come in (127.0.0.1)
@@ -25,6 +27,10 @@ usage: newsfabric-dataplane --control PATH [options]
 ";
 
 fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(why) => {
@@ -53,11 +59,11 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--control" => control = Some(PathBuf::from(value()?)),
-            "--host" => options.host = number::<IpAddr>(&name, &value()?)?,
+            "--host" => options.host = Some(number(&name, &value()?)?),
             "--port" => options.port = number(&name, &value()?)?,
             "--threads" => options.threads = Some(number(&name, &value()?)?),
             "--fd" => options.inherited = Some(inherited(&name, &value()?)?),
-            "--shared-table" => options.private_tables = false,
+            "--shared-table" => options.shared_table = true,
             "--proxy-protocol" => options.proxied = true,
             "--echo" => options.echo = true,
             "--take-over" => options.take_over = true,

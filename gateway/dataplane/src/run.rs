@@ -4,124 +4,34 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-use crate::addresses::Addresses;
-use crate::control::Settings;
-use crate::control_thread::{ControlState, ControlThread, End, Threads};
-use crate::counters::Counters;
-use crate::mailbox::Mailbox;
-use crate::ping::Pulse;
+use crate::control::{ControlState, Settings, ThreadOptions};
+use crate::control_thread::ControlThread;
 use crate::policy::Policy;
 use crate::reactor::Reactor;
+use crate::readers::Readers;
 use crate::sys;
-use crate::take_over::{self, TakenOver};
-use crate::thread_parts::ThreadParts;
+use crate::take_over::take_over;
+use crate::threads::{ThreadParts, Threads};
 
 /// A crowd that comes at once waits here; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 32_768;
 
 /// What the command line says.
-#[derive(Debug)]
+#[allow(missing_docs, reason = "the program's usage says what each is")]
+#[derive(Debug, Default)]
 pub struct Options {
-    /// Where the control plane attaches.
     pub control: PathBuf,
-    /// Where readers come in.
-    pub host: IpAddr,
-    /// 0 takes a free one.
+    pub host: Option<IpAddr>,
     pub port: u16,
-    /// How many I/O threads; None for one per core.
     pub threads: Option<u16>,
-    /// A listening socket that was inherited. All threads share it.
     pub inherited: Option<RawFd>,
-    /// Whether each thread gets a descriptor table of its own.
-    pub private_tables: bool,
-    /// Whether connections begin with a PROXY header.
+    pub shared_table: bool,
     pub proxied: bool,
-    /// Whether messages are sent back.
     pub echo: bool,
-    /// Whether everything but `control` and `private_tables` comes from the data plane that lives.
     pub take_over: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            control: PathBuf::new(),
-            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            port: 0,
-            threads: None,
-            inherited: None,
-            private_tables: true,
-            proxied: false,
-            echo: false,
-            take_over: false,
-        }
-    }
-}
-
-/// What kind of data plane it is, beyond its settings.
-#[derive(Debug, Clone, Copy)]
-pub struct ThreadOptions {
-    /// How many I/O threads it has.
-    pub threads: u16,
-    /// Whether connections begin with a PROXY header.
-    pub proxied: bool,
-    /// Whether messages are sent back.
-    pub echo: bool,
-}
-
-/// The I/O threads before they run, and the other end of each.
-pub struct IoThreads {
-    /// What each is threads_made of.
-    pub parts: Vec<ThreadParts>,
-    /// How the thread that talks to the control plane sees them.
-    pub threads: Threads,
-}
-
-impl IoThreads {
-    /// So many threads, for listeners on `ports`.
-    pub fn new(thread_options: &ThreadOptions, ports: Vec<u16>) -> io::Result<IoThreads> {
-        let count = usize::from(thread_options.threads);
-        let counters: Arc<Vec<Counters>> =
-            Arc::new((0..count).map(|_| Counters::default()).collect());
-        let reports = Arc::new(Mailbox::new()?);
-        let (addresses, pulse) = (Arc::new(Addresses::default()), Arc::new(Pulse::default()));
-        let (mut parts, mut orders, mut handovers) = (Vec::new(), Vec::new(), Vec::new());
-        for number in 0..thread_options.threads {
-            let mailbox = Arc::new(Mailbox::new()?);
-            let (end, other_end) = sys::packet_pair()?;
-            orders.push(mailbox.clone());
-            handovers.push(end);
-            parts.push(ThreadParts {
-                number,
-                orders: mailbox,
-                reports: reports.clone(),
-                handovers: other_end,
-                counters: counters.clone(),
-                pulse: pulse.clone(),
-                addresses: addresses.clone(),
-                proxied: thread_options.proxied,
-                echo: thread_options.echo,
-            });
-        }
-        let pending = vec![Vec::new(); count];
-        let ThreadOptions { proxied, echo, .. } = *thread_options;
-        let threads = Threads {
-            orders,
-            reports,
-            handovers,
-            counters,
-            pulse,
-            addresses,
-            ports,
-            proxied,
-            echo,
-            pending,
-        };
-        Ok(IoThreads { parts, threads })
-    }
 }
 
 /// Serve until drained, or taken over.
@@ -129,113 +39,137 @@ pub fn run(options: &Options) -> io::Result<()> {
     let limit = sys::raise_descriptor_limit()?;
     let signals = sys::termination_signals()?;
     let (control_listener, threads, state) = if options.take_over {
-        let TakenOver { control_listener, threads, state, pid, took } =
-            take_over::take_over(&options.control, options.private_tables)?;
-        let (readers, ms) = (threads.readers(), took.as_millis());
-        crate::tell!(Info, "took {readers} readers over from data plane {pid} in {ms} ms");
+        take_over(&options.control, options.shared_table)?
+    } else {
+        begin(options)?
+    };
+    if options.take_over {
         // For whoever has started us. One that doesn't listen any more need not know.
         let _ = writeln!(io::stdout(), "serving");
-        (control_listener, threads, state)
-    } else {
-        let (control_listener, threads) = begin(options)?;
-        (control_listener, threads, ControlState::default())
-    };
+    }
     let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
     crate::tell!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
-    let served = ControlThread::new(control_listener, signals, threads, state)?.run();
-    if !matches!(served, Ok(End::TakenOver)) {
+    let taken_over = ControlThread::new(control_listener, signals, threads, state)?.run();
+    if !matches!(taken_over, Ok(true)) {
         // Nobody attaches to a path without a process behind it.
         let _ = std::fs::remove_file(&options.control);
     }
-    served.map(drop)
+    taken_over.map(drop)
 }
 
 /// Start with nobody.
-fn begin(options: &Options) -> io::Result<(OwnedFd, Threads)> {
+fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let threads = match options.threads {
         Some(count) => count.max(1),
         None => u16::try_from(thread::available_parallelism()?.get()).unwrap_or(u16::MAX),
     };
-    let thread_options = ThreadOptions { threads, proxied: options.proxied, echo: options.echo };
     let listeners = listeners(options, usize::from(threads))?;
     let port = sys::local_address(listeners[0].as_raw_fd())?.port();
     let control_listener = sys::listen_unix(&options.control)?;
-    let threads_made = IoThreads::new(&thread_options, vec![port])?;
+    let options_of_threads =
+        ThreadOptions { threads, proxied: options.proxied, echo: options.echo };
+    let (threads, parts) = Threads::new(options_of_threads, vec![port])?;
     let policy = Arc::new(Policy::new(Settings::default()));
-    start(threads_made.parts, listeners, &policy, options.private_tables)?;
-    Ok((control_listener, threads_made.threads))
+    let starting = start(parts, listeners, options.shared_table, move |parts, listener| {
+        let readers = Readers::new(&parts, policy.clone(), 0)?;
+        Reactor::new(parts, listener, readers)
+    })?;
+    starting.wait_until_ready()?;
+    starting.go();
+    Ok((control_listener, threads, ControlState::default()))
 }
 
+/// One for each of so many threads.
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
-    if let Some(inherited) = options.inherited {
-        sys::check_listening(inherited).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("--fd {inherited} isn't a listening socket: {error}"),
-            )
-        })?;
-        // SAFETY: it is open, and whoever started us says that it is ours.
-        let first = unsafe { OwnedFd::from_raw_fd(inherited) };
-        sys::set_nonblocking(inherited)?;
-        sys::set_readers_options(inherited)?;
-        let mut all = vec![first];
-        for _ in 1..count {
-            let another = all[0].try_clone()?;
-            all.push(another);
-        }
-        return Ok(all);
-    }
-    let first = sys::listen_tcp(SocketAddr::new(options.host, options.port), BACKLOG, true)?;
-    let address = sys::local_address(first.as_raw_fd())?;
+    let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let listen = |port| sys::listen_tcp(SocketAddr::new(host, port), BACKLOG, true);
+    let first = match options.inherited {
+        Some(fd) => inherited(fd)?,
+        None => listen(options.port)?,
+    };
+    let port = sys::local_address(first.as_raw_fd())?.port();
     let mut all = vec![first];
-    for _ in 1..count {
-        all.push(sys::listen_tcp(address, BACKLOG, true)?);
+    while all.len() < count {
+        let shared = options.inherited.is_some();
+        all.push(if shared { all[0].try_clone()? } else { listen(port)? });
     }
     Ok(all)
 }
 
-/// Start the I/O threads. When this returns, each has its own descriptor table if it shall have one.
-fn start(
+fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    sys::check_listening(fd).map_err(|error| {
+        let why = format!("--fd {fd} isn't a listening socket: {error}");
+        io::Error::new(error.kind(), why)
+    })?;
+    sys::set_nonblocking(fd)?;
+    sys::set_readers_options(fd)?;
+    // SAFETY: it is open, and whoever started us says that it is ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// I/O threads that don't serve yet.
+pub(crate) struct Starting {
+    ready: mpsc::Receiver<io::Result<()>>,
+    go: Arc<Barrier>,
+    count: usize,
+}
+
+/// Start the I/O threads, each with a socket of its own, of which `build` makes what it serves. When this
+/// returns, each has its own descriptor table if it shall have one.
+pub(crate) fn start(
     parts: Vec<ThreadParts>,
-    listeners: Vec<OwnedFd>,
-    policy: &Arc<Policy>,
-    private_tables: bool,
-) -> io::Result<()> {
-    let ready = Arc::new(Barrier::new(parts.len() + 1));
+    sockets: Vec<OwnedFd>,
+    shared_table: bool,
+    build: impl Fn(ThreadParts, OwnedFd) -> io::Result<Reactor> + Clone + Send + 'static,
+) -> io::Result<Starting> {
+    let count = parts.len();
+    let started = Arc::new(Barrier::new(count + 1));
+    let go = Arc::new(Barrier::new(count + 1));
+    let (tell, ready) = mpsc::channel();
     let mut own = Vec::new();
-    for (parts, listener) in parts.into_iter().zip(listeners) {
-        let (number, shared) = (parts.number, parts.shared_descriptors());
-        let reactor = Reactor::empty(parts, listener, policy.clone())?;
-        let mut keep = reactor.own_descriptors();
-        own.extend_from_slice(&keep);
-        keep.extend(shared);
-        spawn(number, keep, private_tables, ready.clone(), move || reactor.run())?;
+    for (parts, socket) in parts.into_iter().zip(sockets) {
+        let number = parts.number;
+        let passed = [parts.handovers.as_raw_fd(), socket.as_raw_fd()];
+        let keep = [&passed[..], &[parts.orders.fd(), parts.common.reports.fd()]].concat();
+        own.extend(passed);
+        let (started, go, tell, build) = (started.clone(), go.clone(), tell.clone(), build.clone());
+        let body = move || {
+            let left = if shared_table { Ok(()) } else { sys::leave_descriptor_table(&keep) };
+            started.wait();
+            match left.and_then(|()| build(parts, socket)) {
+                Ok(reactor) => {
+                    // What all threads were built of isn't kept any longer.
+                    drop(build);
+                    let _ = tell.send(Ok(()));
+                    go.wait();
+                    if let Err(error) = reactor.run() {
+                        // Without one thread the gateway would be deaf to a part of its readers.
+                        crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
+                        std::process::abort();
+                    }
+                }
+                // Whoever waits for all to be ready ends the process.
+                Err(error) => _ = tell.send(Err(error)),
+            }
+        };
+        thread::Builder::new().name(format!("io-{number}")).spawn(body)?;
     }
-    ready.wait();
-    if private_tables {
+    started.wait();
+    if !shared_table {
         // They are the threads' now: a listener that a thread closes must be closed.
         own.into_iter().for_each(sys::close);
     }
-    Ok(())
+    Ok(Starting { ready, go, count })
 }
 
-/// Start one I/O thread, which serves with `keep` alone in its descriptor table, if it shall have its
-/// own. All wait for each other at `ready`, and whoever starts them too.
-pub fn spawn(
-    number: u16,
-    keep: Vec<RawFd>,
-    private_tables: bool,
-    ready: Arc<Barrier>,
-    serve: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> io::Result<()> {
-    let body = move || {
-        let left = if private_tables { sys::leave_descriptor_table(&keep) } else { Ok(()) };
-        ready.wait();
-        if let Err(error) = left.and_then(|()| serve()) {
-            // Without one thread the gateway would be deaf to a part of its readers.
-            crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
-            std::process::abort();
-        }
-    };
-    thread::Builder::new().name(format!("io-{number}")).spawn(body).map(drop)
+impl Starting {
+    /// Return when all threads are ready to serve, or one of them can't.
+    pub fn wait_until_ready(&self) -> io::Result<()> {
+        (0..self.count)
+            .try_for_each(|_| self.ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))))
+    }
+
+    pub fn go(&self) {
+        self.go.wait();
+    }
 }

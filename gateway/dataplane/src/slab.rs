@@ -75,7 +75,7 @@ impl Connection {
 pub const HEARD_MS: u64 = 64;
 
 /// What stands in a reader's line while an earlier verb isn't answered.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Waiting {
     /// A verb to ask.
     Verb(Box<[u8]>),

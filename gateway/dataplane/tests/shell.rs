@@ -179,6 +179,16 @@ fn what_is_no_socket_to_listen_on_is_refused() {
 }
 
 #[test]
+fn help_says_who_starts_it() {
+    let said = std::process::Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
+        .arg("--help")
+        .output()
+        .expect("an exit");
+    assert!(said.status.success() && said.stderr.is_empty());
+    assert!(String::from_utf8_lossy(&said.stdout).contains("control plane starts it"));
+}
+
+#[test]
 fn half_a_head_and_then_the_end_is_dropped_at_once() {
     let data_plane = DataPlane::start("half");
     let (mut plane, port) = data_plane.attach();

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Output;
 
-use dataplane::control::{COMMIT, Event, Offer};
+use dataplane::control::{COMMIT, ControlState, Event, Offer, ThreadOptions};
 use dataplane::sys;
 use dataplane::take_over::record::Record;
 use driver::{DataPlane, Plane, Reader, text};
@@ -268,13 +268,9 @@ impl Older {
         let offer = Offer {
             pid: 1,
             format: 1,
-            threads: 1,
-            proxied: false,
-            echo: false,
-            attachments: 0,
+            options: ThreadOptions { threads: 1, proxied: false, echo: false },
             ports: vec![1],
-            settings: b"",
-            blob: b"",
+            state: ControlState::default(),
         };
         Event::Offer(offer).encode(&mut bytes);
         sys::send_descriptor(handshake.as_raw_fd(), &bytes, door.as_raw_fd()).expect("sent");

@@ -25,8 +25,8 @@ fuzz_target!(|data: &[u8]| {
     let reader = ConnectionId { thread: 1, slot: 2, generation: 3 };
     let name = String::from_utf8_lossy(data);
     let events = [
-        Event::Verbs(&[(reader, data), (reader, b"")]),
-        Event::VerbsWithAuth(&[(reader, &data[..data.len().min(1024)], data)]),
+        Event::Verbs(&[(reader, data.into()), (reader, Box::default())]),
+        Event::VerbsWithAuth(&[(reader, data[..data.len().min(1024)].into(), data.into())]),
         Event::Counters(&[(name.to_string(), 7)]),
         Event::Refused(&name),
     ];

@@ -1,16 +1,16 @@
 //! Fields off the front of a body, and onto its end.
 
-use super::{ConnectionId, MAX_BLOB, Malformed, Message, Slow, Topic};
+use super::{ConnectionId, MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
 
 /// Takes fields off the front of a body.
-pub(crate) struct Reader<'a> {
+pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Fields<'a> {
     /// All of a body is to be read.
-    pub(crate) fn new(body: &'a [u8]) -> Reader<'a> {
-        Reader { rest: body }
+    pub(crate) fn new(body: &'a [u8]) -> Fields<'a> {
+        Fields { rest: body }
     }
 
     /// Nothing may be left.
@@ -107,6 +107,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(super) fn magic(&mut self) -> Result<(), Malformed> {
+        if self.array()? == MAGIC { Ok(()) } else { Err(Malformed::Value("magic")) }
+    }
+
+    pub(crate) fn ports(&mut self) -> Result<Vec<u16>, Malformed> {
+        (0..self.u8()?).map(|_| self.u16()).collect()
+    }
+
     pub(crate) fn message(&mut self) -> Result<Message<'a>, Malformed> {
         let id = self.array()?;
         self.message_after(id)
@@ -122,15 +130,49 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(crate) fn messages(&mut self) -> Result<Vec<Message<'a>>, Malformed> {
-        let count = self.u32()?;
-        // No capacity is set aside for a count that the bytes may not keep.
-        (0..count).map(|_| self.message()).collect()
+    /// So many as the count before them says. No capacity is set aside for a count that the bytes may not
+    /// keep.
+    pub(crate) fn list32<T, All: FromIterator<T>>(
+        &mut self,
+        mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
+    ) -> Result<All, Malformed> {
+        (0..self.u32()?).map(|_| one(self)).collect()
     }
 }
 
 pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
     simdutf8::basic::from_utf8(bytes).map_err(|_| Malformed::Value(field))
+}
+
+/// How long the first message in `bytes` is with its length, if that is there. It is 5 at least.
+///
+/// # Errors
+/// It is empty, or longer than `longest` without its length.
+pub(crate) fn length(bytes: &[u8], longest: usize) -> Result<Option<usize>, Malformed> {
+    let Some(head) = bytes.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    match u32::from_le_bytes(*head) as usize {
+        length if length == 0 || length > longest => Err(Malformed::Length),
+        length => Ok(Some(4 + length)),
+    }
+}
+
+/// Append what `put` appends, behind its length.
+pub(crate) fn put_with_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    put(out);
+    let length = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+pub(super) fn put_ports(out: &mut Vec<u8>, ports: &[u16]) {
+    let ports = &ports[..ports.len().min(255)];
+    out.push(ports.len() as u8);
+    for port in ports {
+        out.extend_from_slice(&port.to_le_bytes());
+    }
 }
 
 pub(crate) fn put_connection(out: &mut Vec<u8>, connection: ConnectionId) {

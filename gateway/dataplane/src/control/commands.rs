@@ -2,16 +2,15 @@
 
 use std::net::IpAddr;
 
-use super::codec::Reader;
+use super::codec::{Fields, length};
 use super::kinds::CommandKind;
-use super::{ConnectionId, MAGIC, MAX_AUTH, MAX_MESSAGE, Malformed, Message, Settings, Topic};
+use super::{ConnectionId, MAX_AUTH, MAX_MESSAGE, Malformed, Message, Settings, Topic};
 use crate::delays::NAME_BYTES;
 
 /// The `subscribe` command.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscribe<'a> {
-    pub connection: ConnectionId,
     pub topic: Topic<'a>,
     pub batch: u64,
     pub seen: bool,
@@ -20,61 +19,37 @@ pub struct Subscribe<'a> {
     pub messages: Vec<Message<'a>>,
 }
 
-/// The `auth` command: the answer to a verb, and what comes with every verb after it.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Auth<'a> {
-    pub connection: ConnectionId,
-    pub user: &'a str,
-    pub issued_ms: u64,
-    pub ends_ms: u64,
-    pub blob: &'a [u8],
-    pub push: &'a [u8],
+/// What a command says to one connection. All but `close` answer a verb.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToReader<'a> {
+    Subscribe(Subscribe<'a>),
+    Unsubscribe { topic: &'a str, push: &'a [u8] },
+    Reply(&'a [u8]),
+    Auth { user: &'a str, issued_ms: u64, ends_ms: u64, blob: &'a [u8], push: &'a [u8] },
+    Close { reason: &'a str, retry_after_ms: u32 },
 }
 
-/// What the control plane wants.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+/// What the control plane wants; `TakeOver` and `Commit` are a newer data plane's. The versions are ours or
+/// others.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// The first command; its version is [`VERSION`](super::VERSION) or another.
     Hello { version: u16 },
-    /// Limits and intervals.
     Settings(Box<Settings>),
-    /// A message for everyone who is subscribed to its topic.
     Publish { number: u64, topic: Topic<'a>, message: Message<'a> },
-    /// What is known of the next `publish`: its deliveries are to be measured.
     Stamp { published_ms: u64, series: &'a str },
-    /// What is to be added to the blob of `remember` once the next `publish` was carried out.
     Mark(&'a [u8]),
-    /// A reader's `subscribe`.
-    Subscribe(Subscribe<'a>),
-    /// A reader's `unsubscribe`.
-    Unsubscribe { connection: ConnectionId, topic: &'a str, push: &'a [u8] },
-    /// Any other answer to a verb.
-    Reply { connection: ConnectionId, push: &'a [u8] },
-    /// End a connection.
-    Close { connection: ConnectionId, reason: &'a str, retry_after_ms: u32 },
-    /// Keep this for the next control plane.
+    ToReader(ConnectionId, ToReader<'a>),
     Remember(&'a [u8]),
-    /// Send all readers away and exit.
     Drain { spread_ms: u32, per_second: u32 },
-    /// Send some readers to other boxes, and go on serving.
     Shed { reason: &'a str, count: u32, retry_ms: u32 },
-    /// Send [`Event::Counters`](super::Event::Counters) now.
     Count,
-    /// The first one of a newer data plane: it wants everything.
     TakeOver { version: u16, format: u16 },
-    /// It has everything, and is ready to serve.
     Commit,
-    /// Messages of a topic that many readers will be given.
     Batch { number: u64, topic: Topic<'a>, messages: Vec<Message<'a>> },
-    /// Who a reader is.
-    Auth(Auth<'a>),
-    /// End the connections of users.
     Evict { reason: &'a str, users: Vec<(&'a str, u64)> },
-    /// A connection from this address that was handed over is closed.
     Gone(IpAddr),
-    /// What the control plane still has from before: so many connections of each address.
     Kept(Vec<(IpAddr, u32)>),
 }
 
@@ -85,63 +60,63 @@ pub type Split<'a> = (u8, &'a [u8], usize);
 ///
 /// `None` if more bytes must come first. After an error nothing that follows can be understood.
 pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
-    let Some((head, rest)) = bytes.split_first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let length = u32::from_le_bytes(*head) as usize;
-    if length == 0 || length > MAX_MESSAGE {
-        return Err(Malformed::Length);
-    }
-    match rest.get(..length) {
-        None => Ok(None),
-        Some(message) => Ok(Some((message[0], &message[1..], 4 + length))),
-    }
+    let whole = length(bytes, MAX_MESSAGE)?.and_then(|length| bytes.get(..length));
+    Ok(whole.map(|message| (message[4], &message[5..], message.len())))
 }
 
 impl<'a> Command<'a> {
     /// The command of type `kind` with this `body`.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Command<'a>, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let command = match CommandKind::of(kind).ok_or(Malformed::Type(kind))? {
-            CommandKind::Hello => from.hello()?,
+            CommandKind::Hello => {
+                from.magic()?;
+                Command::Hello { version: from.u16()? }
+            }
             CommandKind::Settings => Command::Settings(Box::new(from.settings()?)),
             CommandKind::Publish => Command::Publish {
                 number: from.u64()?,
                 topic: from.topic()?,
                 message: from.message()?,
             },
-            CommandKind::Subscribe => Command::Subscribe(from.subscribe()?),
-            CommandKind::Unsubscribe => Command::Unsubscribe {
-                connection: from.connection()?,
-                topic: from.topic_name()?,
-                push: from.bytes32()?,
-            },
-            CommandKind::Reply => {
-                Command::Reply { connection: from.connection()?, push: from.bytes32()? }
+            CommandKind::Subscribe => {
+                Command::ToReader(from.connection()?, ToReader::Subscribe(from.subscribe()?))
             }
-            CommandKind::Close => Command::Close {
-                connection: from.connection()?,
-                reason: from.text8("reason")?,
-                retry_after_ms: from.u32()?,
-            },
+            CommandKind::Unsubscribe => Command::ToReader(
+                from.connection()?,
+                ToReader::Unsubscribe { topic: from.topic_name()?, push: from.bytes32()? },
+            ),
+            CommandKind::Reply => {
+                Command::ToReader(from.connection()?, ToReader::Reply(from.bytes32()?))
+            }
+            CommandKind::Auth => Command::ToReader(from.connection()?, from.auth()?),
+            CommandKind::Close => Command::ToReader(
+                from.connection()?,
+                ToReader::Close { reason: from.text8("reason")?, retry_after_ms: from.u32()? },
+            ),
             CommandKind::Remember => Command::Remember(from.blob()?),
             CommandKind::Drain => {
                 Command::Drain { spread_ms: from.u32()?, per_second: from.u32()? }
             }
             CommandKind::Count => Command::Count,
-            CommandKind::TakeOver => from.take_over()?,
+            CommandKind::TakeOver => {
+                from.magic()?;
+                Command::TakeOver { version: from.u16()?, format: from.u16()? }
+            }
             CommandKind::Commit => Command::Commit,
             CommandKind::Batch => Command::Batch {
                 number: from.u64()?,
                 topic: from.topic()?,
-                messages: from.messages()?,
+                messages: from.list32(Fields::message)?,
             },
-            CommandKind::Auth => Command::Auth(from.auth()?),
-            CommandKind::Evict => {
-                Command::Evict { reason: from.text8("reason")?, users: from.users()? }
-            }
+            CommandKind::Evict => Command::Evict {
+                reason: from.text8("reason")?,
+                users: from.list32(|from| Ok((from.text8("user")?, from.u64()?)))?,
+            },
             CommandKind::Gone => Command::Gone(from.address()?),
-            CommandKind::Kept => Command::Kept(from.kept()?),
+            CommandKind::Kept => {
+                Command::Kept(from.list32(|from| Ok((from.address()?, from.u32()?)))?)
+            }
             CommandKind::Shed => Command::Shed {
                 reason: from.text8("reason")?,
                 count: from.u32()?,
@@ -155,14 +130,7 @@ impl<'a> Command<'a> {
     }
 }
 
-impl<'a> Reader<'a> {
-    fn hello(&mut self) -> Result<Command<'a>, Malformed> {
-        if self.array::<4>()? != MAGIC {
-            return Err(Malformed::Value("magic"));
-        }
-        Ok(Command::Hello { version: self.u16()? })
-    }
-
+impl<'a> Fields<'a> {
     fn stamp(&mut self) -> Result<Command<'a>, Malformed> {
         let (published_ms, series) = (self.u64()?, self.text8("series")?);
         if series.len() > NAME_BYTES {
@@ -171,28 +139,19 @@ impl<'a> Reader<'a> {
         Ok(Command::Stamp { published_ms, series })
     }
 
-    fn take_over(&mut self) -> Result<Command<'a>, Malformed> {
-        if self.array::<4>()? != MAGIC {
-            return Err(Malformed::Value("magic"));
-        }
-        Ok(Command::TakeOver { version: self.u16()?, format: self.u16()? })
-    }
-
     fn subscribe(&mut self) -> Result<Subscribe<'a>, Malformed> {
         Ok(Subscribe {
-            connection: self.connection()?,
             topic: self.topic()?,
             batch: self.u64()?,
             seen: self.flag("seen")?,
             reference: self.bytes16()?,
             push: self.bytes32()?,
-            messages: self.messages()?,
+            messages: self.list32(Fields::message)?,
         })
     }
 
-    fn auth(&mut self) -> Result<Auth<'a>, Malformed> {
-        Ok(Auth {
-            connection: self.connection()?,
+    fn auth(&mut self) -> Result<ToReader<'a>, Malformed> {
+        Ok(ToReader::Auth {
             user: self.text8("user")?,
             issued_ms: self.u64()?,
             ends_ms: self.u64()?,
@@ -205,17 +164,6 @@ impl<'a> Reader<'a> {
         self.text8("address")?.parse().map_err(|_| Malformed::Value("address"))
     }
 
-    fn kept(&mut self) -> Result<Vec<(IpAddr, u32)>, Malformed> {
-        let count = self.u32()?;
-        (0..count).map(|_| Ok((self.address()?, self.u32()?))).collect()
-    }
-
-    fn users(&mut self) -> Result<Vec<(&'a str, u64)>, Malformed> {
-        let count = self.u32()?;
-        (0..count).map(|_| Ok((self.text8("user")?, self.u64()?))).collect()
-    }
-
-    /// The blob of an `auth`.
     pub(crate) fn auth_blob(&mut self) -> Result<&'a [u8], Malformed> {
         let blob = self.bytes16()?;
         if blob.len() > MAX_AUTH { Err(Malformed::Value("auth")) } else { Ok(blob) }

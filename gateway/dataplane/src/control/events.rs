@@ -1,14 +1,18 @@
 //! Events: what the data plane tells.
 
-use super::codec::{put_bytes16, put_bytes32, put_connection, put_text8};
+use super::codec::{
+    put_bytes16, put_bytes32, put_connection, put_ports, put_text8, put_with_length,
+};
 use super::kinds::EventKind;
 use super::{ConnectionId, Offer};
 
-/// What the data plane tells. Events are written straight into the outgoing buffer.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+/// A reader's verb, or the blob of its auth state.
+pub type Text = Box<[u8]>;
+
+/// What the data plane tells.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each means")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The answer to `hello`.
     Attached {
         version: u16,
         pid: u32,
@@ -17,31 +21,25 @@ pub enum Event<'a> {
         ports: &'a [u16],
         blob: &'a [u8],
     },
-    /// What readers said.
-    Verbs(&'a [(ConnectionId, &'a [u8])]),
-    /// What readers with an auth state said: the connection, the state's blob, the verb.
-    VerbsWithAuth(&'a [(ConnectionId, &'a [u8], &'a [u8])]),
-    /// All fan-outs up to this number are over.
+    Verbs(&'a [(ConnectionId, Text)]),
+    /// With the auth state's blob before the verb.
+    VerbsWithAuth(&'a [(ConnectionId, Text, Text)]),
     Published(u64),
-    /// A request for the control plane; its descriptor goes with the first byte.
-    Handover { address: &'a str },
-    /// Names and values.
+    Handover(&'a str),
     Counters(&'a [(String, u64)]),
-    /// Why the connection to the control plane is about to be closed.
     Refused(&'a str),
-    /// What a newer data plane is about to get. The listening control socket goes with it.
-    Offer(Offer<'a>),
-    /// The socket on which the I/O thread of this number gives its readers goes with it.
+    Offer(Offer),
     Lane(u16),
-    /// All is the newer data plane's: this one has let go of it.
     Yours,
 }
 
 impl Event<'_> {
-    /// Append the event to `out`.
+    /// Append it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; 4]);
+        put_with_length(out, |out| self.put(out));
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
         match self {
             Event::Attached { version, pid, attachment, readers, ports, blob } => {
                 out.push(EventKind::Attached as u8);
@@ -49,10 +47,7 @@ impl Event<'_> {
                 for number in [pid, attachment, readers] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
-                out.push(ports.len() as u8);
-                for port in ports.iter().take(usize::from(ports.len() as u8)) {
-                    out.extend_from_slice(&port.to_le_bytes());
-                }
+                put_ports(out, ports);
                 put_bytes32(out, blob);
             }
             Event::Verbs(verbs) => {
@@ -67,7 +62,7 @@ impl Event<'_> {
                 out.push(EventKind::Published as u8);
                 out.extend_from_slice(&number.to_le_bytes());
             }
-            Event::Handover { address } => {
+            Event::Handover(address) => {
                 out.push(EventKind::Handover as u8);
                 put_text8(out, address);
             }
@@ -91,7 +86,7 @@ impl Event<'_> {
                 out.push(EventKind::Lane as u8);
                 out.extend_from_slice(&thread.to_le_bytes());
             }
-            Event::Yours => out.push(138),
+            Event::Yours => out.push(EventKind::Yours as u8),
             Event::VerbsWithAuth(verbs) => {
                 out.push(EventKind::VerbsWithAuth as u8);
                 out.extend_from_slice(&(verbs.len() as u32).to_le_bytes());
@@ -102,7 +97,5 @@ impl Event<'_> {
                 }
             }
         }
-        let length = (out.len() - start - 4) as u32;
-        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 }

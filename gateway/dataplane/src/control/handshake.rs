@@ -2,59 +2,86 @@
 //!
 //! The older one speaks as to a control plane, in events; the newer one's part is two commands.
 
-use super::codec::{Reader, put_bytes32};
+use super::codec::{Fields, put_bytes32, put_ports};
 use super::kinds::{CommandKind, EventKind};
-use super::{MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, TAKE_OVER_VERSION};
+use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
+use crate::policy::Policy;
 
-/// What a data plane has beside its readers; `settings` is empty if none came.
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer<'a> {
-    pub pid: u32,
-    pub format: u16,
+/// What kind of data plane it is, beyond its settings.
+#[allow(missing_docs, reason = "the program's usage says what each is")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadOptions {
     pub threads: u16,
     pub proxied: bool,
     pub echo: bool,
-    pub attachments: u32,
-    pub ports: Vec<u16>,
-    pub settings: &'a [u8],
-    pub blob: &'a [u8],
 }
 
-impl<'a> Offer<'a> {
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.pid.to_le_bytes());
-        out.extend_from_slice(&self.format.to_le_bytes());
-        out.extend_from_slice(&self.threads.to_le_bytes());
-        out.extend([u8::from(self.proxied), u8::from(self.echo)]);
-        out.extend_from_slice(&self.attachments.to_le_bytes());
-        out.push(self.ports.len() as u8);
-        for port in self.ports.iter().take(usize::from(self.ports.len() as u8)) {
-            out.extend_from_slice(&port.to_le_bytes());
+/// What a data plane keeps for the control planes to come, and for a newer data plane.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ControlState {
+    /// How many control planes have attached.
+    pub attachments: u32,
+    /// The body of the last `settings`; empty if none came.
+    pub settings: Vec<u8>,
+    /// What was given to `remember`, and each `mark` since.
+    pub blob: Vec<u8>,
+}
+
+impl ControlState {
+    /// What the settings mean, if there are any.
+    pub fn policy(&self) -> Result<Option<Policy>, Malformed> {
+        if self.settings.is_empty() {
+            return Ok(None);
         }
-        put_bytes32(out, self.settings);
-        put_bytes32(out, self.blob);
+        Settings::decode(&self.settings).map(|settings| Some(Policy::new(settings)))
     }
 
-    fn read(from: &mut Reader<'a>) -> Result<Offer<'a>, Malformed> {
-        let offer = Offer {
-            pid: from.u32()?,
-            format: from.u16()?,
-            threads: from.u16()?,
-            proxied: from.flag("proxied")?,
-            echo: from.flag("echo")?,
-            attachments: from.u32()?,
-            ports: (0..from.u8()?).map(|_| from.u16()).collect::<Result<_, _>>()?,
-            settings: from.bytes32()?,
-            blob: from.bytes32()?,
-        };
-        if offer.threads == 0 {
+    /// Add a mark to what was given to `remember`; not if nothing was, or there is no room.
+    pub fn add(&mut self, mark: &[u8]) {
+        if !self.blob.is_empty() && self.blob.len() + mark.len() <= MAX_BLOB {
+            self.blob.extend_from_slice(mark);
+        }
+    }
+}
+
+/// What a data plane has beside its readers.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    pub pid: u32,
+    pub format: u16,
+    pub options: ThreadOptions,
+    pub ports: Vec<u16>,
+    pub state: ControlState,
+}
+
+impl Offer {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        let ThreadOptions { threads, proxied, echo } = self.options;
+        out.extend_from_slice(&self.pid.to_le_bytes());
+        out.extend_from_slice(&self.format.to_le_bytes());
+        out.extend_from_slice(&threads.to_le_bytes());
+        out.extend([u8::from(proxied), u8::from(echo)]);
+        out.extend_from_slice(&self.state.attachments.to_le_bytes());
+        put_ports(out, &self.ports);
+        put_bytes32(out, &self.state.settings);
+        put_bytes32(out, &self.state.blob);
+    }
+
+    fn read(from: &mut Fields<'_>) -> Result<Offer, Malformed> {
+        let (pid, format) = (from.u32()?, from.u16()?);
+        let (threads, proxied, echo) = (from.u16()?, from.flag("proxied")?, from.flag("echo")?);
+        let (attachments, ports) = (from.u32()?, from.ports()?);
+        let (settings, blob) = (from.bytes32()?.to_vec(), from.blob()?.to_vec());
+        if threads == 0 {
             return Err(Malformed::Value("threads"));
         }
-        if offer.blob.len() > MAX_BLOB || offer.settings.len() > MAX_MESSAGE {
+        if settings.len() > MAX_MESSAGE {
             return Err(Malformed::Length);
         }
-        Ok(offer)
+        let options = ThreadOptions { threads, proxied, echo };
+        let state = ControlState { attachments, settings, blob };
+        Ok(Offer { pid, format, options, ports, state })
     }
 }
 
@@ -70,69 +97,51 @@ pub fn take_over(format: u16) -> Vec<u8> {
 /// The command `commit`.
 pub const COMMIT: [u8; 5] = [1, 0, 0, 0, CommandKind::Commit as u8];
 
-/// What the older data plane says to the newer one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer<'a> {
-    /// This is what there is; a descriptor came with it.
-    Offer(Offer<'a>),
-    /// Here the I/O thread of this number gives; a descriptor came with it.
-    Lane(u16),
-    /// It has let go.
-    Yours,
-    /// It serves on. Why.
-    Refused(&'a str),
-}
-
-impl<'a> Answer<'a> {
-    /// The answer of type `kind` with this `body`.
+impl<'a> Event<'a> {
+    /// What an older data plane says to a newer one: of the events, these alone are read by us.
     ///
     /// # Errors
     /// Whoever listens there isn't a data plane.
-    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Answer<'a>, Malformed> {
-        let mut from = Reader::new(body);
-        let answer = match EventKind::of(kind) {
-            Some(EventKind::Refused) => Answer::Refused(from.text8("why")?),
-            Some(EventKind::Offer) => Answer::Offer(Offer::read(&mut from)?),
-            Some(EventKind::Lane) => Answer::Lane(from.u16()?),
-            Some(EventKind::Yours) => Answer::Yours,
+    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Event<'a>, Malformed> {
+        let mut from = Fields::new(body);
+        let event = match EventKind::of(kind) {
+            Some(EventKind::Refused) => Event::Refused(from.text8("why")?),
+            Some(EventKind::Offer) => Event::Offer(Offer::read(&mut from)?),
+            Some(EventKind::Lane) => Event::Lane(from.u16()?),
+            Some(EventKind::Yours) => Event::Yours,
             _ => return Err(Malformed::Type(kind)),
         };
         from.end()?;
-        Ok(answer)
+        Ok(event)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Command, Event, split};
+    use crate::control::{Command, split};
     use proptest::prelude::*;
-
-    fn decoded<'a>(bytes: &'a mut Vec<u8>, event: &Event<'_>) -> Answer<'a> {
-        event.encode(bytes);
-        let (kind, body, used) = split(bytes).expect("well formed").expect("whole");
-        assert_eq!(used, bytes.len());
-        Answer::decode(kind, body).expect("an answer")
-    }
 
     #[test]
     fn what_one_data_plane_says_the_other_understands() {
         let offer = Offer {
             pid: 7,
             format: 1,
-            threads: 2,
-            proxied: false,
-            echo: true,
-            attachments: 3,
+            options: ThreadOptions { threads: 2, proxied: false, echo: true },
             ports: vec![80, 443],
-            settings: b"settings",
-            blob: b"blob",
+            state: ControlState {
+                attachments: 3,
+                settings: b"settings".to_vec(),
+                blob: b"blob".to_vec(),
+            },
         };
-        let mut bytes = Vec::new();
-        assert_eq!(decoded(&mut bytes, &Event::Offer(offer.clone())), Answer::Offer(offer));
-        assert_eq!(decoded(&mut Vec::new(), &Event::Lane(1)), Answer::Lane(1));
-        assert_eq!(decoded(&mut Vec::new(), &Event::Yours), Answer::Yours);
-        assert_eq!(decoded(&mut Vec::new(), &Event::Refused("no")), Answer::Refused("no"));
+        for said in [Event::Offer(offer), Event::Lane(1), Event::Yours, Event::Refused("no")] {
+            let mut bytes = Vec::new();
+            said.encode(&mut bytes);
+            let (kind, body, used) = split(&bytes).expect("well formed").expect("whole");
+            assert_eq!(used, bytes.len());
+            assert_eq!(Event::decode(kind, body), Ok(said));
+        }
     }
 
     #[test]
@@ -147,8 +156,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_answer_or_an_error(kind: u8, body: Vec<u8>) {
-            let _ = Answer::decode(kind, &body);
+        fn any_bytes_are_an_event_or_an_error(kind: u8, body: Vec<u8>) {
+            let _ = Event::decode(kind, &body);
         }
     }
 }

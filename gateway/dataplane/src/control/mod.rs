@@ -10,12 +10,13 @@ mod handshake;
 mod kinds;
 mod settings;
 
-use std::fmt;
+use std::{fmt, io};
 
-pub(crate) use codec::{Reader, put_bytes16, put_bytes32, put_text8};
-pub use commands::{Auth, Command, Split, Subscribe, split};
-pub use events::Event;
-pub use handshake::{Answer, COMMIT, Offer, take_over};
+pub(crate) use codec::{Fields, length, put_bytes16, put_bytes32, put_text8, put_with_length};
+pub use commands::{Command, Split, Subscribe, ToReader, split};
+pub use events::{Event, Text};
+pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};
+pub(crate) use kinds::EventKind;
 pub use settings::{Reason, Settings};
 
 /// The version of the protocol, which both ends must speak.
@@ -58,14 +59,18 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Which connection; the generation tells it from others that had its slot.
+impl From<Malformed> for io::Error {
+    fn from(why: Malformed) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+    }
+}
+
+/// Which connection: its I/O thread, its place in that thread's slab, and how often that was used before.
+#[allow(missing_docs, reason = "said above")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
-    /// The I/O thread it lives on.
     pub thread: u16,
-    /// Its place in that thread's slab.
     pub slot: u32,
-    /// How often the slot was used before.
     pub generation: u32,
 }
 
@@ -81,24 +86,22 @@ pub enum Slow {
 }
 
 /// A topic, as commands name it.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topic<'a> {
-    /// Its name, as in the push.
     pub name: &'a str,
-    /// What happens to its messages when a reader doesn't keep up.
     pub slow: Slow,
 }
 
 /// One message as it is sent down.
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// UUIDv7: 48 bits of time in ms, then the identity.
     pub id: [u8; 16],
-    /// Orders the versions of one key, before the id does; -1 is none.
+    /// -1 is none.
     pub version: i64,
-    /// Groups the versions of one story; empty is none.
+    /// Empty is none.
     pub key: &'a str,
-    /// The `message` push as JSON text.
     pub push: &'a [u8],
 }
 
@@ -182,14 +185,14 @@ mod tests {
     #[test]
     fn verbs_are_written_with_their_connections() {
         let mut out = Vec::new();
-        Event::Verbs(&[(SUBSCRIBER, b"{}")]).encode(&mut out);
+        Event::Verbs(&[(SUBSCRIBER, (*b"{}").into())]).encode(&mut out);
         assert_eq!(out, b"\x15\0\0\0\x82\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}");
     }
 
     #[test]
     fn verbs_of_those_with_auth_states_are_written_with_them() {
         let mut out = Vec::new();
-        Event::VerbsWithAuth(&[(SUBSCRIBER, b"me", b"{}")]).encode(&mut out);
+        Event::VerbsWithAuth(&[(SUBSCRIBER, (*b"me").into(), (*b"{}").into())]).encode(&mut out);
         assert_eq!(out, b"\x19\0\0\0\x8b\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
     }
 
@@ -211,15 +214,10 @@ mod tests {
 
     #[test]
     fn an_auth_state_is_read_field_by_field_and_has_a_bound() {
-        let auth = Auth {
-            connection: SUBSCRIBER,
-            user: "42",
-            issued_ms: 5,
-            ends_ms: 6,
-            blob: b"me",
-            push: b"{}",
-        };
-        assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(Command::Auth(auth)));
+        let auth =
+            ToReader::Auth { user: "42", issued_ms: 5, ends_ms: 6, blob: b"me", push: b"{}" };
+        let command = Command::ToReader(SUBSCRIBER, auth);
+        assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(command));
         let longest = auth_body(&[7; MAX_AUTH]);
         assert!(Command::decode(16, &longest).is_ok());
         let longer = auth_body(&[7; MAX_AUTH + 1]);

@@ -1,77 +1,88 @@
 //! Every limit and interval, as the control plane sends them.
 
 use super::Malformed;
-use super::codec::{Reader, text};
+use super::codec::{Fields, text};
 use crate::addresses::Network;
 use crate::closing::CloseReason;
 
 /// One way for a connection to end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
 pub struct Reason {
-    /// Its name in counters.
     pub name: String,
-    /// The code on the wire.
     pub code: u16,
-    /// The text on the wire, at most 123 bytes.
+    /// At most 123 bytes.
     pub text: String,
-    /// Whether the reader should come again.
     pub reconnect: bool,
-    /// And how long it should wait.
     pub retry_after_ms: u32,
 }
 
-/// Every limit and interval; the field's order on the wire is the order here.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
-pub struct Settings {
-    pub capacity: u32,
-    pub heartbeat_ms: u32,
-    pub linger_ms: u32,
-    pub retry_after_ms: u32,
-    pub head_bytes: u32,
-    pub unfinished_ms: u32,
-    pub message_bytes: u32,
-    pub topics: u32,
-    pub verbs: u32,
-    pub verbs_per_second: u32,
-    pub refusals: u32,
-    pub waiting: u32,
-    pub hard_bytes: u32,
-    pub soft_bytes: u32,
-    pub soft_ms: u32,
-    pub fanout_chunk: u32,
-    pub deflate_bytes: u32,
-    pub per_address: u32,
-    pub identities: u32,
-    pub identity_ms: u32,
-    pub alone_ms: u32,
-    pub drain_ms: u32,
-    pub drain_per_second: u32,
+macro_rules! settings {
+    ($($(#[doc = $about:literal])* $field:ident: $kind:ty = $read:ident($($argument:literal)?),)+) => {
+        /// Every limit and interval; the fields' order on the wire is the order here.
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
+        pub struct Settings { $($(#[doc = $about])* pub $field: $kind,)+ }
+
+        impl Fields<'_> {
+            pub(super) fn settings(&mut self) -> Result<Settings, Malformed> {
+                let settings = Settings { $($field: self.$read($($argument)?)?,)+ };
+                check(&settings)?;
+                Ok(settings)
+            }
+        }
+    };
+}
+
+settings! {
+    capacity: u32 = u32(),
+    heartbeat_ms: u32 = u32(),
+    linger_ms: u32 = u32(),
+    retry_after_ms: u32 = u32(),
+    head_bytes: u32 = u32(),
+    unfinished_ms: u32 = u32(),
+    message_bytes: u32 = u32(),
+    topics: u32 = u32(),
+    verbs: u32 = u32(),
+    verbs_per_second: u32 = u32(),
+    refusals: u32 = u32(),
+    waiting: u32 = u32(),
+    hard_bytes: u32 = u32(),
+    soft_bytes: u32 = u32(),
+    soft_ms: u32 = u32(),
+    fanout_chunk: u32 = behind_unused(4),
+    deflate_bytes: u32 = u32(),
+    per_address: u32 = u32(),
+    identities: u32 = behind_unused(16),
+    identity_ms: u32 = u32(),
+    alone_ms: u32 = u32(),
+    drain_ms: u32 = u32(),
+    drain_per_second: u32 = u32(),
     /// In lower case; none lets all in.
-    pub origins: Vec<String>,
-    pub reasons: Vec<Reason>,
+    origins: Vec<String> = origins(),
+    reasons: Vec<Reason> = reasons(),
     /// The cookie that may hold a reader's token; empty for none.
-    pub cookie: String,
+    cookie: String = string8("cookie"),
     /// A control plane that was heard in the last so many ms has plain pings answered for it; 0: never.
-    pub pong_ms: u32,
+    pong_ms: u32 = u32(),
     /// Whether readers may come over WebSocket.
-    pub websocket: bool,
+    websocket: bool = flag("websocket"),
     /// Whether SockJS readers are told to keep a cookie.
-    pub sockjs_cookie: bool,
+    sockjs_cookie: bool = flag("sockjs_cookie"),
     /// Connections that may be handed over at once; 0: any number.
-    pub handovers: u32,
+    handovers: u32 = u32(),
     /// Where PROXY headers may come from, if they are spoken at all.
-    pub proxy_from: Vec<Network>,
+    proxy_from: Vec<Network> = proxy_from(),
     /// 0: no bound.
-    pub outbox_bytes: u64,
+    outbox_bytes: u64 = u64(),
     /// 0: a reader may take nothing for as long as it likes.
-    pub stalled_ms: u32,
+    stalled_ms: u32 = u32(),
 }
 
 impl Settings {
     /// Those in the body of a `settings` command.
     pub fn decode(body: &[u8]) -> Result<Settings, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let settings = from.settings()?;
         from.end()?;
         Ok(settings)
@@ -83,52 +94,16 @@ impl Settings {
     }
 }
 
-impl Reader<'_> {
-    pub(super) fn settings(&mut self) -> Result<Settings, Malformed> {
-        let settings = Settings {
-            capacity: self.u32()?,
-            heartbeat_ms: self.u32()?,
-            linger_ms: self.u32()?,
-            retry_after_ms: self.u32()?,
-            head_bytes: self.u32()?,
-            unfinished_ms: self.u32()?,
-            message_bytes: self.u32()?,
-            topics: self.u32()?,
-            verbs: self.u32()?,
-            verbs_per_second: self.u32()?,
-            refusals: self.u32()?,
-            waiting: self.u32()?,
-            hard_bytes: self.u32()?,
-            soft_bytes: self.u32()?,
-            soft_ms: self.u32()?,
-            fanout_chunk: self.behind_unused(4)?,
-            deflate_bytes: self.u32()?,
-            per_address: self.u32()?,
-            identities: self.behind_unused(16)?,
-            identity_ms: self.u32()?,
-            alone_ms: self.u32()?,
-            drain_ms: self.u32()?,
-            drain_per_second: self.u32()?,
-            origins: self.origins()?,
-            reasons: self.reasons()?,
-            cookie: self.text8("cookie")?.to_owned(),
-            pong_ms: self.u32()?,
-            websocket: self.flag("websocket")?,
-            sockjs_cookie: self.flag("sockjs_cookie")?,
-            handovers: self.u32()?,
-            proxy_from: self.proxy_from()?,
-            outbox_bytes: self.u64()?,
-            stalled_ms: self.u32()?,
-        };
-        check(&settings)?;
-        Ok(settings)
-    }
-
+impl Fields<'_> {
     /// A number behind so many bytes that mean nothing. To version 6 they were the limits of a memory,
     /// and a data plane of that time hands them on with its settings.
     fn behind_unused(&mut self, bytes: usize) -> Result<u32, Malformed> {
         self.take(bytes)?;
         self.u32()
+    }
+
+    fn string8(&mut self, field: &'static str) -> Result<String, Malformed> {
+        self.text8(field).map(str::to_owned)
     }
 
     fn proxy_from(&mut self) -> Result<Vec<Network>, Malformed> {
@@ -152,7 +127,7 @@ impl Reader<'_> {
 
     fn reason(&mut self) -> Result<Reason, Malformed> {
         Ok(Reason {
-            name: self.text8("reason")?.to_owned(),
+            name: self.string8("reason")?,
             code: self.u16()?,
             text: self.reason_text()?.to_owned(),
             reconnect: self.flag("reconnect")?,
@@ -185,10 +160,8 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
         (settings.identities, "identities"),
         (settings.drain_per_second, "drain_per_second"),
     ];
-    for (value, name) in needed {
-        if value == 0 {
-            return Err(Malformed::Value(name));
-        }
+    if let Some((_, name)) = needed.into_iter().find(|(value, _)| *value == 0) {
+        return Err(Malformed::Value(name));
     }
     let mut needed = CloseReason::OWN.iter().filter(|reason| !reason.is_optional());
     if needed.any(|reason| settings.reason(reason.name()).is_none()) {

@@ -7,26 +7,22 @@ use crate::control::{self, Command, ConnectionId, Event, Malformed, Message, Top
 use crate::counters::Counters;
 use crate::delays::{Names, Stamp};
 use crate::drain;
-use crate::orders::{Batch, Eviction, Order};
 use crate::policy::Policy;
 use crate::publication::Publication;
+use crate::threads::{Batch, Eviction, Order};
 
 /// What comes before a `publish` and is about it, and what stays from one to the next.
 #[derive(Default)]
 pub(super) struct Publishing {
     /// The last name of a topic: feeds are often of one topic for a while.
     name: Arc<str>,
-    series: Names,
+    /// What messages are measured under.
+    pub(super) series: Names,
     stamp: Option<Stamp>,
     mark: Vec<u8>,
 }
 
 impl Publishing {
-    /// What messages are measured under.
-    pub(super) fn series(&self) -> &Names {
-        &self.series
-    }
-
     /// Another control plane begins anew.
     pub(super) fn forget(&mut self) {
         self.stamp = None;
@@ -66,30 +62,31 @@ impl ControlThread {
             return;
         };
         let incoming = std::mem::take(&mut plane.link.incoming);
-        let mut at = 0;
-        let mut result = Ok(());
-        while result.is_ok() && self.control_plane.is_some() {
-            match control::split(&incoming[at..]) {
-                Ok(Some((kind, body, used))) => {
-                    at += used;
-                    result = self.serve(kind, body);
+        match self.serve_all(&incoming) {
+            Ok(used) => {
+                if let Some(plane) = self.control_plane.as_mut() {
+                    plane.link.incoming.extend_from_slice(&incoming[used..]);
                 }
-                Ok(None) => break,
-                Err(malformed) => result = Err(malformed),
             }
-        }
-        match (result, self.control_plane.as_mut()) {
-            (Ok(()), Some(plane)) => plane.link.incoming.extend_from_slice(&incoming[at..]),
-            (Ok(()), None) => {}
-            (Err(malformed), plane) => {
+            Err(malformed) => {
                 let why = malformed.to_string();
-                if let Some(plane) = plane {
-                    plane.link.say(&Event::Refused(&why));
-                }
+                self.send(&Event::Refused(&why));
                 self.flush();
                 self.cut_off(&why);
             }
         }
+    }
+
+    /// How many bytes they took.
+    fn serve_all(&mut self, incoming: &[u8]) -> Result<usize, Malformed> {
+        let mut at = 0;
+        while self.control_plane.is_some()
+            && let Some((kind, body, used)) = control::split(&incoming[at..])?
+        {
+            at += used;
+            self.serve(kind, body)?;
+        }
+        Ok(at)
     }
 
     fn serve(&mut self, kind: u8, body: &[u8]) -> Result<(), Malformed> {
@@ -109,11 +106,7 @@ impl ControlThread {
                 let batch = self.publishing.many(&topic, &messages);
                 self.threads.tell(&Order::Batch(number, batch));
             }
-            Command::Subscribe(control::Subscribe { connection, .. })
-            | Command::Unsubscribe { connection, .. }
-            | Command::Reply { connection, .. }
-            | Command::Auth(control::Auth { connection, .. })
-            | Command::Close { connection, .. } => self.pass_on(connection, kind, body),
+            Command::ToReader(connection, _) => self.pass_on(connection, kind, body),
             Command::Remember(blob) => self.state.blob = blob.to_vec(),
             Command::Evict { reason, users } => {
                 let users = users.into_iter().map(|(user, ms)| (user.to_owned(), ms)).collect();
@@ -123,11 +116,10 @@ impl ControlThread {
             Command::Drain { spread_ms, per_second } => self.drain(spread_ms, per_second),
             Command::Shed { reason, count, retry_ms } => self.shed(reason, count, retry_ms),
             Command::Count => self.send_counters(),
-            Command::Gone(address) => self.threads.addresses.gone(address),
+            Command::Gone(address) => self.threads.common.addresses.gone(address),
             Command::Kept(all) => {
-                for (address, count) in all {
-                    self.threads.addresses.kept(address, count);
-                }
+                let addresses = &self.threads.common.addresses;
+                all.into_iter().for_each(|(address, count)| addresses.kept(address, count));
             }
             Command::Hello { .. } | Command::TakeOver { .. } | Command::Commit => {
                 return Err(Malformed::Value("hello, which comes first and once"));
@@ -139,7 +131,8 @@ impl ControlThread {
     /// Each thread sends its share of `count` readers away.
     fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
         let reason: Arc<str> = reason.into();
-        let readers: Vec<u64> = self.threads.counters.iter().map(Counters::readers).collect();
+        let readers: Vec<u64> =
+            self.threads.common.counters.iter().map(Counters::readers).collect();
         let shares = drain::shares(count, &readers);
         for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
             if share > 0 {
@@ -151,7 +144,7 @@ impl ControlThread {
     fn pass_on(&mut self, connection: ConnectionId, kind: u8, body: &[u8]) {
         let thread = usize::from(connection.thread);
         if let Some(pending) = self.threads.pending.get_mut(thread) {
-            self.threads.counters[thread].owe(body.len());
+            self.threads.common.counters[thread].owe(body.len());
             pending.push(Order::Command(kind, body.into()));
         }
     }
@@ -160,11 +153,8 @@ impl ControlThread {
         let policy = Arc::new(policy);
         self.policy = Some(policy.clone());
         self.threads.tell(&Order::Policy(policy));
-        if self
-            .control_plane
-            .as_mut()
-            .is_some_and(|plane| std::mem::take(&mut plane.wants_counters))
-        {
+        let plane = self.control_plane.as_mut();
+        if plane.is_some_and(|plane| std::mem::take(&mut plane.wants_counters)) {
             self.send_counters();
         }
     }

@@ -6,8 +6,8 @@ use super::link::Link;
 use super::{CONTROL_PLANE, ControlThread};
 use crate::control::{self, Event};
 use crate::counters::{self, Counters};
-use crate::orders::Order;
 use crate::sys;
+use crate::threads::Order;
 
 /// What may wait for the control plane. All verbs that readers wait for, with their connections and
 /// auth states, must fit: they are asked at once when it attaches.
@@ -20,6 +20,9 @@ const NAP: Duration = Duration::from_millis(1);
 /// The attached control plane.
 pub(super) struct ControlPlane {
     pub(super) link: Link,
+    /// Whether its socket is watched for room.
+    blocked: bool,
+    /// Up to which number it knows that fan-outs are over.
     pub(super) published: u64,
     pub(super) wants_counters: bool,
     /// As the last counters said.
@@ -30,10 +33,10 @@ pub(super) struct ControlPlane {
 impl ControlThread {
     pub(super) fn cut_off(&mut self, why: &str) {
         if let Some(plane) = self.control_plane.take() {
-            for socket in plane.link.waiting_sockets() {
+            for socket in plane.link.waiting_descriptors() {
                 self.turn_away(socket);
             }
-            self.threads.addresses.forget_handed_over();
+            self.threads.common.addresses.forget_handed_over();
             crate::tell!(Info, "the control plane is gone: {why}");
             self.alone_since = self.now_ms();
             self.threads.tell(&Order::Detached);
@@ -41,16 +44,13 @@ impl ControlThread {
     }
 
     pub(super) fn on_control_plane(&mut self, ready: u32, buffer: &mut [u8]) {
-        if ready & sys::WRITE != 0
-            && let Some(plane) = self.control_plane.as_mut()
-        {
-            plane.link.unblock(&self.epoll);
+        if ready & sys::WRITE != 0 {
             self.flush();
         }
         if ready & (sys::READ | sys::DEAD) == 0 {
             return;
         }
-        if self.threads.counters.iter().map(Counters::owed).sum::<u64>() > OWED_BYTES {
+        if self.threads.common.counters.iter().map(Counters::owed).sum::<u64>() > OWED_BYTES {
             // epoll tells again that there is something to read.
             std::thread::sleep(NAP);
             return;
@@ -60,7 +60,7 @@ impl ControlThread {
         };
         match plane.link.receive(buffer) {
             Ok(()) => {
-                self.threads.pulse.beat();
+                self.threads.common.pulse.beat();
                 self.serve_commands();
             }
             Err(why) => self.cut_off(&why),
@@ -83,6 +83,7 @@ impl ControlThread {
         crate::tell!(Info, "control plane {} attached", self.state.attachments);
         let mut plane = ControlPlane {
             link,
+            blocked: false,
             published: 0,
             wants_counters: true,
             readers_told: 0,
@@ -117,11 +118,11 @@ impl ControlThread {
         let Some(plane) = self.control_plane.as_mut() else {
             return;
         };
-        let threads: Vec<&Counters> = self.threads.counters.iter().collect();
+        let threads: Vec<&Counters> = self.threads.common.counters.iter().collect();
         plane.readers_told = self.threads.readers();
-        let handed_over = self.threads.addresses.handed_over();
-        let counters =
-            counters::report(&threads, self.publishing.series(), self.draining, handed_over);
+        let handed_over = self.threads.common.addresses.handed_over();
+        let series = &self.publishing.series;
+        let counters = counters::report(&threads, series, self.draining, handed_over);
         let changes = counters::changes(&plane.told, &counters);
         if !changes.is_empty() {
             plane.link.say(&Event::Counters(&changes));
@@ -135,23 +136,22 @@ impl ControlThread {
         }
     }
 
+    /// Send what waits for the control plane, as far as its socket takes it.
     pub(super) fn flush(&mut self) {
         let Some(plane) = self.control_plane.as_mut() else {
             return;
         };
         let link = &mut plane.link;
-        if !link.blocked
-            && let Err(error) = link.flush()
-        {
+        if let Err(error) = link.flush() {
             return self.cut_off(&error.to_string());
         }
         let waiting = link.waiting();
         if waiting > OUTGOING_BYTES {
             return self.cut_off("it doesn't read");
         }
-        if link.blocked != (waiting > 0) {
-            link.blocked = waiting > 0;
-            let interest = if link.blocked { sys::READ | sys::WRITE } else { sys::READ };
+        if plane.blocked != (waiting > 0) {
+            plane.blocked = waiting > 0;
+            let interest = if plane.blocked { sys::READ | sys::WRITE } else { sys::READ };
             if let Err(error) = self.epoll.modify(link.fd(), interest, CONTROL_PLANE) {
                 self.cut_off(&error.to_string());
             }

@@ -9,8 +9,8 @@ use super::ControlThread;
 use crate::control::Event;
 use crate::counters::Count;
 use crate::head::{Busy, Refusal};
-use crate::reactor::Handover;
 use crate::sys;
+use crate::threads::Handover;
 
 /// Connections that may wait for the control plane.
 const DESCRIPTORS: usize = 1_024;
@@ -40,7 +40,7 @@ impl ControlThread {
         };
         let Some(socket) = socket else {
             // Our table is full: that costs this request.
-            self.threads.addresses.turned_away(address, counted);
+            self.threads.common.addresses.turned_away(address, counted);
             return true;
         };
         let readers = self.threads.readers();
@@ -49,14 +49,14 @@ impl ControlThread {
             self.send_changes();
         }
         let plane = self.control_plane.as_mut();
-        match plane.filter(|plane| plane.link.waiting_descriptors() < DESCRIPTORS) {
+        match plane.filter(|plane| plane.link.waiting_descriptors().len() < DESCRIPTORS) {
             Some(plane) => {
                 let text = address.to_string();
-                plane.link.pass(&Event::Handover { address: &text }, socket);
-                self.threads.addresses.arrived(address, counted);
+                plane.link.pass(&Event::Handover(&text), socket);
+                self.threads.common.addresses.arrived(address, counted);
             }
             None => {
-                self.threads.addresses.turned_away(address, counted);
+                self.threads.common.addresses.turned_away(address, counted);
                 self.turn_away(&socket);
             }
         }
@@ -65,7 +65,7 @@ impl ControlThread {
 
     /// Say that requests couldn't be handed over, if that is news.
     pub(super) fn complain_of_handovers(&mut self, now_ms: u64) {
-        let all = self.threads.counters.iter().map(|one| one.get(Count::RejectedHandovers));
+        let all = self.threads.common.counters.iter().map(|one| one.get(Count::RejectedHandovers));
         let count: u64 = all.sum();
         let due = self.complaint.said_ms.is_none_or(|at| now_ms >= at + COMPLAIN_MS);
         if count > self.complaint.count && due {
@@ -73,7 +73,7 @@ impl ControlThread {
                 Warning,
                 "{} requests turned away: the control plane serves as many connections as it may, {}",
                 count - self.complaint.count,
-                self.threads.addresses.handed_over(),
+                self.threads.common.addresses.handed_over(),
             );
             self.complaint = Complaint { said_ms: Some(now_ms), count };
         }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::control::Event;
-use crate::sys::{self, Epoll};
+use crate::sys;
 
 /// So much that was sent is never worth moving the rest for.
 const KEPT_BYTES: usize = 256 * 1024;
@@ -21,8 +21,6 @@ pub(super) struct Link {
     sent: usize,
     /// Descriptors that wait, each with the place in `outgoing` with which it goes.
     descriptors: VecDeque<(usize, OwnedFd)>,
-    /// Whether the socket has taken nothing lately.
-    pub(super) blocked: bool,
 }
 
 impl Link {
@@ -33,7 +31,6 @@ impl Link {
             outgoing: Vec::new(),
             sent: 0,
             descriptors: VecDeque::new(),
-            blocked: false,
         }
     }
 
@@ -64,43 +61,32 @@ impl Link {
         self.say(event);
     }
 
-    /// How many bytes wait.
     pub(super) fn waiting(&self) -> usize {
         self.outgoing.len() - self.sent
     }
 
-    /// How many descriptors wait.
-    pub(super) fn waiting_descriptors(&self) -> usize {
-        self.descriptors.len()
-    }
-
-    /// They, if they are never sent.
-    pub(super) fn waiting_sockets(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.descriptors.iter().map(|(_, socket)| socket)
+    pub(super) fn waiting_descriptors(&self) -> impl ExactSizeIterator<Item = &OwnedFd> {
+        self.descriptors.iter().map(|(_, descriptor)| descriptor)
     }
 
     /// Send what the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.outgoing.len() {
-            let fd = self.fd();
-            let mut places = self.descriptors.iter().map(|(at, _)| *at);
-            let carried = places.next().filter(|at| *at == self.sent);
             // A descriptor goes with the first byte of its message, so a write ends before the next.
-            let end = match carried {
-                Some(_) => places.next(),
-                None => self.descriptors.front().map(|(at, _)| *at),
-            };
-            let bytes = &self.outgoing[self.sent..end.unwrap_or(self.outgoing.len())];
-            let sent = match (carried, self.descriptors.front()) {
-                (Some(_), Some((_, passed))) => sys::send_descriptor(fd, bytes, passed.as_raw_fd()),
-                _ => sys::send(fd, bytes),
+            let mut waiting = self.descriptors.iter().peekable();
+            let carried = waiting.next_if(|(at, _)| *at == self.sent);
+            let end = waiting.peek().map_or(self.outgoing.len(), |(at, _)| *at);
+            let bytes = &self.outgoing[self.sent..end];
+            let sent = match carried {
+                Some((_, passed)) => sys::send_descriptor(self.fd(), bytes, passed.as_raw_fd()),
+                None => sys::send(self.fd(), bytes),
             };
             match sent {
-                Ok(sent) => {
+                Ok(count) => {
                     if carried.is_some() {
                         self.descriptors.pop_front();
                     }
-                    self.sent += sent;
+                    self.sent += count;
                 }
                 Err(error) if sys::would_block(&error) => break,
                 Err(error) => return Err(error),
@@ -108,13 +94,6 @@ impl Link {
         }
         self.compact();
         Ok(())
-    }
-
-    /// There is room again.
-    pub(super) fn unblock(&mut self, epoll: &Epoll) {
-        self.blocked = false;
-        // It can only fail for want of memory; the socket is then written when there is news.
-        let _ = epoll.modify(self.fd(), sys::READ, super::CONTROL_PLANE);
     }
 
     /// Send everything, and wait for room until `deadline`.

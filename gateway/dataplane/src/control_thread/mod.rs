@@ -11,10 +11,7 @@ mod commands;
 mod control_plane;
 mod handovers;
 mod link;
-mod reports;
-mod state;
 mod take_over;
-mod threads;
 mod unidentified;
 
 use std::io;
@@ -22,18 +19,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::orders::Order;
+use crate::control::{ControlState, Event};
 use crate::policy::Policy;
 use crate::sys::{self, Epoll};
+use crate::threads::{Order, Report, Threads};
 
 use commands::Publishing;
 use control_plane::ControlPlane;
 use handovers::Complaint;
 use take_over::TakeOvers;
 use unidentified::UnidentifiedPeers;
-
-pub use state::ControlState;
-pub use threads::Threads;
 
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
@@ -48,20 +43,11 @@ const HANDOVERS: u64 = 16;
 /// Who has connected and not spoken yet is numbered from here on.
 const UNIDENTIFIED: u64 = 1 << 32;
 
-/// How [`ControlThread::run`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// All readers were sent away.
-    Drained,
-    /// They are another data plane's, and so is the control socket.
-    TakenOver,
-}
-
 /// The thread, with what it knows of the control plane and of the I/O threads.
 pub struct ControlThread {
     epoll: Epoll,
     listener: OwnedFd,
-    /// Until the next counters.
+    /// Whether nobody is accepted until the next counters.
     listener_paused: bool,
     signals: OwnedFd,
     threads: Threads,
@@ -75,7 +61,6 @@ pub struct ControlThread {
     alone_since: u64,
     counters_at: u64,
     draining: bool,
-    /// How many threads have ended.
     ended: usize,
     /// What was said last of requests that couldn't be handed over.
     complaint: Complaint,
@@ -96,11 +81,11 @@ impl ControlThread {
         threads: Threads,
         state: ControlState,
     ) -> io::Result<ControlThread> {
-        let policy = state.policy().map_err(crate::take_over::malformed)?;
+        let policy = state.policy()?;
         let epoll = Epoll::new()?;
         epoll.add(listener.as_raw_fd(), sys::READ, LISTENER)?;
         epoll.add(signals.as_raw_fd(), sys::READ, SIGNALS)?;
-        epoll.add(threads.reports.fd(), sys::READ, REPORTS)?;
+        epoll.add(threads.common.reports.fd(), sys::READ, REPORTS)?;
         for (number, socket) in threads.handovers.iter().enumerate() {
             epoll.add(socket.as_raw_fd(), sys::READ, HANDOVERS + number as u64)?;
         }
@@ -128,8 +113,8 @@ impl ControlThread {
         })
     }
 
-    /// Serve until everyone is gone.
-    pub fn run(mut self) -> io::Result<End> {
+    /// Serve until everyone is gone; whether they are another data plane's, and so is the control socket.
+    pub fn run(mut self) -> io::Result<bool> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
         let mut reports = Vec::new();
         let mut buffer = vec![0; READ_BYTES];
@@ -139,7 +124,7 @@ impl ControlThread {
             for event in &events[..count] {
                 let token = event.u64;
                 match token {
-                    LISTENER => self.welcome(),
+                    LISTENER => self.accept(),
                     CONTROL_PLANE => self.on_control_plane(event.events, &mut buffer),
                     UNIDENTIFIED.. => self.on_unidentified(token, &mut buffer),
                     REPORTS => self.on_reports(&mut reports),
@@ -151,12 +136,8 @@ impl ControlThread {
             self.threads.deliver();
             self.flush();
         }
-        if self.take_overs.is_done() {
-            crate::tell!(Info, "taken over");
-            return Ok(End::TakenOver);
-        }
-        crate::tell!(Info, "drained");
-        Ok(End::Drained)
+        crate::tell!(Info, "{}", if self.take_overs.done { "taken over" } else { "drained" });
+        Ok(self.take_overs.done)
     }
 
     fn now_ms(&self) -> u64 {
@@ -165,7 +146,7 @@ impl ControlThread {
 
     fn is_over(&self) -> bool {
         let late = self.ends_at.is_some_and(|at| self.now_ms() >= at);
-        self.take_overs.is_done() || self.ended == self.threads.orders.len() || late
+        self.take_overs.done || self.ended == self.threads.orders.len() || late
     }
 
     fn on_time(&mut self) {
@@ -177,22 +158,28 @@ impl ControlThread {
             self.resume_listener();
         }
         self.unidentified.forget_silent(now_ms);
-        if let Some(policy) = self.policy.clone()
+        if let Some(policy) = &self.policy
             && self.control_plane.is_none()
             && !self.draining
             && now_ms >= self.alone_since + u64::from(policy.settings.alone_ms)
         {
             crate::tell!(Warning, "no control plane for {} s", policy.settings.alone_ms / 1_000);
-            self.drain(policy.settings.drain_ms, policy.settings.drain_per_second);
+            self.drain_as_set();
         }
     }
 
     fn on_signal(&mut self) {
         // One is enough. Those that follow stay where they are.
         let _ = self.epoll.remove(self.signals.as_raw_fd());
-        match self.policy.clone() {
+        self.drain_as_set();
+    }
+
+    /// Drain as the settings say; without any there is nobody.
+    fn drain_as_set(&mut self) {
+        match &self.policy {
             Some(policy) => {
-                self.drain(policy.settings.drain_ms, policy.settings.drain_per_second);
+                let (ms, per_second) = (policy.settings.drain_ms, policy.settings.drain_per_second);
+                self.drain(ms, per_second);
             }
             None => self.ends_at = Some(0),
         }
@@ -213,5 +200,39 @@ impl ControlThread {
         self.ends_at = Some(self.now_ms() + spread_ms + u64::from(linger) + GRACE_MS);
         let spread_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX);
         self.threads.tell(&Order::Drain(spread_ms, per_second));
+    }
+
+    fn on_reports(&mut self, reports: &mut Vec<Report>) {
+        self.threads.common.reports.take(reports);
+        let (mut verbs, mut known) = (Vec::new(), Vec::new());
+        let attached = self.state.attachments;
+        for report in reports.drain(..) {
+            match report {
+                Report::Verb(attachment, name, auth, verb) if attachment == attached => {
+                    if auth.is_empty() {
+                        verbs.push((name, verb));
+                    } else {
+                        known.push((name, auth, verb));
+                    }
+                }
+                Report::Published(attachment, thread, number) if attachment == attached => {
+                    self.published[usize::from(thread)] = number;
+                }
+                // What was asked in an earlier attachment is asked again by its thread.
+                Report::Verb(..) | Report::Published(..) => {}
+                Report::Ended => self.ended += 1,
+                Report::Given(attempt, given) => self.take_overs.on_given(attempt, given),
+            }
+        }
+        // An event must stay below the longest message.
+        verbs.chunks(256).for_each(|some| self.send(&Event::Verbs(some)));
+        known.chunks(256).for_each(|some| self.send(&Event::VerbsWithAuth(some)));
+        let published = self.published.iter().copied().min().unwrap_or(0);
+        if let Some(plane) = &mut self.control_plane
+            && published > plane.published
+        {
+            plane.published = published;
+            plane.link.say(&Event::Published(published));
+        }
     }
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::ControlThread;
 use super::link::Link;
 use crate::control::{self, Command, Event, Offer};
-use crate::orders::Order;
 use crate::sys::{self, Epoll};
-use crate::take_over::{Attempt, malformed, record};
+use crate::take_over::{Attempt, record};
+use crate::threads::Order;
 
 /// A control plane that doesn't read isn't waited for longer when we go.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -29,15 +29,11 @@ pub(super) struct TakeOvers {
     attempts: u32,
     /// How many threads have given everything in the last attempt; none if one couldn't.
     given: Option<usize>,
-    done: bool,
+    /// Whether everything is another data plane's.
+    pub(super) done: bool,
 }
 
 impl TakeOvers {
-    /// Whether everything is another data plane's.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
     fn begin(&mut self) -> Arc<Attempt> {
         self.attempts += 1;
         self.given = Some(0);
@@ -80,9 +76,16 @@ impl ControlThread {
         }
         let epoll = Epoll::new()?;
         epoll.add(to.fd(), sys::READ, NEWER)?;
-        epoll.add(self.threads.reports.fd(), sys::READ, REPORTS)?;
+        epoll.add(self.threads.common.reports.fd(), sys::READ, REPORTS)?;
         epoll.add(self.signals.as_raw_fd(), sys::READ, SIGNALS)?;
-        self.offer(to)?;
+        let offer = Offer {
+            pid: std::process::id(),
+            format: record::FORMAT,
+            options: self.threads.common.options,
+            ports: self.threads.ports.clone(),
+            state: self.state.clone(),
+        };
+        to.pass(&Event::Offer(offer), self.listener.try_clone()?);
         self.make_lanes(to, attempt)?;
         self.threads.tell(&Order::GiveAll(attempt.clone()));
         self.threads.deliver();
@@ -91,22 +94,6 @@ impl ControlThread {
         // When these bytes are in the socket, everything is the newer one's.
         to.say(&Event::Yours);
         to.flush_until(attempt.deadline)
-    }
-
-    fn offer(&self, to: &mut Link) -> io::Result<()> {
-        let offer = Event::Offer(Offer {
-            pid: std::process::id(),
-            format: record::FORMAT,
-            threads: self.threads.orders.len() as u16,
-            proxied: self.threads.proxied,
-            echo: self.threads.echo,
-            attachments: self.state.attachments,
-            ports: self.threads.ports.clone(),
-            settings: &self.state.settings,
-            blob: &self.state.blob,
-        });
-        to.pass(&offer, self.listener.try_clone()?);
-        Ok(())
     }
 
     /// A socket between each thread and the newer one's.
@@ -162,11 +149,9 @@ impl ControlThread {
 /// Whether the newer one has said that it is ready.
 fn hear_commit(newer: &mut Link) -> io::Result<bool> {
     newer.receive(&mut [0; READ_BYTES]).map_err(io::Error::other)?;
-    let Some((kind, body, _)) = control::split(&newer.incoming).map_err(malformed)? else {
-        return Ok(false);
-    };
-    match Command::decode(kind, body).map_err(malformed)? {
-        Command::Commit => Ok(true),
-        _ => Err(io::Error::other("it said something else than commit")),
+    match control::split(&newer.incoming)? {
+        None => Ok(false),
+        Some((kind, body, _)) if Command::decode(kind, body)? == Command::Commit => Ok(true),
+        Some(_) => Err(io::Error::other("it said something else than commit")),
     }
 }

@@ -3,6 +3,7 @@
 //! Nobody is displaced by a connection alone: whoever opens the socket and says nothing, or
 //! nonsense, is forgotten without a word to the control plane that is attached.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 
 use super::link::Link;
@@ -16,15 +17,14 @@ const GREETING_MS: u64 = 5_000;
 /// No greeting is longer.
 const GREETING_BYTES: usize = 64;
 
-/// Who isn't anybody yet, the one that came first in front.
+/// Who isn't anybody yet, by the number of its arrival.
 #[derive(Default)]
 pub(super) struct UnidentifiedPeers {
-    all: Vec<Peer>,
+    all: BTreeMap<u64, Peer>,
     came: u64,
 }
 
 struct Peer {
-    token: u64,
     link: Link,
     until_ms: u64,
 }
@@ -42,43 +42,36 @@ enum Greeting {
 impl UnidentifiedPeers {
     fn add(&mut self, link: Link, now_ms: u64) -> u64 {
         if self.all.len() == MOST {
-            self.all.remove(0);
+            self.all.pop_first();
         }
         self.came += 1;
         let token = UNIDENTIFIED + self.came;
-        self.all.push(Peer { token, link, until_ms: now_ms + GREETING_MS });
+        self.all.insert(token, Peer { link, until_ms: now_ms + GREETING_MS });
         token
-    }
-
-    fn take(&mut self, token: u64) -> Option<Peer> {
-        let at = self.all.iter().position(|one| one.token == token)?;
-        Some(self.all.remove(at))
     }
 
     /// Those that have said nothing for too long go.
     pub(super) fn forget_silent(&mut self, now_ms: u64) {
-        self.all.retain(|one| one.until_ms > now_ms);
+        self.all.retain(|_, one| one.until_ms > now_ms);
     }
 }
 
 impl ControlThread {
-    /// Somebody has connected.
-    pub(super) fn welcome(&mut self) {
+    pub(super) fn accept(&mut self) {
         let socket = match sys::accept_unix(self.listener.as_raw_fd()) {
             Ok(socket) => socket,
-            Err(error) if sys::exhausted(&error) => return self.pause_listener(),
+            Err(error) if sys::exhausted(&error) => {
+                // Who stands before the listener would wake us without end.
+                self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
+                return;
+            }
             Err(_) => return,
         };
         let (fd, now_ms) = (socket.as_raw_fd(), self.now_ms());
         let token = self.unidentified.add(Link::new(socket), now_ms);
         if self.epoll.add(fd, sys::READ, token).is_err() {
-            self.unidentified.take(token);
+            self.unidentified.all.remove(&token);
         }
-    }
-
-    /// Descriptors ran out: who stands before the listener would wake us without end.
-    fn pause_listener(&mut self) {
-        self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
     }
 
     /// Try again, if it was shut.
@@ -89,16 +82,15 @@ impl ControlThread {
         }
     }
 
-    /// A peer has said something.
     pub(super) fn on_unidentified(&mut self, token: u64, buffer: &mut [u8]) {
-        let Some(mut peer) = self.unidentified.take(token) else {
+        let Some(mut peer) = self.unidentified.all.remove(&token) else {
             return;
         };
         if peer.link.receive(buffer).is_err() {
             return;
         }
         match greeting(&mut peer.link) {
-            Ok(Greeting::Unfinished) => self.unidentified.all.push(peer),
+            Ok(Greeting::Unfinished) => _ = self.unidentified.all.insert(token, peer),
             Ok(Greeting::ControlPlane) => self.attach(peer.link),
             Ok(Greeting::DataPlane(format)) => {
                 // It has an epoll set of its own while it lasts.

@@ -9,26 +9,25 @@
 
 mod departures;
 mod listener;
-mod orders;
 mod requests;
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::clock::Random;
+use crate::closing::CloseReason;
+use crate::control::Command;
+use crate::drain::Pace;
 use crate::mailbox::Mailbox;
-use crate::orders::{Order, Report};
-use crate::policy::Policy;
-use crate::readers::{Batches, Readers};
+use crate::readers::Readers;
 use crate::slab::Phase;
 use crate::sys;
-use crate::thread_parts::ThreadParts;
+use crate::take_over::Attempt;
+use crate::threads::{Order, Report, ThreadParts};
 
-use departures::Departures;
+use departures::DRAIN_STEP_MS;
 use listener::Listener;
-
-pub use requests::Handover;
 
 /// Events of one turn.
 const EVENTS: usize = 256;
@@ -47,8 +46,10 @@ pub struct Reactor {
     listener: Listener,
     orders: Arc<Mailbox<Order>>,
     handovers: OwnedFd,
-    batches: Batches,
-    departures: Departures,
+    /// How far the drain is, if there is one.
+    drain: Option<Pace>,
+    /// Where the search for the next reader to be shed goes on.
+    shed_from: u32,
     random: Random,
     /// Whether there are timers that have fired and weren't looked at.
     late: bool,
@@ -60,55 +61,38 @@ pub struct Reactor {
 impl Reactor {
     /// A thread that isn't running yet, with these readers on it.
     pub fn new(parts: ThreadParts, listener: OwnedFd, readers: Readers) -> io::Result<Reactor> {
-        readers.epoll().add(parts.orders.fd(), sys::READ, MAILBOX)?;
+        readers.sockets.epoll.add(parts.orders.fd(), sys::READ, MAILBOX)?;
+        let options = parts.common.options;
         Ok(Reactor {
             number: parts.number,
-            proxied: parts.proxied,
+            proxied: options.proxied,
             readers,
             listener: Listener::new(listener),
+            orders: parts.orders,
             handovers: parts.handovers,
-            batches: Batches::default(),
-            departures: Departures::default(),
+            drain: None,
+            shed_from: 0,
             random: Random::of_thread(parts.number),
             late: false,
-            crowded: parts.counters.len() > std::thread::available_parallelism()?.get(),
-            orders: parts.orders,
+            crowded: usize::from(options.threads) > std::thread::available_parallelism()?.get(),
         })
-    }
-
-    /// One that begins with nobody.
-    pub fn empty(
-        parts: ThreadParts,
-        listener: OwnedFd,
-        policy: Arc<Policy>,
-    ) -> io::Result<Reactor> {
-        let readers = Readers::new(&parts, policy, 0)?;
-        Reactor::new(parts, listener, readers)
-    }
-
-    /// The descriptors that only this thread uses.
-    pub fn own_descriptors(&self) -> Vec<RawFd> {
-        vec![self.readers.epoll().fd(), self.listener.fd(), self.handovers.as_raw_fd()]
-    }
-
-    /// Everything is ours: let readers in, unless they were not let in before.
-    pub fn begin_to_serve(&mut self) {
-        // No settings that were ever sent have a heartbeat of 0.
-        if self.readers.settings().heartbeat_ms > 0 {
-            self.listener.open(self.readers.epoll());
-        }
     }
 
     /// Serve until drained.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let mut orders = Vec::new();
-        if let Some(why) = self.readers.begin_batches().filter(|_| self.number == 0) {
+        if let Some(why) = self.readers.sockets.begin_batches().filter(|_| self.number == 0) {
             crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
         }
+        // No settings that were ever sent have a heartbeat of 0: without any, nobody is let in.
+        if self.readers.settings().heartbeat_ms > 0 {
+            self.listener.open(&self.readers.sockets.epoll);
+        }
         while !self.is_drained() {
-            let count = self.readers.epoll().wait(&mut events, self.wait_ms())?.len();
-            self.readers.begin_turn();
+            let wait_ms = self.wait_ms();
+            let count = self.readers.sockets.epoll.wait(&mut events, wait_ms)?.len();
+            self.readers.clock.tick();
             for event in &events[..count] {
                 self.on_event(event.u64, event.events, &mut orders);
             }
@@ -116,8 +100,8 @@ impl Reactor {
             self.readers.keep_within_budget();
             self.on_time();
             self.readers.end_broken();
-            if count == 0 || self.readers.reports_are_due() {
-                self.readers.send_reports();
+            if count == 0 || self.readers.reports.are_due(self.readers.clock.now_ms()) {
+                self.readers.reports.send();
             }
             if self.crowded && self.is_busy() {
                 std::thread::yield_now();
@@ -125,7 +109,7 @@ impl Reactor {
         }
         self.readers.note_sizes();
         self.readers.report(Report::Ended);
-        self.readers.send_reports();
+        self.readers.reports.send();
         Ok(())
     }
 
@@ -150,7 +134,7 @@ impl Reactor {
         if self.readers.phase_of(slot, generation).is_none() {
             return;
         }
-        if ready & sys::WRITE != 0 && self.readers.at(slot).blocked {
+        if ready & sys::WRITE != 0 && self.readers.slab.at(slot).blocked {
             self.readers.flush(slot);
         }
         let Some(phase) = self.readers.phase_of(slot, generation) else {
@@ -166,26 +150,27 @@ impl Reactor {
 
     /// Whether there is more to do at once, whatever comes.
     fn is_busy(&self) -> bool {
-        self.late || self.readers.is_busy()
+        let readers = &self.readers;
+        self.late || !readers.reports.is_empty() || readers.fanout.is_busy()
     }
 
     fn wait_ms(&self) -> i32 {
         if self.is_busy() {
             return 0;
         }
-        let now_ms = self.readers.now_ms();
+        let now_ms = self.readers.clock.now_ms();
         let waits = [
-            self.readers.next_timer_ms(),
-            self.departures.next_ms(),
+            self.readers.wheel.wait_ms(now_ms),
+            self.drain.map(|_| DRAIN_STEP_MS),
             self.listener.opens_in_ms(now_ms),
         ];
         waits.into_iter().flatten().fold(1_000, u64::min) as i32
     }
 
     fn on_time(&mut self) {
-        let most = if self.readers.has_fanouts() { TIMERS_BETWEEN } else { TIMERS };
+        let most = if self.readers.fanout.is_busy() { TIMERS_BETWEEN } else { TIMERS };
         self.late = self.readers.serve_timers(most);
-        let now_ms = self.readers.now_ms();
+        let now_ms = self.readers.clock.now_ms();
         if self.listener.opens_in_ms(now_ms) == Some(0) {
             self.listener.end_pause();
             self.open_listener();
@@ -195,8 +180,66 @@ impl Reactor {
 
     /// Let readers in, unless all are being sent away.
     fn open_listener(&mut self) {
-        if !self.departures.is_draining() {
-            self.listener.open(self.readers.epoll());
+        if self.drain.is_none() {
+            self.listener.open(&self.readers.sockets.epoll);
+        }
+    }
+}
+
+impl Reactor {
+    pub(super) fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Policy(policy) => {
+                self.readers.set_policy(policy);
+                self.open_listener();
+            }
+            Order::Attached(attachment) => self.readers.attached(attachment),
+            Order::Detached => self.readers.detached(),
+            Order::Publish(number, publication) => self.readers.publish(number, &publication),
+            Order::Batch(number, batch) => self.readers.add_batch(number, batch),
+            Order::Command(kind, body) => {
+                // It was decoded before, on the way here.
+                if let Ok(Command::ToReader(connection, told)) = Command::decode(kind, &body) {
+                    self.readers.serve(connection, &told);
+                }
+                self.readers.counters.carried_out(body.len());
+            }
+            Order::Evict(eviction) => self.readers.evict(&eviction),
+            Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),
+            Order::Shed(reason, count, retry_ms) => {
+                self.shed(CloseReason::of(&reason), count, retry_ms);
+            }
+            Order::GiveAll(attempt) => self.give_all(&attempt),
+        }
+    }
+
+    /// Give everything to a newer data plane; the lane waits among the handovers. Returns only if that
+    /// came to nothing, and then nothing has changed.
+    fn give_all(&mut self, attempt: &Attempt) {
+        // What was published before this order goes out from here, all of it.
+        while self.readers.fanout.is_busy() {
+            self.readers.send_some();
+        }
+        self.readers.end_broken();
+        let given = self
+            .lane(attempt)
+            .and_then(|lane| self.readers.save(lane, attempt, self.listener.fd()));
+        if let Err(error) = &given {
+            crate::tell!(Error, "I/O thread {} couldn't give its readers: {error}", self.number);
+        }
+        self.readers.report(Report::Given(attempt.number, given.is_ok()));
+        self.readers.reports.send();
+        attempt.wait_until_failed();
+    }
+
+    fn lane(&self, attempt: &Attempt) -> io::Result<OwnedFd> {
+        let mut number = [0; 4];
+        loop {
+            let (_, lane) = sys::receive_descriptor(self.handovers.as_raw_fd(), &mut number)?;
+            // That of an attempt which failed before this thread was told may lie there still.
+            if number == attempt.number.to_le_bytes() {
+                return lane.ok_or_else(|| io::ErrorKind::NotFound.into());
+            }
         }
     }
 }

@@ -10,8 +10,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 
 use super::Reactor;
 use crate::clock::unix_ms;
-use crate::closing::CloseReason;
-use crate::closing::Ending;
+use crate::closing::{CloseReason, Ending};
 use crate::counters::Count;
 use crate::frame;
 use crate::head::{self, Busy, Decision, Framing, Refusal, Upgrade};
@@ -19,6 +18,7 @@ use crate::proxy::{self, Proxied};
 use crate::slab::Phase;
 use crate::sockjs;
 use crate::sys;
+use crate::threads::Handover;
 use crate::wheel;
 
 /// Accepted in one turn, so that a storm of readers doesn't stop the others.
@@ -40,8 +40,8 @@ impl Reactor {
     }
 
     fn pause(&mut self) {
-        self.count(Count::AcceptPauses);
-        self.listener.pause(self.readers.epoll(), self.readers.now_ms());
+        self.readers.counters.add(Count::AcceptPauses);
+        self.listener.pause(&self.readers.sockets.epoll, self.readers.clock.now_ms());
     }
 
     fn let_in(&mut self, fd: i32, address: SocketAddr) {
@@ -65,11 +65,7 @@ impl Reactor {
 
     fn await_request(&mut self, slot: u32) {
         let unfinished_ms = u64::from(self.readers.settings().unfinished_ms);
-        self.readers.set_timer(slot, self.readers.now_ms() + unfinished_ms);
-    }
-
-    fn count(&self, what: Count) {
-        self.readers.counters().add(what);
+        self.readers.wheel.set(slot, self.readers.clock.now_ms() + unfinished_ms);
     }
 
     /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
@@ -83,9 +79,9 @@ impl Reactor {
         if most == 0 {
             return true;
         }
-        let fits = self.readers.addresses().enter(slot, address, most);
+        let fits = self.readers.addresses.enter(slot, address, most);
         if !fits {
-            self.count(Count::RejectedAddress);
+            self.readers.counters.add(Count::RejectedAddress);
         }
         fits
     }
@@ -93,13 +89,13 @@ impl Reactor {
     /// Something came on a connection whose request isn't decided yet. After `ended` no more comes:
     /// an incomplete head is dropped then, or it would wake us for ever.
     pub(super) fn look_at_head(&mut self, slot: u32, ended: bool) {
-        let mut buffer = self.readers.lend_buffer();
+        let mut buffer = std::mem::take(&mut self.readers.input.buffer);
         self.look(slot, ended, &mut buffer);
-        self.readers.return_buffer(buffer);
+        self.readers.input.buffer = buffer;
     }
 
     fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
-        let fd = self.readers.at(slot).fd;
+        let fd = self.readers.slab.at(slot).fd;
         let wanted =
             (self.readers.settings().head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
         let seen = match sys::peek(fd, &mut buffer[..wanted]) {
@@ -108,14 +104,15 @@ impl Reactor {
             Err(error) if sys::would_block(&error) => return,
             Err(_) => return self.abandon(slot),
         };
-        let Some(start) = self.take_proxy_header(slot, ended, &mut buffer[..seen]) else {
-            return;
-        };
-        let policy = self.readers.policy().clone();
-        let (head, scratch) = buffer[start..].split_at_mut(seen - start);
+        let done = self.readers.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
+        if self.proxied && !done {
+            return self.take_proxy_header(slot, ended, &mut buffer[..seen]);
+        }
+        let policy = self.readers.policy.clone();
+        let (head, scratch) = buffer.split_at_mut(seen);
         match head::decide(head, &policy.head) {
             Decision::Incomplete if ended => self.abandon(slot),
-            Decision::Incomplete => self.wait_for_more(slot, seen - start),
+            Decision::Incomplete => self.wait_for_more(slot, seen),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
             Decision::Upgrade(upgrade) => self.upgrade(slot, &upgrade),
             Decision::Info(info) => {
@@ -132,53 +129,40 @@ impl Reactor {
         }
     }
 
-    /// Where the request begins in what was seen; `None` if it can't be looked at now.
-    fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) -> Option<usize> {
-        let done = self.readers.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
-        if !self.proxied || done {
-            return Some(0);
-        }
+    /// Take the PROXY header off. Level-triggered: what follows it wakes us in the next turn.
+    fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) {
+        let fd = self.readers.slab.at(slot).fd;
         match proxy::parse(seen) {
-            Ok(Proxied::Incomplete) if ended => {
-                self.abandon(slot);
-                None
-            }
-            Ok(Proxied::Incomplete) => {
-                self.wait_for_more(slot, seen.len());
-                None
-            }
+            Ok(Proxied::Incomplete) if ended => self.abandon(slot),
+            Ok(Proxied::Incomplete) => self.wait_for_more(slot, seen.len()),
             Ok(Proxied::Header { bytes, reader }) => {
-                let fd = self.readers.at(slot).fd;
-                let peer = sys::peer_address(fd).ok();
-                let Some(address) = reader.or(peer) else {
-                    self.readers.forget(slot);
-                    return None;
-                };
-                if !self.admit_address(slot, address.ip()) || drop_bytes(fd, seen, bytes).is_err() {
-                    self.readers.forget(slot);
-                    return None;
+                let address = reader.or_else(|| sys::peer_address(fd).ok());
+                match address {
+                    Some(address)
+                        if self.admit_address(slot, address.ip())
+                            && drop_bytes(fd, seen, bytes).is_ok() =>
+                    {
+                        self.readers.extra(slot).proxied = Some(address);
+                        self.reset_low_water(slot);
+                    }
+                    _ => self.readers.forget(slot),
                 }
-                self.readers.extra(slot).proxied = Some(address);
-                // Level-triggered: what follows the header wakes us in the next turn.
-                self.reset_low_water(slot);
-                None
             }
             Err(proxy::NotProxied) => {
-                self.count(Count::BadRequests);
+                self.readers.counters.add(Count::BadRequests);
                 self.readers.forget(slot);
-                None
             }
         }
     }
 
     /// It ended before its request was there.
     fn abandon(&mut self, slot: u32) {
-        self.count(Count::Abandoned);
+        self.readers.counters.add(Count::Abandoned);
         self.readers.forget(slot);
     }
 
     fn wait_for_more(&mut self, slot: u32, seen: usize) {
-        let connection = self.readers.at(slot);
+        let connection = self.readers.slab.at(slot);
         connection.low_water = true;
         if sys::set_low_water(connection.fd, seen + 1).is_err() {
             self.readers.forget(slot);
@@ -186,7 +170,7 @@ impl Reactor {
     }
 
     fn reset_low_water(&mut self, slot: u32) {
-        let connection = self.readers.at(slot);
+        let connection = self.readers.slab.at(slot);
         if connection.low_water {
             connection.low_water = false;
             // Only a socket that is gone fails; the next read finds that out.
@@ -195,7 +179,7 @@ impl Reactor {
     }
 
     fn refuse(&mut self, slot: u32, refusal: Refusal) {
-        self.count(match refusal {
+        self.readers.counters.add(match refusal {
             Refusal::BadOrigin => Count::RejectedOrigin,
             Refusal::NotNow { why: Busy::Capacity, .. } => Count::RejectedCapacity,
             Refusal::NotNow { why: Busy::Draining, .. } => Count::RejectedDraining,
@@ -210,12 +194,12 @@ impl Reactor {
         refusal.put(&mut answer);
         self.reset_low_water(slot);
         // An answer is small and the socket's buffer empty: what doesn't fit is no loss.
-        let fd = self.readers.at(slot).fd;
+        let fd = self.readers.slab.at(slot).fd;
         let _ = sys::send(fd, &answer);
         sys::finish_writing(fd);
         // What was not read would make a close a reset, which destroys the answer.
-        self.readers.at(slot).phase = Phase::Closing(Ending::HalfClose);
-        self.count(Count::Closing);
+        self.readers.slab.at(slot).phase = Phase::Closing(Ending::HalfClose);
+        self.readers.counters.add(Count::Closing);
         self.readers.linger(slot);
     }
 
@@ -226,7 +210,7 @@ impl Reactor {
 
     /// Answer a request of ours, and wait for the next one.
     fn answer(&mut self, slot: u32, head_bytes: usize, answer: &[u8], scratch: &mut [u8]) {
-        let fd = self.readers.at(slot).fd;
+        let fd = self.readers.slab.at(slot).fd;
         let eaten = drop_bytes(fd, scratch, head_bytes).is_ok();
         // Only one who asks again and again without reading has no room for all of it.
         if !eaten || !sys::send(fd, answer).is_ok_and(|sent| sent == answer.len()) {
@@ -237,10 +221,10 @@ impl Reactor {
     }
 
     fn upgrade(&mut self, slot: u32, upgrade: &Upgrade<'_>) {
-        if self.departures.is_draining() {
+        if self.drain.is_some() {
             return self.not_now(slot, Busy::Draining);
         }
-        let all = self.readers.counters().all().iter();
+        let all = self.readers.counters.all().iter();
         let readers: u64 = all.clone().map(|one| one.readers()).sum();
         let full = readers >= u64::from(self.readers.settings().capacity);
         if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
@@ -251,18 +235,19 @@ impl Reactor {
         if upgrade.framing == Framing::SockJs {
             frame::put_frame(&mut answer, frame::TEXT, false, sockjs::OPEN);
         }
-        let fd = self.readers.at(slot).fd;
+        let fd = self.readers.slab.at(slot).fd;
         let mut eaten = [0; 2048];
         if drop_bytes(fd, &mut eaten, upgrade.head_bytes).is_err() {
             return self.readers.forget(slot);
         }
         self.reset_low_water(slot);
         let heartbeat_ms = self.readers.settings().heartbeat_ms;
-        let first_ms = wheel::first_beat(self.readers.now_ms(), heartbeat_ms, self.random.draw());
+        let first_ms =
+            wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, self.random.draw());
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
         if full {
-            self.count(Count::RejectedCapacity);
+            self.readers.counters.add(Count::RejectedCapacity);
             // A page can't read a 503 of a WebSocket, but it can read a push.
             self.readers.close(slot, CloseReason::Overload, None);
         } else if let Some(token) = upgrade.token {
@@ -277,30 +262,30 @@ impl Reactor {
             return self.not_now(slot, Busy::Control);
         }
         self.reset_low_water(slot);
-        let connection = self.readers.at(slot);
+        let connection = self.readers.slab.at(slot);
         let fd = connection.fd;
         let proxied = connection.extra.as_ref().and_then(|it| it.proxied);
         let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
             return self.readers.forget(slot);
         };
         let most = self.readers.settings().handovers;
-        let addresses = self.readers.addresses();
+        let addresses = &self.readers.addresses;
         if !addresses.all().set_out(most) {
             return self.not_now(slot, Busy::Handovers);
         }
         let note = Handover { address: address.ip(), counted: addresses.of(slot).is_some() };
         // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
-        let passed = self.readers.epoll().remove(fd).and_then(|()| {
+        let passed = self.readers.sockets.epoll.remove(fd).and_then(|()| {
             sys::send_descriptor(self.handovers.as_raw_fd(), note.to_text().as_bytes(), fd)
         });
         match passed {
             Ok(_) => {
-                self.count(Count::Handovers);
-                self.readers.addresses().pass_on(slot);
+                self.readers.counters.add(Count::Handovers);
+                self.readers.addresses.pass_on(slot);
                 self.readers.forget(slot);
             }
             Err(error) => {
-                self.readers.addresses().all().turned_away(note.address, false);
+                self.readers.addresses.all().turned_away(note.address, false);
                 if self.readers.watch(slot).is_err() {
                     return self.readers.forget(slot);
                 }
@@ -310,29 +295,6 @@ impl Reactor {
                 }
             }
         }
-    }
-}
-
-/// What goes with a connection to the thread that talks to the control plane.
-pub struct Handover {
-    /// The reader's.
-    pub address: IpAddr,
-    /// Whether it is counted here.
-    pub counted: bool,
-}
-
-impl Handover {
-    fn to_text(&self) -> String {
-        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
-    }
-
-    /// What [`Handover::to_text`] made of it.
-    pub fn from_text(text: &str) -> Option<Handover> {
-        let (counted, address) = match text.strip_prefix('+') {
-            Some(address) => (true, address),
-            None => (false, text.strip_prefix('-')?),
-        };
-        Some(Handover { address: address.parse().ok()?, counted })
     }
 }
 

@@ -51,10 +51,6 @@ impl Budget {
         self.close_above = self.close_above.min(self.share.max(room));
     }
 
-    fn is_exceeded(&self) -> bool {
-        self.account.bytes() > self.close_above
-    }
-
     /// Whether enough is free again.
     fn has_room(&self) -> bool {
         self.account.bytes() <= self.share - self.share / 8
@@ -70,7 +66,7 @@ impl Readers {
     /// Close those who are furthest behind if all that waits takes too much. Nobody may be
     /// iterating over readers.
     pub(crate) fn keep_within_budget(&mut self) {
-        if !self.budget.is_exceeded() {
+        if self.budget.account.bytes() <= self.budget.close_above {
             return;
         }
         let mut behind: Vec<(usize, u32)> = (0..self.slab.slots())

@@ -8,17 +8,16 @@ use super::sockets::Offers;
 use crate::clock::{unix_ms, unix_us};
 use crate::counters::Count;
 use crate::fanout::Chunk;
-use crate::head::Framing;
 use crate::hub::Offer;
-use crate::orders::Report;
-use crate::publication::{Frame, FrameMaker, Publication};
+use crate::publication::{Frame, Publication};
 use crate::slab::Phase;
 use crate::sys::MOST_SENDS;
+use crate::threads::Report;
 
 impl Readers {
     /// Begin to send a message to the readers of its topic.
     pub(crate) fn publish(&mut self, number: u64, publication: &Arc<Publication>) {
-        let publish = (self.verbs.attachment(), number);
+        let publish = (self.verbs.attachment, number);
         match self.hub.publish(publication, unix_ms()) {
             Offer::Readers(cursor) => self.fanout.publish(publication, cursor, publish),
             Offer::Nobody => self.fanout.skip(publish),
@@ -26,10 +25,6 @@ impl Readers {
         }
         let publications = &self.counters.publications;
         publications.store(publications.load(Relaxed) + 1, Relaxed);
-    }
-
-    pub(crate) fn has_fanouts(&self) -> bool {
-        self.fanout.is_busy()
     }
 
     /// Of what is under way as many sends as one turn has, of one topic or of several.
@@ -49,7 +44,7 @@ impl Readers {
     fn send_chunk(&mut self, chunk: &Chunk) {
         let all = &chunk.publications[..];
         let joined = self.join_frames(chunk);
-        let (mut raw, mut sockjs, mut held) = (0, 0, 0);
+        let (mut readers, mut held) = ([0; 2], 0);
         for slots in chunk.slots.chunks(MOST_SENDS) {
             let mut offers = Offers::default();
             for &slot in slots {
@@ -58,18 +53,15 @@ impl Readers {
                     continue;
                 }
                 let (framing, deflate) = (connection.framing, connection.deflate);
-                match framing {
-                    Framing::Raw => raw += 1,
-                    Framing::SockJs => sockjs += 1,
-                }
+                readers[framing as usize] += 1;
                 let bytes = match all {
                     [one] => &one.frame(framing, deflate, &mut self.maker)[..],
-                    _ if deflate.is_none() => joined.of(framing),
+                    _ if deflate.is_none() => &joined[framing as usize],
                     _ => &[],
                 };
                 if connection.blocked || bytes.is_empty() {
                     held += 1;
-                    self.keep(slot, all, 0);
+                    self.keep(slot, all, 0, Readers::queue);
                 } else {
                     offers.add(slot, connection.fd, bytes);
                 }
@@ -77,26 +69,32 @@ impl Readers {
             for (slot, send) in self.sockets.make(offers) {
                 match self.sockets.taken(slot, self.slab.at(slot), send.taken) {
                     Some(sent) if sent == send.bytes.len() => continue,
-                    Some(sent) => self.keep(slot, all, sent),
+                    Some(sent) => self.keep(slot, all, sent, Readers::queue),
                     None => {}
                 }
                 held += 1;
             }
         }
         let many = all.len() as u64;
+        let [raw, sockjs] = readers;
         self.counters.add_many(Count::DeliveriesWebSocket, raw * many);
         self.counters.add_many(Count::DeliveriesSockJs, sockjs * many);
         self.counters.add_many(Count::HeldDeliveries, held * many);
         self.measure(all, raw + sockjs - held);
     }
 
-    /// The frames of several publications joined, for each framing that some reader has.
-    fn join_frames(&mut self, chunk: &Chunk) -> Joined {
-        let mut joined = Joined::default();
+    /// The frames of several publications one after the other, for each framing that some reader has.
+    fn join_frames(&mut self, chunk: &Chunk) -> [Vec<u8>; 2] {
+        let mut joined = [Vec::new(), Vec::new()];
         if let [_, _, ..] = chunk.publications[..] {
             for slot in &chunk.slots {
                 let framing = self.slab.at(*slot).framing;
-                joined.add(framing, &chunk.publications, &mut self.maker);
+                let bytes = &mut joined[framing as usize];
+                if bytes.is_empty() {
+                    for one in &chunk.publications {
+                        bytes.extend_from_slice(one.frame(framing, None, &mut self.maker));
+                    }
+                }
             }
         }
         joined
@@ -111,11 +109,6 @@ impl Readers {
         for stamp in publications.iter().filter_map(|one| one.stamp()) {
             self.counters.delays.delivered(stamp, now_us, readers);
         }
-    }
-
-    /// Keep for a reader what its socket didn't take of these, of which it took the first `done` bytes.
-    fn keep(&mut self, slot: u32, all: &[Arc<Publication>], done: usize) {
-        self.keep_with(slot, all, done, Readers::queue);
     }
 
     /// Queue one message's frame behind what waits, under its topic's policy.
@@ -147,13 +140,14 @@ impl Readers {
             }
         }
         // What the kernel doesn't take waits as the frames that others wait for too.
-        self.keep_with(slot, replay, done, |readers, slot, frame, _| {
+        self.keep(slot, replay, done, |readers, slot, frame, _| {
             readers.queue_firm(slot, frame);
         });
     }
 
-    /// Keep the frames of `all` behind the first `done` bytes: `queue` those behind the first of them.
-    fn keep_with(
+    /// Keep for a reader what its socket didn't take of the frames of `all`, of which it took the first
+    /// `done` bytes: `queue` those behind the first of them.
+    fn keep(
         &mut self,
         slot: u32,
         all: &[Arc<Publication>],
@@ -174,34 +168,6 @@ impl Readers {
             } else {
                 self.keep_rest(slot, frame.clone(), std::mem::take(&mut done));
             }
-        }
-    }
-}
-
-/// The frames of a batch one after the other, for each framing once.
-#[derive(Default)]
-struct Joined {
-    raw: Vec<u8>,
-    sockjs: Vec<u8>,
-}
-
-impl Joined {
-    fn add(&mut self, framing: Framing, all: &[Arc<Publication>], maker: &mut FrameMaker) {
-        let bytes = match framing {
-            Framing::Raw => &mut self.raw,
-            Framing::SockJs => &mut self.sockjs,
-        };
-        if bytes.is_empty() {
-            for one in all {
-                bytes.extend_from_slice(one.frame(framing, None, maker));
-            }
-        }
-    }
-
-    fn of(&self, framing: Framing) -> &[u8] {
-        match framing {
-            Framing::Raw => &self.raw,
-            Framing::SockJs => &self.sockjs,
         }
     }
 }

@@ -8,12 +8,10 @@
 //! lead to the others (a push that finds an outbox full closes, and room for writing lets the next verb be
 //! asked), and deferring one of them would let others see what is between.
 
+mod answers;
 mod budget;
-mod commands;
 mod delivery;
-mod echo;
 mod reading;
-mod reports;
 mod restoring;
 mod saving;
 mod sockets;
@@ -21,6 +19,7 @@ mod timers;
 mod verbs;
 mod writing;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,27 +28,25 @@ use crate::addresses::SlotAddresses;
 use crate::auth::AuthStates;
 use crate::bucket::Bucket;
 use crate::clock::Clock;
-use crate::closing::{Ended, Ending};
-use crate::control::{ConnectionId, Settings};
+use crate::closing::{Ending, LOST};
+use crate::control::Settings;
 use crate::counters::{Count, OwnCounters};
 use crate::fanout::{Chunk, Fanout};
 use crate::head::{Framing, Upgrade};
 use crate::hub::Hub;
-use crate::orders::Report;
+use crate::mailbox::Mailbox;
 use crate::policy::Policy;
 use crate::publication::FrameMaker;
-use crate::slab::{Connection, Extra, HEARD_MS, Phase, Slab};
-use crate::sys::{self, Epoll};
-use crate::thread_parts::ThreadParts;
+use crate::slab::{Extra, HEARD_MS, Phase, Slab};
+use crate::sys;
+use crate::threads::{Batch, Report, ThreadParts};
 use crate::wheel::Wheel;
 
 use budget::Budget;
 use reading::Input;
-use reports::Reports;
 use sockets::Sockets;
 use verbs::Verbs;
 
-pub(crate) use commands::Batches;
 pub use restoring::Restoring;
 
 /// Also how many heartbeats leave in one go: the longer, the fewer turns for an idle reader.
@@ -57,43 +54,46 @@ const TICK_MS: u32 = 100;
 /// With the tick, one turn of the wheel is longer than a usual heartbeat.
 const BUCKETS: u16 = 512;
 
-/// All connections of one I/O thread.
+/// A report waits so long for others, while readers go on talking, and until there are so many: a
+/// crowd's verbs are asked and answered many at a time, instead of a few between two of its readers.
+const GATHER_MS: u64 = 2;
+const GATHER: usize = 256;
+
+/// All connections of one I/O thread. What is `pub` in it the reactor uses, too.
 pub struct Readers {
     thread: u16,
-    /// Whether messages are sent back instead of being verbs.
     echo: bool,
-    policy: Arc<Policy>,
-    clock: Clock,
-    counters: OwnCounters,
-    slab: Slab,
-    wheel: Wheel,
-    sockets: Sockets,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) clock: Clock,
+    pub(crate) counters: OwnCounters,
+    pub(crate) slab: Slab,
+    pub(crate) wheel: Wheel,
+    pub(crate) sockets: Sockets,
     budget: Budget,
     hub: Hub,
-    fanout: Fanout,
+    pub(crate) fanout: Fanout,
     /// What is being sent; kept for its memory.
     chunk: Chunk,
     maker: FrameMaker,
     auth: AuthStates,
-    addresses: SlotAddresses,
+    pub(crate) addresses: SlotAddresses,
+    /// What `subscribe`s can refer to, the last that came at the end.
+    batches: VecDeque<(u64, Batch)>,
     verbs: Verbs,
-    reports: Reports,
-    input: Input,
+    pub(crate) reports: Reports,
+    pub(crate) input: Input,
     /// Who is to get a heartbeat; kept for its memory.
     heartbeats: Vec<u32>,
 }
 
 impl Readers {
     /// None yet. The clock goes on from `now_ms`.
-    pub(crate) fn new(
-        parts: &ThreadParts,
-        policy: Arc<Policy>,
-        now_ms: u64,
-    ) -> io::Result<Readers> {
-        let counters = OwnCounters::new(parts.counters.clone(), parts.number);
+    pub fn new(parts: &ThreadParts, policy: Arc<Policy>, now_ms: u64) -> io::Result<Readers> {
+        let common = &parts.common;
+        let counters = OwnCounters::new(common.counters.clone(), parts.number);
         let mut readers = Readers {
             thread: parts.number,
-            echo: parts.echo,
+            echo: common.options.echo,
             clock: Clock::new(now_ms),
             slab: Slab::default(),
             wheel: Wheel::new(now_ms, TICK_MS, BUCKETS),
@@ -104,10 +104,11 @@ impl Readers {
             chunk: Chunk::default(),
             maker: FrameMaker::default(),
             auth: AuthStates::default(),
-            addresses: SlotAddresses::new(parts.addresses.clone()),
-            verbs: Verbs::new(parts.pulse.clone(), counters.all().len()),
-            reports: Reports::new(parts.reports.clone()),
-            input: Input::default(),
+            addresses: SlotAddresses::new(common.addresses.clone()),
+            batches: VecDeque::new(),
+            verbs: Verbs::new(common.pulse.clone(), counters.all().len()),
+            reports: Reports::new(common.reports.clone()),
+            input: Input::new(),
             heartbeats: Vec::new(),
             policy: policy.clone(),
             counters,
@@ -124,43 +125,8 @@ impl Readers {
         self.policy = policy;
     }
 
-    /// Send in batches from now on if this kernel can; why it can't. On the thread that will serve.
-    pub(crate) fn begin_batches(&mut self) -> Option<io::Error> {
-        self.sockets.begin_batches()
-    }
-
-    pub(crate) fn policy(&self) -> &Arc<Policy> {
-        &self.policy
-    }
-
     pub(crate) fn settings(&self) -> &Settings {
         &self.policy.settings
-    }
-
-    pub(crate) fn counters(&self) -> &OwnCounters {
-        &self.counters
-    }
-
-    pub(crate) fn addresses(&mut self) -> &mut SlotAddresses {
-        &mut self.addresses
-    }
-
-    pub(crate) fn epoll(&self) -> &Epoll {
-        self.sockets.epoll()
-    }
-
-    /// A turn begins: read the clock.
-    pub(crate) fn begin_turn(&mut self) {
-        self.clock.tick();
-    }
-
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.clock.now_ms()
-    }
-
-    /// The connection in a slot that is known to be used.
-    pub(crate) fn at(&mut self, slot: u32) -> &mut Connection {
-        self.slab.at(slot)
     }
 
     /// The phase of the connection that epoll or the control plane names; `None` if it is gone.
@@ -168,21 +134,8 @@ impl Readers {
         self.slab.find(slot, generation).map(|connection| connection.phase)
     }
 
-    pub(crate) fn slots(&self) -> u32 {
-        self.slab.slots()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slab.is_empty()
-    }
-
     pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
         self.slab.extra(slot, &self.policy)
-    }
-
-    fn id_of(&mut self, slot: u32) -> ConnectionId {
-        let generation = self.slab.at(slot).generation;
-        ConnectionId { thread: self.thread, slot, generation }
     }
 
     /// A socket whose request is awaited.
@@ -220,13 +173,13 @@ impl Readers {
     /// The transport is gone, and that wasn't our doing unless a goodbye was said.
     pub(crate) fn lose(&mut self, slot: u32) {
         if self.slab.at(slot).phase == Phase::Open {
-            self.leave(slot, Ended::Lost, Ending::HangUp);
+            self.leave(slot, LOST, Ending::HangUp);
         }
         self.forget(slot);
     }
 
-    /// An open connection leaves the hub. It doesn't count as a reader any more.
-    fn leave(&mut self, slot: u32, ended: Ended<'_>, ending: Ending) {
+    /// An open connection leaves the hub. It doesn't count as a reader any more, but among `closes.LABEL`.
+    fn leave(&mut self, slot: u32, label: &str, ending: Ending) {
         self.hub.leave(slot);
         self.auth.remove(slot);
         let connection = self.slab.at(slot);
@@ -239,7 +192,7 @@ impl Readers {
             Framing::Raw => Count::ReadersWebSocket,
             Framing::SockJs => Count::ReadersSockJs,
         });
-        self.counters.closed(ended.label());
+        self.counters.closed(label);
         self.counters.add(Count::Closing);
     }
 
@@ -261,7 +214,7 @@ impl Readers {
 
     /// End those whose sockets turned out to be broken while something else was under way.
     pub(crate) fn end_broken(&mut self) {
-        while let Some((slot, generation)) = self.sockets.next_broken() {
+        while let Some((slot, generation)) = self.sockets.broken.pop() {
             if self.slab.find(slot, generation).is_some() {
                 self.lose(slot);
             }
@@ -273,19 +226,6 @@ impl Readers {
         self.reports.add(report, self.clock.now_ms());
     }
 
-    pub(crate) fn send_reports(&mut self) {
-        self.reports.send();
-    }
-
-    pub(crate) fn reports_are_due(&self) -> bool {
-        self.reports.are_due(self.clock.now_ms())
-    }
-
-    /// Whether there is more to do at once, whatever comes.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.reports.is_empty() || self.fanout.is_busy()
-    }
-
     fn note_connections(&self) {
         self.counters.connections.store(self.slab.len() as u64, Relaxed);
     }
@@ -293,9 +233,41 @@ impl Readers {
     pub(crate) fn note_sizes(&mut self) {
         let note = |to: &AtomicU64, value: usize| to.store(value as u64, Relaxed);
         note(&self.counters.identities, self.hub.identities());
-        note(&self.counters.held_bytes, self.verbs.held_bytes());
+        note(&self.counters.held_bytes, self.verbs.held_bytes);
         note(&self.counters.outbox_bytes, self.budget.account.bytes());
         note(&self.counters.copies, self.hub.copies() as usize);
         note(&self.counters.evicted_early, self.hub.evicted_early() as usize);
+    }
+}
+
+/// Reports on their way to the thread that talks to the control plane.
+pub(crate) struct Reports {
+    to: Arc<Mailbox<Report>>,
+    waiting: Vec<Report>,
+    since_ms: u64,
+}
+
+impl Reports {
+    pub(super) fn new(to: Arc<Mailbox<Report>>) -> Reports {
+        Reports { to, waiting: Vec::new(), since_ms: 0 }
+    }
+
+    pub(super) fn add(&mut self, report: Report, now_ms: u64) {
+        if self.waiting.is_empty() {
+            self.since_ms = now_ms;
+        }
+        self.waiting.push(report);
+    }
+
+    pub(crate) fn are_due(&self, now_ms: u64) -> bool {
+        self.waiting.len() >= GATHER || now_ms >= self.since_ms + GATHER_MS
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn send(&mut self) {
+        self.to.put_all(&mut self.waiting);
     }
 }

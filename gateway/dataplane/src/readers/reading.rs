@@ -1,12 +1,12 @@
 //! Bytes in: frames to messages, messages to verbs.
 
 use super::Readers;
-use crate::closing::{CloseReason, Ended, Ending};
+use crate::closing::{BY_READER, CloseReason, Ending};
 use crate::deflate::Inflater;
 use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::slab::{HEARD_MS, Phase};
-use crate::sockjs::Texts;
+use crate::sockjs::{self, Texts};
 use crate::sys;
 
 /// Read at a time. Bigger than any message that may come, so that most come in one piece.
@@ -16,36 +16,28 @@ const READ_BYTES: usize = 64 * 1024;
 const PONGS: u32 = 64;
 
 /// What is used for one connection after the other.
-pub(super) struct Input {
-    buffer: Vec<u8>,
+#[derive(Default)]
+pub(crate) struct Input {
+    /// Taken out while it is used.
+    pub(crate) buffer: Vec<u8>,
     texts: Texts,
     inflater: Option<Inflater>,
     /// How many more pings of this read are answered one by one.
     pongs: u32,
 }
 
-impl Default for Input {
-    fn default() -> Input {
-        let buffer = vec![0; READ_BYTES];
-        Input { buffer, texts: Texts::default(), inflater: None, pongs: 0 }
+impl Input {
+    pub(super) fn new() -> Input {
+        Input { buffer: vec![0; READ_BYTES], ..Input::default() }
     }
 }
 
 impl Readers {
-    /// Lend the buffer that reads use. Give it back with [`Readers::return_buffer`].
-    pub(crate) fn lend_buffer(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.input.buffer)
-    }
-
-    pub(crate) fn return_buffer(&mut self, buffer: Vec<u8>) {
-        self.input.buffer = buffer;
-    }
-
     /// Something is to be read from a reader, or from one who is saying goodbye.
     pub(crate) fn read(&mut self, slot: u32) {
-        let mut buffer = self.lend_buffer();
+        let mut buffer = std::mem::take(&mut self.input.buffer);
         self.read_into(slot, &mut buffer);
-        self.return_buffer(buffer);
+        self.input.buffer = buffer;
     }
 
     fn read_into(&mut self, slot: u32, buffer: &mut [u8]) {
@@ -83,7 +75,9 @@ impl Readers {
             self.violated(slot, violation);
         } else {
             self.slab.at(slot).decoder = decoder;
-            self.watch_unfinished(slot);
+            // What a reader has begun to say, it must say in time: up to a whole message is kept till then.
+            let end = self.message_ends_ms(slot);
+            self.look_by(slot, end);
             if self.input.pongs == 0 {
                 self.answer_last_ping(slot);
             }
@@ -151,7 +145,7 @@ impl Readers {
             Phase::Open => {
                 // RFC 6455 section 5.5.1: answer with the same code; 7.1.1: the server closes TCP.
                 let answer = close_frame((code != NO_STATUS).then_some(code), "");
-                self.end(slot, Ended::ByReader, answer.as_slice(), Ending::HangUp);
+                self.end(slot, BY_READER, answer.as_slice(), Ending::HangUp);
             }
             Phase::Closing(Ending::Wait) => self.forget(slot),
             _ => {}
@@ -198,7 +192,21 @@ impl Readers {
     fn end_abruptly(&mut self, slot: u32) {
         let reason = self.policy.reason(CloseReason::ProtocolError);
         let last = close_frame(Some(reason.code), &reason.text);
-        let ended = Ended::Closed(CloseReason::ProtocolError);
-        self.end(slot, ended, last.as_slice(), Ending::HangUp);
+        self.end(slot, CloseReason::ProtocolError.name(), last.as_slice(), Ending::HangUp);
+    }
+
+    /// `--echo`, for conformance tests: it goes back as a push would. No verb reaches the control plane.
+    fn send_back(&mut self, slot: u32, opcode: u8, text: &[u8]) {
+        let connection = self.slab.at(slot);
+        let (framing, agreed) = (connection.framing, connection.deflate);
+        let bytes = match framing {
+            Framing::Raw => self.maker.for_one(opcode, text, agreed),
+            Framing::SockJs => {
+                let mut array = Vec::with_capacity(text.len() + 8);
+                sockjs::put_message(&mut array, &String::from_utf8_lossy(text));
+                self.maker.for_one(opcode, &array, agreed)
+            }
+        };
+        self.write(slot, &bytes);
     }
 }

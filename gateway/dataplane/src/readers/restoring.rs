@@ -6,34 +6,24 @@ use std::sync::Arc;
 
 use super::Readers;
 use crate::auth::AuthState;
-use crate::bucket::Bucket;
+use crate::control::Malformed;
 use crate::counters::Count;
-use crate::frame::{Decoder, Rules};
 use crate::head::Framing;
 use crate::outbox;
-use crate::slab::{Connection, Extra, Phase, Waiting, fresh};
+use crate::slab::{Connection, Phase};
 use crate::take_over::lane::Receiver;
-use crate::take_over::record::{Record, SavedConnection, SavedExtra, SavedWaiting};
-use crate::take_over::shared::{Shared, wrong};
-
-/// A frame that was begun under other settings may be longer than today's allow.
-const ANY_FRAME: Rules =
-    Rules { frame_bytes: u32::MAX as usize, message_bytes: u32::MAX as usize, deflate: true };
+use crate::take_over::record::{Beside, Record};
+use crate::take_over::shared::Shared;
 
 /// The readers of a thread while they are put together.
 pub struct Restoring<'a> {
-    readers: Readers,
-    shared: &'a Shared,
+    pub readers: Readers,
+    pub shared: &'a Shared,
     /// By place.
-    topics: Vec<Arc<str>>,
+    pub topics: Vec<Arc<str>>,
 }
 
-impl<'a> Restoring<'a> {
-    /// To be put into `readers`, who are none yet, with what was `shared`.
-    pub fn new(readers: Readers, shared: &'a Shared) -> Restoring<'a> {
-        Restoring { readers, shared, topics: Vec::new() }
-    }
-
+impl Restoring<'_> {
     /// Take all that comes behind the shared part. Nothing is served yet.
     ///
     /// # Errors
@@ -42,108 +32,80 @@ impl<'a> Restoring<'a> {
         loop {
             match lane.record()? {
                 (Record::Seen { start, identities }, _) => {
-                    self.readers.hub.restore_seen(start, &identities);
+                    self.readers.hub.restore_seen(start, identities);
                 }
                 (Record::Topic(name), _) => self.topics.push(self.shared.name(name)),
                 (Record::Free(generation), _) => self.readers.slab.append_free(generation),
-                (Record::Connection(saved), Some(socket)) => self.connection(&saved, socket)?,
-                (Record::Auth { user, issued_ms, ends_ms, blob }, _) => {
-                    self.auth_state(AuthState::new(user, issued_ms, ends_ms, blob))?;
+                (Record::Connection(saved), Some(socket)) => {
+                    let (connection, beside) = *saved;
+                    self.connection(connection, &beside, socket)?;
                 }
+                (Record::Auth(state), _) => self.auth_state(state)?,
                 (Record::End(count), _) if count as usize == self.readers.slab.len() => {
                     self.readers.note_connections();
                     self.readers.budget.begin();
                     return Ok(self.readers);
                 }
-                _ => return Err(wrong("order of records")),
+                _ => return Err(Malformed::Value("order of records").into()),
             }
         }
     }
 
-    fn connection(&mut self, saved: &SavedConnection<'_>, socket: OwnedFd) -> io::Result<()> {
-        let extra = match &saved.extra {
-            Some(extra) => Some(Box::new(self.extra(extra)?)),
-            None => None,
-        };
-        let decoder = Decoder::restore(saved.decoder, &ANY_FRAME).map_err(|_| wrong("frame"))?;
+    fn connection(
+        &mut self,
+        mut connection: Connection,
+        beside: &Beside,
+        socket: OwnedFd,
+    ) -> io::Result<()> {
         let readers = &mut self.readers;
-        let slot = readers.slab.append(Connection {
-            phase: saved.phase,
-            framing: saved.framing,
-            deflate: saved.deflate,
-            blocked: extra.as_ref().is_some_and(|extra| !extra.outbox.is_empty()),
-            low_water: saved.low_water,
-            heard: saved.heard,
-            bucket: Bucket::from_bits(saved.bucket),
-            decoder,
-            extra,
-            ..fresh(socket.into_raw_fd(), saved.generation)
-        });
+        if let Some(extra) = connection.extra.as_deref_mut() {
+            let limits = outbox::Limits::of(&readers.policy.settings);
+            extra.outbox = self.shared.outbox(beside, limits, &mut readers.budget.account)?;
+            connection.blocked = !extra.outbox.is_empty();
+            // Whoever takes nothing gets the time anew.
+            extra.taken_ms = readers.clock.now_ms();
+            readers.verbs.hold_all(extra);
+        }
+        connection.fd = socket.into_raw_fd();
+        // What there is now. Totals begin at 0, because the process is another.
+        match (connection.phase, connection.framing) {
+            (Phase::Open, Framing::Raw) => readers.counters.add(Count::ReadersWebSocket),
+            (Phase::Open, Framing::SockJs) => readers.counters.add(Count::ReadersSockJs),
+            (Phase::Closing(_), _) => readers.counters.add(Count::Closing),
+            (Phase::Head | Phase::Free, _) => {}
+        }
+        let slot = readers.slab.append(connection);
         readers.watch(slot)?;
-        if let Some(due) = saved.timer {
+        if let Some(due) = beside.timer {
             readers.wheel.set(slot, due);
         }
-        if let Some(address) = saved.counted {
+        if let Some(address) = beside.counted {
             // It was let in before.
             readers.addresses.enter(slot, address, u32::MAX);
         }
-        self.subscriptions(slot, &saved.topics)?;
-        self.count(saved);
+        self.subscriptions(slot, &beside.topics)?;
         Ok(())
     }
 
     /// That of the last connection. When it runs out its timer knows, which came before.
-    fn auth_state(&mut self, state: AuthState) -> io::Result<()> {
-        let last = self.readers.slab.slots().checked_sub(1).ok_or_else(|| wrong("auth"))?;
-        if self.readers.slab.at(last).phase != Phase::Open {
-            return Err(wrong("auth"));
+    fn auth_state(&mut self, state: AuthState) -> Result<(), Malformed> {
+        match self.readers.slab.slots().checked_sub(1) {
+            Some(last) if self.readers.slab.at(last).phase == Phase::Open => {
+                self.readers.auth.set(last, state);
+                Ok(())
+            }
+            _ => Err(Malformed::Value("auth")),
         }
-        self.readers.auth.set(last, state);
-        Ok(())
     }
 
-    fn extra(&mut self, saved: &SavedExtra<'_>) -> io::Result<Extra> {
-        let limits = outbox::Limits::of(self.readers.settings());
-        let outbox = self.shared.outbox(saved, limits, &mut self.readers.budget.account)?;
-        let mut extra = Extra::new(outbox);
-        // Whoever takes nothing gets the time anew.
-        extra.taken_ms = self.readers.now_ms();
-        extra.asked = saved.asked.map(Box::from);
-        extra.ping = saved.ping.map(Box::from);
-        extra.proxied = saved.proxied;
-        for waiting in &saved.waiting {
-            extra.waiting.push_back(match waiting {
-                SavedWaiting::Verb(verb) => {
-                    extra.waiting_bytes += verb.len();
-                    Waiting::Verb((*verb).into())
-                }
-                SavedWaiting::Refusal => Waiting::Refusal,
-                SavedWaiting::HangUp => Waiting::HangUp,
-            });
-        }
-        self.readers.verbs.hold_all(&extra);
-        Ok(extra)
-    }
-
-    fn subscriptions(&mut self, slot: u32, places: &[u32]) -> io::Result<()> {
+    fn subscriptions(&mut self, slot: u32, places: &[u32]) -> Result<(), Malformed> {
         for place in places {
-            let name = self.topics.get(*place as usize).ok_or_else(|| wrong("topic"))?;
+            let name = self.topics.get(*place as usize).ok_or(Malformed::Value("topic"))?;
             if self.readers.hub.clash(slot, name, usize::MAX).is_some() {
-                return Err(wrong("topic, which came before"));
+                return Err(Malformed::Value("topic, which came before"));
             }
             self.readers.hub.subscribe(slot, name);
         }
         Ok(())
-    }
-
-    /// What there is now. Totals begin at 0, because the process is another.
-    fn count(&mut self, saved: &SavedConnection<'_>) {
-        let counters = &self.readers.counters;
-        match (saved.phase, saved.framing) {
-            (Phase::Open, Framing::Raw) => counters.add(Count::ReadersWebSocket),
-            (Phase::Open, Framing::SockJs) => counters.add(Count::ReadersSockJs),
-            (Phase::Closing(_), _) => counters.add(Count::Closing),
-            (Phase::Head | Phase::Free, _) => {}
-        }
     }
 }

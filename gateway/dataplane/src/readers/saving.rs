@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use super::Readers;
 use crate::control::Topic;
-use crate::publication::{Frame, Publication};
-use crate::slab::{Extra, Phase, Waiting};
+use crate::slab::Phase;
 use crate::take_over::Attempt;
 use crate::take_over::lane::Giver;
-use crate::take_over::record::{Record, SavedConnection, SavedExtra, SavedWaiting};
+use crate::take_over::record::{Beside, Record};
 
 /// Identities in one record.
 const IDENTITIES: usize = 4_096;
@@ -44,9 +43,15 @@ impl Readers {
                 continue;
             };
             for (frame, publication) in &extra.outbox.save().entries {
-                give_frame(giver, attempt, frame)?;
-                if let Some(publication) = publication {
-                    give_publication(giver, attempt, publication)?;
+                if let (number, true) = attempt.number_of(frame) {
+                    giver.put(&Record::Frame { number, bytes: frame }, None)?;
+                }
+                if let Some(one) = publication
+                    && let (number, true) = attempt.number_of(one)
+                {
+                    let topic = Topic { name: one.topic(), slow: one.slow() };
+                    let message = one.message();
+                    giver.put(&Record::Publication { number, topic, message }, None)?;
                 }
             }
         }
@@ -57,7 +62,6 @@ impl Readers {
         let mut result = Ok(());
         self.hub.seen(IDENTITIES, |start, identities| {
             if result.is_ok() {
-                let identities = identities.to_vec();
                 result = giver.put(&Record::Seen { start, identities }, None);
             }
         });
@@ -81,83 +85,30 @@ impl Readers {
         places: &HashMap<Arc<str>, u32>,
         slot: u32,
     ) -> io::Result<()> {
-        let timer = self.wheel.due_ms(slot);
-        let counted = self.addresses.of(slot);
-        let topics = self.hub.subscriptions(slot).filter_map(|name| places.get(name).copied());
-        let topics = topics.collect();
         let connection = self.slab.at(slot);
         if connection.phase == Phase::Free {
             return giver.put(&Record::Free(connection.generation), None);
         }
-        let mut decoder = Vec::new();
-        connection.decoder.save(&mut decoder);
-        let saved = SavedConnection {
-            generation: connection.generation,
-            phase: connection.phase,
-            framing: connection.framing,
-            deflate: connection.deflate,
-            low_water: connection.low_water,
-            heard: connection.heard,
-            bucket: connection.bucket.to_bits(),
-            timer,
-            counted,
-            decoder: &decoder,
-            topics,
-            extra: connection.extra.as_deref().map(|extra| saved_extra(extra, attempt)),
+        let topics = self.hub.subscriptions(slot).filter_map(|name| places.get(name).copied());
+        let mut beside = Beside {
+            timer: self.wheel.due_ms(slot),
+            counted: self.addresses.of(slot),
+            topics: topics.collect(),
+            ..Beside::default()
         };
-        giver.put(&Record::Connection(Box::new(saved)), Some(connection.fd))?;
+        if let Some(extra) = &connection.extra {
+            let outbox = extra.outbox.save();
+            let number = |publication| attempt.number_of(publication).0;
+            let numbers = outbox.entries.iter().map(|(frame, publication)| {
+                (attempt.number_of(frame).0, publication.as_ref().map(number))
+            });
+            beside.frames = numbers.collect();
+            (beside.written, beside.soft_since) = (outbox.written as u32, outbox.soft_since);
+        }
+        giver.put_connection(connection, &beside)?;
         match self.auth.of(slot) {
             None => Ok(()),
-            Some(state) => {
-                let record = Record::Auth {
-                    user: state.user(),
-                    issued_ms: state.issued_ms(),
-                    ends_ms: state.ends_ms(),
-                    blob: state.blob(),
-                };
-                giver.put(&record, None)
-            }
+            Some(state) => giver.put(&Record::Auth(state.clone()), None),
         }
-    }
-}
-
-fn give_publication(
-    giver: &mut Giver,
-    attempt: &Attempt,
-    publication: &Arc<Publication>,
-) -> io::Result<()> {
-    let (number, new) = attempt.publication(publication);
-    if !new {
-        return Ok(());
-    }
-    let topic = Topic { name: publication.topic(), slow: publication.slow() };
-    let message = publication.message();
-    giver.put(&Record::Publication { number, topic, message }, None)
-}
-
-fn give_frame(giver: &mut Giver, attempt: &Attempt, frame: &Frame) -> io::Result<()> {
-    let (number, new) = attempt.frame(frame);
-    if new { giver.put(&Record::Frame { number, bytes: frame }, None) } else { Ok(()) }
-}
-
-fn saved_extra<'a>(extra: &'a Extra, attempt: &Attempt) -> SavedExtra<'a> {
-    let outbox = extra.outbox.save();
-    let waiting = extra.waiting.iter().map(|wait| match wait {
-        Waiting::Verb(verb) => SavedWaiting::Verb(verb),
-        Waiting::Refusal => SavedWaiting::Refusal,
-        Waiting::HangUp => SavedWaiting::HangUp,
-    });
-    let frames = outbox.entries.iter().map(|(frame, publication)| {
-        let publication = publication.as_ref().map(|one| attempt.publication(one).0);
-        (attempt.frame(frame).0, publication)
-    });
-    SavedExtra {
-        proxied: extra.proxied,
-        asked: extra.asked.as_deref(),
-        waiting: waiting.collect(),
-        ping: extra.ping.as_deref(),
-        frames: frames.collect(),
-        written: outbox.written as u32,
-        soft_since: outbox.soft_since,
     }
 }

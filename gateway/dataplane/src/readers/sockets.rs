@@ -7,11 +7,11 @@ use crate::slab::Connection;
 use crate::sys::{self, Epoll, MOST_SENDS, Send, Sender};
 
 /// The sockets of one I/O thread.
-pub(super) struct Sockets {
-    epoll: Epoll,
+pub(crate) struct Sockets {
+    pub(crate) epoll: Epoll,
     sender: Sender,
-    /// Those that could not be written: they end after the turn, when nobody is using them.
-    broken: Vec<(u32, u32)>,
+    /// Those that could not be written, by slot and generation: they end after the turn, when nobody is using them.
+    pub(super) broken: Vec<(u32, u32)>,
 }
 
 impl Sockets {
@@ -19,12 +19,8 @@ impl Sockets {
         Ok(Sockets { epoll: Epoll::new()?, sender: Sender::default(), broken: Vec::new() })
     }
 
-    pub(super) fn epoll(&self) -> &Epoll {
-        &self.epoll
-    }
-
     /// Send in batches from now on if this kernel can; why it can't. On the thread that will send.
-    pub(super) fn begin_batches(&mut self) -> Option<io::Error> {
+    pub(crate) fn begin_batches(&mut self) -> Option<io::Error> {
         let (sender, why) = Sender::new();
         self.sender = sender;
         why
@@ -75,11 +71,6 @@ impl Sockets {
     /// Not now: whoever called may still be looking at the connection.
     pub(super) fn end_after_turn(&mut self, slot: u32, connection: &Connection) {
         self.broken.push((slot, connection.generation));
-    }
-
-    /// One of those, by slot and generation.
-    pub(super) fn next_broken(&mut self) -> Option<(u32, u32)> {
-        self.broken.pop()
     }
 
     /// Make all `offers`: each with what came of it.

@@ -9,16 +9,6 @@ use crate::frame::Decoder;
 use crate::slab::{HEARD_MS, Phase};
 
 impl Readers {
-    /// How long nothing is due, in ms; `None` if no timer is set.
-    pub(crate) fn next_timer_ms(&self) -> Option<u64> {
-        self.wheel.wait_ms(self.clock.now_ms())
-    }
-
-    /// Look at this connection at `at_ms`.
-    pub(crate) fn set_timer(&mut self, slot: u32, at_ms: u64) {
-        self.wheel.set(slot, at_ms);
-    }
-
     /// Serve those whose timers have fired, `most` at once; whether there may be more.
     pub(crate) fn serve_timers(&mut self, most: usize) -> bool {
         let mut heartbeats = std::mem::take(&mut self.heartbeats);
@@ -78,44 +68,26 @@ impl Readers {
     }
 
     /// When an open reader that takes nothing is given up; `None` if nothing waits for it.
-    fn stall_ends_ms(&mut self, slot: u32) -> Option<u64> {
+    pub(super) fn stall_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let stalled_ms = u64::from(self.settings().stalled_ms);
         let extra = self.slab.at(slot).extra.as_ref()?;
         (stalled_ms > 0 && !extra.outbox.is_empty()).then(|| extra.taken_ms + stalled_ms)
     }
 
     /// When a reader's token runs out; `None` if that is never.
-    fn token_ends_ms(&self, slot: u32) -> Option<u64> {
+    pub(super) fn token_ends_ms(&self, slot: u32) -> Option<u64> {
         let ends_ms = self.auth.of(slot)?.ends_ms();
         (ends_ms > 0).then(|| self.clock.of_unix(ends_ms))
     }
 
     /// When the message or frame that a reader has begun must be whole; `None` if there is none.
-    fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
+    pub(super) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let since = self.slab.at(slot).decoder.unfinished_since(self.clock.now_ms())?;
         Some(since + u64::from(self.settings().unfinished_ms))
     }
 
-    /// Something begins to wait for a reader.
-    pub(super) fn watch_stall(&mut self, slot: u32) {
-        self.extra(slot).taken_ms = self.clock.now_ms();
-        let end = self.stall_ends_ms(slot);
-        self.look_by(slot, end);
-    }
-
-    /// A reader has another token.
-    pub(super) fn watch_token(&mut self, slot: u32) {
-        let end = self.token_ends_ms(slot);
-        self.look_by(slot, end);
-    }
-
-    /// What a reader has begun to say, it must say in time: up to a whole message is kept till then.
-    pub(super) fn watch_unfinished(&mut self, slot: u32) {
-        let end = self.message_ends_ms(slot);
-        self.look_by(slot, end);
-    }
-
-    fn look_by(&mut self, slot: u32, end: Option<u64>) {
+    /// Look at a reader at `end` at the latest, if it is open and has a timer.
+    pub(super) fn look_by(&mut self, slot: u32, end: Option<u64>) {
         if let (Phase::Open, Some(due), Some(end)) =
             (self.slab.at(slot).phase, self.wheel.due_ms(slot), end)
             && end < due

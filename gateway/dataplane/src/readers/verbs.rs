@@ -9,11 +9,12 @@ use std::sync::Arc;
 use super::Readers;
 use crate::bucket::Throttle;
 use crate::closing::CloseReason;
+use crate::control::ConnectionId;
 use crate::counters::Count;
-use crate::orders::Report;
 use crate::ping::{Pulse, pong};
 use crate::policy::error_push;
 use crate::slab::{Extra, Phase, Waiting};
+use crate::threads::Report;
 
 /// Verbs wait while more than this waits for the reader.
 const VERBS_WAIT_ABOVE: usize = 64 * 1024;
@@ -26,11 +27,11 @@ const HELD_BYTES: usize = 128 << 20;
 /// Who answers verbs, and how many bytes of them are kept.
 pub(super) struct Verbs {
     /// 0 while no control plane is attached.
-    attachment: u32,
+    pub(super) attachment: u32,
     /// When it was last heard.
     pulse: Arc<Pulse>,
     /// Of verbs that wait or are asked, in all connections.
-    held_bytes: usize,
+    pub(super) held_bytes: usize,
     most_bytes: usize,
 }
 
@@ -38,14 +39,6 @@ impl Verbs {
     /// For one of so many `threads`.
     pub(super) fn new(pulse: Arc<Pulse>, threads: usize) -> Verbs {
         Verbs { attachment: 0, pulse, held_bytes: 0, most_bytes: HELD_BYTES / threads }
-    }
-
-    pub(super) fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
-
-    pub(super) fn attachment(&self) -> u32 {
-        self.attachment
     }
 
     /// Whether a verb that comes now may go on at once.
@@ -60,11 +53,6 @@ impl Verbs {
 
     fn has_room(&self, verb: &[u8]) -> bool {
         self.held_bytes + verb.len() <= self.most_bytes
-    }
-
-    fn ask(&mut self, extra: &mut Extra, verb: &[u8]) {
-        self.held_bytes += verb.len();
-        extra.asked = Some(verb.into());
     }
 
     /// Keep a verb until those before it are answered; false if there is no room.
@@ -113,6 +101,7 @@ impl Verbs {
 impl Readers {
     /// Another control plane is there: ask again what the last one didn't answer.
     pub(crate) fn attached(&mut self, attachment: u32) {
+        self.batches.clear();
         self.verbs.attachment = attachment;
         for slot in 0..self.slab.slots() {
             let connection = self.slab.at(slot);
@@ -167,19 +156,18 @@ impl Readers {
 
     /// Have a verb answered, in its turn.
     pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
-        if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
-            if self.answer_ping(slot, verb) {
-            } else if self.verbs.has_room(verb) {
+        if !self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
+            let most = self.settings().waiting as usize;
+            let extra = self.slab.extra(slot, &self.policy);
+            if !self.verbs.wait(extra, verb, most) {
+                self.refuse_verb(slot);
+            }
+        } else if !self.answer_ping(slot, verb) {
+            if self.verbs.has_room(verb) {
                 self.ask_control_plane(slot, verb.into());
             } else {
                 self.refuse_verb(slot);
             }
-            return;
-        }
-        let most = self.settings().waiting as usize;
-        let extra = self.slab.extra(slot, &self.policy);
-        if !self.verbs.wait(extra, verb, most) {
-            self.refuse_verb(slot);
         }
     }
 
@@ -197,8 +185,10 @@ impl Readers {
     }
 
     fn ask_control_plane(&mut self, slot: u32, verb: Box<[u8]>) {
-        let id = self.id_of(slot);
-        self.verbs.ask(self.slab.extra(slot, &self.policy), &verb);
+        let generation = self.slab.at(slot).generation;
+        let id = ConnectionId { thread: self.thread, slot, generation };
+        self.verbs.held_bytes += verb.len();
+        self.slab.extra(slot, &self.policy).asked = Some(verb.clone());
         let auth = self.auth.of(slot).map_or_else(Box::default, |state| state.blob().into());
         self.report(Report::Verb(self.verbs.attachment, id, auth, verb));
     }

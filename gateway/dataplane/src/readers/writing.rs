@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Readers;
 use super::sockets::Offers;
-use crate::closing::{CloseReason, Ended, Ending};
+use crate::closing::{CloseReason, Ending};
 use crate::counters::Count;
 use crate::frame::{self, close_frame};
 use crate::head::Framing;
@@ -78,7 +78,9 @@ impl Readers {
         let extra = self.slab.extra(slot, &self.policy);
         extra.outbox.started(frame, written, &mut self.budget.account);
         extra.behind_since_ms = self.clock.now_ms();
-        self.watch_stall(slot);
+        extra.taken_ms = self.clock.now_ms();
+        let end = self.stall_ends_ms(slot);
+        self.look_by(slot, end);
         let connection = self.slab.at(slot);
         connection.blocked = true;
         if self.sockets.update(slot, connection).is_err() {
@@ -188,12 +190,12 @@ impl Readers {
             frame::put_frame(&mut last, frame::TEXT, false, &payload);
         }
         last.extend_from_slice(close_frame(Some(reason.code), &reason.text).as_slice());
-        self.end(slot, Ended::Closed(why), &last, why.ending());
+        self.end(slot, why.name(), &last, why.ending());
     }
 
     /// Leave, send the last bytes and end. Whatever the reader does, it is over after the linger.
-    pub(super) fn end(&mut self, slot: u32, ended: Ended<'_>, last: &[u8], ending: Ending) {
-        self.leave(slot, ended, ending);
+    pub(super) fn end(&mut self, slot: u32, label: &str, last: &[u8], ending: Ending) {
+        self.leave(slot, label, ending);
         self.linger(slot);
         self.write(slot, last);
         if !self.slab.at(slot).blocked {

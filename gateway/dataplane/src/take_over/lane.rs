@@ -1,13 +1,13 @@
 //! The socket between an I/O thread and the newer one in its place: records, and descriptors with them.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::record::{self, Record};
+use super::record::{self, Beside, Record};
 use crate::control::Malformed;
+use crate::slab::Connection;
 use crate::sys;
 
 /// Written and read at a time.
@@ -33,6 +33,17 @@ impl Giver {
     pub fn put(&mut self, record: &Record<'_>, descriptor: Option<RawFd>) -> io::Result<()> {
         record.put(&mut self.bytes);
         self.descriptors.extend(descriptor);
+        self.send_piece()
+    }
+
+    /// Give a connection with its socket.
+    pub fn put_connection(&mut self, connection: &Connection, beside: &Beside) -> io::Result<()> {
+        record::put_connection(&mut self.bytes, connection, beside);
+        self.descriptors.push(connection.fd);
+        self.send_piece()
+    }
+
+    fn send_piece(&mut self) -> io::Result<()> {
         if self.bytes.len() >= PIECE || self.descriptors.len() == sys::MOST_DESCRIPTORS {
             return self.finish();
         }
@@ -74,8 +85,7 @@ pub struct Receiver {
     bytes: Vec<u8>,
     /// How much of `bytes` was used.
     used: usize,
-    arrived: Vec<OwnedFd>,
-    descriptors: VecDeque<OwnedFd>,
+    descriptors: Vec<OwnedFd>,
     buffer: Vec<u8>,
 }
 
@@ -87,8 +97,7 @@ impl Receiver {
             deadline,
             bytes: Vec::new(),
             used: 0,
-            arrived: Vec::new(),
-            descriptors: VecDeque::new(),
+            descriptors: Vec::new(),
             buffer: vec![0; PIECE],
         }
     }
@@ -99,7 +108,7 @@ impl Receiver {
     /// Of the kind `InvalidData` if what came is none, of another if nothing came.
     pub fn record(&mut self) -> io::Result<(Record<'_>, Option<OwnedFd>)> {
         let (kind, body, descriptor) = self.message(record::carries_descriptor)?;
-        Ok((Record::decode(kind, body).map_err(malformed)?, descriptor))
+        Ok((Record::decode(kind, body)?, descriptor))
     }
 
     /// The next message of any kind: its type and its body, and its descriptor if it `carries` one.
@@ -109,7 +118,7 @@ impl Receiver {
     pub fn message(&mut self, carries: fn(u8) -> bool) -> io::Result<(u8, &[u8], Option<OwnedFd>)> {
         let end = loop {
             let waiting = &self.bytes[self.used..];
-            match record::length(waiting).map_err(malformed)? {
+            match record::length(waiting)? {
                 Some(length) if length <= waiting.len() => break self.used + length,
                 _ => self.fill()?,
             }
@@ -118,8 +127,10 @@ impl Receiver {
         self.used = end;
         let kind = self.bytes[start];
         let descriptor = if carries(kind) {
-            let lost = || malformed(Malformed::Value("descriptor, which is missing"));
-            Some(self.descriptors.pop_front().ok_or_else(lost)?)
+            if self.descriptors.is_empty() {
+                return Err(Malformed::Value("descriptor, which is missing").into());
+            }
+            Some(self.descriptors.remove(0))
         } else {
             None
         };
@@ -140,7 +151,7 @@ impl Receiver {
         self.bytes.drain(..self.used);
         self.used = 0;
         let fd = self.socket.as_raw_fd();
-        match sys::receive_descriptors(fd, &mut self.buffer, &mut self.arrived) {
+        match sys::receive_descriptors(fd, &mut self.buffer, &mut self.descriptors) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.bytes.extend_from_slice(&self.buffer[..count]),
             Err(error) if sys::would_block(&error) => {
@@ -148,12 +159,6 @@ impl Receiver {
             }
             Err(error) => return Err(error),
         }
-        self.descriptors.extend(self.arrived.drain(..));
         Ok(())
     }
-}
-
-/// What came isn't what a data plane sends.
-pub fn malformed(why: Malformed) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }

@@ -23,10 +23,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::publication::{Frame, Publication};
-
-pub use lane::malformed;
-pub use newer::{TakenOver, take_over};
+pub use newer::take_over;
 
 /// After this time without a `commit` the older data plane serves on.
 pub const COMMIT_WITHIN: Duration = Duration::from_secs(5);
@@ -38,20 +35,11 @@ pub struct Attempt {
     pub number: u32,
     /// When it is given up.
     pub deadline: Instant,
-    shared: Mutex<Claims>,
+    /// What was given by some thread already, by address, and the number it has.
+    given: Mutex<HashMap<usize, u32>>,
     failed: Mutex<bool>,
     changed: Condvar,
 }
-
-/// What was given by some thread already, by address, and the number it has.
-#[derive(Debug, Default)]
-struct Claims {
-    publications: HashMap<usize, u32>,
-    frames: HashMap<usize, u32>,
-}
-
-/// A number, and whether it is new: then its owner must give what it stands for.
-type Claim = (u32, bool);
 
 impl Attempt {
     /// One that begins now.
@@ -59,7 +47,7 @@ impl Attempt {
         Attempt {
             number,
             deadline: Instant::now() + COMMIT_WITHIN,
-            shared: Mutex::default(),
+            given: Mutex::default(),
             failed: Mutex::new(false),
             changed: Condvar::new(),
         }
@@ -73,27 +61,18 @@ impl Attempt {
 
     /// Return when it has come to nothing. If it succeeds the process ends meanwhile.
     pub(crate) fn wait_until_failed(&self) {
-        let mut failed = lock(&self.failed);
-        while !*failed {
-            failed = self.changed.wait(failed).unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(lock(&self.failed), |failed| !*failed));
+    }
+
+    /// The number of a message or frame, and whether it is new: then it must be given. It is known by its
+    /// address, which stays what it is: whoever has given something keeps it until this is over.
+    pub(crate) fn number_of<T: ?Sized>(&self, shared: &Arc<T>) -> (u32, bool) {
+        let mut given = lock(&self.given);
+        let next = given.len() as u32;
+        match given.entry(Arc::as_ptr(shared).cast::<()>() as usize) {
+            Entry::Occupied(found) => (*found.get(), false),
+            Entry::Vacant(place) => (*place.insert(next), true),
         }
-    }
-
-    pub(crate) fn publication(&self, publication: &Arc<Publication>) -> Claim {
-        claim(&mut lock(&self.shared).publications, Arc::as_ptr(publication) as usize)
-    }
-
-    pub(crate) fn frame(&self, frame: &Frame) -> Claim {
-        claim(&mut lock(&self.shared).frames, frame.as_ptr() as usize)
-    }
-}
-
-/// Addresses stay what they are: whoever has given something keeps it until this is over.
-fn claim(known: &mut HashMap<usize, u32>, address: usize) -> Claim {
-    let next = known.len() as u32;
-    match known.entry(address) {
-        Entry::Occupied(found) => (*found.get(), false),
-        Entry::Vacant(place) => (*place.insert(next), true),
     }
 }
 

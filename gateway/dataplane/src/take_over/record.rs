@@ -12,12 +12,15 @@ mod connection;
 #[cfg(test)]
 mod tests;
 
+use crate::auth::AuthState;
 use crate::control::{
-    Malformed, Message, Reader, Slow, Topic, put_bytes16, put_bytes32, put_text8,
+    self, Fields, Malformed, Message, Slow, Topic, put_bytes16, put_bytes32, put_text8,
+    put_with_length,
 };
 use crate::publication::Identity;
+use crate::slab::Connection;
 
-pub use connection::{SavedConnection, SavedExtra, SavedWaiting};
+pub use connection::Beside;
 
 /// The format that is written. Every format up to this one is read: 1 has no auth states.
 pub const FORMAT: u16 = 2;
@@ -25,59 +28,29 @@ pub const FORMAT: u16 = 2;
 const MAX_RECORD: usize = 128 << 20;
 
 /// One record.
-#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Debug)]
 pub enum Record<'a> {
-    /// The thread itself; its listener goes with it.
-    Thread {
-        /// Its number.
-        number: u16,
-        /// Its clock, which goes on in the newer data plane.
-        now_ms: u64,
-    },
+    /// The thread itself, and its clock, which goes on in the newer data plane; its listener goes with it.
+    Thread { number: u16, now_ms: u64 },
     /// A message that outboxes refer to by this number, in all threads.
-    Publication {
-        /// The number.
-        number: u32,
-        /// Its topic.
-        topic: Topic<'a>,
-        /// What its readers get.
-        message: Message<'a>,
-    },
+    Publication { number: u32, topic: Topic<'a>, message: Message<'a> },
     /// A frame that outboxes refer to by this number, in all threads.
-    Frame {
-        /// The number.
-        number: u32,
-        /// Its bytes.
-        bytes: &'a [u8],
-    },
+    Frame { number: u32, bytes: &'a [u8] },
     /// No more of the last two come from this thread.
     Shared,
-    /// Identities seen since a time (ms since the epoch), a part of them.
-    Seen {
-        /// The time.
-        start: u64,
-        /// Part of what was seen since then.
-        identities: Vec<Identity>,
-    },
+    /// Identities seen since `start` (ms since the epoch), a part of them.
+    Seen { start: u64, identities: &'a [Identity] },
     /// A topic. Slots refer to it by its place among the topics, from 0.
     Topic(&'a str),
     /// The next slot is free; it was used so often.
     Free(u32),
-    /// The next slot's connection; its socket goes with it.
-    Connection(Box<SavedConnection<'a>>),
+    /// The next slot's connection, with an empty outbox; its socket goes with it.
+    Connection(Box<(Connection, Beside)>),
     /// That was all: so many connections.
     End(u32),
-    /// The auth state of the connection that came last; see [`crate::control::Auth`].
-    Auth {
-        /// Whom `evict` calls it; empty for nobody.
-        user: &'a str,
-        /// When its login was issued, ms since the epoch.
-        issued_ms: u64,
-        /// When it runs out, ms since the epoch; 0: never.
-        ends_ms: u64,
-        /// What it means to control planes.
-        blob: &'a [u8],
-    },
+    /// The auth state of the connection that came last.
+    Auth(AuthState),
 }
 
 /// How long the first record in `bytes` is with its length and type, if they are there.
@@ -85,14 +58,7 @@ pub enum Record<'a> {
 /// # Errors
 /// No record is that long.
 pub fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
-    let Some(head) = bytes.first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let length = u32::from_le_bytes(*head) as usize;
-    if length == 0 || length > MAX_RECORD {
-        return Err(Malformed::Length);
-    }
-    Ok(Some(4 + length))
+    control::length(bytes, MAX_RECORD)
 }
 
 /// Whether a descriptor goes with a record of this type.
@@ -103,8 +69,10 @@ pub fn carries_descriptor(kind: u8) -> bool {
 impl<'a> Record<'a> {
     /// Append it to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; 4]);
+        put_with_length(out, |out| self.put_body(out));
+    }
+
+    fn put_body(&self, out: &mut Vec<u8>) {
         match self {
             Record::Thread { number, now_ms } => {
                 out.push(1);
@@ -137,24 +105,19 @@ impl<'a> Record<'a> {
                 out.push(7);
                 out.extend_from_slice(&generation.to_le_bytes());
             }
-            Record::Connection(saved) => {
-                out.push(8);
-                saved.put(out);
-            }
+            Record::Connection(saved) => connection::put(out, &saved.0, &saved.1),
             Record::End(connections) => {
                 out.push(9);
                 out.extend_from_slice(&connections.to_le_bytes());
             }
-            Record::Auth { user, issued_ms, ends_ms, blob } => {
+            Record::Auth(state) => {
                 out.push(10);
-                put_text8(out, user);
-                out.extend_from_slice(&issued_ms.to_le_bytes());
-                out.extend_from_slice(&ends_ms.to_le_bytes());
-                put_bytes16(out, blob);
+                put_text8(out, state.user());
+                out.extend_from_slice(&state.issued_ms().to_le_bytes());
+                out.extend_from_slice(&state.ends_ms().to_le_bytes());
+                put_bytes16(out, state.blob());
             }
         }
-        let length = (out.len() - start - 4) as u32;
-        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
     /// The record of type `kind` with this `body`.
@@ -162,7 +125,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// There is none: nothing of what came with it may be used.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Record<'a>, Malformed> {
-        let mut from = Reader::new(body);
+        let mut from = Fields::new(body);
         let record = match kind {
             1 => Record::Thread { number: from.u16()?, now_ms: from.u64()? },
             2 => Record::Publication {
@@ -176,19 +139,17 @@ impl<'a> Record<'a> {
             6 => {
                 let name = from.topic_name()?;
                 from.take(2)?;
-                numbers(&mut from)?;
-                numbers(&mut from)?;
+                from.list32::<u32, Vec<_>>(Fields::u32)?;
+                from.list32::<u32, Vec<_>>(Fields::u32)?;
                 Record::Topic(name)
             }
             7 => Record::Free(from.u32()?),
-            8 => Record::Connection(Box::new(SavedConnection::read(&mut from)?)),
+            8 => Record::Connection(Box::new(connection::read(&mut from)?)),
             9 => Record::End(from.u32()?),
-            10 => Record::Auth {
-                user: from.text8("user")?,
-                issued_ms: from.u64()?,
-                ends_ms: from.u64()?,
-                blob: from.auth_blob()?,
-            },
+            10 => {
+                let (user, issued_ms, ends_ms) = (from.text8("user")?, from.u64()?, from.u64()?);
+                Record::Auth(AuthState::new(user, issued_ms, ends_ms, from.auth_blob()?))
+            }
             other => return Err(Malformed::Type(other)),
         };
         from.end()?;
@@ -196,15 +157,9 @@ impl<'a> Record<'a> {
     }
 }
 
-fn put_numbers(out: &mut Vec<u8>, numbers: &[u32]) {
-    out.extend_from_slice(&(numbers.len() as u32).to_le_bytes());
-    for number in numbers {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-}
-
-fn numbers(from: &mut Reader<'_>) -> Result<Vec<u32>, Malformed> {
-    (0..from.u32()?).map(|_| from.u32()).collect()
+/// Append the record of a connection that stays where it is.
+pub fn put_connection(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
+    put_with_length(out, |out| connection::put(out, connection, beside));
 }
 
 // Format 2 has room for what a data plane remembered when it had a memory: nothing reads it now.
@@ -223,7 +178,7 @@ fn put_topic(out: &mut Vec<u8>, topic: &Topic<'_>) {
     out.extend([0, 0, 0, 0, slow, 0]);
 }
 
-fn topic<'a>(from: &mut Reader<'a>) -> Result<Topic<'a>, Malformed> {
+fn topic<'a>(from: &mut Fields<'a>) -> Result<Topic<'a>, Malformed> {
     let name = from.topic_name()?;
     from.u32()?;
     let topic = Topic { name, slow: from.slow()? };
@@ -240,17 +195,13 @@ fn put_message(out: &mut Vec<u8>, message: &Message<'_>) {
     put_bytes32(out, message.push);
 }
 
-fn message<'a>(from: &mut Reader<'a>) -> Result<Message<'a>, Malformed> {
+fn message<'a>(from: &mut Fields<'a>) -> Result<Message<'a>, Malformed> {
     let id = from.array()?;
     from.u64()?;
     from.message_after(id)
 }
 
-fn identities(bytes: &[u8]) -> Result<Vec<Identity>, Malformed> {
-    let mut identities = Vec::with_capacity(bytes.len() / size_of::<Identity>());
-    let mut from = Reader::new(bytes);
-    while from.end().is_err() {
-        identities.push(from.array()?);
-    }
-    Ok(identities)
+fn identities(bytes: &[u8]) -> Result<&[Identity], Malformed> {
+    let (whole, rest) = bytes.as_chunks();
+    if rest.is_empty() { Ok(whole) } else { Err(Malformed::Short) }
 }

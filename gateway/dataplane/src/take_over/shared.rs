@@ -2,12 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Barrier, PoisonError, RwLock, RwLockReadGuard};
 
-use super::lane::malformed;
-use super::lock;
-use super::record::SavedExtra;
+use super::lane::Receiver;
+use super::record::{Beside, Record};
 use crate::control::{Malformed, Message, Topic};
 use crate::outbox::{self, Outbox};
 use crate::publication::{Frame, Publication};
@@ -24,64 +22,46 @@ pub struct Shared {
 /// What all lanes of one take-over bring, until it is complete.
 #[derive(Debug)]
 pub struct Gathering {
-    lanes: usize,
-    deadline: Instant,
-    /// What has come, and on how many lanes no more comes.
-    gathered: Mutex<(Shared, usize)>,
-    complete: Condvar,
-    shared: OnceLock<Shared>,
+    gathered: RwLock<Shared>,
+    /// Those lanes wait here on which no more comes.
+    complete: Barrier,
 }
 
 impl Gathering {
-    /// For so many threads.
-    pub fn new(lanes: usize, deadline: Instant) -> Gathering {
-        Gathering {
-            lanes,
-            deadline,
-            gathered: Mutex::default(),
-            complete: Condvar::new(),
-            shared: OnceLock::new(),
-        }
+    pub fn new(lanes: usize) -> Gathering {
+        Gathering { gathered: RwLock::default(), complete: Barrier::new(lanes) }
     }
 
-    pub fn publication(&self, number: u32, topic: &Topic<'_>, message: &Message<'_>) {
-        let (shared, _) = &mut *lock(&self.gathered);
-        let name = shared.name(topic.name);
-        shared.names.insert(name.clone());
-        let publication = Arc::new(Publication::new(name, topic.slow, message));
-        shared.publications.insert(number, publication);
-    }
-
-    pub fn frame(&self, number: u32, bytes: &[u8]) {
-        lock(&self.gathered).0.frames.insert(number, bytes.into());
-    }
-
-    /// No more comes on this lane; returns what has come on all, as soon as that is complete.
-    pub fn all(&self) -> io::Result<&Shared> {
-        let mut gathered = lock(&self.gathered);
-        gathered.1 += 1;
-        if gathered.1 == self.lanes {
-            // Nobody else has set it: there is one last lane.
-            let _ = self.shared.set(std::mem::take(&mut gathered.0));
-            self.complete.notify_all();
-        }
+    /// Take in what comes on this lane; returns what has come on all, as soon as that is complete. If one
+    /// of them breaks that is never: whoever waits for all threads to be ready ends the process.
+    pub fn receive(&self, lane: &mut Receiver) -> io::Result<RwLockReadGuard<'_, Shared>> {
         loop {
-            if let Some(shared) = self.shared.get() {
-                return Ok(shared);
+            let (record, _) = lane.record()?;
+            let mut gathered = self.gathered.write().unwrap_or_else(PoisonError::into_inner);
+            match record {
+                Record::Publication { number, topic, message } => {
+                    gathered.add(number, &topic, &message);
+                }
+                Record::Frame { number, bytes } => _ = gathered.frames.insert(number, bytes.into()),
+                Record::Shared => break,
+                _ => return Err(Malformed::Value("order of records").into()),
             }
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let waited = self.complete.wait_timeout(gathered, left);
-            gathered = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        self.complete.wait();
+        Ok(self.gathered.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Shared {
-    fn publication(&self, number: u32) -> io::Result<Arc<Publication>> {
-        self.publications.get(&number).cloned().ok_or_else(|| wrong("publication"))
+    fn add(&mut self, number: u32, topic: &Topic<'_>, message: &Message<'_>) {
+        let name = self.name(topic.name);
+        self.names.insert(name.clone());
+        let publication = Publication::new(name, topic.slow, message);
+        self.publications.insert(number, Arc::new(publication));
+    }
+
+    fn publication(&self, number: u32) -> Result<Arc<Publication>, Malformed> {
+        self.publications.get(&number).cloned().ok_or(Malformed::Value("publication"))
     }
 
     pub fn name(&self, name: &str) -> Arc<str> {
@@ -90,25 +70,20 @@ impl Shared {
 
     pub fn outbox(
         &self,
-        extra: &SavedExtra<'_>,
+        beside: &Beside,
         limits: outbox::Limits,
         account: &mut outbox::Account,
-    ) -> io::Result<Outbox> {
+    ) -> Result<Outbox, Malformed> {
         let mut saved = outbox::Saved {
-            entries: Vec::with_capacity(extra.frames.len()),
-            written: extra.written as usize,
-            soft_since: extra.soft_since,
+            entries: Vec::with_capacity(beside.frames.len()),
+            written: beside.written as usize,
+            soft_since: beside.soft_since,
         };
-        for (number, publication) in &extra.frames {
-            let frame = self.frames.get(number).cloned().ok_or_else(|| wrong("frame"))?;
+        for (number, publication) in &beside.frames {
+            let frame = self.frames.get(number).cloned().ok_or(Malformed::Value("frame"))?;
             let publication = publication.map(|number| self.publication(number)).transpose()?;
             saved.entries.push((frame, publication));
         }
-        Outbox::restore(limits, saved, account).ok_or_else(|| wrong("outbox"))
+        Outbox::restore(limits, saved, account).ok_or(Malformed::Value("outbox"))
     }
-}
-
-/// An error: what came isn't what a data plane sends.
-pub fn wrong(what: &'static str) -> io::Error {
-    malformed(Malformed::Value(what))
 }

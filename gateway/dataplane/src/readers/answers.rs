@@ -1,0 +1,114 @@
+//! What the control plane says to single readers, and to users.
+
+use std::sync::Arc;
+
+use super::Readers;
+use crate::auth::AuthState;
+use crate::clock::unix_ms;
+use crate::closing::CloseReason;
+use crate::control::{ConnectionId, Subscribe, ToReader};
+use crate::counters::Count;
+use crate::hub::Clash;
+use crate::policy::error_push;
+use crate::publication::Publication;
+use crate::slab::Phase;
+use crate::threads::{Batch, Eviction};
+
+/// Batches that are kept; the control plane counts on it.
+const MOST_BATCHES: usize = 32;
+
+impl Readers {
+    /// What many readers are given, by number.
+    pub(crate) fn add_batch(&mut self, number: u64, batch: Batch) {
+        if self.batches.len() >= MOST_BATCHES {
+            self.batches.pop_front();
+        }
+        self.batches.push_back((number, batch));
+    }
+
+    /// What comes before live messages; `None` if the batch isn't there.
+    fn first_messages(&self, verb: &Subscribe<'_>) -> Option<Batch> {
+        if verb.batch > 0 {
+            let found = self.batches.iter().find(|(number, _)| *number == verb.batch);
+            return found.map(|(_, batch)| batch.clone());
+        }
+        if verb.messages.is_empty() {
+            return Some(Batch::default());
+        }
+        let (topic, slow): (Arc<str>, _) = (verb.topic.name.into(), verb.topic.slow);
+        let made = verb.messages.iter().map(|one| Publication::new(topic.clone(), slow, one));
+        Some(made.map(Arc::new).collect())
+    }
+
+    /// Do what the control plane says to one connection. Nothing if that is gone, or not open.
+    pub(crate) fn serve(&mut self, id: ConnectionId, told: &ToReader<'_>) {
+        let slot = id.slot;
+        if self.phase_of(slot, id.generation) != Some(Phase::Open) {
+            return;
+        }
+        match *told {
+            ToReader::Subscribe(ref subscribe) => self.subscribe(slot, subscribe),
+            ToReader::Unsubscribe { topic, push } => {
+                self.hub.unsubscribe(slot, topic);
+                self.reply(slot, push);
+            }
+            ToReader::Reply(push) => self.reply(slot, push),
+            ToReader::Auth { user, issued_ms, ends_ms, blob, push } => {
+                self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, blob));
+                let end = self.token_ends_ms(slot);
+                self.look_by(slot, end);
+                self.reply(slot, push);
+            }
+            ToReader::Close { reason, retry_after_ms } => {
+                self.close(slot, CloseReason::of(reason), Some(retry_after_ms));
+            }
+        }
+    }
+
+    fn reply(&mut self, slot: u32, push: &[u8]) {
+        self.push(slot, &String::from_utf8_lossy(push));
+        self.answered(slot);
+    }
+
+    /// One look at every auth state, however many users they are.
+    pub(crate) fn evict(&mut self, eviction: &Eviction) {
+        let gone = self.auth.all().filter(|(_, state)| {
+            let until = eviction.users.get(state.user());
+            until.is_some_and(|until| state.issued_ms() <= *until)
+        });
+        for slot in gone.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.close(slot, CloseReason::of(&eviction.reason), None);
+        }
+    }
+
+    fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>) {
+        let most = self.settings().topics as usize;
+        if let Some(clash) = self.hub.clash(slot, verb.topic.name, most) {
+            return self.refuse_topic(slot, verb, clash);
+        }
+        let Some(replay) = self.first_messages(verb) else {
+            crate::tell!(Error, "there is no batch {}: a reader has to come again", verb.batch);
+            return self.close(slot, CloseReason::Internal, None);
+        };
+        if verb.seen {
+            self.hub.replayed(&replay, unix_ms());
+        }
+        self.hub.subscribe(slot, verb.topic.name);
+        self.push(slot, &String::from_utf8_lossy(verb.push));
+        self.replay(slot, &replay);
+        self.answered(slot);
+    }
+
+    fn refuse_topic(&mut self, slot: u32, verb: &Subscribe<'_>, clash: Clash) {
+        let (code, reason, count) = match clash {
+            Clash::AlreadySubscribed => (105, "already subscribed".to_owned(), Count::Error105),
+            Clash::TooMany => {
+                (106, format!("at most {} topics", self.settings().topics), Count::Error106)
+            }
+        };
+        self.counters.add(count);
+        let reference = String::from_utf8_lossy(verb.reference);
+        let push = error_push(&reference, verb.topic.name, code, &reason, false);
+        self.reply(slot, push.as_bytes());
+    }
+}
