@@ -217,16 +217,19 @@ class Resumer:
     async def _fetch(self, topic: str, token: str) -> None:
         """Read from the store what :meth:`recall` lacks; StoreError if that can't be, also when
         tried again."""
+        reads = map(asyncio.shield, self._reads(topic, token))
+        for problem in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(problem, BaseException):
+                raise problem
+
+    def _reads(self, topic: str, token: str) -> list[asyncio.Task[None]]:
+        """Those that are needed. Whoever awaits them holds no window meanwhile."""
         here = self._here(topic)
-        reads = [
+        return [
             self._begun((topic, region), from_ms)
             for region, from_ms in here.starts(decode(token)).items()
             if region not in here.windows or not here.windows[region].answers(from_ms, here.now)
         ]
-        problems = await asyncio.gather(*map(asyncio.shield, reads), return_exceptions=True)
-        for problem in problems:
-            if isinstance(problem, BaseException):
-                raise problem
 
     def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
         """The read of this that is under way, or begins now."""

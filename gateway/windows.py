@@ -81,8 +81,12 @@ class Window:
 
 
 def fitting(windows: Iterable[Window], lost: int, now: float) -> dict[str, Window]:
-    """By region, those of a topic's windows that leave nothing out between them and its memory."""
-    found = [window for window in windows if window.fits(lost, now)]
+    """By region, those of a topic's windows that leave nothing out between them and its memory.
+
+    Only a region's newest one counts, also for others: somebody may still hold a former one.
+    """
+    fit = sorted((one for one in windows if one.fits(lost, now)), key=lambda one: one.number)
+    found = list({window.region: window for window in fit}.values())
     while lacking := [
         window
         for window in found

@@ -243,6 +243,30 @@ async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_i
         assert seqs(recalled) == [*range(seen + 1, 101)]
 
 
+async def test_what_is_read_again_further_back_is_used_while_another_region_is_waited_for(
+    box: Box,
+) -> None:
+    await box.store.write([oregon(n) for n in range(85, 91)])
+    assert seqs(await box.resumer.recover(TOPIC, token(oregon=89, ago=10))) == [90]
+    # Who waits for Dublin has found Oregon read.
+    dublins = box.store.gate = asyncio.Event()
+    box.store.asked.clear()
+    lacks_both = token(oregon=89, dublin=8, ago=10)
+    waits = asyncio.create_task(box.resumer.recover(TOPIC, lacks_both))
+    await box.store.asked.wait()
+    box.store.gate = asyncio.Event()
+    box.store.gate.set()
+    for ago in (100, 200, 400, 800, 1_600, 3_200):
+        recalled = await box.resumer.recover(TOPIC, token(oregon=84, ago=ago))
+        assert (seqs(recalled), recalled.gap) == ([*range(85, 91)], None)
+        held = [window.region for window in box.hub.memory(TOPIC).windows]
+        assert sorted(held) == ["dublin", "oregon"]
+    assert [read.region for read in box.store.reads] == ["oregon", "dublin"] + 6 * ["oregon"]
+    dublins.set()
+    recalled = await waits
+    assert (seqs(recalled), recalled.gap) == ([90], None)
+
+
 async def test_a_crowd_that_comes_back_together_costs_one_read(box: Box) -> None:
     await box.store.write([oregon(n) for n in range(80, 91)])
     box.store.gate.clear()

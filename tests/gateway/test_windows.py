@@ -29,10 +29,12 @@ def was_read(window: Window, *messages: Publication, reach_ms: int = 0, now: flo
     window.was_read(found, reach_ms, now, spoilt=False)
 
 
-def read(memory: TopicMemory, region: str, *messages: Publication, now: float = NOW) -> Window:
-    """A window that was read of all there is."""
+def read(
+    memory: TopicMemory, region: str, *messages: Publication, reach_ms: int = 0, now: float = NOW
+) -> Window:
+    """A window that was read of all there is from ``reach_ms`` on."""
     window = memory.begin_read(region, 0)
-    was_read(window, *messages, now=now)
+    was_read(window, *messages, reach_ms=reach_ms, now=now)
     return window
 
 
@@ -93,6 +95,18 @@ def test_a_window_that_lacks_a_message_fits_with_another_one_that_has_it() -> No
     dublin = read(its, "dublin")
     assert set(fitting(its.windows, its.lost, NOW)) == {"dublin", "tokyo", "seoul"}
     assert dublin in its.windows
+
+
+def test_of_a_region_only_the_newest_window_counts_whoever_holds_another_one() -> None:
+    its = memory()
+    kept = [read(its, "dublin", reach_ms=START_MS + 5), read(its, "dublin", message(1))]
+    assert fitting(kept, 0, NOW) == fitting(kept[::-1], 0, NOW) == {"dublin": kept[1]}
+    # The older one lacks a message that the newer one has, and the newest one lacks another one.
+    its.note_copy(envelope(1, origin="dublin", at=5))
+    assert fitting(kept, 0, NOW) == fitting(kept[::-1], 0, NOW) == {"dublin": kept[1]}
+    kept.append(read(its, "dublin"))
+    its.note_copy(envelope(1, origin="dublin"))
+    assert regions(its) == set()
 
 
 def test_whoever_needs_a_window_that_needs_another_one_goes_with_it() -> None:
