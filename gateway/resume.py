@@ -135,6 +135,12 @@ class _Here(NamedTuple):
                     # Also of one that is remembered: it may be known by a void number alone.
                     for copy in one.copies:
                         known.add_copy(copy)
+        for window in self.windows.values():
+            for identity, copy in window.lacking:
+                # Another region's window has its message, which may have been read later.
+                known = self.memory.find(identity) or read.get(identity)
+                if known is not None:
+                    known.add_copy(copy)
         older = sorted(read.values(), key=lambda one: one.envelope.id)
         both = (*older, *self.memory.recent(self.now))
         return [one for one in both if self.logs.wants(position, one.copies)]

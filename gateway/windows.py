@@ -17,7 +17,7 @@ from gateway.publication import Publication
 WINDOW_SECONDS: Final = 60.0
 # One that couldn't reach as far as was asked is no reason to read again at once.
 _SHORT_SECONDS: Final = 5.0
-# Messages that one may lack: of a cut's backlog that comes at 100 a second for as long as a read
+# Copies that one may lack: of a cut's backlog that comes at 100 a second for as long as a read
 # takes and is used soon.
 _LACKING: Final = 1_024
 _numbers = itertools.count()
@@ -28,8 +28,9 @@ class Window:
     """A topic as ``region`` had it from ``asked_ms`` on, read when ``arrived`` messages had arrived
     in its memory.
 
-    It has all ``messages`` from ``reach_ms`` on but those that are ``lacking``: the store has them
-    now. If ``spoilt``, something that the store has is no message. No other one has its ``number``.
+    It has all ``messages`` from ``reach_ms`` on but those whose identities and copies are
+    ``lacking``: the store has them now. If ``spoilt``, something that the store has is no message.
+    No other one has its ``number``.
     """
 
     region: str
@@ -39,7 +40,7 @@ class Window:
     reach_ms: int = 0
     spoilt: bool = False
     read_at: float = 0.0
-    lacking: set[int] = dataclasses.field(default_factory=set)
+    lacking: list[tuple[int, Copy]] = dataclasses.field(default_factory=list)
     number: int = dataclasses.field(default_factory=_numbers.__next__)
     # Copies that come while it is read; then None.
     _noted: list[tuple[int, Copy]] | None = dataclasses.field(default_factory=list)
@@ -65,7 +66,7 @@ class Window:
         elif identity in self.messages:
             self.messages[identity].add_copy(copy)
         elif copy.log.region == self.region and copy.routed_ms >= self.reach_ms:
-            self.lacking.add(identity)
+            self.lacking.append((identity, copy))
         self._is_behind = len(self._noted or self.lacking) > _LACKING
 
     def fits(self, lost: int, now: float) -> bool:
@@ -90,7 +91,7 @@ def fitting(windows: Iterable[Window], lost: int, now: float) -> dict[str, Windo
     while lacking := [
         window
         for window in found
-        if window.lacking and window.lacking.difference(*(other.messages for other in found))
+        if {one for one, _ in window.lacking}.difference(*(other.messages for other in found))
     ]:
         found = [window for window in found if window not in lacking]
     return {window.region: window for window in found}
