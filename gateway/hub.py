@@ -84,11 +84,12 @@ class Hub:
             self.drop(envelope)
             return None
         # What a new memory lacks is what was seen until now.
-        self.topics.keep(envelope.topic)
+        is_kept = self.topics.keep_if_room(envelope.topic)
         self.logs.saw(copy.log, copy.seq)
         self.seen.add(envelope.identity, now)
         publication = Publication(envelope, policy, self.position(now))
-        self.topics.add(publication)
+        if is_kept:
+            self.topics.add(publication)
         return publication
 
     def knows(self, envelope: Envelope) -> bool:

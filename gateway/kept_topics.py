@@ -99,6 +99,13 @@ class KeptTopics:
             self._idle.move_to_end(topic)
         return memory
 
+    def keep_if_room(self, topic: str) -> bool:
+        """As :meth:`keep`; False if nothing is kept of it, and there is no room for one more."""
+        if topic in self._memories or len(self._memories) < self._most or self._idle:
+            self.keep(topic)
+            return True
+        return False
+
     def add(self, publication: Publication) -> None:
         """A message has just arrived: remember it, and forget until the bounds hold.
 
