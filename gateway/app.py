@@ -21,7 +21,6 @@ from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
 from gateway.drain import drain
-from gateway.feed import Feed
 from gateway.listener import Listener
 from gateway.rebalance import Rebalance
 from gateway.settings import GatewaySettings
@@ -108,20 +107,8 @@ async def follow(core: Core, link: Link) -> None:
 
 
 async def _hear_feed(core: Core, link: Link) -> None:
-    await core.follower.begun()
-    await feed_of(core).start(link)
-
-
-def feed_of(core: Core) -> Feed:
-    """What brings messages to the parts of ``core``."""
-    return Feed(
-        hub=core.hub,
-        follower=core.follower,
-        broadcast=core.broadcast,
-        races=core.races,
-        state=core.feed_state,
-        settings=core.settings,
-    )
+    await core.follower.begun.wait()
+    await core.feed.start(link)
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:

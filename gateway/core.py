@@ -17,7 +17,7 @@ from gateway.broadcast import Broadcast
 from gateway.desk import Desk
 from gateway.engine import Engine, InProcess
 from gateway.fanout import Fanout
-from gateway.feed_state import FeedState
+from gateway.feed import Feed
 from gateway.follower import Follower
 from gateway.gate import Gate
 from gateway.hub import Hub
@@ -60,11 +60,6 @@ class Core:
         self.spawn = spawn = self._tasks.spawn
         self._evicted_early = 0
 
-        self.feed_state = FeedState(
-            self.clock,
-            fresh_seconds=settings.feed_fresh,
-            stranded_seconds=settings.stranded_seconds,
-        )
         self.gate = Gate(settings, table, store, self._evict)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
@@ -86,12 +81,18 @@ class Core:
             settings=settings,
             clock=self.clock,
             spawn=spawn,
-            publish=self.broadcast.publish_found,
+            broadcast=self.broadcast,
+        )
+        self.feed = Feed(
+            hub=hub,
+            follower=self.follower,
+            broadcast=self.broadcast,
+            races=self.races,
+            settings=settings,
+            clock=self.clock,
         )
 
-        def can_serve() -> bool:
-            return self.follower.has_begun
-
+        can_serve = self.follower.begun.is_set
         archive = Archive(store, settings)
         self.resumer = Resumer(hub=hub, archive=archive, settings=settings, spawn=spawn)
         self.desk = Desk(
@@ -148,7 +149,7 @@ class Core:
     @property
     def stranded(self) -> bool:
         """Whether readers are better served elsewhere, since no feed comes."""
-        return not self.admission.draining and self.feed_state.is_stranded
+        return not self.admission.draining and self.feed.is_stranded
 
     def send_away(self, count: int) -> None:
         """Have ``count`` readers, or all if there are fewer, connect to another box."""
@@ -159,8 +160,8 @@ class Core:
     def readiness(self) -> Readiness:
         """Whether readers should be sent here."""
         return Readiness.of(
-            feed=self.feed_state.is_fresh,
-            logs=self.follower.ready,
+            feed=self.feed.is_fresh,
+            logs=self.follower.ready.is_set(),
             logins=self.gate.ready,
             drain=not self.admission.draining,
             dataplane=self.engine.is_there,
@@ -169,7 +170,7 @@ class Core:
     async def look(self) -> None:
         """Bring :attr:`reader_count` and the gauges up to date; several may look at a time."""
         await self.engine.look()
-        hub, engine, age = self.hub, self.engine, self.feed_state.age
+        hub, engine, age = self.hub, self.engine, self.feed.age
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.CAPACITY.set(self.settings.capacity)
         measures.OUTBOXES.set(self.readers.budget.waiting_bytes + engine.outbox_bytes)

@@ -34,11 +34,6 @@ class LogReadiness:
         # Of these the lowest last number that a tick said.
         self._ticked: dict[Log, int] = {}
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether no log is waited for any more."""
-        return self._awaited is not None and not self._awaited
-
     def ticked(self, log: Log, seq: int) -> None:
         """A tick of ``log`` was heard; ``seq`` is its last number."""
         if self._awaited is None or log in self._awaited:
@@ -61,11 +56,13 @@ class LogReadiness:
             elif row.version != version:
                 self._awaited[row.log] = row.version, now
 
-    def look(self) -> None:
-        """Wait no longer for logs of which nothing is missing up to their first tick."""
-        if not self._awaited:
-            return
-        for log, last in self._ticked.items():
+    def is_reached(self) -> bool:
+        """Whether of no log anything is missing any more up to its first tick."""
+        if self._awaited is None:
+            return False
+        for log in self._awaited.keys() & self._ticked.keys():
             known = self._logs.find(log)
-            if known is not None and not known.holes(self._seen_before.get(log, 0) + 1, last):
-                self._awaited.pop(log, None)
+            first = self._seen_before.get(log, 0) + 1
+            if known is not None and not known.holes(first, self._ticked[log]):
+                del self._awaited[log]
+        return not self._awaited

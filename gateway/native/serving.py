@@ -110,7 +110,7 @@ class Serving:
 
     async def remember(self) -> None:
         """Leave with the data plane, each second, what we know of the logs."""
-        await self._core.follower.begun()
+        await self._core.follower.begun.wait()
         too_much = LineLimit(every=60.0)
         while True:
             try:
@@ -126,7 +126,7 @@ class Serving:
 
     async def let_readers_in(self) -> None:
         """There is room for readers in the data plane, as soon as they can be served."""
-        await self._core.follower.begun()
+        await self._core.follower.begun.wait()
         self._resize()
 
     def close(self) -> None:
@@ -143,4 +143,4 @@ class Serving:
     def _resize(self) -> None:
         self._resizing = None
         here = self._core.settings.capacity - len(self._core.readers.open)
-        self._plane.resize(max(0, here) if self._core.follower.has_begun else 0)
+        self._plane.resize(max(0, here) if self._core.follower.begun.is_set() else 0)

@@ -311,7 +311,7 @@ async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
         core = fresh.gateway.core
         fresh.epoch = box.epoch
         # On a busy machine a gateway is let go on before it has read the directory.
-        await core.follower.begun()
+        await core.follower.begun.wait()
         fresh.tick(seq=2, low=2)
         await until(lambda: missing(fresh) == 1)
         # Number 2 is missing, which its first tick told of.
