@@ -22,7 +22,7 @@ from gateway.core import Core
 from gateway.descriptors import connections_at_most
 from gateway.drain import drain
 from gateway.listener import Listener
-from gateway.rebalance import Rebalance
+from gateway.rebalance import rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import NoWebSocketHandler, WebSocketHandler
@@ -139,7 +139,7 @@ def admin_listener(
     stack.callback(listener.stop)
     core.spawn(_sample(rates))
     if settings.endpoints:
-        core.spawn(Rebalance(core, urls.websocket).watch())
+        core.spawn(rebalance(core, urls.websocket))
     return listener
 
 

@@ -30,6 +30,7 @@ from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
 from gateway.upstream import Upstream
+from newsfabric.closing import REBALANCE
 from newsfabric.pace import Pace
 from newsfabric.races import Races
 from newsfabric.service import Readiness
@@ -154,7 +155,7 @@ class Core:
     def send_away(self, count: int) -> None:
         """Have ``count`` readers, or all if there are fewer, connect to another box."""
         here = count * len(self.readers.open) // max(1, self.reader_count)
-        self.readers.send_away(here)
+        self.readers.send_away(here, REBALANCE, self.settings.retry_after_ms)
         self.engine.send_away(count - here)
 
     def readiness(self) -> Readiness:

@@ -15,7 +15,7 @@ from gateway.desk import Desk
 from gateway.hub import Hub
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
-from newsfabric.closing import INVALID_TOKEN, REBALANCE
+from newsfabric.closing import INVALID_TOKEN, CloseReason
 from newsfabric.topics import TopicTable
 
 # Connections over capacity that are being told so; beyond them the answer is a bare 503.
@@ -110,9 +110,9 @@ class Readers:
                 if login is not None and login.issued_ms <= at_ms:
                     connection.close(INVALID_TOKEN)
 
-    def send_away(self, count: int) -> None:
-        """Have ``count`` readers, or all if there are fewer, connect to another box."""
-        rng = random.Random()  # noqa: S311 - jitter, not a secret
+    def send_away(self, count: int, reason: CloseReason, most_ms: int) -> None:
+        """Have ``count`` readers, or all if there are fewer, connect to another box for ``reason``,
+        each after ``most_ms`` at most."""
         for connection in list(itertools.islice(self.open, count)):
-            wait = rng.randint(0, self.settings.retry_after_ms)
-            connection.close(REBALANCE, retry_after_ms=wait)
+            wait_ms = random.randint(0, most_ms)  # noqa: S311 - jitter, not a secret
+            connection.close(reason, retry_after_ms=wait_ms)
