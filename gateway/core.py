@@ -61,7 +61,7 @@ class Core:
         self.spawn = spawn = self._tasks.spawn
         self._evicted_early = 0
 
-        self.gate = Gate(settings, table, store, self._evict)
+        self.gate = Gate(settings, table, store, spawn=spawn, evict=self._evict)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
         self.upstream = Upstream(settings)
