@@ -97,18 +97,13 @@ async def follow(core: Core, link: Link) -> None:
     Returns when readers can be served, or after a few seconds: then they are served from then on,
     and until then nobody is sent here.
     """
-    feed = core.spawn(_hear_feed(core, link))
+    feed = core.spawn(core.feed.start(link))
     await asyncio.wait({feed}, timeout=START_SECONDS)
     if feed.done():
         feed.result()
         await core.follower.readied(START_SECONDS)
     else:
         logger.warning("the directory of logs can't be read yet: not ready until it is")
-
-
-async def _hear_feed(core: Core, link: Link) -> None:
-    await core.follower.begun.wait()
-    await core.feed.start(link)
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:

@@ -80,7 +80,9 @@ class Feed:
         return self._clock() - fed_at > self._settings.stranded_seconds
 
     async def start(self, link: Link) -> None:
-        """Declare the box's topology and consume, now and after each reconnect."""
+        """Declare the box's topology and consume, now and after each reconnect; not before it is
+        known where each log begins for us."""
+        await self._follower.begun.wait()
         await link.on_connect(topology.declare_retail)
         self._consumer = await link.consumer(
             topology.GATEWAY_QUEUE, self.take, prefetch=self._settings.prefetch

@@ -76,7 +76,7 @@ class Follower:
         self._logs = hub.logs
         self._reading = Reading(self._logs, settings.region)
         self._under_way = 0
-        # Set when something is found to be missing.
+        # Set when something may be missing.
         self._lacks = asyncio.Event()
         self._readiness = LogReadiness(self._logs, settings.region)
         self._late = LateCopies(store, self._logs, settings, clock)
@@ -115,7 +115,7 @@ class Follower:
     # The directory.
 
     async def _follow_directory(self) -> None:
-        backoff = _backoff()
+        backoff = Backoff(base=0.2, cap=5.0)
         known_days: set[tuple[str, int]] = set()
         while True:
             pause = _DIRECTORY_SECONDS if self.ready.is_set() else _BEGINNING_SECONDS
@@ -152,13 +152,12 @@ class Follower:
         if not self.begun.is_set():
             self._logs.begin(rows, now=now)
         for row in rows:
-            known = self._logs.learn(row, now=now)
-            if known is not None and known.lacks:
-                self._lacks.set()
+            self._logs.learn(row, now=now)
         if not self.ready.is_set():
             self._readiness.read(rows, now)
         self._logs.directory_read(clock_ms())
         self.begun.set()
+        self._lacks.set()
 
     # The logs.
 
@@ -213,11 +212,15 @@ class Follower:
     async def _deal(self, log: Log, page: Iterable[Number]) -> int:
         """Publish the messages of ``page`` that are missing; returns how many numbers of it
         needn't be read any more."""
+        known = self._logs.find(log)
+        if known is None:
+            # It was forgotten since.
+            return 0
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
-        before, wall_ms = self._seen(log), clock_ms()
+        before, wall_ms = known.seen.numbers, clock_ms()
         for number in page:
-            if self._logs.has(log, number.seq) or number.state is State.HALF:
+            if known.has(number.seq) or number.state is State.HALF:
                 continue
             envelope = number.envelope
             if envelope is None or log_of(envelope) != log or not _is_json(envelope):
@@ -232,11 +235,7 @@ class Follower:
         for start in range(0, len(topics), _TOPICS):
             some = topics[start : start + _TOPICS]
             await asyncio.gather(*(self._deal_with_late(topic, by_topic[topic]) for topic in some))
-        return self._seen(log) - before
-
-    def _seen(self, log: Log) -> int:
-        known = self._logs.find(log)
-        return 0 if known is None else known.seen.numbers
+        return known.seen.numbers - before
 
     async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
         """Publish those of these late messages of which no other copy was given here before."""
@@ -289,7 +288,3 @@ def _is_json(envelope: Envelope) -> bool:
         measures.UNDECODABLE.inc()
         return False
     return True
-
-
-def _backoff() -> Backoff:
-    return Backoff(base=0.2, cap=5.0)

@@ -14,21 +14,19 @@ nowhere else. Another router closes the log: ended 5. It is whole.
 from __future__ import annotations
 
 import collections
-import dataclasses
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.runs import Run, Runs
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.rules import MAX_SPAN
 
 # Seconds without a message or a tick after which a router may be gone.
-SILENT_AFTER: Final = 2.0
+_SILENT_AFTER: Final = 2.0
 # Times of numbers beyond the mark that are remembered. They only bound searches.
 _TIMES: Final = 50
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What a control plane leaves of a log to its successor."""
 
     log: Log
@@ -59,8 +57,6 @@ class KnownLog:
         "whole_ms",
     )
 
-    #: Seconds after which a log that isn't heard is silent.
-    silent_after = SILENT_AFTER
     #: So many numbers beyond low are under way at most.
     window = MAX_SPAN
 
@@ -129,9 +125,6 @@ class KnownLog:
         self.ended, self.voids = row.ended, Runs(row.voids)
         self._skip_voids()
 
-    def not_found(self, number: int) -> None:
-        """A read of it found nothing. That says only that these replicas are behind."""
-
     # What it says.
 
     def has(self, number: int) -> bool:
@@ -178,7 +171,7 @@ class KnownLog:
 
     def is_silent(self, now: float) -> bool:
         """Whether its router may be gone, so that nobody says what exists beyond ``low``."""
-        return self.ended is None and now - self.heard_at > self.silent_after
+        return self.ended is None and now - self.heard_at > _SILENT_AFTER
 
     def tail(self) -> list[Run]:
         """What may exist beyond ``low`` of a silent log: to be read in its own region alone.
@@ -190,16 +183,8 @@ class KnownLog:
 
     def left(self) -> Left:
         """What a control plane leaves of it to its successor."""
-        return Left(
-            log=self.log,
-            start=self.start,
-            seen=tuple(self.seen),
-            passed=tuple(self.passed),
-            low=self.low,
-            ended=self.ended,
-            voids=tuple(self.voids),
-            whole_ms=self.whole_ms,
-        )
+        seen, passed, voids = tuple(self.seen), tuple(self.passed), tuple(self.voids)
+        return Left(self.log, self.start, seen, passed, self.low, self.ended, voids, self.whole_ms)
 
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:

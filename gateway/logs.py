@@ -27,16 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from gateway.known_log import KnownLog, Left
-from gateway.position import (
-    MAX_LOGS,
-    Copy,
-    Listed,
-    Position,
-    entry,
-    lag,
-    log_hash,
-    token,
-)
+from gateway.position import MAX_LOGS, Copy, Listed, Position, entry, lag, log_hash, token
 from newsfabric.store.logs import DirectoryRow, Log
 
 # How far the clocks of two regions may be apart.
@@ -125,10 +116,7 @@ class Logs:
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """We start, and this is the whole directory."""
         for row in rows:
-            if row.log not in self._logs:
-                start = self.known_log.start_for(row)
-                self._logs[row.log] = self.known_log(row.log, start=start, now=now)
-            self._logs[row.log].learn(row)
+            self._known(row.log, now, start=self.known_log.start_for(row)).learn(row)
         self._arrange()
 
     def take(self, left: LeftLogs, *, now: float) -> None:
@@ -138,15 +126,14 @@ class Logs:
             self._logs[one.log] = self.known_log.of(one, now=now)
         self._arrange()
 
-    def learn(self, row: DirectoryRow, *, now: float) -> KnownLog | None:
-        """This is what the directory says of a log; None if it is one that was forgotten here."""
+    def learn(self, row: DirectoryRow, *, now: float) -> None:
+        """This is what the directory says of a log."""
         is_over = row.ended is not None and row.log.epoch <= self.forgotten_ms
         if is_over and row.log not in self._logs:
-            return None
-        known = self._known(row.log, now)
-        known.learn(row)
+            # It may be one that was forgotten here.
+            return
+        self._known(row.log, now).learn(row)
         self._change()
-        return known
 
     def directory_read(self, at_ms: int) -> None:
         """All of the directory that can have changed was read at ``at_ms``, and learned."""
@@ -267,10 +254,10 @@ class Logs:
         """How many runs they are."""
         return sum(len(known.missing()) for known in self.unfinished() if known.lacks)
 
-    def _known(self, log: Log, now: float) -> KnownLog:
+    def _known(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs.get(log)
         if known is None:
-            known = self._logs[log] = self.known_log(log, start=0, now=now)
+            known = self._logs[log] = self.known_log(log, start=start, now=now)
             self._arrange()
         return known
 

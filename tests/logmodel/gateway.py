@@ -257,9 +257,12 @@ class Gateway:
         for number in numbers:
             row = store.find((log, number))
             if row is None:
-                known.not_found(number)
+                self.not_found(known, number)
             else:
                 self.offer((log, number), row)
+
+    def not_found(self, known: KnownLog, number: int) -> None:
+        """A read of it found nothing. That says only that these replicas are behind."""
 
     def may_read_tail(self, log: Log, at: str) -> bool:
         """Only where it was written: what lies elsewhere may never get home."""
