@@ -14,7 +14,8 @@ nowhere else. Another router closes the log: ended 5. It is whole.
 from __future__ import annotations
 
 import collections
-from typing import Final, NamedTuple
+import dataclasses
+from typing import ClassVar, Final, NamedTuple
 
 from gateway.runs import Run, Runs
 from newsfabric.store.logs import DirectoryRow, Log
@@ -39,51 +40,47 @@ class Left(NamedTuple):
     whole_ms: int
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class KnownLog:
-    """``log`` as one gateway knows it. ``now`` is in seconds, of any clock that only goes on."""
+    """``log`` as one gateway knows it, which heard it at ``heard_at``.
 
-    __slots__ = (
-        "_times",
-        "ended",
-        "heard_at",
-        "log",
-        "low",
-        "mark",
-        "passed",
-        "seen",
-        "start",
-        "version",
-        "voids",
-        "whole_ms",
-    )
+    ``now`` is in seconds, of any clock that only goes on.
+    """
 
     #: So many numbers beyond low are under way at most.
-    window = MAX_SPAN
+    window: ClassVar[int] = MAX_SPAN
 
-    def __init__(self, log: Log, *, start: int, now: float) -> None:
-        self.log = log
-        self.start = start
-        self.mark = start
-        #: Those up to the mark, and those beyond it that are seen.
-        self.seen = Runs([(1, start)] if start else [])
-        self.low = 0
-        self.ended: int | None = None
-        self.voids = Runs()
-        #: Numbers that were given to nobody here, since they are void.
-        self.passed = Runs()
-        #: Of the directory's row that was read last.
-        self.version = 0
-        self.heard_at = now
-        #: By the router's clock: whatever is beyond the mark was routed then or later.
-        self.whole_ms = log.epoch
-        self._times: collections.deque[tuple[int, int]] = collections.deque(maxlen=_TIMES)
+    log: Log
+    start: int
+    heard_at: float
+    low: int = 0
+    ended: int | None = None
+    voids: Runs = dataclasses.field(default_factory=Runs)
+    #: Those up to the mark, and those beyond it that are seen.
+    seen: Runs = dataclasses.field(default_factory=Runs)
+    #: Numbers that were given to nobody here, since they are void.
+    passed: Runs = dataclasses.field(default_factory=Runs)
+    #: By the router's clock: whatever is beyond the mark was routed then or later.
+    whole_ms: int = 0
+    #: Of the directory's row that was read last.
+    version: int = 0
+    mark: int = dataclasses.field(init=False)
+    _times: collections.deque[tuple[int, int]] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=_TIMES)
+    )
+
+    def __post_init__(self) -> None:
+        self.mark = self.start
+        self.whole_ms = self.whole_ms or self.log.epoch
+        if self.start:
+            self.seen.add(1, self.start)
+        self._advance()
+        self._skip_voids()
 
     @staticmethod
     def start_for(row: DirectoryRow) -> int:
         """Where the log begins for a gateway that finds ``row`` when it starts."""
         return row.low if row.ended is None else row.ended
-
-    # What it is told.
 
     def saw(self, number: int) -> None:
         """``number`` was dealt with."""
@@ -108,11 +105,10 @@ class KnownLog:
         self.heard_at = now
         if low > self.low:
             self.low = low
-        if number <= self.mark:
-            if sent_ms > self.whole_ms:
-                self.whole_ms = sent_ms
-        else:
+        if number > self.mark:
             self._times.append((number, sent_ms))
+        elif sent_ms > self.whole_ms:
+            self.whole_ms = sent_ms
 
     def learn(self, row: DirectoryRow) -> None:
         """This is what the directory says."""
@@ -124,8 +120,6 @@ class KnownLog:
             return
         self.ended, self.voids = row.ended, Runs(row.voids)
         self._skip_voids()
-
-    # What it says.
 
     def has(self, number: int) -> bool:
         """Whether nothing needs to be done about ``number``."""
@@ -189,13 +183,17 @@ class KnownLog:
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:
         """The log that another control plane has left."""
-        known = cls(left.log, start=left.start, now=now)
-        known.seen, known.passed = Runs(left.seen), Runs(left.passed)
-        known.low, known.ended, known.voids = left.low, left.ended, Runs(left.voids)
-        known.whole_ms = left.whole_ms
-        known._advance()
-        known._skip_voids()
-        return known
+        return cls(
+            left.log,
+            left.start,
+            heard_at=now,
+            low=left.low,
+            ended=left.ended,
+            voids=Runs(left.voids),
+            seen=Runs(left.seen),
+            passed=Runs(left.passed),
+            whole_ms=left.whole_ms,
+        )
 
     def _skip_voids(self) -> None:
         """Nobody waits for what whoever closed it found to be nothing."""
@@ -209,11 +207,7 @@ class KnownLog:
         first = self.seen.first
         if first is not None and first[0] <= self.mark + 1 and first[1] > self.mark:
             self.mark = first[1]
-            if self._times:
-                self._pass_times()
-
-    def _pass_times(self) -> None:
-        for number, sent_ms in list(self._times):
-            if number <= self.mark:
-                self._times.remove((number, sent_ms))
-                self.whole_ms = max(self.whole_ms, sent_ms)
+            for number, sent_ms in list(self._times):
+                if number <= self.mark:
+                    self._times.remove((number, sent_ms))
+                    self.whole_ms = max(self.whole_ms, sent_ms)

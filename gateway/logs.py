@@ -257,7 +257,7 @@ class Logs:
     def _known(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs.get(log)
         if known is None:
-            known = self._logs[log] = self.known_log(log, start=start, now=now)
+            known = self._logs[log] = self.known_log(log, start, heard_at=now)
             self._arrange()
         return known
 

@@ -87,7 +87,7 @@ def decode_marks(blob: bytes) -> LeftLogs:
             given[log] = Runs(logs[log].seen if log in logs else ())
         given[log].add(seq, seq)
     for log, seen in given.items():
-        known = logs.get(log) or KnownLog(log, start=0, now=0.0).left()
+        known = logs.get(log) or KnownLog(log, start=0, heard_at=0.0).left()
         logs[log] = known._replace(seen=tuple(seen))
     return left._replace(logs=tuple(logs.values()))
 

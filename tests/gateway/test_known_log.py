@@ -18,7 +18,7 @@ class Narrow(KnownLog):
 
 
 def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
-    log = Narrow(LOG, start=start, now=1000.0)
+    log = Narrow(LOG, start, heard_at=1000.0)
     for number in seen:
         log.saw(number)
     log.low = low
