@@ -64,7 +64,7 @@ class Core:
         self.gate = Gate(settings, table, store, spawn=spawn, evict=self._evict)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
-        self.upstream = Upstream(settings)
+        self.upstream = Upstream()
 
         self.hub = hub = Hub(table, Logs(clock_ms(), settings.logs), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)

@@ -1,8 +1,7 @@
 """What is kept for users who come: their mailboxes, read from the store, many at a time.
 
-Ten thousand registered readers who come back together ask for ten thousand mailboxes, so there is
-nothing to share but the trip: whoever waits while reads are under way goes into the next one. Only
-the devices of one user who wait together are told of one read.
+Ten thousand registered readers who come back together ask for ten thousand mailboxes: whoever waits
+while reads are under way goes into the next one. The devices of one user share a read.
 
 What a read can't know has arrived here meanwhile, or a moment before: routers store before they
 route, but another region's store may lag behind its messages. So the last minute of what the hub
@@ -16,8 +15,8 @@ is cut off in the middle asks for the mailbox again.
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -89,7 +88,7 @@ class Mailroom:
         self._store_is_away = store_is_away
         self._now = now
         # By topic, in the order in which they were asked for. Those that are being read are gone.
-        self._waiting = collections.OrderedDict[str, asyncio.Future[_Read]]()
+        self._waiting: dict[str, asyncio.Future[_Read]] = {}
         self._reads = 0
         # Each login of its user reads it again.
         self._failing = LineLimit()
@@ -124,8 +123,8 @@ class Mailroom:
         await asyncio.sleep(0)
         try:
             while self._waiting:
-                count = min(len(self._waiting), self._settings.mailbox_batch)
-                batch = [self._waiting.popitem(last=False) for _ in range(count)]
+                topics = list(itertools.islice(self._waiting, self._settings.mailbox_batch))
+                batch = [(topic, self._waiting.pop(topic)) for topic in topics]
                 try:
                     await self._read_batch(batch)
                 except (StoreUnavailable, TimeoutError) as exc:
@@ -149,22 +148,19 @@ class Mailroom:
         except StoreUnavailable:
             raise
         except StoreError as exc:
-            if len(batch) == 1:
-                self._complain(exc)
-                self._fail(batch, exc)
-            else:
+            if len(batch) > 1:
                 # One of them is spoilt, which is nothing to the others.
                 for one in batch:
                     await self._read_batch([one])
+                return
+            unsaid = self._failing.may_log(self._now())
+            if unsaid is not None:
+                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, exc)
+            self._fail(batch, exc)
             return
         for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
             if not waiting.done():
                 waiting.set_result(_Read(kept, memory, count, began_ms))
-
-    def _complain(self, why: StoreError) -> None:
-        unsaid = self._failing.may_log(self._now())
-        if unsaid is not None:
-            logger.warning("a mailbox can't be read (and %d more): %s", unsaid, why)
 
     def _fail(self, batch: _Batch, why: StoreError) -> None:
         for _, waiting in batch:

@@ -84,10 +84,10 @@ class GatewaySettings:
     messages that fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read
     from the store at most for readers who resume; four times as much of what was read is kept for a
     minute. Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
-    ``mailboxes_waiting`` more may wait. ``marks_in_flight`` marks may wait for the broker's
-    confirm. ``sockjs_url`` is what SockJS's iframe page loads; sockjs-client 1.x of our own is at
-    ``/sockjs.min.js``. With ``sockjs_cookie`` SockJS readers keep the cookie ``JSESSIONID``, for
-    balancers that go by one; without ``websocket`` nobody comes over WebSocket.
+    ``mailboxes_waiting`` more may wait. ``sockjs_url`` is what SockJS's iframe page loads;
+    sockjs-client 1.x of our own is at ``/sockjs.min.js``. With ``sockjs_cookie`` SockJS readers
+    keep the cookie ``JSESSIONID``, for balancers that go by one; without ``websocket`` nobody comes
+    over WebSocket.
     ``endpoints`` are the URLs of the regions' ``endpoints.json``, the own region's first: whoever
     has had no feed for ``stranded_seconds`` asks there whether readers are better served elsewhere.
     ``frontdesks`` are the networks from which ``/history`` is asked for others, at any rate.
@@ -144,8 +144,6 @@ class GatewaySettings:
     mailbox_reads: int = 2
     mailbox_batch: int = 64
     mailboxes_waiting: int = 100_000
-    marks_in_flight: int = 1_000
-    mark_timeout: float = 5.0
 
     reader: ReaderLimits = dataclasses.field(default_factory=ReaderLimits)
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)
