@@ -46,8 +46,7 @@ def decode_auth(data: bytes) -> AuthState:
         return ANONYMOUS
     try:
         bad_tokens, who = orjson.loads(data)
-        login = None if who is None else _login(*who)
-        return AuthState(login, int(bad_tokens))
+        return AuthState(None if who is None else _login(*who), int(bad_tokens))
     except (orjson.JSONDecodeError, TypeError, ValueError) as exc:
         raise ValueError("an auth state that we didn't make") from exc
 

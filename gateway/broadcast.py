@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -59,19 +60,22 @@ class Broadcast:
         else:
             given()
 
-    def publish_found(self, envelope: Envelope, done: Callable[[], None]) -> bool:
-        """Publish what was found missing in the store; False if it is a copy after all."""
+    def publish_found(self, envelope: Envelope) -> asyncio.Event | None:
+        """Publish what was found missing in the store; None if it is a copy after all.
+
+        What is returned is set when it has been given to the last reader.
+        """
         publication = self._hub.offer(envelope, time.time())
         if publication is None:
-            return False
-        sighting = self._races.came(envelope, STORE, clock_ms())
+            return None
+        sighting, done = self._races.came(envelope, STORE, clock_ms()), asyncio.Event()
 
         def given() -> None:
             self.trace(envelope, sighting)
-            done()
+            done.set()
 
         self.publish(publication, given)
-        return True
+        return done
 
     def trace(self, envelope: Envelope, sighting: Sighting) -> None:
         """The last reader has been given ``envelope``: tell the collector of traces, if any."""

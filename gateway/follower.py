@@ -15,9 +15,8 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-import orjson
-
 from gateway import measures
+from gateway.archive import is_json
 from gateway.broadcast import Broadcast
 from gateway.hub import Hub
 from gateway.known_log import KnownLog
@@ -112,8 +111,6 @@ class Follower:
         self.heard(log, seq, low, sent_ms=sent_ms)
         self._readiness.ticked(log, seq)
 
-    # The directory.
-
     async def _follow_directory(self) -> None:
         backoff = Backoff(base=0.2, cap=5.0)
         known_days: set[tuple[str, int]] = set()
@@ -158,8 +155,6 @@ class Follower:
         self._logs.directory_read(clock_ms())
         self.begun.set()
         self._lacks.set()
-
-    # The logs.
 
     async def _follow_logs(self) -> None:
         reading = self._reading
@@ -223,7 +218,7 @@ class Follower:
             if known.has(number.seq) or number.state is State.HALF:
                 continue
             envelope = number.envelope
-            if envelope is None or log_of(envelope) != log or not _is_json(envelope):
+            if envelope is None or log_of(envelope) != log or not is_json(envelope):
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
             elif is_late(envelope, wall_ms) and not self._hub.knows(envelope):
@@ -254,22 +249,10 @@ class Follower:
 
     async def _give(self, messages: Iterable[Envelope]) -> None:
         """Publish these, and return when they have reached their readers."""
-        left, all_done = 1, asyncio.Event()
-
-        def one_done() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                all_done.set()
-
-        for envelope in messages:
-            left += 1
-            if self._broadcast.publish_found(envelope, one_done):
-                measures.RECOVERED.inc()
-            else:
-                one_done()
-        one_done()
-        await all_done.wait()
+        given = [done for one in messages if (done := self._broadcast.publish_found(one))]
+        measures.RECOVERED.inc(len(given))
+        for done in given:
+            await done.wait()
 
     def _complain(self, what: str, problem: Exception) -> None:
         measures.LOG_FAILURES.inc()
@@ -278,13 +261,3 @@ class Follower:
             ours = None if isinstance(problem, (StoreError, TimeoutError)) else problem
             why = str(problem) or "the store doesn't answer"
             logger.warning("%s, trying again (and %d more): %s", what, unsaid, why, exc_info=ours)
-
-
-def _is_json(envelope: Envelope) -> bool:
-    """As on the feed: one bad body would break every reader's parser."""
-    try:
-        orjson.loads(envelope.body)
-    except ValueError:
-        measures.UNDECODABLE.inc()
-        return False
-    return True

@@ -31,7 +31,7 @@ from newsfabric.errors import BadToken, StoreError
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
 from newsfabric.token_keys import TokenKeys
-from newsfabric.tokens import Login, TokenRules, verify
+from newsfabric.tokens import TokenRules, verify
 from newsfabric.topics import REVOKED, TopicTable
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Gate:
         if (refusal := self._not_now(auth, verb)) is not None:
             return Verdict(auth, refusal)
         try:
-            return self._welcomed(auth, verb, self._verify(verb.token))
+            return self._log_in(auth, verb)
         except BadToken as bad:
             return None if bad.reason == "unknown_key" else self._refused(auth, verb, bad)
 
@@ -143,7 +143,7 @@ class Gate:
         assert self._keys is not None
         await self._keys.look_again()
         try:
-            return self._welcomed(auth, verb, self._verify(verb.token))
+            return self._log_in(auth, verb)
         except BadToken as bad:
             return self._refused(auth, verb, bad)
 
@@ -162,14 +162,11 @@ class Gate:
             return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first", ref=verb.ref)
         return None
 
-    def _verify(self, token: str) -> Login:
+    def _log_in(self, auth: AuthState, verb: LogIn) -> Verdict:
         assert self._keys is not None
-        login = verify(token, self._keys.current, self._rules, time.time())
+        login = verify(verb.token, self._keys.current, self._rules, time.time())
         if self.revocations.revokes(login):
             raise BadToken("revoked", "the token was revoked")
-        return login
-
-    def _welcomed(self, auth: AuthState, verb: LogIn, login: Login) -> Verdict:
         if auth.login is not None and auth.login.user != login.user:
             measures.TOKENS.labels("other_user").inc()
             reason = "logged in as somebody else already"
@@ -191,12 +188,11 @@ class Gate:
 
     async def _load(self) -> None:
         """Read all revocations that still matter, however long the store stays away."""
-        backoff = Backoff(base=0.2, cap=10.0)
-        failing = False
-        while True:
+        backoff, failing = Backoff(base=0.2, cap=10.0), False
+        while not self._loaded.is_set():
             try:
                 await self._read_all()
-                break
+                self._loaded.set()
             except Exception as exc:
                 if not failing:
                     ours = not isinstance(exc, (StoreError, TimeoutError))
@@ -206,7 +202,6 @@ class Gate:
                 failing = True
                 await asyncio.sleep(backoff.failed(time.monotonic()))
         logger.info("%d users are revoked", len(self.revocations))
-        self._loaded.set()
 
     async def _read_all(self) -> None:
         found: list[Envelope] = []

@@ -3,11 +3,8 @@
 Readers can't see that nothing comes: their connection is fine. So whoever has had no feed for
 ``stranded_seconds`` asks what a reader asks, ``endpoints.json`` of its own region and of the
 others, and if a gateway is listed that isn't itself it tells its readers to go, at the pace of a
-drain. While nobody else is ready they stay: sent round in circles they would have no news
-either, and cost everybody. The box goes on serving those who come all the same.
-
-The decision that one would question: the reason is ``rebalance``, not ``drain``. This box isn't
-going away, and takes readers again as soon as it is ready.
+drain. While nobody else is ready they stay: elsewhere they would have no news either. The box
+serves those who come all the same; so the reason is ``rebalance``, not ``drain``.
 """
 
 from __future__ import annotations
