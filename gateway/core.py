@@ -181,8 +181,9 @@ class Core:
         before, self._evicted_early = self._evicted_early, hub.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))
-        measures.MISSING.set(hub.logs.missing)
-        measures.HOLES.set(hub.logs.holes)
+        missing = hub.logs.missing()
+        measures.MISSING.set(sum(last - first + 1 for first, last in missing))
+        measures.HOLES.set(len(missing))
 
     async def close(self) -> None:
         """End every task, and let go of the data plane and of the store."""

@@ -21,10 +21,9 @@ from gateway.broadcast import Broadcast
 from gateway.hub import Hub
 from gateway.known_log import KnownLog
 from gateway.late import LateCopies, clusters, is_late
-from gateway.log_readiness import LogReadiness
 from gateway.logs import LeftLogs
 from gateway.position import log_of
-from gateway.reading import LOOK_SECONDS, Read, Reading
+from gateway.reading import LOOK_SECONDS, LogReadiness, Read, Reading
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.backoff import Backoff
@@ -64,7 +63,7 @@ class Follower:
     ) -> None:
         #: Set when it is known where each log begins for us. Before, no reader can be served.
         self.begun = asyncio.Event()
-        #: Set when what our region routes reaches our readers (:mod:`gateway.log_readiness`).
+        #: Set when what our region routes reaches our readers: :class:`.LogReadiness`.
         self.ready = asyncio.Event()
         self._hub = hub
         self._store = store

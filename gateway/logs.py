@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from gateway.known_log import KnownLog, Left
 from gateway.position import MAX_LOGS, Copy, Position, entry, lag, log_hash, token
+from gateway.runs import Run
 from newsfabric.store.logs import DirectoryRow, Log
 
 # How far the clocks of two regions may be apart.
@@ -239,15 +240,9 @@ class Logs:
         logs = tuple(known.left() for known in self._logs.values())
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
 
-    @property
-    def missing(self) -> int:
-        """How many numbers exist for certain and weren't seen."""
-        return sum(b - a + 1 for one in self.unfinished() for a, b in one.missing())
-
-    @property
-    def holes(self) -> int:
-        """How many runs they are."""
-        return sum(len(known.missing()) for known in self.unfinished() if known.lacks)
+    def missing(self) -> list[Run]:
+        """The runs of numbers that exist for certain and weren't seen, of all logs."""
+        return [run for known in self.unfinished() for run in known.missing()]
 
     def _known(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs.get(log)

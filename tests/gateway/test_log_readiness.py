@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.log_readiness import LogReadiness
 from gateway.logs import LogLimits, Logs
+from gateway.reading import LogReadiness
 from newsfabric.store.logs import DirectoryRow, Log
 
 OURS = Log("oregon", "oregon-router-1", 1_000)

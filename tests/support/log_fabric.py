@@ -422,5 +422,5 @@ class Fabric:
         assert self.core is not None
         for _ in range(90):
             await asyncio.sleep(2.0)
-            if not self.core.hub.logs.missing and not self.never_given():
+            if not self.core.hub.logs.missing() and not self.never_given():
                 break
