@@ -7,6 +7,7 @@ isn't ours is counted and acknowledged: given back, it would come again for ever
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -124,15 +125,8 @@ class Feed:
             measures.DIFFERING.inc(hub.differing - differing)
             measures.UNKNOWN_TOPICS.inc(hub.unknown_topics - unknown)
             return False
-
         publication.way = way[-1] if way else DIRECT
-
-        def done() -> None:
-            sighting.steps["delivered"] = clock_ms()
-            self._broadcast.trace(envelope, sighting)
-            self._ack(delivery)
-
-        self._broadcast.publish(publication, done)
+        self._broadcast.publish(publication, sighting, functools.partial(self._ack, delivery))
         return True
 
     def _waits(self, envelope: Envelope, known: KnownLog) -> bool:

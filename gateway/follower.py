@@ -99,7 +99,7 @@ class Follower:
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
         """The feed has brought a message of ``log``, or a tick whose last number is ``seq``."""
         now = self._clock()
-        self._late.heard(log.region)
+        self._late.heard(log.region, now)
         known = self._logs.heard(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
         if known.lacks:
             self._lacks.set()

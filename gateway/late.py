@@ -90,22 +90,17 @@ class LateCopies:
         # When each region was heard last.
         self._heard_at: dict[str, float] = {}
 
-    def heard(self, region: str) -> None:
+    def heard(self, region: str, now: float) -> None:
         """A message or a tick of a log of ``region`` has come."""
-        self._heard_at[region] = self._clock()
+        self._heard_at[region] = now
 
     async def given(self, topic: str, messages: Sequence[Envelope]) -> set[int]:
         """The identities of those of ``messages`` that were given here.
 
         StoreError or TimeoutError if that can't be known now.
         """
-        return given(messages, await self._copies(topic, messages), self._logs)
-
-    async def _copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
-        """The copies of these messages that there are in every region."""
         from_ms, to_ms = span_of(messages)
-        wanted = {one.identity for one in messages}
-        found: list[Envelope] = []
+        found: set[int] = set()
         for region in self._regions():
             end = to_ms
             for _ in range(_MOST_PAGES):
@@ -113,7 +108,7 @@ class LateCopies:
                     page = await self._store.since(
                         topic, from_ms=from_ms, to_ms=end, limit=_PAGE, region=region
                     )
-                found += [one for one in page if one.identity in wanted]
+                found |= given(messages, page, self._logs)
                 if len(page) < _PAGE:
                     break
                 # The oldest millisecond may not be whole, and comes again.

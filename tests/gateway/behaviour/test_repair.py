@@ -75,6 +75,9 @@ async def test_a_lost_message_is_delivered_soon_and_once(box: Box) -> None:
         await route(box, body=4)
         assert await hear_soon(reader, 1) == [4]
     assert missing(box) == 0
+    page = await box.request("GET", f"/trace/{lost.id}", port=box.gateway.admin_port)
+    (seen,) = page.json()["sightings"]
+    assert "delivered" in seen["steps"]
 
 
 async def test_a_tick_shows_what_nothing_follows(box: Box) -> None:
