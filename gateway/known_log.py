@@ -42,16 +42,14 @@ class Left(NamedTuple):
 
 @dataclasses.dataclass(slots=True, eq=False)
 class KnownLog:
-    """``log`` as one gateway knows it, which heard it at ``heard_at``.
-
-    ``now`` is in seconds, of any clock that only goes on.
-    """
+    """``log`` as one gateway knows it. ``now`` is in seconds, of any clock that only goes on."""
 
     #: So many numbers beyond low are under way at most.
     window: ClassVar[int] = MAX_SPAN
 
     log: Log
     start: int
+    #: When it was heard last.
     heard_at: float
     low: int = 0
     ended: int | None = None

@@ -11,15 +11,12 @@ those whose tokens must have ended by now.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import orjson
 
 from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.numbers import is_whole
 from newsfabric.tokens import Login, is_user
-
-LIMIT: Final = 100_000
 
 
 def decode_revocation(envelope: Envelope) -> tuple[str, int]:
@@ -38,7 +35,7 @@ def decode_revocation(envelope: Envelope) -> tuple[str, int]:
 class Revocations:
     """Who was revoked when. ``ttl`` seconds later no token of before is good anyhow."""
 
-    def __init__(self, ttl: float, *, limit: int = LIMIT) -> None:
+    def __init__(self, ttl: float, *, limit: int = 100_000) -> None:
         self._ttl_ms = int(ttl * 1000)
         self.limit = limit
         # In the order in which they were heard of, which is nearly that of their times.
