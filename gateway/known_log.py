@@ -2,13 +2,8 @@
 
 Numbers decide everything; times only bound searches. A number is **seen** when it was offered to
 the hub, or is void. **Start** is where the log begins for this gateway: what is up to it is past.
-The **mark** is the number up to which everything is seen, or past.
-
-Example, of a gateway that finds low 2 in the directory when it starts, so that start and mark are
-2. Messages 3 and 5 come: mark 3, and 5 is seen. A tick says: last number 6, low 5. So 4 exists and
-is missing; of 6 nothing is certain. 4 is read: mark 5. The router dies with 6 half written, and
-nothing of it is heard for two seconds: now 6 to 4,102 are read as well, in the log's own region and
-nowhere else. Another router closes the log: ended 5. It is whole.
+The **mark** is the number up to which everything is seen, or past. docs/design/0028 has the rules,
+with an example.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@ copy is older than two minutes, another one may have been given so long ago that
 remembers. Before it is offered its other copies are looked up, in every region: where any of them
 was given here, or was past when this gateway began, it is one more copy.
 
-Example. The gateway was cut off from Dublin at 12:00. At 12:05 it gives a message to its readers
-that Oregon routed. At 12:45 it hears of a number of Dublin again, reads it, and finds the same
-message, routed at 12:04. It is 41 minutes old, so what the store has of its topic from 11:51 to
-12:17 is read in both regions; Oregon's copy is there, its number was given here, and so this
-copy is only noted.
+Example. A message was routed in Dublin at 12:04, and is read at 12:45, when a cut is over. What the
+store has of its topic from 11:51 to 12:17 is read in both regions. Oregon's copy is there, and its
+number was given here at 12:05: so this copy is only noted.
 """
 
 from __future__ import annotations

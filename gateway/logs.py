@@ -8,8 +8,7 @@ its first number. Nothing is ever given up: a number that exists stays missing u
   time is at most an hour after the directory was last read: of a log that began and ended since
   then this gateway knows nothing. (A row may take five of the six hours to another region.)
 * A row of the store **counts** for a reader only if its message was given here, or was past when
-  this gateway began (:meth:`Logs.gave`). Anything else may be half of a number, or end void, or
-  lie beyond the end of its log; if it is a message it comes live.
+  this gateway began (:meth:`Logs.gave`). Anything else comes live, if it is a message.
 * A number that a position covers counts as **had** only if it is settled (:meth:`Logs.is_settled`):
   else it may have been passed over as void, and the message has another number.
 

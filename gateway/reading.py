@@ -1,14 +1,8 @@
 """Which numbers of which logs are to be read now, and where; and whether we are ready. Pure.
 
-* **Missing** numbers exist for certain (:meth:`KnownLog.missing`). They may be on their way, so
-  they are read a moment later, and again with growing pauses until they are found; every other time
-  in the region that wrote them, since our own replicas may be behind.
-* The **tail** of a log that fell silent (:meth:`KnownLog.tail`) is what may exist beyond that: its
-  router may be gone, or be cut off from us. It is read in its own region alone, again and again
-  until the log is heard or closed, because a half-written number that only another region has may
-  end void.
-
-Of one log one read is under way. A region that can't be asked is left alone for a while.
+docs/design/0012 has the rules: missing numbers (:meth:`KnownLog.missing`) are read here and at home
+in turns, the tail of a silent log (:meth:`KnownLog.tail`) at home alone. Of one log one read is
+under way. A region that can't be asked is left alone for a while.
 
 Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.10 s
 12 is missing, too. At 0.20 s number 7 is read here and not found, at 0.30 s number 12 is read for
