@@ -1,7 +1,8 @@
 """Decides logins: whom a token makes of a reader, on whichever engine and transport.
 
-It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked (:mod:`gateway.revocations`),
-and no reader: where one stands comes in and goes out as a value.
+It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked, and no reader: where one
+stands comes in and goes out as a value. A revocation is a message on the fabric's own topic
+(``_fabric.revoked``). It comes as any gold message does, and one that starts reads them all.
 
 A token is decided at once, unless it was signed with a key that isn't known: then the keys are read
 again first, at most every few seconds, and the reader's next verbs wait. Until the revocations have
@@ -15,23 +16,25 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
+
+import orjson
 
 from gateway import measures
 from gateway.auth_state import AuthState
 from gateway.protocol import LogIn, Refusal
-from gateway.revocations import Revocations, decode_revocation
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import BadToken, StoreError
+from newsfabric.numbers import is_whole
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
 from newsfabric.token_keys import TokenKeys
-from newsfabric.tokens import TokenRules, verify
+from newsfabric.tokens import Login, TokenRules, is_user, verify
 from newsfabric.topics import REVOKED, TopicTable
 
 logger = logging.getLogger(__name__)
@@ -40,6 +43,59 @@ _PAGE: Final = 1_000
 # So long a gateway that starts waits for the revocations before it lets readers in.
 _START_SECONDS: Final = 2.0
 _GOOD: Final = measures.TOKENS.labels("good")
+
+
+def decode_revocation(envelope: Envelope) -> tuple[str, int]:
+    """User and time (ms since the epoch) of a revocation; ValueError if it is none."""
+    fields = orjson.loads(envelope.body)
+    if not isinstance(fields, dict):
+        raise ValueError("a revocation is an object")
+    user, at_ms = fields.get("user"), fields.get("at")
+    if not isinstance(user, str) or not is_user(user):
+        raise ValueError("a revocation names a user")
+    if not is_whole(at_ms, 0, MAX_MS):
+        raise ValueError("a revocation has a time")
+    return user, int(at_ms)
+
+
+class Revocations:
+    """Users whose tokens aren't good any more, and since when. Pure.
+
+    Of a user only the latest revocation counts; a token that was issued later is good again. Of
+    more users than ``limit`` those revoked longest ago are forgotten first, and so are those whose
+    tokens must have ended by now: ``ttl`` seconds after they were revoked.
+    """
+
+    def __init__(self, ttl: float, *, limit: int = 100_000) -> None:
+        self._ttl_ms = int(ttl * 1000)
+        self.limit = limit
+        # In the order in which they were heard of, which is nearly that of their times.
+        self._at_ms: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._at_ms)
+
+    def add(self, user: str, at_ms: int, now_ms: int) -> bool:
+        """``user`` was revoked at ``at_ms``. False if that is nothing new."""
+        known = self._at_ms.get(user)
+        if (known is not None and at_ms <= known) or at_ms + self._ttl_ms < now_ms:
+            return False
+        self._at_ms.pop(user, None)
+        self._at_ms[user] = at_ms
+        while len(self._at_ms) > self.limit or self._first() + self._ttl_ms < now_ms:
+            del self._at_ms[next(iter(self._at_ms))]
+        return True
+
+    def revokes(self, login: Login) -> bool:
+        """Whether ``login`` isn't good any more (RFC 7519's ``iat`` is a whole second at worst)."""
+        at_ms = self._at_ms.get(login.user)
+        return at_ms is not None and login.issued_ms <= at_ms
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._at_ms.items())
+
+    def _first(self) -> int:
+        return next(iter(self._at_ms.values()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
