@@ -25,8 +25,6 @@ class AuthState:
 
 
 ANONYMOUS: Final = AuthState()
-# The longest that the data plane takes.
-MAX_AUTH_BYTES: Final = 1024
 # Those of readers who speak often are read once.
 _READ: Final = 4_096
 
