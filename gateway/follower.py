@@ -74,7 +74,7 @@ class Follower:
         self._logs = hub.logs
         self._reading = Reading(self._logs, settings.region)
         self._under_way = 0
-        # Set when something may be missing.
+        # Set when something is found to be missing.
         self._lacks = asyncio.Event()
         self._readiness = LogReadiness(self._logs, settings.region)
         self._late = LateCopies(store, self._logs, settings, clock)
@@ -153,7 +153,8 @@ class Follower:
             self._readiness.read(rows, now)
         self._logs.directory_read(clock_ms())
         self.begun.set()
-        self._lacks.set()
+        if self._logs.missing():
+            self._lacks.set()
 
     async def _follow_logs(self) -> None:
         reading = self._reading
