@@ -22,9 +22,8 @@ from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
 from gateway.drain import drain
-from gateway.feed import Feed
 from gateway.listener import Listener
-from gateway.rebalance import Rebalance
+from gateway.rebalance import rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import WebSocketHandler
@@ -92,30 +91,13 @@ async def follow(core: Core, link: Link) -> None:
     Returns when readers can be served, or after a few seconds: then they are served from then on,
     and until then nobody is sent here.
     """
-    feed = core.spawn(_hear_feed(core, link))
+    feed = core.spawn(core.feed.start(link))
     await asyncio.wait({feed}, timeout=START_SECONDS)
     if feed.done():
         feed.result()
         await core.follower.readied(START_SECONDS)
     else:
         logger.warning("the directory of logs can't be read yet: not ready until it is")
-
-
-async def _hear_feed(core: Core, link: Link) -> None:
-    await core.follower.begun()
-    await feed_of(core).start(link)
-
-
-def feed_of(core: Core) -> Feed:
-    """What brings messages to the parts of ``core``."""
-    return Feed(
-        hub=core.hub,
-        follower=core.follower,
-        broadcast=core.broadcast,
-        races=core.races,
-        state=core.feed_state,
-        settings=core.settings,
-    )
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
@@ -145,7 +127,7 @@ def admin_listener(
     stack.callback(listener.stop)
     core.spawn(rates.watch())
     if settings.endpoints:
-        core.spawn(Rebalance(core, urls["websocket_url"]).watch())
+        core.spawn(rebalance(core, urls["websocket_url"]))
     return listener
 
 

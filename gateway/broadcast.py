@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -34,15 +35,20 @@ class Broadcast:
         self._box = box
         self._tracer = otel_tracer.current()
 
-    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+    def publish(
+        self,
+        publication: Publication,
+        sighting: Sighting | None = None,
+        done: Callable[[], None] | None = None,
+    ) -> None:
         """Send what the hub has just made of an envelope to all who are subscribed.
 
-        ``done`` is called when it has been given to the last of them.
+        When it has been given to the last of them ``sighting`` says so, and ``done`` is called.
         """
         if publication.envelope.topic == REVOKED:
             # Whichever way it came: for us, not for readers.
             self._gate.apply_revocations([publication.envelope])
-            _published(publication, done)
+            self._published(publication, sighting, done)
             return
         audience = self._hub.topics.audience(publication.envelope.topic)
         left = 2
@@ -51,7 +57,7 @@ class Broadcast:
             nonlocal left
             left -= 1
             if left == 0:
-                _published(publication, done)
+                self._published(publication, sighting, done)
 
         self._engine.publish(publication, given)
         if audience:
@@ -59,36 +65,34 @@ class Broadcast:
         else:
             given()
 
-    def publish_found(self, envelope: Envelope, done: Callable[[], None]) -> bool:
-        """Publish what was found missing in the store; False if it is a copy after all."""
+    def publish_found(self, envelope: Envelope) -> asyncio.Event | None:
+        """Publish what was found missing in the store; None if it is a copy after all.
+
+        What is returned is set when it has been given to the last reader.
+        """
         publication = self._hub.offer(envelope, time.time())
         if publication is None:
-            return False
-        sighting = self._races.came(envelope, STORE, clock_ms())
+            return None
+        done = asyncio.Event()
+        self.publish(publication, self._races.came(envelope, STORE, clock_ms()), done.set)
+        return done
 
-        def given() -> None:
-            self.trace(envelope, sighting)
+    def _published(
+        self,
+        publication: Publication,
+        sighting: Sighting | None,
+        done: Callable[[], None] | None,
+    ) -> None:
+        measures.published(publication)
+        if sighting is not None:
+            now_ms = sighting.steps["delivered"] = clock_ms()
+            envelope = publication.envelope
+            context = self._tracer.context(envelope.identity, envelope.traceparent)
+            if context is not None:
+                spans = _spans(envelope, sighting, context, self._box, now_ms=now_ms)
+                self._tracer.add(spans)
+        if done is not None:
             done()
-
-        self.publish(publication, given)
-        return True
-
-    def trace(self, envelope: Envelope, sighting: Sighting) -> None:
-        """The last reader has been given ``envelope``: tell the collector of traces, if any."""
-        context = self._tracer.context(envelope.identity, envelope.traceparent)
-        if context is not None:
-            self._tracer.add(_spans(envelope, sighting, context, self._box, now_ms=clock_ms()))
-
-
-def _published(publication: Publication, done: Callable[[], None] | None) -> None:
-    """``publication`` has reached its last reader: count it, then call ``done``."""
-    measures.PUBLICATIONS.labels(publication.policy.topic_class).inc()
-    delay = measures.delay_of(publication)
-    if delay is not None:
-        # Deliveries were measured where they were made; this only names one message of many.
-        delay.exemplify(measures.age(publication), {"id": publication.envelope.id})
-    if done is not None:
-        done()
 
 
 def _spans(

@@ -47,7 +47,6 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.closing import (
     INVALID_TOKEN,
-    REBALANCE,
     SLOW_READER,
     TOKEN_EXPIRED,
     TOO_BIG,
@@ -144,12 +143,12 @@ class Readers:
                 if login is not None and login.issued_ms <= at_ms:
                     connection.close(INVALID_TOKEN)
 
-    def send_away(self, count: int) -> None:
-        """Have ``count`` readers, or all if there are fewer, connect to another box."""
-        rng = random.Random()  # noqa: S311 - jitter, not a secret
+    def send_away(self, count: int, reason: CloseReason, most_ms: int) -> None:
+        """Have ``count`` readers, or all if there are fewer, connect to another box for ``reason``,
+        each after ``most_ms`` at most."""
         for connection in list(itertools.islice(self.open, count)):
-            wait = rng.randint(0, self.settings.retry_after_ms)
-            connection.close(REBALANCE, retry_after_ms=wait)
+            wait_ms = random.randint(0, most_ms)  # noqa: S311 - jitter, not a secret
+            connection.close(reason, retry_after_ms=wait_ms)
 
 
 class Connection(abc.ABC):

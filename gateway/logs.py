@@ -8,8 +8,7 @@ its first number. Nothing is ever given up: a number that exists stays missing u
   time is at most an hour after the directory was last read: of a log that began and ended since
   then this gateway knows nothing. (A row may take five of the six hours to another region.)
 * A row of the store **counts** for a reader only if its message was given here, or was past when
-  this gateway began (:meth:`Logs.gave`). Anything else may be half of a number, or end void, or
-  lie beyond the end of its log; if it is a message it comes live.
+  this gateway began (:meth:`Logs.gave`). Anything else comes live, if it is a message.
 * A number that a position covers counts as **had** only if it is settled (:meth:`Logs.is_settled`):
   else it may have been passed over as void, and the message has another number.
 
@@ -27,16 +26,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from gateway.known_log import KnownLog, Left
-from gateway.position import (
-    MAX_LOGS,
-    Copy,
-    Listed,
-    Position,
-    entry,
-    lag,
-    log_hash,
-    token,
-)
+from gateway.position import MAX_LOGS, Copy, Position, entry, lag, log_hash, token
+from gateway.runs import Run
 from newsfabric.store.logs import DirectoryRow, Log
 
 # How far the clocks of two regions may be apart.
@@ -57,7 +48,7 @@ class LeftLogs(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class _Entry:
+class Entry:
     """A log's part of positions, as it was told last."""
 
     hash: bytes
@@ -91,9 +82,9 @@ class Logs:
     """What one gateway that began at ``began_ms`` (its clock) knows. ``now`` is monotonic, in
     seconds; ``wall_ms`` is our clock's time."""
 
-    #: What is known of one log, and what a position is.
+    #: What is known of one log, and how far back positions cover logs that they don't list.
     known_log: type[KnownLog] = KnownLog
-    position_type: type[Position] = Position
+    reach_ms: int = Position.reach_ms
 
     def __init__(self, began_ms: int, limits: LogLimits | None = None) -> None:
         self.limits = limits or LogLimits()
@@ -101,7 +92,7 @@ class Logs:
         self.directory_ms = began_ms
         self._logs: dict[Log, KnownLog] = {}
         # Those that positions list, in order of the hash; None when that is to be found out.
-        self._listed: list[_Entry] | None = None
+        self._listed: list[Entry] | None = None
         #: Of logs that began until then some are forgotten.
         self.forgotten_ms = 0
         # At this time or later a position would count one as had that it has no room for.
@@ -120,15 +111,10 @@ class Logs:
     def __iter__(self) -> Iterator[KnownLog]:
         return iter(self._logs.values())
 
-    # What it is told.
-
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """We start, and this is the whole directory."""
         for row in rows:
-            if row.log not in self._logs:
-                start = self.known_log.start_for(row)
-                self._logs[row.log] = self.known_log(row.log, start=start, now=now)
-            self._logs[row.log].learn(row)
+            self._known(row.log, now, start=self.known_log.start_for(row)).learn(row)
         self._arrange()
 
     def take(self, left: LeftLogs, *, now: float) -> None:
@@ -138,15 +124,14 @@ class Logs:
             self._logs[one.log] = self.known_log.of(one, now=now)
         self._arrange()
 
-    def learn(self, row: DirectoryRow, *, now: float) -> KnownLog | None:
-        """This is what the directory says of a log; None if it is one that was forgotten here."""
+    def learn(self, row: DirectoryRow, *, now: float) -> None:
+        """This is what the directory says of a log."""
         is_over = row.ended is not None and row.log.epoch <= self.forgotten_ms
         if is_over and row.log not in self._logs:
-            return None
-        known = self._known(row.log, now)
-        known.learn(row)
+            # It may be one that was forgotten here.
+            return
+        self._known(row.log, now).learn(row)
         self._change()
-        return known
 
     def directory_read(self, at_ms: int) -> None:
         """All of the directory that can have changed was read at ``at_ms``, and learned."""
@@ -171,8 +156,6 @@ class Logs:
         """These numbers of a log that is known are void, or their time is over."""
         self._logs[log].skip(first, last)
         self._change()
-
-    # What it says.
 
     def find(self, log: Log) -> KnownLog | None:
         """What is known of ``log``, to be looked at."""
@@ -220,7 +203,7 @@ class Logs:
         """Whether a reader at ``position`` may lack something of logs that are forgotten here."""
         if not self.forgotten_ms:
             return False
-        if position.time_ms < self.forgotten_ms + self.position_type.reach_ms:
+        if position.time_ms < self.forgotten_ms + self.reach_ms:
             return True
         known = {log_hash(log) for log in self._logs}
         return any(hash_ not in known for hash_ in position.listed)
@@ -236,46 +219,39 @@ class Logs:
         return self._tops
 
     def position(self, wall_ms: int) -> str:
-        """The token for everything seen until now; the same for a second, or until something is
-        heard."""
+        """The token for everything seen until now, at most a second old while nothing is heard."""
         if self._told is None or not self._told[1] <= wall_ms < self._told[1] + _TOLD_MS:
-            time_ms = self._time(wall_ms)
-            entries = [one.at(time_ms) for one in self._listed or ()]
-            self._told = token(time_ms, entries), wall_ms
+            time_ms, listed = self.listing(wall_ms)
+            self._told = token(time_ms, [one.at(time_ms) for one in listed]), wall_ms
         return self._told[0]
 
-    def seen_by(self, wall_ms: int) -> Position:
-        """What a reader has who was given everything until now."""
-        time_ms = self._time(wall_ms)
-        listed = {
-            one.hash: Listed(one.known.mark, one.known.whole_ms) for one in self._listed or ()
-        }
-        return self.position_type(time_ms, listed)
+    def listing(self, wall_ms: int) -> tuple[int, list[Entry]]:
+        """The time of a position for everything seen until now, and the logs that it lists."""
+        time_ms = min(wall_ms, self.directory_ms + _DIRECTORY_MS)
+        if self._listed is None:
+            self._listed = self._list(time_ms)
+        if self._too_late_ms:
+            time_ms = min(time_ms, self._too_late_ms - 1)
+        return time_ms, self._listed
 
     def left(self) -> LeftLogs:
         """What is left to a successor."""
         logs = tuple(known.left() for known in self._logs.values())
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
 
-    @property
-    def missing(self) -> int:
-        """How many numbers exist for certain and weren't seen."""
-        return sum(b - a + 1 for one in self.unfinished() for a, b in one.missing())
+    def missing(self) -> list[Run]:
+        """The runs of numbers that exist for certain and weren't seen, of all logs."""
+        return [run for known in self.unfinished() for run in known.missing()]
 
-    @property
-    def holes(self) -> int:
-        """How many runs they are."""
-        return sum(len(known.missing()) for known in self.unfinished() if known.lacks)
-
-    def _known(self, log: Log, now: float) -> KnownLog:
+    def _known(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs.get(log)
         if known is None:
-            known = self._logs[log] = self.known_log(log, start=0, now=now)
+            known = self._logs[log] = self.known_log(log, start, heard_at=now)
             self._arrange()
         return known
 
     def _is_past(self, log: Log) -> bool:
-        return log.epoch < self.directory_ms - self.position_type.reach_ms - CLOCKS_MS
+        return log.epoch < self.directory_ms - self.reach_ms - CLOCKS_MS
 
     def _change(self) -> None:
         self._told = self._tops = None
@@ -285,22 +261,15 @@ class Logs:
         self._listed = self._unfinished = None
         self._change()
 
-    def _time(self, wall_ms: int) -> int:
-        time_ms = min(wall_ms, self.directory_ms + _DIRECTORY_MS)
-        if self._listed is None:
-            self._listed = self._list(time_ms)
-        return min(time_ms, self._too_late_ms - 1) if self._too_late_ms else time_ms
-
-    def _list(self, time_ms: int) -> list[_Entry]:
+    def _list(self, time_ms: int) -> list[Entry]:
         """What a position lists at ``time_ms``. Of more than there is room for it leaves out the
         youngest, and its time is so early that these count as not had."""
-        reach_ms = self.position_type.reach_ms
-        oldest = time_ms - reach_ms - CLOCKS_MS
+        oldest = time_ms - self.reach_ms - CLOCKS_MS
         wanted = [one for one in self if one.log.epoch >= oldest or not one.is_whole]
         wanted.sort(key=lambda one: one.log.epoch)
         left_out = wanted[MAX_LOGS:]
-        self._too_late_ms = left_out[0].log.epoch + reach_ms if left_out else 0
-        entries = (_Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
+        self._too_late_ms = left_out[0].log.epoch + self.reach_ms if left_out else 0
+        entries = (Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
         return sorted(entries, key=lambda one: one.hash)
 
     def _bound(self) -> None:

@@ -1,8 +1,7 @@
 """What is kept for users who come: their mailboxes, read from the store, many at a time.
 
-Ten thousand registered readers who come back together ask for ten thousand mailboxes, so there is
-nothing to share but the trip: whoever waits while reads are under way goes into the next one. Only
-the devices of one user who wait together are told of one read.
+Ten thousand registered readers who come back together ask for ten thousand mailboxes: whoever waits
+while reads are under way goes into the next one. The devices of one user share a read.
 
 What a read can't know has arrived here meanwhile, or a moment before: routers store before they
 route, but another region's store may lag behind its messages. So the last minute of what the hub
@@ -16,12 +15,12 @@ is cut off in the middle asks for the mailbox again.
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
+import itertools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from gateway.hub import Hub
 from gateway.late import is_late
@@ -30,6 +29,7 @@ from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
+from gateway.tasks import Spawn
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import Kept, announced_again
@@ -58,6 +58,10 @@ class _Read:
         return self.memory is memory and memory.lost <= self.arrived
 
 
+# Topics, and those who wait for them.
+_Batch = Sequence[tuple[str, asyncio.Future[_Read]]]
+
+
 class Mailroom:
     """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
 
@@ -71,7 +75,7 @@ class Mailroom:
         hub: Hub,
         store: Store,
         settings: GatewaySettings,
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        spawn: Spawn,
         publish: Callable[[Publication], None],
         store_is_away: Callable[[StoreError], None],
         now: Callable[[], float] = time.time,
@@ -84,9 +88,7 @@ class Mailroom:
         self._store_is_away = store_is_away
         self._now = now
         # By topic, in the order in which they were asked for. Those that are being read are gone.
-        self._waiting: collections.OrderedDict[str, asyncio.Future[_Read]] = (
-            collections.OrderedDict()
-        )
+        self._waiting: dict[str, asyncio.Future[_Read]] = {}
         self._reads = 0
         # Each login of its user reads it again.
         self._failing = LineLimit()
@@ -121,14 +123,21 @@ class Mailroom:
         await asyncio.sleep(0)
         try:
             while self._waiting:
-                count = min(len(self._waiting), self._settings.mailbox_batch)
-                batch = [self._waiting.popitem(last=False) for _ in range(count)]
-                await self._read_batch(batch)
+                topics = list(itertools.islice(self._waiting, self._settings.mailbox_batch))
+                batch = [(topic, self._waiting.pop(topic)) for topic in topics]
+                try:
+                    await self._read_batch(batch)
+                except (StoreUnavailable, TimeoutError) as exc:
+                    away = StoreUnavailable(str(exc) or "the store doesn't answer")
+                    self._store_is_away(away)
+                    self._fail(batch, away)
+                finally:
+                    self._fail(batch, StoreUnavailable("the gateway ends"))
         finally:
             self._reads -= 1
 
-    async def _read_batch(self, batch: Sequence[tuple[str, asyncio.Future[_Read]]]) -> bool:
-        """Answer those who wait for ``batch``; whether the store could be asked."""
+    async def _read_batch(self, batch: _Batch) -> None:
+        """Answer those who wait for ``batch``. StoreUnavailable or TimeoutError: it is away."""
         topics = [topic for topic, _ in batch]
         memories = [self._hub.memory(topic) for topic in topics]
         arrived = [memory.arrived for memory in memories]
@@ -136,41 +145,24 @@ class Mailroom:
         try:
             async with asyncio.timeout(self._settings.store_timeout):
                 found = await self._store.mailboxes(topics, limit=MAX_MAILBOX)
-        except (StoreUnavailable, TimeoutError) as exc:
-            away = StoreUnavailable(str(exc) or "the store doesn't answer")
-            self._store_is_away(away)
-            self._fail(batch, away)
-            return False
-        except StoreError as exc:
-            return await self._read_apart(batch, exc)
-        except BaseException:
-            self._fail(batch, StoreUnavailable("the gateway ends"))
+        except StoreUnavailable:
             raise
+        except StoreError as exc:
+            if len(batch) > 1:
+                # One of them is spoilt, which is nothing to the others.
+                for one in batch:
+                    await self._read_batch([one])
+                return
+            unsaid = self._failing.may_log(self._now())
+            if unsaid is not None:
+                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, exc)
+            self._fail(batch, exc)
+            return
         for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
             if not waiting.done():
                 waiting.set_result(_Read(kept, memory, count, began_ms))
-        return True
 
-    async def _read_apart(
-        self, batch: Sequence[tuple[str, asyncio.Future[_Read]]], why: StoreError
-    ) -> bool:
-        """One of ``batch`` is spoilt, which is nothing to the others."""
-        if len(batch) == 1:
-            unsaid = self._failing.may_log(self._now())
-            if unsaid is not None:
-                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, why)
-            self._fail(batch, why)
-            return True
-        try:
-            for one in batch:
-                if not await self._read_batch([one]):
-                    return False
-            return True
-        finally:
-            # Those who still wait would wait for a store that is away, or for a gateway that ends.
-            self._fail(batch, StoreUnavailable("the store doesn't answer"))
-
-    def _fail(self, batch: Iterable[tuple[str, asyncio.Future[_Read]]], why: StoreError) -> None:
+    def _fail(self, batch: _Batch, why: StoreError) -> None:
         for _, waiting in batch:
             if not waiting.done():
                 waiting.set_exception(why)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +18,7 @@ class Narrow(KnownLog):
 
 
 def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
-    log = Narrow(LOG, start=start, now=1000.0)
+    log = Narrow(LOG, start, heard_at=1000.0)
     for number in seen:
         log.saw(number)
     log.low = low
@@ -126,7 +124,7 @@ def test_what_can_be_missing_was_routed_after_the_newest_number_below_the_mark()
 def test_a_successor_that_was_told_less_than_was_seen_waits_for_no_void_number():
     log = known(seen=(1, 3))
     log.learn(ended(4, 2))
-    new = Narrow.of(dataclasses.replace(log.left(), seen=((1, 1),)), now=1000.0)
+    new = Narrow.of(log.left()._replace(seen=((1, 1),)), now=1000.0)
     assert (new.missing(), new.gave(2)) == ([(3, 4)], False)
 
 
