@@ -101,7 +101,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_timers_does_what_a_list_of_deadlines_does(
+    fn the_wheel_does_what_a_list_of_deadlines_does(
         steps in prop::collection::vec(any_step(), 0..80),
         buckets in 1..40u16,
     ) {
