@@ -185,11 +185,11 @@ fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
         }
         return Ok(all);
     }
-    let first = sys::listen_tcp(SocketAddr::new(options.host, options.port), BACKLOG, true)?;
+    let first = sys::listen_tcp(SocketAddr::new(options.host, options.port), BACKLOG)?;
     let address = sys::local_address(first.as_raw_fd())?;
     let mut all = vec![first];
     for _ in 1..count {
-        all.push(sys::listen_tcp(address, BACKLOG, true)?);
+        all.push(sys::listen_tcp(address, BACKLOG)?);
     }
     Ok(all)
 }
