@@ -60,7 +60,7 @@ impl Readers {
             }
             Command::Unsubscribe { connection, topic, push } => {
                 if let Some(slot) = self.open_slot(*connection) {
-                    self.hub.unsubscribe(slot, topic);
+                    self.hub.audience.unsubscribe(slot, topic);
                     self.reply(slot, push);
                 }
             }
@@ -123,7 +123,7 @@ impl Readers {
 
     fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>, batches: &Batches) {
         let most = self.settings().topics as usize;
-        if let Some(clash) = self.hub.clash(slot, verb.topic.name, most) {
+        if let Some(clash) = self.hub.audience.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
         let Some(replay) = batches.first_messages(verb) else {
@@ -133,7 +133,7 @@ impl Readers {
         if verb.seen {
             self.hub.replayed(&replay, unix_ms());
         }
-        self.hub.subscribe(slot, verb.topic.name);
+        self.hub.audience.subscribe(slot, verb.topic.name);
         self.push(slot, &String::from_utf8_lossy(verb.push));
         self.replay(slot, &replay);
         self.answered(slot);

@@ -55,7 +55,7 @@ impl Readers {
 
     fn give_seen(&self, giver: &mut Giver) -> io::Result<()> {
         let mut result = Ok(());
-        self.hub.seen(IDENTITIES, |start, identities| {
+        self.hub.seen.pieces(IDENTITIES, |start, identities| {
             if result.is_ok() {
                 let identities = identities.to_vec();
                 result = giver.put(&Record::Seen { start, identities }, None);
@@ -67,7 +67,7 @@ impl Readers {
     /// Give the topics; returns the place of each.
     fn give_topics(&self, giver: &mut Giver) -> io::Result<HashMap<Arc<str>, u32>> {
         let mut places = HashMap::new();
-        for topic in self.hub.topics() {
+        for topic in self.hub.audience.topics() {
             giver.put(&Record::Topic(topic), None)?;
             places.insert(topic.clone(), places.len() as u32);
         }
@@ -83,7 +83,8 @@ impl Readers {
     ) -> io::Result<()> {
         let timer = self.wheel.due_ms(slot);
         let counted = self.addresses.of(slot);
-        let topics = self.hub.subscriptions(slot).filter_map(|name| places.get(name).copied());
+        let topics =
+            self.hub.audience.subscriptions(slot).filter_map(|name| places.get(name).copied());
         let topics = topics.collect();
         let connection = self.slab.at(slot);
         if connection.phase == Phase::Free {
