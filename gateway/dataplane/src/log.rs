@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-use crate::clock::{Utc, unix_ms};
+use crate::clock::{unix_ms, utc};
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +88,7 @@ fn put(line: &mut String, letter: char) {
 
 /// UTC, to the millisecond.
 fn rfc3339(at_ms: u64) -> String {
-    let Utc { year, month, day, hour, minute, second, .. } = Utc::of_unix(at_ms / 1_000);
-    let ms = at_ms % 1_000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    format!("{}.{:03}Z", utc(at_ms / 1_000, c"%Y-%m-%dT%H:%M:%S"), at_ms % 1_000)
 }
 
 #[cfg(test)]

@@ -21,14 +21,9 @@ pub struct Policy {
 impl Policy {
     /// Derive everything from `settings`.
     pub fn new(settings: Settings) -> Policy {
-        let origins = if settings.origins.is_empty() {
-            head::Origins::any()
-        } else {
-            head::Origins::only(&settings.origins)
-        };
         let head = head::Rules {
             head_bytes: (settings.head_bytes as usize).min(LONGEST_HEAD),
-            origins,
+            origins: head::Origins::only(&settings.origins),
             deflate: settings.deflate_bytes > 0,
             cookie: settings.cookie.clone().into_bytes(),
             websocket: settings.websocket,

@@ -4,35 +4,24 @@ use super::{Origins, SUBPROTOCOL};
 
 /// A field that may stand once.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Single<'a> {
-    #[default]
-    Missing,
-    Value(&'a [u8]),
-    /// The first of them.
-    Several(&'a [u8]),
+pub(super) struct Single<'a> {
+    pub(super) first: Option<&'a [u8]>,
+    pub(super) is_doubled: bool,
 }
 
 impl<'a> Single<'a> {
     fn add(&mut self, value: &'a [u8]) {
-        *self = match self {
-            Self::Missing => Self::Value(value),
-            Self::Value(first) | Self::Several(first) => Self::Several(first),
-        };
+        self.is_doubled = self.first.is_some();
+        self.first = self.first.or(Some(value));
     }
 
+    /// `None` also if it stands more than once.
     pub(super) fn value(self) -> Option<&'a [u8]> {
-        match self {
-            Self::Value(value) => Some(value),
-            _ => None,
-        }
+        self.first.filter(|_| !self.is_doubled)
     }
 
     pub(super) fn is_missing(self) -> bool {
-        matches!(self, Self::Missing)
-    }
-
-    pub(super) fn is_doubled(self) -> bool {
-        matches!(self, Self::Several(_))
+        self.first.is_none()
     }
 }
 
@@ -116,15 +105,12 @@ impl<'a> Fields<'a> {
     /// The token that comes with the request: behind our subprotocol, or in the cookie of that name
     /// if the page is ours. A browser sends cookies whichever page asks.
     pub(super) fn token(&self, cookie: &[u8], origins: &Origins) -> Option<&'a [u8]> {
-        if let Single::Value(token) | Single::Several(token) = self.token
-            && !token.is_empty()
-        {
+        if let Some(token) = self.token.first.filter(|token| !token.is_empty()) {
             return Some(token);
         }
-        let own = match self.origin {
-            Single::Missing => self.same_origin,
-            Single::Value(origin) => origins.own(origin, self.host.value()),
-            Single::Several(_) => false,
+        let own = match self.origin.value() {
+            None => self.origin.is_missing() && self.same_origin,
+            Some(origin) => origins.own(origin, self.host.value()),
         };
         self.cookie.value().filter(|_| own && !cookie.is_empty()).and_then(|all| {
             all.split(|byte| *byte == b';').find_map(|one| {
@@ -134,10 +120,9 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn allowed_by(&self, origins: &Origins) -> bool {
-        match self.origin {
-            Single::Missing => true,
-            Single::Value(origin) => origins.allow(origin, self.host.value()),
-            Single::Several(_) => false,
+        match self.origin.value() {
+            None => self.origin.is_missing(),
+            Some(origin) => origins.allow(origin, self.host.value()),
         }
     }
 }

@@ -1,39 +1,30 @@
 //! Which web pages may connect.
 
-/// An allow-list of web origins. Programs send no origin, and are let in.
+/// An allow-list of web origins (`https://www.example.org`). Programs send no origin, and are let in.
 #[derive(Debug, Clone)]
 pub struct Origins {
-    /// Lower case; `None` for any.
-    listed: Option<Vec<Vec<u8>>>,
+    /// None lets pages of any origin in.
+    listed: Vec<String>,
 }
 
 impl Origins {
-    /// Pages of any origin may connect.
-    pub fn any() -> Self {
-        Self { listed: None }
-    }
-
-    /// Pages of these origins (`https://www.example.org`) may connect, and those of our own host.
-    /// A `*` alone means any.
+    /// Pages of these may connect, and those of our own host; a `*` alone, or none at all, means any.
     pub fn only<S: AsRef<str>>(origins: impl IntoIterator<Item = S>) -> Self {
-        let listed: Vec<_> = origins
-            .into_iter()
-            .map(|origin| origin.as_ref().to_ascii_lowercase().into_bytes())
-            .collect();
-        if listed == [b"*"] {
-            return Self::any();
+        let mut listed: Vec<_> = origins.into_iter().map(|one| one.as_ref().to_owned()).collect();
+        if listed == ["*"] {
+            listed.clear();
         }
-        Self { listed: Some(listed) }
+        Self { listed }
     }
 
     /// Whether a page of `origin` may connect to `host` (RFC 6455 section 10.2).
     pub fn allow(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
-        self.listed.is_none() || self.own(origin, host)
+        self.listed.is_empty() || self.own(origin, host)
     }
 
     /// Whether a page of `origin` is one of ours: listed by name, or of our own host.
     pub fn own(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
-        let listed = self.listed.iter().flatten().any(|one| one.eq_ignore_ascii_case(origin));
+        let listed = self.listed.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(origin));
         let named = authority(origin);
         listed || host.is_some_and(|host| !named.is_empty() && named.eq_ignore_ascii_case(host))
     }

@@ -16,7 +16,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use crate::clock::Random;
 use crate::mailbox::Mailbox;
 use crate::orders::{Order, Report};
 use crate::policy::Policy;
@@ -49,7 +48,6 @@ pub struct Reactor {
     handovers: OwnedFd,
     batches: Batches,
     departures: Departures,
-    random: Random,
     /// Whether there are timers that have fired and weren't looked at.
     late: bool,
     /// There are more I/O threads than cores, so they take turns by chunks. Six threads on one core
@@ -69,7 +67,6 @@ impl Reactor {
             handovers: parts.handovers,
             batches: Batches::default(),
             departures: Departures::default(),
-            random: Random::of_thread(parts.number),
             late: false,
             crowded: parts.counters.len() > std::thread::available_parallelism()?.get(),
             orders: parts.orders,
