@@ -14,8 +14,6 @@ pub struct Policy {
     pub settings: Settings,
     /// For request heads.
     pub head: head::Rules,
-    plain: frame::Rules,
-    deflating: frame::Rules,
 }
 
 impl Policy {
@@ -29,14 +27,12 @@ impl Policy {
             websocket: settings.websocket,
             sockjs_cookie: settings.sockjs_cookie,
         };
-        let bytes = settings.message_bytes as usize;
-        let plain = frame::Rules { frame_bytes: bytes, message_bytes: bytes, deflate: false };
-        Policy { head, plain, deflating: frame::Rules { deflate: true, ..plain }, settings }
+        Policy { head, settings }
     }
 
     /// The decoder's rules for a connection.
-    pub fn frames(&self, deflate: bool) -> &frame::Rules {
-        if deflate { &self.deflating } else { &self.plain }
+    pub fn frames(&self, deflate: bool) -> frame::Rules {
+        frame::Rules { message_bytes: self.settings.message_bytes as usize, deflate }
     }
 
     /// The code and text of a reason; those of `internal` if the settings have none.

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::control::{Message, Settings, Slow};
 use crate::deflate::{Agreement, Deflater};
 use crate::delays::Stamp;
-use crate::frame::{FrameHead, TEXT, put_frame};
+use crate::frame::{TEXT, put_frame};
 use crate::head::Framing;
 use crate::sockjs;
 
@@ -44,7 +44,7 @@ impl Publication {
     /// A message of the control plane's, of a topic with this policy for slow readers. The push is
     /// copied, once.
     pub fn new(topic: Arc<str>, slow: Slow, message: &Message<'_>) -> Publication {
-        let head = FrameHead::new(TEXT, false, message.push.len());
+        let raw = framed(false, message.push);
         Publication {
             topic,
             slow,
@@ -52,8 +52,8 @@ impl Publication {
             version: message.version,
             stamp: None,
             key: (!message.key.is_empty()).then(|| message.key.into()),
-            raw: [head.as_slice(), message.push].concat().into(),
-            head_bytes: head.as_slice().len() as u8,
+            head_bytes: (raw.len() - message.push.len()) as u8,
+            raw,
             sockjs: OnceLock::new(),
             raw_deflated: OnceLock::new(),
             sockjs_deflated: OnceLock::new(),
@@ -204,8 +204,9 @@ fn deflater(made: &mut Option<Box<Deflater>>) -> &mut Deflater {
 }
 
 fn framed(compressed: bool, payload: &[u8]) -> Frame {
-    let head = FrameHead::new(TEXT, compressed, payload.len());
-    [head.as_slice(), payload].concat().into()
+    let mut frame = Vec::new();
+    put_frame(&mut frame, TEXT, compressed, payload);
+    frame.into()
 }
 
 /// What a server's frame carries (RFC 6455 section 5.2).

@@ -10,11 +10,9 @@
 
 mod decode;
 mod encode;
-mod mask;
 
-pub use decode::{BadState, Decoder, Rules};
-pub use encode::{FrameHead, PING_FRAME, SmallFrame, close_frame, pong_frame, put_frame};
-pub use mask::unmask;
+pub use decode::{Decoder, Rules, unmask};
+pub use encode::{PING_FRAME, close_frame, pong_frame, put_frame};
 
 /// Opcode of a fragment after the first (RFC 6455 section 5.2).
 pub const CONTINUATION: u8 = 0x0;
@@ -28,6 +26,8 @@ pub const CLOSE: u8 = 0x8;
 pub const PING: u8 = 0x9;
 /// Opcode of a pong.
 pub const PONG: u8 = 0xA;
+/// Longest payload of a control frame (RFC 6455 section 5.5).
+const CONTROL_BYTES: usize = 125;
 /// The code of a close frame that had none (RFC 6455 section 7.1.5). It is never sent.
 pub const NO_STATUS: u16 = 1005;
 

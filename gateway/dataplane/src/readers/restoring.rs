@@ -17,8 +17,7 @@ use crate::take_over::record::{Record, SavedConnection, SavedExtra, SavedWaiting
 use crate::take_over::shared::{Shared, wrong};
 
 /// A frame that was begun under other settings may be longer than today's allow.
-const ANY_FRAME: Rules =
-    Rules { frame_bytes: u32::MAX as usize, message_bytes: u32::MAX as usize, deflate: true };
+const ANY_FRAME: Rules = Rules { message_bytes: u32::MAX as usize, deflate: true };
 
 /// The readers of a thread while they are put together.
 pub struct Restoring<'a> {
