@@ -230,7 +230,7 @@ mod tests {
         let mut served = Vec::new();
         for _ in 0..6 {
             assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
-            served.push(chunk.publications[0].topic().to_string());
+            served.push(chunk.publications[0].topic.to_string());
         }
         let expected = ["big", "a", "big", "b", "big", "c"];
         assert_eq!(served, expected, "the last turn was big's first");

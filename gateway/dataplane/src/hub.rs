@@ -61,7 +61,7 @@ impl Hub {
             return Offer::Copy;
         }
         self.seen.add(&identity, now);
-        self.audience.open(publication.topic()).map_or(Offer::Nobody, Offer::Readers)
+        self.audience.open(&publication.topic).map_or(Offer::Nobody, Offer::Readers)
     }
 
     /// Some reader is given these now: a copy of any that comes later is dropped.

@@ -27,11 +27,14 @@ pub type Identity = [u8; 10];
 /// One message for the readers of its topic.
 #[derive(Debug)]
 pub struct Publication {
-    topic: Arc<str>,
-    slow: Slow,
+    /// Its topic's name.
+    pub topic: Arc<str>,
+    /// What happens to it when a reader doesn't keep up.
+    pub slow: Slow,
+    /// When it was published, if its deliveries are measured.
+    pub stamp: Option<Stamp>,
     id: [u8; 16],
     version: i64,
-    stamp: Option<Stamp>,
     key: Option<Box<str>>,
     raw: Frame,
     head_bytes: u8,
@@ -58,32 +61,6 @@ impl Publication {
             raw_deflated: OnceLock::new(),
             sockjs_deflated: OnceLock::new(),
         }
-    }
-
-    /// The same, to be measured.
-    pub fn stamped(mut self, stamp: Option<Stamp>) -> Publication {
-        self.stamp = stamp;
-        self
-    }
-
-    /// When it was published, if its deliveries are measured.
-    pub fn stamp(&self) -> Option<Stamp> {
-        self.stamp
-    }
-
-    /// Its topic's name.
-    pub fn topic(&self) -> &Arc<str> {
-        &self.topic
-    }
-
-    /// What happens to it when a reader doesn't keep up.
-    pub fn slow(&self) -> Slow {
-        self.slow
-    }
-
-    /// The UUIDv7.
-    pub fn id(&self) -> &[u8; 16] {
-        &self.id
     }
 
     /// The id without its time.

@@ -86,7 +86,7 @@ pub enum Waiting {
 }
 
 /// What a connection has while it is busy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Extra {
     /// Frames that wait.
     pub outbox: Outbox,
@@ -107,20 +107,6 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// One with nothing in it.
-    pub fn new(outbox: Outbox) -> Extra {
-        Extra {
-            outbox,
-            taken_ms: 0,
-            behind_since_ms: 0,
-            asked: None,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            ping: None,
-            proxied: None,
-        }
-    }
-
     /// Whether it may be thrown away.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
@@ -146,8 +132,7 @@ impl Slab {
             self.connections[slot as usize] = fresh(fd, generation);
             return slot;
         }
-        self.connections.push(fresh(fd, 0));
-        (self.connections.len() - 1) as u32
+        self.append(fresh(fd, 0))
     }
 
     /// Put a connection into the next slot that never was one, as a take-over does slot by slot.
@@ -189,7 +174,9 @@ impl Slab {
     /// What an idle reader doesn't have; from now on this one has it.
     pub fn extra(&mut self, slot: u32, policy: &Policy) -> &mut Extra {
         let limits = Limits::of(&policy.settings);
-        self.at(slot).extra.get_or_insert_with(|| Box::new(Extra::new(Outbox::new(limits))))
+        self.at(slot).extra.get_or_insert_with(|| {
+            Box::new(Extra { outbox: Outbox::new(limits), ..Extra::default() })
+        })
     }
 
     /// How many slots there are, free ones included.

@@ -108,7 +108,7 @@ impl Readers {
             return;
         }
         let now_us = unix_us();
-        for stamp in publications.iter().filter_map(|one| one.stamp()) {
+        for stamp in publications.iter().filter_map(|one| one.stamp) {
             self.counters.delays.delivered(stamp, now_us, readers);
         }
     }

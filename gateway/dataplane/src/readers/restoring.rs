@@ -104,12 +104,15 @@ impl<'a> Restoring<'a> {
     fn extra(&mut self, saved: &SavedExtra<'_>) -> io::Result<Extra> {
         let limits = outbox::Limits::of(self.readers.settings());
         let outbox = self.shared.outbox(saved, limits, &mut self.readers.budget.account)?;
-        let mut extra = Extra::new(outbox);
-        // Whoever takes nothing gets the time anew.
-        extra.taken_ms = self.readers.now_ms();
-        extra.asked = saved.asked.map(Box::from);
-        extra.ping = saved.ping.map(Box::from);
-        extra.proxied = saved.proxied;
+        let mut extra = Extra {
+            outbox,
+            // Whoever takes nothing gets the time anew.
+            taken_ms: self.readers.now_ms(),
+            asked: saved.asked.map(Box::from),
+            ping: saved.ping.map(Box::from),
+            proxied: saved.proxied,
+            ..Extra::default()
+        };
         for waiting in &saved.waiting {
             extra.waiting.push_back(match waiting {
                 SavedWaiting::Verb(verb) => {

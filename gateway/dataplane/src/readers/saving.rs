@@ -131,7 +131,7 @@ fn give_publication(
     if !new {
         return Ok(());
     }
-    let topic = Topic { name: publication.topic(), slow: publication.slow() };
+    let topic = Topic { name: &publication.topic, slow: publication.slow };
     let message = publication.message();
     giver.put(&Record::Publication { number, topic, message }, None)
 }
