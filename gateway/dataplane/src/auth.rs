@@ -4,8 +4,6 @@
 //! They lie by slot beside the connections, so that an anonymous reader costs nothing as long as
 //! everybody is anonymous, and sixteen bytes otherwise.
 
-use crate::control;
-
 /// Who one reader is; see [`crate::control::Auth`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthState(Box<[u8]>);
@@ -13,11 +11,6 @@ pub struct AuthState(Box<[u8]>);
 const USER: usize = 17;
 
 impl AuthState {
-    /// What the command says, without its answer.
-    pub fn of(told: &control::Auth<'_>) -> AuthState {
-        AuthState::new(told.user, told.issued_ms, told.ends_ms, told.blob)
-    }
-
     /// One of these; of a `user` the first 255 bytes count.
     pub fn new(user: &str, issued_ms: u64, ends_ms: u64, blob: &[u8]) -> AuthState {
         let user = &user.as_bytes()[..user.len().min(usize::from(u8::MAX))];

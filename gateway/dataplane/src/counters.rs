@@ -184,21 +184,23 @@ pub fn report(
     }
     out.extend(closes);
     series.report(&threads.iter().map(|one| &one.delays).collect::<Vec<_>>(), &mut out);
-    // Every thread remembers the same, up to what is still in its mailbox.
-    let most = |field: fn(&Counters) -> &AtomicU64| {
-        threads.iter().map(|one| field(one).load(Relaxed)).max().unwrap_or(0)
+    let each = |field: fn(&Counters) -> &AtomicU64| {
+        threads.iter().map(move |one| field(one).load(Relaxed))
     };
-    out.push(("publications".to_owned(), most(|one| &one.publications)));
-    out.push(("copies".to_owned(), most(|one| &one.copies)));
-    out.push(("evicted_early".to_owned(), most(|one| &one.evicted_early)));
-    out.push(("identities".to_owned(), most(|one| &one.identities)));
-    let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
-    out.push(("held_bytes".to_owned(), held));
-    let outboxes = threads.iter().map(|one| one.outbox_bytes.load(Relaxed)).sum();
-    out.push(("outbox_bytes".to_owned(), outboxes));
-    out.push(("draining".to_owned(), draining.into()));
-    out.push(("handed_over".to_owned(), handed_over.into()));
-    out.push(("threads".to_owned(), threads.len() as u64));
+    // Every thread remembers the same, up to what is still in its mailbox.
+    let most = |field| each(field).max().unwrap_or(0);
+    let others = [
+        ("publications", most(|one| &one.publications)),
+        ("copies", most(|one| &one.copies)),
+        ("evicted_early", most(|one| &one.evicted_early)),
+        ("identities", most(|one| &one.identities)),
+        ("held_bytes", each(|one| &one.held_bytes).sum()),
+        ("outbox_bytes", each(|one| &one.outbox_bytes).sum()),
+        ("draining", draining.into()),
+        ("handed_over", handed_over.into()),
+        ("threads", threads.len() as u64),
+    ];
+    out.extend(others.map(|(name, value)| (name.to_owned(), value)));
     for (number, one) in threads.iter().enumerate() {
         out.push((format!("thread.{number}.connections"), one.connections.load(Relaxed)));
     }

@@ -109,17 +109,7 @@ fn unquoted(value: &str) -> &str {
 
 /// 8 to 15, without leading zeros (RFC 7692 sections 7.1.2.1 and 7.1.2.2).
 fn bits(value: &str) -> Option<u8> {
-    match value {
-        "8" => Some(8),
-        "9" => Some(9),
-        "10" => Some(10),
-        "11" => Some(11),
-        "12" => Some(12),
-        "13" => Some(13),
-        "14" => Some(14),
-        "15" => Some(15),
-        _ => None,
-    }
+    (8..=15).find(|bits| bits.to_string() == value)
 }
 
 /// Compresses pushes, one at a time: keep one per thread (about 300 KB).

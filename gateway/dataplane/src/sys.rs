@@ -6,7 +6,8 @@
 mod batch;
 mod passing;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -116,27 +117,26 @@ impl Epoll {
 }
 
 /// A descriptor that becomes readable when another thread says so.
-pub struct Alarm(OwnedFd);
+pub struct Alarm(File);
 
 impl Alarm {
     /// A new one, not ringing.
     pub fn new() -> io::Result<Alarm> {
         // SAFETY: takes no pointers.
-        owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) }).map(Alarm)
+        let fd = owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+        Ok(Alarm(fd.into()))
     }
 
     /// Wake whoever waits for it.
     pub fn ring(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the pointer and the count describe `one`. It can only fail when it rings already.
-        let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // It can only fail when it rings already.
+        let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
     /// Stop ringing.
     pub fn hush(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: the pointer and the count describe `count`. It can only fail when it doesn't ring.
-        let _ = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        // It can only fail when it doesn't ring.
+        let _ = (&self.0).read(&mut [0; 8]);
     }
 
     /// Its descriptor.

@@ -71,7 +71,8 @@ impl Readers {
             }
             Command::Auth(auth) => {
                 if let Some(slot) = self.open_slot(auth.connection) {
-                    self.auth.set(slot, AuthState::of(auth));
+                    let state = AuthState::new(auth.user, auth.issued_ms, auth.ends_ms, auth.blob);
+                    self.auth.set(slot, state);
                     self.watch_token(slot);
                     self.reply(slot, auth.push);
                 }
