@@ -118,7 +118,6 @@ pub struct SlotAddresses {
 }
 
 impl SlotAddresses {
-    /// None yet, to be counted in `all`.
     pub fn new(all: Arc<Addresses>) -> SlotAddresses {
         SlotAddresses { all, counted: HashMap::new() }
     }
@@ -149,7 +148,6 @@ impl SlotAddresses {
         self.counted.get(&slot).copied()
     }
 
-    /// Those of all threads.
     pub fn all(&self) -> &Addresses {
         &self.all
     }

@@ -19,7 +19,6 @@ impl Clock {
         Clock { started: Instant::now(), started_ms: now_ms, now_ms }
     }
 
-    /// Read the time.
     pub fn tick(&mut self) {
         self.now_ms = self.started_ms + self.started.elapsed().as_millis() as u64;
     }
@@ -59,12 +58,10 @@ pub fn utc(seconds: u64, format: &CStr) -> String {
     String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
-/// ms since the epoch.
 pub fn unix_ms() -> u64 {
     unix_us() / 1_000
 }
 
-/// Microseconds since the epoch.
 pub fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }

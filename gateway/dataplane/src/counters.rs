@@ -85,12 +85,10 @@ pub struct OwnCounters {
 }
 
 impl OwnCounters {
-    /// As the thread of this number sees them.
     pub fn new(all: Arc<Vec<Counters>>, thread: u16) -> OwnCounters {
         OwnCounters { all, thread: thread.into() }
     }
 
-    /// Those of all threads.
     pub fn all(&self) -> &[Counters] {
         &self.all
     }
@@ -108,7 +106,6 @@ impl Deref for OwnCounters {
 const LONG: usize = 16 * 1024;
 
 impl Counters {
-    /// One more.
     pub fn add(&self, what: Count) {
         self.add_many(what, 1);
     }
@@ -125,12 +122,10 @@ impl Counters {
         value.store(value.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// The value.
     pub fn get(&self, what: Count) -> u64 {
         self.values[what as usize].load(Relaxed)
     }
 
-    /// Open readers, of both framings.
     pub fn readers(&self) -> u64 {
         self.get(Count::ReadersWebSocket) + self.get(Count::ReadersSockJs)
     }

@@ -38,7 +38,6 @@ struct Line {
 pub struct Chunk {
     /// In their order, at least one.
     pub publications: Vec<Arc<Publication>>,
-    /// Slots.
     pub slots: Vec<u32>,
 }
 
@@ -59,7 +58,6 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// Whether something is under way.
     pub fn is_busy(&self) -> bool {
         !self.fresh.is_empty() || !self.turns.is_empty()
     }

@@ -16,7 +16,6 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// An empty one.
     pub fn new() -> io::Result<Mailbox<T>> {
         Ok(Mailbox { items: Mutex::new(Vec::new()), alarm: Alarm::new()? })
     }

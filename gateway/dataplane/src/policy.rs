@@ -10,14 +10,11 @@ const LONGEST_HEAD: usize = 60 * 1024;
 /// What threads share until other settings come.
 #[derive(Debug)]
 pub struct Policy {
-    /// As they came.
     pub settings: Settings,
-    /// For request heads.
     pub head: head::Rules,
 }
 
 impl Policy {
-    /// Derive everything from `settings`.
     pub fn new(settings: Settings) -> Policy {
         let head = head::Rules {
             head_bytes: (settings.head_bytes as usize).min(LONGEST_HEAD),

@@ -240,13 +240,7 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Send as much of `parts`, one after the other, as the kernel takes now.
 pub fn send_all(fd: RawFd, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    // IoSlice has the layout of iovec (its documentation says so); the call only reads.
-    header.msg_iov = parts.as_ptr().cast_mut().cast();
-    header.msg_iovlen = parts.len() as _;
-    // SAFETY: the header describes `parts`, which outlive the call.
-    size(unsafe { libc::sendmsg(fd, &header, libc::MSG_NOSIGNAL) })
+    lent(fd).send_vectored_with_flags(parts, libc::MSG_NOSIGNAL)
 }
 
 /// Take nothing more in: whoever sends from now on gets an error, what has come can be read.

@@ -10,7 +10,7 @@
 /// No timer; ticks are below it.
 const NONE: u32 = u32::MAX;
 
-/// Wheel by slot.
+/// Timers by slot.
 #[derive(Debug)]
 pub struct Wheel {
     /// The tick in which each slot's timer fires.

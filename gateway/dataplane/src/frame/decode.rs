@@ -1,5 +1,5 @@
 //! The decoder. A frame goes through `Head::parse` and then `finish`, whether it came in one
-//! piece (`whole`, inside the read buffer) or in several (`Partial`).
+//! piece, inside the read buffer, or in several (`Partial`).
 
 mod saved;
 
@@ -67,7 +67,11 @@ impl Decoder {
             if input.is_empty() {
                 return Ok((0, None));
             }
-            if let Some((head, at)) = whole(input, rules)? {
+            if let Parsed::Head(head, at) = Head::parse(input, Message::default(), rules)?
+                && head.fin
+                && head.size <= input.len() - at
+            {
+                // A message by itself, and all of it is there.
                 let end = at + head.size;
                 let payload = &mut input[at..end];
                 unmask(payload, head.mask, 0);
@@ -201,15 +205,6 @@ impl Head {
             return Err(Violation::Protocol);
         }
         Ok(())
-    }
-}
-
-/// The head of a frame that is complete in `input` and a message by itself, and where its payload
-/// starts.
-fn whole(input: &[u8], rules: &Rules) -> Result<Option<(Head, usize)>, Violation> {
-    match Head::parse(input, Message::default(), rules)? {
-        Parsed::Head(head, at) if head.fin && head.size <= input.len() - at => Ok(Some((head, at))),
-        _ => Ok(None),
     }
 }
 
