@@ -2,29 +2,17 @@
 
 use crate::closing::CloseReason;
 use crate::control::{Reason, Settings};
-use crate::{frame, head};
-
-/// A head is looked at in a thread's buffer of 64 KiB, where a PROXY header may stand before it.
-const LONGEST_HEAD: usize = 60 * 1024;
+use crate::frame;
 
 /// What threads share until other settings come.
 #[derive(Debug)]
 pub struct Policy {
     pub settings: Settings,
-    pub head: head::Rules,
 }
 
 impl Policy {
     pub fn new(settings: Settings) -> Policy {
-        let head = head::Rules {
-            head_bytes: (settings.head_bytes as usize).min(LONGEST_HEAD),
-            origins: head::Origins::only(&settings.origins),
-            deflate: settings.deflate_bytes > 0,
-            cookie: settings.cookie.clone().into_bytes(),
-            websocket: settings.websocket,
-            sockjs_cookie: settings.sockjs_cookie,
-        };
-        Policy { head, settings }
+        Policy { settings }
     }
 
     /// The decoder's rules for a connection.

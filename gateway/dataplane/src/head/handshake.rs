@@ -5,7 +5,8 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use sha1::{Digest as _, Sha1};
 
 use super::fields::Fields;
-use super::{Refusal, Rules, SUBPROTOCOL};
+use super::{Refusal, SUBPROTOCOL};
+use crate::control::Settings;
 use crate::deflate::Agreement;
 
 /// RFC 6455 section 1.3.
@@ -83,7 +84,7 @@ pub(super) fn check<'a>(
     modern: bool,
     framing: Framing,
     head_bytes: usize,
-    rules: &Rules,
+    settings: &Settings,
 ) -> Result<Upgrade<'a>, Refusal> {
     // RFC 6455 section 4.4.
     if !fields.version.is_missing() && fields.version.value() != Some(b"13") {
@@ -107,15 +108,15 @@ pub(super) fn check<'a>(
     if fields.origin.is_doubled {
         return Err(Refusal::BadRequest("Not a WebSocket handshake."));
     }
-    if !fields.allowed_by(&rules.origins) {
+    if !fields.allowed_by(settings) {
         return Err(Refusal::BadOrigin);
     }
     Ok(Upgrade {
         framing,
         key,
-        deflate: fields.deflate.filter(|_| rules.deflate),
+        deflate: fields.deflate.filter(|_| settings.deflate_bytes > 0),
         protocol: fields.protocol,
-        token: fields.token(&rules.cookie, &rules.origins),
+        token: fields.token(settings),
         head_bytes,
     })
 }

@@ -113,7 +113,7 @@ impl Reactor {
         };
         let policy = self.readers.policy().clone();
         let (head, scratch) = buffer[start..].split_at_mut(seen - start);
-        match head::decide(head, &policy.head) {
+        match head::decide(head, &policy.settings) {
             Decision::Incomplete if ended => self.abandon(slot),
             Decision::Incomplete => self.wait_for_more(slot, seen - start),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
