@@ -57,19 +57,14 @@ counts! {
 #[repr(align(128))]
 pub struct Counters {
     values: [AtomicU64; NAMES.len()],
-    /// Connections in any phase.
     pub connections: AtomicU64,
-    /// Identities that this thread's hub remembers.
     pub identities: AtomicU64,
     /// Bytes of verbs that wait or are asked.
     pub held_bytes: AtomicU64,
-    /// What all outboxes of this thread take.
     pub outbox_bytes: AtomicU64,
     /// Publications that were news to this thread's hub; every thread is offered all.
     pub publications: AtomicU64,
-    /// Copies of publications that this thread's hub was offered.
     pub copies: AtomicU64,
-    /// Identities that this thread's hub has forgotten before their time.
     pub evicted_early: AtomicU64,
     /// How long messages were under way to this thread's readers.
     pub delays: Delays,

@@ -21,16 +21,6 @@ pub enum Level {
     Error,
 }
 
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Level::Info => "info",
-            Level::Warning => "warning",
-            Level::Error => "error",
-        }
-    }
-}
-
 /// Writes one line: `tell!(Info, "readers on port {port}")`.
 #[macro_export]
 macro_rules! tell {
@@ -65,7 +55,8 @@ pub fn say(level: Level, text: fmt::Arguments<'_>) {
 }
 
 fn object(at_ms: u64, level: Level, text: &str, process: &str, region: &str) -> String {
-    let mut line = format!("{{\"time\":\"{}\",\"level\":\"{}\"", rfc3339(at_ms), level.name());
+    let (time, level) = (rfc3339(at_ms), format!("{level:?}").to_lowercase());
+    let mut line = format!("{{\"time\":\"{time}\",\"level\":\"{level}\"");
     let fields =
         [("logger", "dataplane"), ("message", text), ("process", process), ("region", region)];
     for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -80,8 +71,9 @@ fn object(at_ms: u64, level: Level, text: &str, process: &str, region: &str) -> 
 fn put(line: &mut String, letter: char) {
     match letter {
         '"' | '\\' => line.extend(['\\', letter]),
-        '\0'..=' ' if letter != ' ' => _ = write!(line, "\\u{:04x}", letter as u32),
-        '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => _ = write!(line, "\\u{:04x}", letter as u32),
+        '\0'..' ' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+            let _ = write!(line, "\\u{:04x}", letter as u32);
+        }
         _ => line.push(letter),
     }
 }

@@ -199,7 +199,9 @@ impl Outbox {
         if publication.slow == Slow::Disconnect {
             return self.push_firm(frame, now, account);
         }
-        if Story::of(publication).is_some_and(|story| !self.conflate(&story, account)) {
+        if let Some(story) = Story::of(publication)
+            && !self.conflate(&story, account)
+        {
             return true;
         }
         if !self.make_room(frame.len() + ENTRY_BYTES, account) {
@@ -287,10 +289,8 @@ impl Outbox {
         // A version that is being written may have lost its place to one that was dropped since.
         let known = [waiting, (self.written > 0).then_some(self.first)];
         let newest = known.into_iter().flatten().any(|number| {
-            let known = self.entries[self.index(number)].publication.clone().map(Story);
-            known.is_some_and(|known| {
-                known == *story && known.0.slow == Slow::Conflate && !story.0.supersedes(&known.0)
-            })
+            let known = self.entries[self.index(number)].publication.as_ref().and_then(Story::of);
+            known.is_some_and(|known| known == *story && !story.0.supersedes(&known.0))
         });
         if newest {
             self.dropped.conflate += 1;

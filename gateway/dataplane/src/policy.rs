@@ -1,4 +1,4 @@
-//! The control plane's settings in the forms that an I/O thread uses. Made once for each `settings`.
+//! What an I/O thread does by the control plane's settings, and the pushes that say so to readers.
 
 use crate::closing::CloseReason;
 use crate::control::{Reason, Settings};

@@ -26,21 +26,6 @@ pub struct Rules {
 }
 
 /// The decoder of one connection: eight bytes, and a box while a frame or message is unfinished.
-///
-/// ```
-/// # use dataplane::frame::{Decoder, Event, Rules};
-/// # let rules = Rules { message_bytes: 100, deflate: false };
-/// let mut decoder = Decoder::default();
-/// let mut read = *b"\x81\x82\0\0\0\0hi\x89\x80\0\0\0\0";
-/// let (mut at, mut seen) = (0, 0);
-/// while let (used, Some(event)) = decoder.step(&mut read[at..], &rules)? {
-///     seen += 1;
-///     assert!(matches!(event, Event::Text("hi") | Event::Ping(b"")));
-///     at += used;
-/// }
-/// assert_eq!(seen, 2);
-/// # Ok::<(), dataplane::frame::Violation>(())
-/// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
     partial: Option<Box<Partial>>,
