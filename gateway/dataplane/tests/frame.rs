@@ -537,7 +537,9 @@ fn plain(seen: Seen) -> Vec<u8> {
         Seen::Close(code, reason) => {
             [&[CLOSE], close_payload(code, reason.as_bytes()).as_slice()].concat()
         }
-        Seen::Broken(violation) => violation.code().to_be_bytes().into(),
+        Seen::Broken(Violation::Protocol) => 1002_u16.to_be_bytes().into(),
+        Seen::Broken(Violation::InvalidPayload) => 1007_u16.to_be_bytes().into(),
+        Seen::Broken(Violation::TooBig) => 1009_u16.to_be_bytes().into(),
     }
 }
 

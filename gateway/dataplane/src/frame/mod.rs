@@ -60,7 +60,7 @@ pub enum Event<'a> {
     },
 }
 
-/// The reader broke the protocol: close with [`Violation::code`] and decode nothing more of
+/// The reader broke the protocol: close (RFC 6455 section 7.4.1) and decode nothing more of
 /// this connection (what still comes is read and dropped).
 #[derive(Debug, PartialEq, Eq, Clone, Copy, Hash)]
 pub enum Violation {
@@ -70,17 +70,6 @@ pub enum Violation {
     InvalidPayload,
     /// A frame or message over its limit: close with 1009.
     TooBig,
-}
-
-impl Violation {
-    /// The close code (RFC 6455 section 7.4.1).
-    pub const fn code(self) -> u16 {
-        match self {
-            Self::Protocol => 1002,
-            Self::InvalidPayload => 1007,
-            Self::TooBig => 1009,
-        }
-    }
 }
 
 /// Whether a close frame may carry `code` (RFC 6455 section 7.4 and the IANA registry).
