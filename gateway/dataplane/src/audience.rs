@@ -120,14 +120,12 @@ impl Audience {
 
     /// Take a subscription back; false if there is none.
     pub fn unsubscribe(&mut self, slot: u32, topic: &str) -> bool {
-        let Some(&number) = self.numbers.get(topic) else {
-            return false;
-        };
-        let Some(link) = self.unlink(slot, number) else {
-            return false;
-        };
-        self.vacate(link);
-        true
+        let number = self.numbers.get(topic).copied();
+        let link = number.and_then(|number| self.unlink(slot, number));
+        if let Some(link) = link {
+            self.vacate(link);
+        }
+        link.is_some()
     }
 
     /// Take all of `slot`'s subscriptions back.

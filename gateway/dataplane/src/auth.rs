@@ -4,7 +4,7 @@
 //! They lie by slot beside the connections, so that an anonymous reader costs nothing as long as
 //! everybody is anonymous, and sixteen bytes otherwise.
 
-/// Who one reader is; see [`crate::control::Auth`].
+/// Who one reader is; see the command `auth`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthState(Box<[u8]>);
 
