@@ -221,7 +221,9 @@ class Follower:
             if envelope is None or log_of(envelope) != log or not is_json(envelope):
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
-            elif is_late(envelope, wall_ms) and not self._hub.knows(envelope):
+                continue
+            self._logs.doubt(log, number.seq)
+            if is_late(envelope, wall_ms) and not self._hub.knows(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:
                 prompt.append(envelope)

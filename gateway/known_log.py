@@ -12,6 +12,7 @@ import collections
 import dataclasses
 from typing import ClassVar, Final, NamedTuple
 
+from gateway.position import MAX_SEQ
 from gateway.runs import Run, Runs
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.rules import MAX_SPAN
@@ -53,6 +54,8 @@ class KnownLog:
     seen: Runs = dataclasses.field(default_factory=Runs)
     #: Numbers that were given to nobody here, since they are void.
     passed: Runs = dataclasses.field(default_factory=Runs)
+    #: Those that were read beyond low and given: each may end void, or has.
+    doubtful: Runs = dataclasses.field(default_factory=Runs)
     #: By the router's clock: whatever is beyond the mark was routed then or later.
     whole_ms: int = 0
     #: Of the directory's row that was read last.
@@ -98,6 +101,7 @@ class KnownLog:
         self.heard_at = now
         if low > self.low:
             self.low = low
+            self._settle()
         if number > self.mark:
             self._times.append((number, sent_ms))
         elif sent_ms > self.whole_ms:
@@ -109,10 +113,15 @@ class KnownLog:
             return
         self.version = row.version
         self.low = max(self.low, row.low)
-        if row.ended is None or self.ended is not None:
-            return
-        self.ended, self.voids = row.ended, Runs(row.voids)
-        self._skip_voids()
+        if row.ended is not None and self.ended is None:
+            self.ended, self.voids = row.ended, Runs(row.voids)
+            self._skip_voids()
+        self._settle()
+
+    def doubt(self, number: int) -> None:
+        """``number`` is going to be given, since a read has found it."""
+        if not self.is_settled(number):
+            self.doubtful.add(number, number)
 
     def has(self, number: int) -> bool:
         """Whether nothing needs to be done about ``number``."""
@@ -127,6 +136,11 @@ class KnownLog:
         if self.ended is None:
             return number <= self.low
         return number <= self.ended and number not in self.voids
+
+    def stays(self, number: int) -> bool:
+        """Whether ``number``, whoever passed it, was a message there too: it is settled, or its
+        router has published it."""
+        return self.is_settled(number) or (self.gave(number) and number not in self.doubtful)
 
     @property
     def highest(self) -> int:
@@ -176,7 +190,7 @@ class KnownLog:
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:
         """The log that another control plane has left."""
-        return cls(
+        known = cls(
             left.log,
             left.start,
             heard_at=now,
@@ -185,8 +199,24 @@ class KnownLog:
             voids=Runs(left.voids),
             seen=Runs(left.seen),
             passed=Runs(left.passed),
+            # Nobody says any more which of them were read.
+            doubtful=Runs(left.seen),
             whole_ms=left.whole_ms,
         )
+        known._settle()
+        return known
+
+    def _settle(self) -> None:
+        """Of what is doubtful only what may still end void, or has, remains so."""
+        if self.doubtful:
+            beyond = (self.certain + 1, MAX_SEQ)
+            unsettled = [beyond] if self.ended is None else [*self.voids, beyond]
+            self.doubtful = Runs(
+                given
+                for span in unsettled
+                for first, last in self.doubtful.within(*span)
+                for given in self.passed.holes(first, last)
+            )
 
     def _skip_voids(self) -> None:
         """Nobody waits for what whoever closed it found to be nothing."""

@@ -9,8 +9,9 @@ its first number. Nothing is ever given up: a number that exists stays missing u
   then this gateway knows nothing. (A row may take five of the six hours to another region.)
 * A row of the store **counts** for a reader only if its message was given here, or was past when
   this gateway began (:meth:`Logs.gave`). Anything else comes live, if it is a message.
-* A number that a position covers counts as **had** only if it is settled (:meth:`Logs.is_settled`):
-  else it may have been passed over as void, and the message has another number.
+* A number that a position covers counts as **had** only if it stays a message: else it may have
+  been passed over as void elsewhere. Who joins is given its message if it was given here, since
+  the message's other number will be dropped as a copy.
 
 Whole logs are forgotten at a bound, those that began first. What isn't known here and began more
 than six hours before the directory was last read counts as settled and past: it was known once, or
@@ -152,6 +153,10 @@ class Logs:
         self._known(log, -math.inf).saw(seq)
         self._change()
 
+    def doubt(self, log: Log, seq: int) -> None:
+        """``seq`` is going to be offered, since a read has found it."""
+        self._known(log, -math.inf).doubt(seq)
+
     def skip(self, log: Log, first: int, last: int) -> None:
         """These numbers of a log that is known are void, or their time is over."""
         self._logs[log].skip(first, last)
@@ -180,23 +185,29 @@ class Logs:
         known = self._logs.get(log)
         return self._is_past(log) if known is None else known.gave(seq)
 
-    def is_settled(self, log: Log, seq: int) -> bool:
-        """Whether this number, if it is a message, stays one."""
+    def stays(self, log: Log, seq: int) -> bool:
+        """Whether whoever passed this number had a message there, if there is one."""
         known = self._logs.get(log)
-        return self._is_past(log) if known is None else known.is_settled(seq)
+        return self._is_past(log) if known is None else known.stays(seq)
+
+    def has_all(self, position: Position, log: Log, upto: int) -> bool:
+        """Whether a reader at ``position`` has each message of ``log`` up to number ``upto`` that
+        was given here."""
+        known = self._logs.get(log)
+        is_sure = self._is_past(log) if known is None else not any(known.doubtful.within(1, upto))
+        return is_sure and position.covers(log, upto)
 
     def wants(self, position: Position, copies: Iterable[Copy]) -> bool:
-        """Whether a reader at ``position`` lacks the message that has these copies.
+        """Whether a reader at ``position`` who joins may lack the message that has these copies.
 
-        It does if one of them was given here that it doesn't have, and it has none of them.
+        It has a message of which it has a number that stays one. Otherwise it is given what was
+        given here, since no copy that comes later will be.
         """
         lacked = False
         for log, seq, _ in copies:
-            if position.covers(log, seq):
-                if self.is_settled(log, seq):
-                    return False
-            else:
-                lacked = lacked or self.gave(log, seq)
+            if position.covers(log, seq) and self.stays(log, seq):
+                return False
+            lacked = lacked or self.gave(log, seq)
         return lacked
 
     def forgot_what_lacks(self, position: Position) -> bool:
@@ -273,11 +284,14 @@ class Logs:
         return sorted(entries, key=lambda one: one.hash)
 
     def _bound(self) -> None:
-        """Forget whole logs, the oldest first; what was passed over in one is remembered."""
+        """Forget whole logs, the oldest first; what was passed over in one is remembered, and what
+        was given that ended void."""
         over = len(self._logs) - self.limits.logs
         if over <= 0:
             return
-        may_go = (known for known in self if known.is_whole and not known.passed)
+        may_go = (
+            known for known in self if known.is_whole and not known.passed and not known.doubtful
+        )
         for known in sorted(may_go, key=lambda one: one.log.epoch)[:over]:
             if self._is_past(known.log):
                 del self._logs[known.log]

@@ -118,7 +118,7 @@ class _Here(NamedTuple):
     def starts(self, position: Position) -> dict[str, int]:
         """Which regions have to be read for what isn't remembered, and from which time on."""
         starts: dict[str, int] = {}
-        for log in self.memory.forgotten.lacks(position):
+        for log in self.memory.forgotten.lacks(position, self.logs.has_all):
             from_ms = max(0, self.oldest_ms, position.since_ms(log))
             starts[log.region] = min(starts.get(log.region, from_ms), from_ms)
         return starts

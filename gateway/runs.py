@@ -61,13 +61,17 @@ class Runs:
         starts[low:high] = [first]
         ends[low:high] = [last]
 
-    def holes(self, first: int, last: int) -> Iterator[Run]:
-        """The runs of numbers from ``first`` to ``last`` that aren't here."""
-        for start, end in self:
-            if end < first:
-                continue
+    def within(self, first: int, last: int) -> Iterator[Run]:
+        """The parts of the runs that lie in ``first`` to ``last``."""
+        for at in range(bisect.bisect_left(self._ends, first), len(self._starts)):
+            start, end = self._starts[at], self._ends[at]
             if start > last:
                 break
+            yield max(start, first), min(end, last)
+
+    def holes(self, first: int, last: int) -> Iterator[Run]:
+        """The runs of numbers from ``first`` to ``last`` that aren't here."""
+        for start, end in self.within(first, last):
             if start > first:
                 yield first, start - 1
             first = end + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +75,35 @@ def test_what_was_given_and_is_void_later_was_given():
     log = known(seen=(2,))
     log.skip(1, 3)
     assert [log.gave(n) for n in (1, 2, 3)] == [False, True, False]
+
+
+def test_what_its_router_has_published_stays_a_message_and_what_was_read_beyond_low_may_not():
+    log = known(seen=(1,), low=1)
+    for number in (1, 3, 4):
+        log.doubt(number)
+        log.saw(number)
+    log.saw(2)
+    assert [log.stays(n) for n in (1, 2, 3, 4, 5)] == [True, True, False, False, False]
+    log.heard(4, 3, sent_ms=0, now=0.0)
+    assert [log.stays(n) for n in (3, 4)] == [True, False]
+
+
+@pytest.mark.parametrize("in_its_life", [True, False], ids=["it heard of the end", "a successor"])
+def test_what_was_read_and_given_and_isnt_in_its_log_when_that_is_closed_stays_doubtful(
+    in_its_life: bool,
+):
+    log = known(seen=(1,), low=1)
+    for number in (2, 3, 5):
+        log.doubt(number)
+        log.saw(number)
+    if not in_its_life:
+        log = KnownLog.of(log.left(), now=0.0)
+        # Nobody says any more what was read and what came.
+        assert [log.stays(n) for n in (1, 2, 3, 5)] == [True, False, False, False]
+    # Number 4 was given to nobody.
+    log.learn(ended(4, 2, 4, low=1))
+    assert [log.stays(n) for n in (1, 2, 3, 5)] == [True, False, True, False]
+    assert list(log.doubtful) == [(2, 2), (5, 5)]
 
 
 def test_a_void_number_before_the_start_was_given_to_nobody_either():

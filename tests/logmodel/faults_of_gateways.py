@@ -158,11 +158,21 @@ class CoveredVoid(Logs):
         )
 
 
+class CoveredUnsettled(Logs):
+    def has_all(self, position: ProjectPosition, log: Log, upto: int) -> bool:
+        return position.covers(log, upto)
+
+    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+        known = list(copies)
+        lacked = (copy for copy in known if not position.covers(*copy[:2]))
+        return super().wants(position, known) and any(self.gave(*copy[:2]) for copy in lacked)
+
+
 class GivesUnseen(Logs):
     def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
         known = set(copies)
         covered = {copy for copy in known if position.covers(*copy[:2])}
-        return not any(self.is_settled(*copy[:2]) for copy in covered) and covered != known
+        return not any(self.stays(*copy[:2]) for copy in covered) and covered != known
 
 
 class CountsAnywhere(Resuming):

@@ -111,6 +111,7 @@ class Gateway:
         self._directory_read = 0
         for log, number in self.reported():
             self.logs.saw(log, number)
+            self.logs.doubt(log, number)
 
     def reported(self) -> list[Copy]:
         """By number, what the data plane was given since the last control plane left its state."""
@@ -260,6 +261,8 @@ class Gateway:
             if row is None:
                 self.not_found(known, number)
             else:
+                if row is not VOID:
+                    known.doubt(number)
                 self.offer((log, number), row)
 
     def not_found(self, known: KnownLog, number: int) -> None:

@@ -82,7 +82,7 @@ def test_the_next_one_says_the_same_of_every_number(logs: Logs) -> None:
     ]  # fmt: skip
     for seq in range(1, 11):
         assert later.gave(LOG, seq) == logs.gave(LOG, seq)
-        assert later.is_settled(LOG, seq) == logs.is_settled(LOG, seq)
+        assert later.stays(LOG, seq) == logs.stays(LOG, seq)
     assert later.position(9_500_000) == logs.position(9_500_000)
 
 
