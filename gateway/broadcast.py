@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable
 
@@ -21,18 +22,18 @@ from newsfabric.store.rules import clock_ms
 from newsfabric.topics import REVOKED
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Broadcast:
     """Publishes what the hub has made of envelopes; ``box`` is the name in traces."""
 
-    def __init__(
-        self, *, hub: Hub, fanout: Fanout, engine: Engine, gate: Gate, races: Races, box: str
-    ) -> None:
-        self._hub = hub
-        self._fanout = fanout
-        self._engine = engine
-        self._gate = gate
-        self._races = races
-        self._box = box
+    hub: Hub
+    fanout: Fanout
+    engine: Engine
+    gate: Gate
+    races: Races
+    box: str
+
+    def __post_init__(self) -> None:
         self._tracer = otel_tracer.current()
 
     def publish(
@@ -47,10 +48,10 @@ class Broadcast:
         """
         if publication.envelope.topic == REVOKED:
             # Whichever way it came: for us, not for readers.
-            self._gate.apply_revocations([publication.envelope])
+            self.gate.apply_revocations([publication.envelope])
             self._published(publication, sighting, done)
             return
-        audience = self._hub.topics.audience(publication.envelope.topic)
+        audience = self.hub.topics.audience(publication.envelope.topic)
         left = 2
 
         def given() -> None:
@@ -59,9 +60,9 @@ class Broadcast:
             if left == 0:
                 self._published(publication, sighting, done)
 
-        self._engine.publish(publication, given)
+        self.engine.publish(publication, given)
         if audience:
-            self._fanout.publish(publication, audience, given)
+            self.fanout.publish(publication, audience, given)
         else:
             given()
 
@@ -70,11 +71,11 @@ class Broadcast:
 
         What is returned is set when it has been given to the last reader.
         """
-        publication = self._hub.offer(envelope, time.time())
+        publication = self.hub.offer(envelope, time.time())
         if publication is None:
             return None
         done = asyncio.Event()
-        self.publish(publication, self._races.came(envelope, STORE, clock_ms()), done.set)
+        self.publish(publication, self.races.came(envelope, STORE, clock_ms()), done.set)
         return done
 
     def _published(
@@ -89,7 +90,7 @@ class Broadcast:
             envelope = publication.envelope
             context = self._tracer.context(envelope.identity, envelope.traceparent)
             if context is not None:
-                spans = _spans(envelope, sighting, context, self._box, now_ms=now_ms)
+                spans = _spans(envelope, sighting, context, self.box, now_ms=now_ms)
                 self._tracer.add(spans)
         if done is not None:
             done()
