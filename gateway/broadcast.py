@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 
@@ -110,12 +111,10 @@ def _spans(
     # Of the ring's copies the one that was published; it is the first, if that isn't forgotten.
     own = next((copy for copy in sighting.copies if copy.id == envelope.id), sighting.copies[0])
     shovels = tuple(SpanEvent("shovel", own.at_ms, {"newsfabric.shovel": name}) for name in own.way)
-    carried = Span(
-        trace_id=context.trace_id,
+    child = functools.partial(Span, trace_id=context.trace_id, parent=parent, service="gateway")
+    carried = child(
         span_id=span_id("carry", box, parent),
-        parent=parent,
         name="carry",
-        service="gateway",
         kind=Kind.INTERNAL,
         start_ms=ms_of_id(envelope.id),
         end_ms=own.at_ms,
@@ -126,12 +125,9 @@ def _spans(
         },
         events=shovels,
     )
-    delivered = Span(
-        trace_id=context.trace_id,
+    delivered = child(
         span_id=span_id("deliver", box, parent),
-        parent=parent,
         name="deliver",
-        service="gateway",
         kind=Kind.CONSUMER,
         start_ms=own.at_ms,
         end_ms=now_ms,

@@ -82,7 +82,8 @@ class Revocations:
             return False
         self._at_ms.pop(user, None)
         self._at_ms[user] = at_ms
-        while len(self._at_ms) > self.limit or self._first() + self._ttl_ms < now_ms:
+        too_old_ms = now_ms - self._ttl_ms
+        while len(self._at_ms) > self.limit or next(iter(self._at_ms.values())) < too_old_ms:
             del self._at_ms[next(iter(self._at_ms))]
         return True
 
@@ -93,9 +94,6 @@ class Revocations:
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self._at_ms.items())
-
-    def _first(self) -> int:
-        return next(iter(self._at_ms.values()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,11 +134,10 @@ class Gate:
         self._keys = (
             None if tokens.keys is None else TokenKeys(tokens.keys, again=tokens.keys_again)
         )
-        self._bad_tokens = settings.reader.bad_tokens
+        self._settings = settings
         self._store = store
         self._spawn = spawn
         self._evict = evict
-        self._store_timeout = settings.store_timeout
         self._loaded = asyncio.Event()
         self._bad = 0
 
@@ -240,7 +237,7 @@ class Gate:
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
         refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)
-        return Verdict(now, refusal, hang_up=now.bad_tokens >= self._bad_tokens)
+        return Verdict(now, refusal, hang_up=now.bad_tokens >= self._settings.reader.bad_tokens)
 
     async def _load(self) -> None:
         """Read all revocations that still matter, however long the store stays away."""
@@ -263,7 +260,7 @@ class Gate:
         found: list[Envelope] = []
         before: str | None = None
         while len(found) < self.revocations.limit:
-            async with asyncio.timeout(self._store_timeout):
+            async with asyncio.timeout(self._settings.store_timeout):
                 page = await self._store.history(REVOKED, limit=_PAGE, before=before)
             # The pages come from the newest to the oldest, and each has its oldest first.
             found = page + found

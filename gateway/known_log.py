@@ -150,7 +150,7 @@ class KnownLog:
 
     def missing(self) -> list[Run]:
         """The numbers that exist for certain and weren't seen: to be read until they are found."""
-        return list(self.seen.holes(self.mark + 1, self.certain))
+        return self.holes(1, self.certain)
 
     def holes(self, first: int, last: int) -> list[Run]:
         """Those of the numbers ``first`` to ``last`` that were neither seen nor are past."""
@@ -165,28 +165,19 @@ class KnownLog:
 
         Also below the highest number seen: if its whole region is dead nobody will close it.
         """
-        first = max(self.low, self.mark) + 1
-        return list(self.seen.holes(first, self.highest + self.window + 1))
+        return self.holes(self.low + 1, self.highest + self.window + 1)
 
     def left(self) -> Left:
         """What a control plane leaves of it to its successor."""
-        seen, passed, voids = tuple(self.seen), tuple(self.passed), tuple(self.voids)
+        seen, passed, voids = map(tuple, (self.seen, self.passed, self.voids))
         return Left(self.log, self.start, seen, passed, self.low, self.ended, voids, self.whole_ms)
 
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:
         """The log that another control plane has left."""
-        return cls(
-            left.log,
-            left.start,
-            heard_at=now,
-            low=left.low,
-            ended=left.ended,
-            voids=Runs(left.voids),
-            seen=Runs(left.seen),
-            passed=Runs(left.passed),
-            whole_ms=left.whole_ms,
-        )
+        log, start, seen, passed, low, ended, voids, whole_ms = left
+        runs = Runs(voids), Runs(seen), Runs(passed)
+        return cls(log, start, now, low, ended, *runs, whole_ms)
 
     def _skip_voids(self) -> None:
         """Nobody waits for what whoever closed it found to be nothing."""

@@ -2,15 +2,11 @@
 
 :mod:`gateway.known_log` says what is known of one log. A gateway that starts takes each log of the
 directory from where it is settled (:meth:`Logs.begin`); one that it hears of later is expected from
-its first number. Nothing is ever given up: a number that exists stays missing until it is found.
+its first number. docs/design/0028 has the rules and why.
 
-* A **position** stands for what a reader of this gateway was given: :meth:`Logs.position`. Its
-  time is at most an hour after the directory was last read: of a log that began and ended since
-  then this gateway knows nothing. (A row may take five of the six hours to another region.)
-* A row of the store **counts** for a reader only if its message was given here, or was past when
-  this gateway began (:meth:`Logs.gave`). Anything else comes live, if it is a message.
-* A number that a position covers counts as **had** only if it is settled (:meth:`Logs.is_settled`):
-  else it may have been passed over as void, and the message has another number.
+A position's time is at most an hour after the directory was last read: of a log that began and
+ended since then this gateway knows nothing. (A row may take five of the six hours to another
+region.)
 
 Whole logs are forgotten at a bound, those that began first. What isn't known here and began more
 than six hours before the directory was last read counts as settled and past: it was known once, or
@@ -236,7 +232,7 @@ class Logs:
 
     def left(self) -> LeftLogs:
         """What is left to a successor."""
-        logs = tuple(known.left() for known in self._logs.values())
+        logs = tuple(known.left() for known in self)
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
 
     def missing(self) -> list[Run]:

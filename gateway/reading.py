@@ -227,11 +227,10 @@ class Reading:
 
 
 class LogReadiness:
-    """Whether what our own region's routers route reaches our readers.
+    """Whether what our own region's routers route reaches our readers (docs/design/0012).
 
-    A gateway is **ready** when the living logs of its own region have been heard, each with nothing
-    missing up to the first tick of it. One whose row in the directory hasn't moved for 12 s doesn't
-    count: its router is gone, and nobody has closed it yet.
+    A log whose row in the directory hasn't moved for 12 s doesn't count: its router is gone, and
+    nobody has closed it yet.
 
     Example. The directory lists one log of ours, with low 40, when we start: we wait for it. Its
     first tick says last number 42; 41 came, 42 didn't. When 42 has been read, we are ready.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from newsfabric.errors import NewsfabricError
 
@@ -15,11 +15,8 @@ Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 
-class Spawn(Protocol):
-    """Makes tasks, and owns them: :meth:`Tasks.spawn`."""
-
-    def __call__(self, work: Coroutine[Any, Any, Result], /) -> asyncio.Task[Result]:
-        """Run ``work``."""
+# :meth:`Tasks.spawn`: makes tasks, and owns them.
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
 class Tasks:
