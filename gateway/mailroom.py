@@ -1,15 +1,8 @@
 """What is kept for users who come: their mailboxes, read from the store, many at a time.
 
-Ten thousand registered readers who come back together ask for ten thousand mailboxes: whoever waits
-while reads are under way goes into the next one. The devices of one user share a read.
-
-What a read can't know has arrived here meanwhile, or a moment before: routers store before they
-route, but another region's store may lag behind its messages. So the last minute of what the hub
-remembers of the topic is added. When it has forgotten some of that in the meantime, the mailbox is
-read again.
-
-The last push of a mailbox has the position to come back with, and ``subscribed`` has none: whoever
-is cut off in the middle asks for the mailbox again.
+docs/design/0016 says why. Whoever waits while reads are under way goes into the next one, and the
+devices of one user share a read. To what was read the last minute of what the hub remembers of the
+topic is added. When it has forgotten some of that in the meantime, the mailbox is read again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Marks on their way up: from this gateway through the box's broker towards the core.
 
-A mark that the broker has confirmed is on its way; whether its message is there at all the mailbox
-service finds out. Nothing is kept here: while the broker is away, or is behind by more than a
+Nothing is kept here (docs/design/0016): while the broker is away, or is behind by more than a
 bounded number of marks, the reader is told to say it again.
 """
 
