@@ -84,7 +84,6 @@ class Feed:
         )
 
     def take(self, delivery: Delivery) -> None:
-        """One delivery from the queue."""
         topic = delivery.message.topic
         try:
             if not topic.startswith(_CONTROL) or topic == REVOKED:

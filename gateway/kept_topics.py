@@ -147,7 +147,6 @@ class KeptTopics:
             self._make_room()
 
     def audience(self, topic: str) -> Audience:
-        """Who is subscribed to ``topic`` now."""
         subscribed = self._subscribed.get(topic)
         if subscribed is None:
             return ()

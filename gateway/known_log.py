@@ -76,7 +76,6 @@ class KnownLog:
         return row.low if row.ended is None else row.ended
 
     def saw(self, number: int) -> None:
-        """``number`` was dealt with."""
         if number > self.mark:
             self.seen.add(number, number)
             self._advance()
@@ -145,7 +144,6 @@ class KnownLog:
 
     @property
     def lacks(self) -> bool:
-        """Whether anything is :meth:`missing`."""
         return self.mark < self.certain
 
     def missing(self) -> list[Run]:

@@ -111,7 +111,6 @@ class LateCopies:
         return found
 
     def _regions(self) -> list[str]:
-        """Those that are asked for copies."""
         now = self.clock()
         # Of one that has no log of which more may come everything was seen here.
         for known in self.logs.unfinished():

@@ -154,7 +154,6 @@ class Logs:
         self._change()
 
     def find(self, log: Log) -> KnownLog | None:
-        """What is known of ``log``, to be looked at."""
         return self._logs.get(log)
 
     def unfinished(self) -> list[KnownLog]:
@@ -231,7 +230,6 @@ class Logs:
         return time_ms, self._listed
 
     def left(self) -> LeftLogs:
-        """What is left to a successor."""
         logs = tuple(known.left() for known in self)
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
 
