@@ -22,8 +22,7 @@ _TIMEOUT: Final = 5.0
 class Upstream:
     """Publishes to the box's exchange ``upstream``. :meth:`start` it."""
 
-    def __init__(self) -> None:
-        self._publisher: ConfirmingPublisher | None = None
+    _publisher: ConfirmingPublisher | None = None
 
     async def start(self, link: Link) -> None:
         """Publish over ``link``; the box's topology has been declared there."""
