@@ -1,8 +1,6 @@
 """Which numbers of which logs are to be read now, and where; and whether we are ready. Pure.
 
-docs/design/0012 has the rules: missing numbers (:meth:`KnownLog.missing`) are read here and at home
-in turns, the tail of a silent log (:meth:`KnownLog.tail`) at home alone. Of one log one read is
-under way. A region that can't be asked is left alone for a while.
+docs/design/0012 has the rules. Of one log one read is under way.
 
 Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.10 s
 12 is missing, too. At 0.20 s number 7 is read here and not found, at 0.30 s number 12 is read for
