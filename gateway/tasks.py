@@ -13,9 +13,7 @@ logger = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
-
-
-# :meth:`Tasks.spawn`: makes tasks, and owns them.
+#: Makes tasks, and owns them: :meth:`Tasks.spawn`.
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
