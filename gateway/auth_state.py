@@ -1,8 +1,7 @@
 """The auth state of a reader: who it is, if it has logged in, and its bad tokens. Pure.
 
 On the Tornado engine each connection has one. On the native engine the data plane keeps it for the
-control plane, as bytes that mean nothing to it, so a control plane that comes anew knows every
-reader.
+control plane, as bytes that mean nothing to it (docs/design/0015).
 """
 
 from __future__ import annotations

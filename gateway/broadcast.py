@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import time
 from collections.abc import Callable
 
@@ -21,18 +23,18 @@ from newsfabric.store.rules import clock_ms
 from newsfabric.topics import REVOKED
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Broadcast:
     """Publishes what the hub has made of envelopes; ``box`` is the name in traces."""
 
-    def __init__(
-        self, *, hub: Hub, fanout: Fanout, engine: Engine, gate: Gate, races: Races, box: str
-    ) -> None:
-        self._hub = hub
-        self._fanout = fanout
-        self._engine = engine
-        self._gate = gate
-        self._races = races
-        self._box = box
+    hub: Hub
+    fanout: Fanout
+    engine: Engine
+    gate: Gate
+    races: Races
+    box: str
+
+    def __post_init__(self) -> None:
         self._tracer = otel_tracer.current()
 
     def publish(
@@ -47,10 +49,10 @@ class Broadcast:
         """
         if publication.envelope.topic == REVOKED:
             # Whichever way it came: for us, not for readers.
-            self._gate.apply_revocations([publication.envelope])
+            self.gate.apply_revocations([publication.envelope])
             self._published(publication, sighting, done)
             return
-        audience = self._hub.topics.audience(publication.envelope.topic)
+        audience = self.hub.topics.audience(publication.envelope.topic)
         left = 2
 
         def given() -> None:
@@ -59,9 +61,9 @@ class Broadcast:
             if left == 0:
                 self._published(publication, sighting, done)
 
-        self._engine.publish(publication, given)
+        self.engine.publish(publication, given)
         if audience:
-            self._fanout.publish(publication, audience, given)
+            self.fanout.publish(publication, audience, given)
         else:
             given()
 
@@ -70,11 +72,11 @@ class Broadcast:
 
         What is returned is set when it has been given to the last reader.
         """
-        publication = self._hub.offer(envelope, time.time())
+        publication = self.hub.offer(envelope, time.time())
         if publication is None:
             return None
         done = asyncio.Event()
-        self.publish(publication, self._races.came(envelope, STORE, clock_ms()), done.set)
+        self.publish(publication, self.races.came(envelope, STORE, clock_ms()), done.set)
         return done
 
     def _published(
@@ -89,7 +91,7 @@ class Broadcast:
             envelope = publication.envelope
             context = self._tracer.context(envelope.identity, envelope.traceparent)
             if context is not None:
-                spans = _spans(envelope, sighting, context, self._box, now_ms=now_ms)
+                spans = _spans(envelope, sighting, context, self.box, now_ms=now_ms)
                 self._tracer.add(spans)
         if done is not None:
             done()
@@ -109,12 +111,10 @@ def _spans(
     # Of the ring's copies the one that was published; it is the first, if that isn't forgotten.
     own = next((copy for copy in sighting.copies if copy.id == envelope.id), sighting.copies[0])
     shovels = tuple(SpanEvent("shovel", own.at_ms, {"newsfabric.shovel": name}) for name in own.way)
-    carried = Span(
-        trace_id=context.trace_id,
+    child = functools.partial(Span, trace_id=context.trace_id, parent=parent, service="gateway")
+    carried = child(
         span_id=span_id("carry", box, parent),
-        parent=parent,
         name="carry",
-        service="gateway",
         kind=Kind.INTERNAL,
         start_ms=ms_of_id(envelope.id),
         end_ms=own.at_ms,
@@ -125,12 +125,9 @@ def _spans(
         },
         events=shovels,
     )
-    delivered = Span(
-        trace_id=context.trace_id,
+    delivered = child(
         span_id=span_id("deliver", box, parent),
-        parent=parent,
         name="deliver",
-        service="gateway",
         kind=Kind.CONSUMER,
         start_ms=own.at_ms,
         end_ms=now_ms,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -48,45 +49,38 @@ _BEGINNING_SECONDS: Final = 0.5
 _TOPICS: Final = 8
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Follower:
     """Keeps what one gateway knows of the logs whole, from :meth:`begin` on."""
 
-    def __init__(
-        self,
-        *,
-        hub: Hub,
-        store: Store,
-        settings: GatewaySettings,
-        clock: Callable[[], float],
-        spawn: Spawn,
-        broadcast: Broadcast,
-    ) -> None:
+    hub: Hub
+    store: Store
+    settings: GatewaySettings
+    clock: Callable[[], float]
+    spawn: Spawn
+    broadcast: Broadcast
+
+    def __post_init__(self) -> None:
         #: Set when it is known where each log begins for us. Before, no reader can be served.
         self.begun = asyncio.Event()
         #: Set when what our region routes reaches our readers: :class:`.LogReadiness`.
         self.ready = asyncio.Event()
-        self._hub = hub
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        self._spawn = spawn
-        self._broadcast = broadcast
-        self._logs = hub.logs
-        self._reading = Reading(self._logs, settings.region)
+        region, self._logs = self.settings.region, self.hub.logs
+        self._reading = Reading(self._logs, region)
         self._under_way = 0
         # Set when something is found to be missing.
         self._lacks = asyncio.Event()
-        self._readiness = LogReadiness(self._logs, settings.region)
-        self._late = LateCopies(store, self._logs, settings, clock)
+        self._readiness = LogReadiness(self._logs, region)
+        self._late = LateCopies(self.store, self._logs, self.settings, self.clock)
         self._failing = LineLimit()
 
     def begin(self, left: LeftLogs | None = None) -> None:
         """Start, from what another control plane has left if there was one."""
         if left is not None:
-            self._logs.take(left, now=self._clock())
+            self._logs.take(left, now=self.clock())
             self.begun.set()
-        self._spawn(self._follow_directory())
-        self._spawn(self._follow_logs())
+        self.spawn(self._follow_directory())
+        self.spawn(self._follow_logs())
 
     async def readied(self, seconds: float) -> None:
         """Return when we are :attr:`ready`, or after ``seconds`` seconds."""
@@ -98,7 +92,7 @@ class Follower:
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
         """The feed has brought a message of ``log``, or a tick whose last number is ``seq``."""
-        now = self._clock()
+        now = self.clock()
         self._late.heard(log.region, now)
         known = self._logs.heard(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
         if known.lacks:
@@ -117,18 +111,18 @@ class Follower:
             pause = _DIRECTORY_SECONDS if self.ready.is_set() else _BEGINNING_SECONDS
             try:
                 self._learn(await self._read_directory(known_days))
-                backoff.succeeded(self._clock())
+                backoff.succeeded(self.clock())
             except Exception as exc:
                 # Whatever a store does wrong, the next try may go well.
                 self._complain("the directory of logs can't be read", exc)
-                pause = max(pause, backoff.failed(self._clock()))
+                pause = max(pause, backoff.failed(self.clock()))
             # Gateways that started together shouldn't ask together for ever.
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 - jitter
 
     async def _read_directory(self, known_days: set[tuple[str, int]]) -> list[DirectoryRow]:
         """What may have changed: rows of today, of yesterday, and of days with unfinished logs;
         at first of all days."""
-        store, seconds = self._store, self._settings.store_timeout
+        store, seconds = self.store, self.settings.store_timeout
         yesterday = clock_ms() // DAY_MS - 1
         unfinished = self._logs.unfinished()
         wanted = {(known.log.region, known.log.day) for known in unfinished}
@@ -144,7 +138,7 @@ class Follower:
         return rows
 
     def _learn(self, rows: Sequence[DirectoryRow]) -> None:
-        now = self._clock()
+        now = self.clock()
         if not self.begun.is_set():
             self._logs.begin(rows, now=now)
         for row in rows:
@@ -160,9 +154,9 @@ class Follower:
         reading = self._reading
         await self.begun.wait()
         while True:
-            for read in reading.due(self._clock(), at_most=_READS - self._under_way):
+            for read in reading.due(self.clock(), at_most=_READS - self._under_way):
                 self._under_way += 1
-                self._spawn(self._read(read))
+                self.spawn(self._read(read))
             if self._readiness.is_reached():
                 self.ready.set()
             seconds = reading.rest() if self.ready.is_set() else LOOK_SECONDS
@@ -181,8 +175,8 @@ class Follower:
             for first, last in read.spans:
                 at = first
                 while at <= last:
-                    async with asyncio.timeout(self._settings.store_timeout):
-                        page = await self._store.numbers(
+                    async with asyncio.timeout(self.settings.store_timeout):
+                        page = await self.store.numbers(
                             read.log, first=at, last=last, limit=_PAGE, at_home=read.at_home
                         )
                     measures.READ_NUMBERS.inc(len(page))
@@ -195,11 +189,11 @@ class Follower:
             # Whatever a store does wrong, the next try may go well, and readers stay served.
             where = f" at {read.log.region}" if read.at_home else ""
             self._complain(f"numbers of {read.log.router:.80} can't be read{where}", exc)
-            self._reading.failed(read, self._clock())
+            self._reading.failed(read, self.clock())
             return
         finally:
             self._under_way -= 1
-        now = self._clock()
+        now = self.clock()
         if found and not read.tail:
             measures.REPAIR.observe(now - read.since)
         self._reading.done(read, upto=at - 1, found=found, now=now)
@@ -223,7 +217,7 @@ class Follower:
                 self._logs.skip(log, number.seq, number.seq)
                 continue
             self._logs.doubt(log, number.seq)
-            if is_late(envelope, wall_ms) and not self._hub.knows(envelope):
+            if is_late(envelope, wall_ms) and not self.hub.knows(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:
                 prompt.append(envelope)
@@ -246,19 +240,19 @@ class Follower:
                 return
             for one in some:
                 if one.identity in given and not self._logs.has(log_of(one), one.seq):
-                    self._hub.drop(one)
+                    self.hub.drop(one)
             await self._give(one for one in some if one.identity not in given)
 
     async def _give(self, messages: Iterable[Envelope]) -> None:
         """Publish these, and return when they have reached their readers."""
-        given = [done for one in messages if (done := self._broadcast.publish_found(one))]
+        given = [done for one in messages if (done := self.broadcast.publish_found(one))]
         measures.RECOVERED.inc(len(given))
         for done in given:
             await done.wait()
 
     def _complain(self, what: str, problem: Exception) -> None:
         measures.LOG_FAILURES.inc()
-        unsaid = self._failing.may_log(self._clock())
+        unsaid = self._failing.may_log(self.clock())
         if unsaid is not None:
             ours = None if isinstance(problem, (StoreError, TimeoutError)) else problem
             why = str(problem) or "the store doesn't answer"

@@ -1,8 +1,6 @@
-"""What a topic's memory lacks, as a version vector of its own. Pure and bounded.
+"""What a topic's memory lacks, as a version vector of its own (docs/design/0011). Pure and bounded.
 
-A memory can answer a reader who resumes if everything it has forgotten, or never had, is
-covered by the reader's position. That is known by numbers: of each log the highest one that
-isn't remembered. Saying that more was forgotten than was is always safe.
+Saying that more was forgotten than was is always safe.
 """
 
 from __future__ import annotations

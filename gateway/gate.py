@@ -2,12 +2,11 @@
 
 It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked, and no reader: where one
 stands comes in and goes out as a value. A revocation is a message on the fabric's own topic
-(``_fabric.revoked``). It comes as any gold message does, and one that starts reads them all.
+(``_fabric.revoked``), which one that starts reads from the store; until then nobody is let in by
+name. docs/design/0015 says why.
 
 A token is decided at once, unless it was signed with a key that isn't known: then the keys are read
-again first, at most every few seconds, and the reader's next verbs wait. Until the revocations have
-been read from the store nobody is let in by name: who was locked out must not come back
-because a gateway has just started.
+again first, at most every few seconds, and the reader's next verbs wait.
 """
 
 from __future__ import annotations
@@ -82,7 +81,8 @@ class Revocations:
             return False
         self._at_ms.pop(user, None)
         self._at_ms[user] = at_ms
-        while len(self._at_ms) > self.limit or self._first() + self._ttl_ms < now_ms:
+        too_old_ms = now_ms - self._ttl_ms
+        while len(self._at_ms) > self.limit or next(iter(self._at_ms.values())) < too_old_ms:
             del self._at_ms[next(iter(self._at_ms))]
         return True
 
@@ -93,9 +93,6 @@ class Revocations:
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self._at_ms.items())
-
-    def _first(self) -> int:
-        return next(iter(self._at_ms.values()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,37 +107,31 @@ class Verdict:
     hang_up: bool = False
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Gate:
     """Decides the logins of one gateway. :meth:`start` it, and :meth:`close` it.
 
     ``evict`` is told who was revoked when (ms): those of them who are here must go.
     """
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        table: TopicTable,
-        store: Store,
-        *,
-        spawn: Spawn,
-        evict: Callable[[Sequence[tuple[str, int]]], None],
-    ) -> None:
-        tokens = settings.tokens
-        self.revocations = Revocations(table.tokens_ttl)
+    settings: GatewaySettings
+    table: TopicTable
+    store: Store
+    spawn: Spawn
+    evict: Callable[[Sequence[tuple[str, int]]], None]
+
+    def __post_init__(self) -> None:
+        tokens, longest = self.settings.tokens, self.table.tokens_ttl
+        self.revocations = Revocations(longest)
         self._rules = TokenRules(
             audience=tokens.audience,
             issuer=tokens.issuer,
             leeway=tokens.leeway,
-            longest=table.tokens_ttl,
+            longest=longest,
         )
         self._keys = (
             None if tokens.keys is None else TokenKeys(tokens.keys, again=tokens.keys_again)
         )
-        self._bad_tokens = settings.reader.bad_tokens
-        self._store = store
-        self._spawn = spawn
-        self._evict = evict
-        self._store_timeout = settings.store_timeout
         self._loaded = asyncio.Event()
         self._bad = 0
 
@@ -157,8 +148,8 @@ class Gate:
         if self._keys is None:
             return
         await self._keys.start()
-        self._spawn(self._keys.keep_fresh())
-        self._spawn(self._load())
+        self.spawn(self._keys.keep_fresh())
+        self.spawn(self._load())
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self._loaded.wait()
@@ -183,7 +174,7 @@ class Gate:
             if self.revocations.add(user, at_ms, now_ms):
                 news.append((user, at_ms))
         if news:
-            self._evict(news)
+            self.evict(news)
 
     def decide(self, auth: AuthState, verb: LogIn) -> Verdict | None:
         """What ``verb`` makes of a reader with ``auth``; None: :meth:`decide_later`."""
@@ -240,7 +231,7 @@ class Gate:
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
         refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)
-        return Verdict(now, refusal, hang_up=now.bad_tokens >= self._bad_tokens)
+        return Verdict(now, refusal, hang_up=now.bad_tokens >= self.settings.reader.bad_tokens)
 
     async def _load(self) -> None:
         """Read all revocations that still matter, however long the store stays away."""
@@ -263,8 +254,8 @@ class Gate:
         found: list[Envelope] = []
         before: str | None = None
         while len(found) < self.revocations.limit:
-            async with asyncio.timeout(self._store_timeout):
-                page = await self._store.history(REVOKED, limit=_PAGE, before=before)
+            async with asyncio.timeout(self.settings.store_timeout):
+                page = await self.store.history(REVOKED, limit=_PAGE, before=before)
             # The pages come from the newest to the oldest, and each has its oldest first.
             found = page + found
             if len(page) < _PAGE:

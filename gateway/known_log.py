@@ -54,10 +54,10 @@ class KnownLog:
     seen: Runs = dataclasses.field(default_factory=Runs)
     #: Numbers that were given to nobody here, since they are void.
     passed: Runs = dataclasses.field(default_factory=Runs)
-    #: Those that were read beyond low and given: each may end void, or has.
-    doubtful: Runs = dataclasses.field(default_factory=Runs)
     #: By the router's clock: whatever is beyond the mark was routed then or later.
     whole_ms: int = 0
+    #: Those that were read beyond low and given: each may end void, or has.
+    doubtful: Runs = dataclasses.field(default_factory=Runs)
     #: Of the directory's row that was read last.
     version: int = 0
     mark: int = dataclasses.field(init=False)
@@ -79,7 +79,6 @@ class KnownLog:
         return row.low if row.ended is None else row.ended
 
     def saw(self, number: int) -> None:
-        """``number`` was dealt with."""
         if number > self.mark:
             self.seen.add(number, number)
             self._advance()
@@ -159,12 +158,11 @@ class KnownLog:
 
     @property
     def lacks(self) -> bool:
-        """Whether anything is :meth:`missing`."""
         return self.mark < self.certain
 
     def missing(self) -> list[Run]:
         """The numbers that exist for certain and weren't seen: to be read until they are found."""
-        return list(self.seen.holes(self.mark + 1, self.certain))
+        return self.holes(1, self.certain)
 
     def holes(self, first: int, last: int) -> list[Run]:
         """Those of the numbers ``first`` to ``last`` that were neither seen nor are past."""
@@ -179,30 +177,21 @@ class KnownLog:
 
         Also below the highest number seen: if its whole region is dead nobody will close it.
         """
-        first = max(self.low, self.mark) + 1
-        return list(self.seen.holes(first, self.highest + self.window + 1))
+        return self.holes(self.low + 1, self.highest + self.window + 1)
 
     def left(self) -> Left:
         """What a control plane leaves of it to its successor."""
-        seen, passed, voids = tuple(self.seen), tuple(self.passed), tuple(self.voids)
+        seen, passed, voids = map(tuple, (self.seen, self.passed, self.voids))
         return Left(self.log, self.start, seen, passed, self.low, self.ended, voids, self.whole_ms)
 
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:
         """The log that another control plane has left."""
-        known = cls(
-            left.log,
-            left.start,
-            heard_at=now,
-            low=left.low,
-            ended=left.ended,
-            voids=Runs(left.voids),
-            seen=Runs(left.seen),
-            passed=Runs(left.passed),
-            # Nobody says any more which of them were read.
-            doubtful=Runs(left.seen),
-            whole_ms=left.whole_ms,
-        )
+        log, start, seen, passed, low, ended, voids, whole_ms = left
+        runs = Runs(voids), Runs(seen), Runs(passed)
+        known = cls(log, start, now, low, ended, *runs, whole_ms)
+        # Nobody says any more which of them were read.
+        known.doubtful = Runs(left.seen)
         known._settle()
         return known
 

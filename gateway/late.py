@@ -5,15 +5,13 @@ numbers up to 750 s apart (docs/guarantees.md, S4), by clocks that differ by up 
 copy is older than two minutes, another one may have been given so long ago that nobody here
 remembers. Before it is offered its other copies are looked up, in every region: where any of them
 was given here, or was past when this gateway began, it is one more copy.
-
-Example. A message was routed in Dublin at 12:04, and is read at 12:45, when a cut is over. What the
-store has of its topic from 11:51 to 12:17 is read in both regions. Oregon's copy is there, and its
-number was given here at 12:05: so this copy is only noted.
+(docs/design/0012 has an example.)
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -74,19 +72,16 @@ def given(late: Iterable[Envelope], copies: Iterable[Envelope], logs: Logs) -> s
     }
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class LateCopies:
     """Looks up whether late messages were given here before. ``clock`` only goes on."""
 
-    def __init__(
-        self, store: Store, logs: Logs, settings: GatewaySettings, clock: Callable[[], float]
-    ) -> None:
-        self._store = store
-        self._logs = logs
-        self._region = settings.region
-        self._timeout = settings.store_timeout
-        self._clock = clock
-        # When each region was heard last.
-        self._heard_at: dict[str, float] = {}
+    store: Store
+    logs: Logs
+    settings: GatewaySettings
+    clock: Callable[[], float]
+    # When each region was heard last.
+    _heard_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def heard(self, region: str, now: float) -> None:
         """A message or a tick of a log of ``region`` has come."""
@@ -102,11 +97,11 @@ class LateCopies:
         for region in self._regions():
             end = to_ms
             for _ in range(_MOST_PAGES):
-                async with asyncio.timeout(self._timeout):
-                    page = await self._store.since(
+                async with asyncio.timeout(self.settings.store_timeout):
+                    page = await self.store.since(
                         topic, from_ms=from_ms, to_ms=end, limit=_PAGE, region=region
                     )
-                found |= given(messages, page, self._logs)
+                found |= given(messages, page, self.logs)
                 if len(page) < _PAGE:
                     break
                 # The oldest millisecond may not be whole, and comes again.
@@ -116,14 +111,13 @@ class LateCopies:
         return found
 
     def _regions(self) -> list[str]:
-        """Those that are asked for copies."""
-        now = self._clock()
+        now = self.clock()
         # Of one that has no log of which more may come everything was seen here.
-        for known in self._logs.unfinished():
+        for known in self.logs.unfinished():
             self._heard_at.setdefault(known.log.region, now)
         lives = (
             region
             for region, heard_at in self._heard_at.items()
-            if region != self._region and now - heard_at < _SILENT_SECONDS
+            if region != self.settings.region and now - heard_at < _SILENT_SECONDS
         )
-        return [self._region, *sorted(lives)]
+        return [self.settings.region, *sorted(lives)]

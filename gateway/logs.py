@@ -2,16 +2,11 @@
 
 :mod:`gateway.known_log` says what is known of one log. A gateway that starts takes each log of the
 directory from where it is settled (:meth:`Logs.begin`); one that it hears of later is expected from
-its first number. Nothing is ever given up: a number that exists stays missing until it is found.
+its first number. docs/design/0028 has the rules and why.
 
-* A **position** stands for what a reader of this gateway was given: :meth:`Logs.position`. Its
-  time is at most an hour after the directory was last read: of a log that began and ended since
-  then this gateway knows nothing. (A row may take five of the six hours to another region.)
-* A row of the store **counts** for a reader only if its message was given here, or was past when
-  this gateway began (:meth:`Logs.gave`). Anything else comes live, if it is a message.
-* A number that a position covers counts as **had** only if it stays a message: else it may have
-  been passed over as void elsewhere. Who joins is given its message if it was given here, since
-  the message's other number will be dropped as a copy.
+A position's time is at most an hour after the directory was last read: of a log that began and
+ended since then this gateway knows nothing. (A row may take five of the six hours to another
+region.)
 
 Whole logs are forgotten at a bound, those that began first. What isn't known here and began more
 than six hours before the directory was last read counts as settled and past: it was known once, or
@@ -29,6 +24,7 @@ from typing import Final, NamedTuple
 from gateway.known_log import KnownLog, Left
 from gateway.position import MAX_LOGS, Copy, Position, entry, lag, log_hash, token
 from gateway.runs import Run
+from newsfabric.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 
 # How far the clocks of two regions may be apart.
@@ -68,6 +64,25 @@ class Entry:
         return self.packed
 
 
+class Listing(NamedTuple):
+    """The logs that positions list, in order of the hash, and the last time of these positions:
+    later ones would count a log as had that there is no room for."""
+
+    entries: list[Entry]
+    last_ms: int
+
+    @classmethod
+    def of(cls, logs: Iterable[KnownLog], time_ms: int, reach_ms: int) -> Listing:
+        """At ``time_ms``. Of more logs than there is room for it leaves out the youngest."""
+        oldest = time_ms - reach_ms - CLOCKS_MS
+        wanted = [one for one in logs if one.log.epoch >= oldest or not one.is_whole]
+        wanted.sort(key=lambda one: one.log.epoch)
+        left_out = wanted[MAX_LOGS:]
+        last_ms = left_out[0].log.epoch + reach_ms - 1 if left_out else MAX_MS
+        entries = (Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
+        return cls(sorted(entries, key=lambda one: one.hash), last_ms)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
     """``logs`` are remembered; beyond, whole ones are forgotten. ``runs`` are of a log's numbers.
@@ -92,12 +107,10 @@ class Logs:
         #: When the directory was read last, by our clock.
         self.directory_ms = began_ms
         self._logs: dict[Log, KnownLog] = {}
-        # Those that positions list, in order of the hash; None when that is to be found out.
-        self._listed: list[Entry] | None = None
+        # None when it is to be found out.
+        self._listing: Listing | None = None
         #: Of logs that began until then some are forgotten.
         self.forgotten_ms = 0
-        # At this time or later a position would count one as had that it has no room for.
-        self._too_late_ms = 0
         # Those that aren't whole; whole ones among them do no harm.
         self._unfinished: list[KnownLog] | None = None
         # What was told last, and when; None when it would be another one now.
@@ -163,7 +176,6 @@ class Logs:
         self._change()
 
     def find(self, log: Log) -> KnownLog | None:
-        """What is known of ``log``, to be looked at."""
         return self._logs.get(log)
 
     def unfinished(self) -> list[KnownLog]:
@@ -239,15 +251,13 @@ class Logs:
     def listing(self, wall_ms: int) -> tuple[int, list[Entry]]:
         """The time of a position for everything seen until now, and the logs that it lists."""
         time_ms = min(wall_ms, self.directory_ms + _DIRECTORY_MS)
-        if self._listed is None:
-            self._listed = self._list(time_ms)
-        if self._too_late_ms:
-            time_ms = min(time_ms, self._too_late_ms - 1)
-        return time_ms, self._listed
+        if self._listing is None:
+            self._listing = Listing.of(self, time_ms, self.reach_ms)
+        entries, last_ms = self._listing
+        return min(time_ms, last_ms), entries
 
     def left(self) -> LeftLogs:
-        """What is left to a successor."""
-        logs = tuple(known.left() for known in self._logs.values())
+        logs = tuple(known.left() for known in self)
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
 
     def missing(self) -> list[Run]:
@@ -269,19 +279,8 @@ class Logs:
 
     def _arrange(self) -> None:
         """Logs have come, gone or ended."""
-        self._listed = self._unfinished = None
+        self._listing = self._unfinished = None
         self._change()
-
-    def _list(self, time_ms: int) -> list[Entry]:
-        """What a position lists at ``time_ms``. Of more than there is room for it leaves out the
-        youngest, and its time is so early that these count as not had."""
-        oldest = time_ms - self.reach_ms - CLOCKS_MS
-        wanted = [one for one in self if one.log.epoch >= oldest or not one.is_whole]
-        wanted.sort(key=lambda one: one.log.epoch)
-        left_out = wanted[MAX_LOGS:]
-        self._too_late_ms = left_out[0].log.epoch + self.reach_ms if left_out else 0
-        entries = (Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
-        return sorted(entries, key=lambda one: one.hash)
 
     def _bound(self) -> None:
         """Forget whole logs, the oldest first; what was passed over in one is remembered, and what

@@ -1,8 +1,6 @@
 """Which numbers of which logs are to be read now, and where; and whether we are ready. Pure.
 
-docs/design/0012 has the rules: missing numbers (:meth:`KnownLog.missing`) are read here and at home
-in turns, the tail of a silent log (:meth:`KnownLog.tail`) at home alone. Of one log one read is
-under way. A region that can't be asked is left alone for a while.
+docs/design/0012 has the rules. Of one log one read is under way.
 
 Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.10 s
 12 is missing, too. At 0.20 s number 7 is read here and not found, at 0.30 s number 12 is read for
@@ -227,11 +225,10 @@ class Reading:
 
 
 class LogReadiness:
-    """Whether what our own region's routers route reaches our readers.
+    """Whether what our own region's routers route reaches our readers (docs/design/0012).
 
-    A gateway is **ready** when the living logs of its own region have been heard, each with nothing
-    missing up to the first tick of it. One whose row in the directory hasn't moved for 12 s doesn't
-    count: its router is gone, and nobody has closed it yet.
+    A log whose row in the directory hasn't moved for 12 s doesn't count: its router is gone, and
+    nobody has closed it yet.
 
     Example. The directory lists one log of ours, with low 40, when we start: we wait for it. Its
     first tick says last number 42; 41 came, 42 didn't. When 42 has been read, we are ready.

@@ -1,10 +1,8 @@
 """A box without a feed sends its readers to boxes that have one.
 
-Readers can't see that nothing comes: their connection is fine. So whoever has had no feed for
-``stranded_seconds`` asks what a reader asks, ``endpoints.json`` of its own region and of the
-others, and if a gateway is listed that isn't itself it tells its readers to go, at the pace of a
-drain. While nobody else is ready they stay: elsewhere they would have no news either. The box
-serves those who come all the same; so the reason is ``rebalance``, not ``drain``.
+After ``stranded_seconds`` it asks what a reader asks, ``endpoints.json`` of its own region and of
+the others, and if a gateway is listed that isn't itself it tells its readers to go, at the pace of
+a drain. docs/design/0018 says why.
 """
 
 from __future__ import annotations

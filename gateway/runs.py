@@ -44,11 +44,9 @@ class Runs:
 
     @property
     def numbers(self) -> int:
-        """How many numbers there are."""
         return sum(last - first + 1 for first, last in self)
 
     def add(self, first: int, last: int) -> None:
-        """Add ``first`` to ``last``."""
         starts, ends = self._starts, self._ends
         if ends and first == ends[-1] + 1:
             ends[-1] = last

@@ -1,7 +1,6 @@
 """Marks on their way up: from this gateway through the box's broker towards the core.
 
-A mark that the broker has confirmed is on its way; whether its message is there at all the mailbox
-service finds out. Nothing is kept here: while the broker is away, or is behind by more than a
+Nothing is kept here (docs/design/0016): while the broker is away, or is behind by more than a
 bounded number of marks, the reader is told to say it again.
 """
 
@@ -23,8 +22,7 @@ _TIMEOUT: Final = 5.0
 class Upstream:
     """Publishes to the box's exchange ``upstream``. :meth:`start` it."""
 
-    def __init__(self) -> None:
-        self._publisher: ConfirmingPublisher | None = None
+    _publisher: ConfirmingPublisher | None = None
 
     async def start(self, link: Link) -> None:
         """Publish over ``link``; the box's topology has been declared there."""
