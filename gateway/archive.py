@@ -13,7 +13,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import orjson
@@ -38,6 +38,8 @@ _MORE: Final = 4
 _CHECKED_BYTES: Final = 1 << 20
 # Of messages that are no JSON, a history reads beyond so many times its limit.
 _BEYOND: Final = 4
+# Copies of one message are routed within this time (docs/guarantees.md), with some to spare.
+_APART_MS: Final = 900_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,6 +96,18 @@ class Archive:
             # There may be older ones, also of the oldest one's millisecond.
             reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
+
+    async def copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
+        """Every copy of these ``messages`` of ``topic``, oldest first, that this region has."""
+        identities = {one.identity for one in messages}
+        times = [ms_of_id(one.id) for one in messages]
+        read = self._store.since(
+            topic,
+            from_ms=min(times),
+            to_ms=max(times) + _APART_MS,
+            limit=self._settings.resume_rows,
+        )
+        return [one for one in await self._read(read) if one.identity in identities]
 
     async def latest(self, topic: str) -> list[Envelope]:
         """The newest version of each key, oldest first."""
