@@ -16,13 +16,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tornado.iostream import IOStream
 
 from gateway import measures
-from gateway.outbox import Account, Outbox
-from newsfabric.closing import SLOW_READER, CloseReason
+from gateway.outbox import Account
+from newsfabric.closing import SLOW_READER
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
 
 _LOOK_SECONDS: Final = 1.0
 # What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
@@ -30,20 +33,6 @@ _LOOK_SECONDS: Final = 1.0
 # where room is needed and that is most of what waits, or it was closing before: its goodbye would
 # free nothing, and those who are hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
-
-
-class Waiting(Protocol):
-    """A reader for whom something may wait: in its outbox, in its ``stream`` if it has its own."""
-
-    outbox: Outbox
-    stream: ReaderStream | None
-
-    @property
-    def waiting_bytes(self) -> int:
-        """All that waits for it, wherever."""
-
-    def close(self, reason: CloseReason) -> None:
-        """End it, with a goodbye."""
 
 
 class Budget:
@@ -56,7 +45,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Iterable[Waiting]],
+        readers: Callable[[], Iterable[Connection]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
@@ -114,7 +103,7 @@ class Budget:
     def _make_room(self) -> None:
         self._scheduled = False
         self.look()
-        behind: list[tuple[int, int, Waiting | ReaderStream]] = []
+        behind: list[tuple[int, int, Connection | ReaderStream]] = []
         for reader in self._readers():
             if waiting := reader.waiting_bytes:
                 behind.append((waiting, len(behind), reader))
@@ -147,7 +136,7 @@ class Budget:
                 stream.close()
         self._note(stream)
 
-    def _cut_short(self, reader: Waiting) -> None:
+    def _cut_short(self, reader: Connection) -> None:
         """End what is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
@@ -172,7 +161,7 @@ class ReaderStream(IOStream):
     ) -> None:
         self._budget = budget
         self._on_closed = on_closed
-        self.reader: Waiting | None = None
+        self.reader: Connection | None = None
         super().__init__(connection, max_buffer_size=max_buffer_size)
 
     @property
@@ -186,13 +175,11 @@ class ReaderStream(IOStream):
         return self._total_write_done_index
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
-        """As :meth:`IOStream.write`."""
         written = super().write(data)
         if self.writing():
             self._budget.waits(self)
         return written
 
     def close_fd(self) -> None:
-        """As :meth:`IOStream.close_fd`."""
         super().close_fd()
         self._on_closed()
