@@ -1,8 +1,4 @@
-"""A gateway put together: listeners, feed, drain. Tornado engine.
-
-Everything runs in one process on one loop. The engine that keeps readers' sockets in a
-process of their own is :mod:`gateway.native`; it is held to the same behaviour suite.
-"""
+"""A gateway put together: listeners, feed, drain. Tornado engine: all in one process."""
 
 from __future__ import annotations
 

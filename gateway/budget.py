@@ -61,7 +61,6 @@ class Budget:
 
     @property
     def waiting_bytes(self) -> int:
-        """All that waits."""
         return self.account.bytes + self._in_streams
 
     async def watch(self) -> None:

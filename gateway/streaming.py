@@ -51,9 +51,8 @@ class Ending(enum.Enum):
 
 
 class StreamConnection(Connection):
-    """A connection on a TCP stream of its own."""
+    """A connection on a TCP stream of its own. ``heartbeat`` keeps proxies from closing it."""
 
-    # What keeps proxies from closing an idle connection.
     heartbeat: bytes
 
     def __init__(self, readers: Readers, stream: ReaderStream) -> None:

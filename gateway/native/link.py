@@ -226,7 +226,6 @@ class Room:
         self._answer()
 
     def grew(self) -> None:
-        """There is room again."""
         self._let_one_on()
         self._answer()
 

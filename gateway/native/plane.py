@@ -233,7 +233,7 @@ class Plane(Engine):
 
     def send(self, command: bytes) -> None:
         """Send a command; nothing while there is no attachment."""
-        if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
+        if self._link is not None and self.is_there:
             self._link.send(command)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
@@ -245,7 +245,6 @@ class Plane(Engine):
         self.send(self._unfinished.add(publication, done))
 
     def resize(self, capacity: int) -> None:
-        """From now on there is room for ``capacity`` readers."""
         if capacity != self._capacity:
             self._capacity = capacity
             self._send_settings()
@@ -386,5 +385,5 @@ class Unfinished:
         self.finish(self._number)
 
     def drop(self) -> None:
-        """Forget them, and call nobody: they stay unacknowledged."""
+        """Forget them, and call nobody."""
         self._kept.clear()

@@ -38,7 +38,6 @@ from gateway.protocol import (
     Subscribe,
     Subscribed,
     Unsubscribe,
-    Verbs,
     subscribed_push,
 )
 from gateway.publication import Publication
@@ -117,8 +116,7 @@ class NativeReaders:
         self._table = core.table
         self._desk = core.desk
         self._spawn = core.spawn
-        # Rates and subscriptions are counted by the data plane.
-        self._verbs = Verbs(core.table, core.settings.reader)
+        self._verbs = core.readers.verbs
         self._said = Sayings()
         # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
@@ -246,7 +244,6 @@ class NativeReader:
         self._send(commands.reply(self._connection, push))
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Answer a subscribe: the same to all who say the same."""
         if self._attachment == self._readers.plane.attachment:
             answer = self._readers.subscribed(self._said, verb, told, replay)
             self._send(commands.subscribe_again(answer, self._connection))
