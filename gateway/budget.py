@@ -14,8 +14,9 @@ A stream is looked at once a second; until then what it has sent meanwhile count
 from __future__ import annotations
 
 import asyncio
+import operator
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tornado.iostream import IOStream
@@ -45,7 +46,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Iterable[Connection]],
+        readers: Callable[[], Sequence[Connection]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
@@ -102,16 +103,14 @@ class Budget:
     def _make_room(self) -> None:
         self._scheduled = False
         self.look()
-        behind: list[tuple[int, int, Connection | ReaderStream]] = []
-        for reader in self._readers():
-            if waiting := reader.waiting_bytes:
-                behind.append((waiting, len(behind), reader))
-        others = (stream for stream in self._streams if stream.reader is None)
-        behind += [(stream.waiting, -n, stream) for n, stream in enumerate(others)]
-        behind.sort(reverse=True, key=lambda one: one[:2])
+        # Of those who are equally far behind the one who came last goes first.
+        behind: list[tuple[int, Connection | ReaderStream]]
+        behind = [(reader.waiting_bytes, reader) for reader in reversed(self._readers())]
+        behind += [(stream.waiting, stream) for stream in self._streams if stream.reader is None]
+        behind.sort(reverse=True, key=operator.itemgetter(0))
         enough = self._most_bytes - self._most_bytes // 8
-        for waiting, _, one in behind:
-            if self.waiting_bytes <= enough:
+        for waiting, one in behind:
+            if self.waiting_bytes <= enough or not waiting:
                 break
             if isinstance(one, ReaderStream):
                 self._give_up(one)

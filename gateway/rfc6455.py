@@ -1,6 +1,7 @@
 """The WebSocket protocol without I/O: the opening handshake and the frames a reader sends.
 
-No extension is offered. Why it is neither Tornado's nor a library's: docs/design/0005, 0030.
+No extension is offered, not even compression (RFC 7692). Why it is neither Tornado's nor a
+library's: docs/design/0005 and 0030.
 """
 
 from __future__ import annotations
