@@ -251,10 +251,11 @@ class Room:
 def connected(path: Path) -> socket.socket:
     """A socket connected to the data plane at ``path``; OSError if none listens there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A frozen one that has enough connections to accept would have us wait: EAGAIN, unix(7).
+    connection.setblocking(False)
     try:
         connection.connect(str(path))
     except BaseException:
         connection.close()
         raise
-    connection.setblocking(False)
     return connection
