@@ -14,15 +14,19 @@ A stream is looked at once a second; until then what it has sent meanwhile count
 from __future__ import annotations
 
 import asyncio
+import operator
 import socket
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tornado.iostream import IOStream
 
 from gateway import measures
-from gateway.outbox import Account, Outbox
-from newsfabric.closing import SLOW_READER, CloseReason
+from gateway.outbox import Account
+from newsfabric.closing import SLOW_READER
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
 
 _LOOK_SECONDS: Final = 1.0
 # What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
@@ -30,20 +34,6 @@ _LOOK_SECONDS: Final = 1.0
 # where room is needed and that is most of what waits, or it was closing before: its goodbye would
 # free nothing, and those who are hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
-
-
-class Waiting(Protocol):
-    """A reader for whom something may wait: in its outbox, in its ``stream`` if it has its own."""
-
-    outbox: Outbox
-    stream: ReaderStream | None
-
-    @property
-    def waiting_bytes(self) -> int:
-        """All that waits for it, wherever."""
-
-    def close(self, reason: CloseReason) -> None:
-        """End it, with a goodbye."""
 
 
 class Budget:
@@ -56,7 +46,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Iterable[Waiting]],
+        readers: Callable[[], Sequence[Connection]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
@@ -72,7 +62,6 @@ class Budget:
 
     @property
     def waiting_bytes(self) -> int:
-        """All that waits."""
         return self.account.bytes + self._in_streams
 
     async def watch(self) -> None:
@@ -114,16 +103,14 @@ class Budget:
     def _make_room(self) -> None:
         self._scheduled = False
         self.look()
-        behind: list[tuple[int, int, Waiting | ReaderStream]] = []
-        for reader in self._readers():
-            if waiting := reader.waiting_bytes:
-                behind.append((waiting, len(behind), reader))
-        others = (stream for stream in self._streams if stream.reader is None)
-        behind += [(stream.waiting, -n, stream) for n, stream in enumerate(others)]
-        behind.sort(reverse=True, key=lambda one: one[:2])
+        # Of those who are equally far behind the one who came last goes first.
+        behind: list[tuple[int, Connection | ReaderStream]]
+        behind = [(reader.waiting_bytes, reader) for reader in reversed(self._readers())]
+        behind += [(stream.waiting, stream) for stream in self._streams if stream.reader is None]
+        behind.sort(reverse=True, key=operator.itemgetter(0))
         enough = self._most_bytes - self._most_bytes // 8
-        for waiting, _, one in behind:
-            if self.waiting_bytes <= enough:
+        for waiting, one in behind:
+            if self.waiting_bytes <= enough or not waiting:
                 break
             if isinstance(one, ReaderStream):
                 self._give_up(one)
@@ -147,7 +134,7 @@ class Budget:
                 stream.close()
         self._note(stream)
 
-    def _cut_short(self, reader: Waiting) -> None:
+    def _cut_short(self, reader: Connection) -> None:
         """End what is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
@@ -172,7 +159,7 @@ class ReaderStream(IOStream):
     ) -> None:
         self._budget = budget
         self._on_closed = on_closed
-        self.reader: Waiting | None = None
+        self.reader: Connection | None = None
         super().__init__(connection, max_buffer_size=max_buffer_size)
 
     @property
@@ -186,13 +173,11 @@ class ReaderStream(IOStream):
         return self._total_write_done_index
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
-        """As :meth:`IOStream.write`."""
         written = super().write(data)
         if self.writing():
             self._budget.waits(self)
         return written
 
     def close_fd(self) -> None:
-        """As :meth:`IOStream.close_fd`."""
         super().close_fd()
         self._on_closed()

@@ -39,10 +39,7 @@ from newsfabric.topics import TopicTable
 
 
 class Core:
-    """The parts of one gateway.
-
-    ``engine`` has the readers that another process holds; without it there are none.
-    """
+    """The parts of one gateway. ``engine`` has the readers that another process holds."""
 
     def __init__(
         self,
@@ -137,12 +134,10 @@ class Core:
 
     @property
     def connects(self) -> int:
-        """Readers let in since the start."""
         return self.readers.connects + self.engine.tally.connects
 
     @property
     def deliveries(self) -> int:
-        """Frames given to readers since the start."""
         return self.fanout.deliveries + self.engine.tally.deliveries
 
     @property
@@ -151,7 +146,6 @@ class Core:
         return not self.admission.draining and self.feed.is_stranded
 
     def send_away(self, count: int) -> None:
-        """Have ``count`` readers, or all if there are fewer, connect to another box."""
         here = count * len(self.readers.open) // max(1, self.reader_count)
         self.readers.send_away(here, REBALANCE, self.settings.retry_after_ms)
         self.engine.send_away(count - here)

@@ -4,8 +4,6 @@ Every push is one JSON text. Transports dress it differently, and the dresses ar
 :class:`Variant` values: a message is encoded at most once for each of them, whatever the number
 of readers. The body's bytes are spliced in as the publisher wrote them; they were checked to
 be JSON before (:mod:`gateway.feed`), so they can't break out of their place.
-
-Nothing here compresses: this engine offers no permessage-deflate (RFC 7692).
 """
 
 from __future__ import annotations
