@@ -17,16 +17,13 @@ import asyncio
 import operator
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tornado.iostream import IOStream
 
 from gateway import measures
-from gateway.outbox import Account
-from newsfabric.closing import SLOW_READER
-
-if TYPE_CHECKING:
-    from gateway.connection import Connection
+from gateway.outbox import Account, Outbox
+from newsfabric.closing import SLOW_READER, CloseReason
 
 _LOOK_SECONDS: Final = 1.0
 # What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
@@ -34,6 +31,20 @@ _LOOK_SECONDS: Final = 1.0
 # where room is needed and that is most of what waits, or it was closing before: its goodbye would
 # free nothing, and those who are hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
+
+
+class Waiting(Protocol):
+    """A reader for whom something may wait: in its outbox, in its ``stream`` if it has its own."""
+
+    outbox: Outbox
+    stream: ReaderStream | None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """All that waits for it, wherever."""
+
+    def close(self, reason: CloseReason) -> None:
+        """End it, with a goodbye."""
 
 
 class Budget:
@@ -46,7 +57,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Sequence[Connection]],
+        readers: Callable[[], Sequence[Waiting]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
@@ -104,7 +115,7 @@ class Budget:
         self._scheduled = False
         self.look()
         # Of those who are equally far behind the one who came last goes first.
-        behind: list[tuple[int, Connection | ReaderStream]]
+        behind: list[tuple[int, Waiting | ReaderStream]]
         behind = [(reader.waiting_bytes, reader) for reader in reversed(self._readers())]
         behind += [(stream.waiting, stream) for stream in self._streams if stream.reader is None]
         behind.sort(reverse=True, key=operator.itemgetter(0))
@@ -134,7 +145,7 @@ class Budget:
                 stream.close()
         self._note(stream)
 
-    def _cut_short(self, reader: Connection) -> None:
+    def _cut_short(self, reader: Waiting) -> None:
         """End what is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
@@ -159,7 +170,7 @@ class ReaderStream(IOStream):
     ) -> None:
         self._budget = budget
         self._on_closed = on_closed
-        self.reader: Connection | None = None
+        self.reader: Waiting | None = None
         super().__init__(connection, max_buffer_size=max_buffer_size)
 
     @property
