@@ -237,6 +237,9 @@ class Connection(abc.ABC):
         if reason is TOO_BIG:
             # A verb that can't be read is answered like one that can't be obeyed.
             refuse(self, Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
+            if not self.is_open:
+                # Too slow even for that.
+                return
         if reason is SLOW_READER:
             behind = self.outbox.pending_bytes
             # What waits would only keep the reader from hearing why it is closed.
