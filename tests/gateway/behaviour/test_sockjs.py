@@ -253,6 +253,12 @@ async def test_a_reader_who_is_too_slow_for_what_an_over_long_verb_gets_is_close
         assert await poll(box) == 'c[4101,"too slow to read"]'
 
 
+async def test_a_session_that_gets_into_a_log_doesnt_say_its_name(box: Box) -> None:
+    await poll(box)
+    (reader,) = box.gateway.core.readers.open
+    assert SESSION.rpartition("/")[2] not in repr(reader)
+
+
 async def test_a_polling_reader_is_bounded_like_all_others(engine: str) -> None:
 
     limits = OutboxLimits(hard_bytes=50_000, soft_bytes=50_000)
