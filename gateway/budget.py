@@ -65,8 +65,9 @@ class Budget:
         self._stalled_seconds = stalled_seconds
         self._readers = readers
         self._clock = clock
-        # Streams that the kernel doesn't take everything from: what waits there as far as is
-        # known, how much they have ever sent, and since when that is so.
+        # Streams that the kernel doesn't take everything from, in the order in which they began to
+        # wait: what waits there as far as is known, how much they have ever sent, and since when
+        # that is so.
         self._streams: dict[ReaderStream, tuple[int, int, float]] = {}
         self._in_streams = 0
         self._scheduled = False
@@ -97,12 +98,14 @@ class Budget:
     def _note(self, stream: ReaderStream) -> float:
         """Count what waits in ``stream`` now; since when has it taken nothing of that?"""
         now, waiting = self._clock(), stream.waiting
-        known, sent, since = self._streams.pop(stream, (0, stream.sent, now))
+        known, sent, since = self._streams.get(stream, (0, stream.sent, now))
         self._in_streams += waiting - known
         if not waiting or stream.sent != sent:
             since = now
         if waiting:
             self._streams[stream] = waiting, stream.sent, since
+        else:
+            self._streams.pop(stream, None)
         return since
 
     def _check(self) -> None:

@@ -135,8 +135,11 @@ def sse_event(push: bytes, position: str | None = None) -> bytes:
 
 def encode_push(kind: str, /, **fields: Any) -> bytes:
     """A push of this ``type`` that isn't a message, as JSON text, without fields that are None."""
-    said = {name: value for name, value in fields.items() if value is not None}
-    return orjson.dumps({"type": kind} | said)
+    push = {"type": kind}
+    for name, value in fields.items():
+        if value is not None:
+            push[name] = value
+    return orjson.dumps(push)
 
 
 def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:
