@@ -1,8 +1,7 @@
 """Who may read which topic: policy and login in, a refusal or nothing out. Pure.
 
-Asked for each verb when its turn comes, on each engine and transport: what a topic's name is
-spelt like decides nothing here, because names are compared word by word and to the letter, and one
-that isn't well-formed has no policy in the first place.
+Asked for each verb when its turn comes, on each engine and transport. A topic that isn't
+well-formed has no policy in the first place.
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ class Rates:
         self._core = core
 
     async def watch(self) -> None:
-        """Look at the counters each second."""
         core = self._core
         while True:
             at, deliveries, connects = core.clock(), core.deliveries, core.connects

@@ -1,8 +1,4 @@
-"""A gateway put together: listeners, feed, drain. Tornado engine.
-
-Everything runs in one process on one loop. The engine that keeps readers' sockets in a
-process of their own is :mod:`gateway.native`; it is held to the same behaviour suite.
-"""
+"""A gateway put together: listeners, feed, drain. Tornado engine: all in one process."""
 
 from __future__ import annotations
 
@@ -22,9 +18,8 @@ from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
 from gateway.drain import drain
-from gateway.feed import Feed
 from gateway.listener import Listener
-from gateway.rebalance import Rebalance
+from gateway.rebalance import rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import WebSocketHandler
@@ -74,48 +69,34 @@ async def running(
             per_address=settings.per_address,
         )
         stack.callback(readers.stop)
-        admin = admin_listener(stack, core, readers.port, stop)
         core.follower.begin()
-        await follow(core, link)
-        await core.upstream.start(link)
+        gateway = await opened(stack, core, link, readers.port, stop)
         readers.start()
-        admin.start()
-        logger.info("readers on port %d, admin on port %d", readers.port, admin.port)
-        up()
-        yield Gateway(core, readers.port, admin.port)
+        yield gateway
         await drain(core)
 
 
-async def follow(core: Core, link: Link) -> None:
-    """Hear the feed, as soon as it is known where each log begins for us.
+async def opened(
+    stack: contextlib.AsyncExitStack, core: Core, link: Link, port: int, stop: asyncio.Event
+) -> Gateway:
+    """Hear the feed, as soon as it is known where each log begins for us; open the admin port.
 
-    Returns when readers can be served, or after a few seconds: then they are served from then on,
-    and until then nobody is sent here.
+    Returns when readers, who come to ``port``, can be served, or after a few seconds: then they are
+    served from then on, and until then nobody is sent here.
     """
-    feed = core.spawn(_hear_feed(core, link))
+    admin = _admin_listener(stack, core, port, stop)
+    feed = core.spawn(core.feed.start(link))
     await asyncio.wait({feed}, timeout=START_SECONDS)
     if feed.done():
         feed.result()
         await core.follower.readied(START_SECONDS)
     else:
         logger.warning("the directory of logs can't be read yet: not ready until it is")
-
-
-async def _hear_feed(core: Core, link: Link) -> None:
-    await core.follower.begun()
-    await feed_of(core).start(link)
-
-
-def feed_of(core: Core) -> Feed:
-    """What brings messages to the parts of ``core``."""
-    return Feed(
-        hub=core.hub,
-        follower=core.follower,
-        broadcast=core.broadcast,
-        races=core.races,
-        state=core.feed_state,
-        settings=core.settings,
-    )
+    await core.upstream.start(link)
+    admin.start()
+    logger.info("readers on port %d, admin on port %d", port, admin.port)
+    up()
+    return Gateway(core, port, admin.port)
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
@@ -133,7 +114,7 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     return _server(stack, application, core.settings)
 
 
-def admin_listener(
+def _admin_listener(
     stack: contextlib.AsyncExitStack, core: Core, port: int, stop: asyncio.Event
 ) -> Listener:
     """The admin port of a gateway whose readers come to ``port``; not started yet."""
@@ -145,7 +126,7 @@ def admin_listener(
     stack.callback(listener.stop)
     core.spawn(rates.watch())
     if settings.endpoints:
-        core.spawn(Rebalance(core, urls["websocket_url"]).watch())
+        core.spawn(rebalance(core, urls["websocket_url"]))
     return listener
 
 

@@ -13,7 +13,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import orjson
@@ -38,6 +38,8 @@ _MORE: Final = 4
 _CHECKED_BYTES: Final = 1 << 20
 # Of messages that are no JSON, a history reads beyond so many times its limit.
 _BEYOND: Final = 4
+# Copies of one message are routed within this time (docs/guarantees.md), with some to spare.
+_APART_MS: Final = 900_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,6 +97,18 @@ class Archive:
             reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
+    async def copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
+        """Every copy of these ``messages`` of ``topic``, oldest first, that this region has."""
+        identities = {one.identity for one in messages}
+        times = [ms_of_id(one.id) for one in messages]
+        read = self._store.since(
+            topic,
+            from_ms=min(times),
+            to_ms=max(times) + _APART_MS,
+            limit=self._settings.resume_rows,
+        )
+        return [one for one in await self._read(read) if one.identity in identities]
+
     async def latest(self, topic: str) -> list[Envelope]:
         """The newest version of each key, oldest first."""
         read = self._store.latest(topic, limit=self._settings.latest_keys)
@@ -145,10 +159,16 @@ async def _sound(found: list[Envelope]) -> list[Envelope]:
         if size > _CHECKED_BYTES:
             await asyncio.sleep(0)
             size = 0
-        try:
-            orjson.loads(envelope.body)
-        except ValueError:
-            measures.UNDECODABLE.inc()
-        else:
+        if is_json(envelope):
             sound.append(envelope)
     return sound
+
+
+def is_json(envelope: Envelope) -> bool:
+    """Whether readers can be given it; what they can't is counted."""
+    try:
+        orjson.loads(envelope.body)
+    except ValueError:
+        measures.UNDECODABLE.inc()
+        return False
+    return True

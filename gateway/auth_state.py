@@ -1,8 +1,7 @@
 """The auth state of a reader: who it is, if it has logged in, and its bad tokens. Pure.
 
 On the Tornado engine each connection has one. On the native engine the data plane keeps it for the
-control plane, as bytes that mean nothing to it, so a control plane that comes anew knows every
-reader.
+control plane, as bytes that mean nothing to it (docs/design/0015).
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ class AuthState:
 
 
 ANONYMOUS: Final = AuthState()
-# The longest that the data plane takes.
-MAX_AUTH_BYTES: Final = 1024
 # Those of readers who speak often are read once.
 _READ: Final = 4_096
 
@@ -46,8 +43,7 @@ def decode_auth(data: bytes) -> AuthState:
         return ANONYMOUS
     try:
         bad_tokens, who = orjson.loads(data)
-        login = None if who is None else _login(*who)
-        return AuthState(login, int(bad_tokens))
+        return AuthState(None if who is None else _login(*who), int(bad_tokens))
     except (orjson.JSONDecodeError, TypeError, ValueError) as exc:
         raise ValueError("an auth state that we didn't make") from exc
 

@@ -28,7 +28,6 @@ class BoundedMap(Generic[Key, Value]):
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """The value of ``key``; None if it isn't kept."""
         entry = self._entries.get(key)
         return None if entry is None else entry[0]
 
@@ -47,13 +46,11 @@ class BoundedMap(Generic[Key, Value]):
             self.drop(next(iter(self._entries)))
 
     def drop(self, key: Key) -> None:
-        """Forget ``key``, if it is kept."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.bytes -= entry[1]
 
     def clear(self) -> None:
-        """Forget all."""
         self._entries.clear()
         self.bytes = 0
 

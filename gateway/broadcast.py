@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import functools
 import time
 from collections.abc import Callable
 
@@ -20,75 +23,78 @@ from newsfabric.store.rules import clock_ms
 from newsfabric.topics import REVOKED
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Broadcast:
     """Publishes what the hub has made of envelopes; ``box`` is the name in traces."""
 
-    def __init__(
-        self, *, hub: Hub, fanout: Fanout, engine: Engine, gate: Gate, races: Races, box: str
-    ) -> None:
-        self._hub = hub
-        self._fanout = fanout
-        self._engine = engine
-        self._gate = gate
-        self._races = races
-        self._box = box
+    hub: Hub
+    fanout: Fanout
+    engine: Engine
+    gate: Gate
+    races: Races
+    box: str
+
+    def __post_init__(self) -> None:
         self._tracer = otel_tracer.current()
 
-    def publish(self, publication: Publication, done: Callable[[], None] | None = None) -> None:
+    def publish(
+        self,
+        publication: Publication,
+        sighting: Sighting | None = None,
+        done: Callable[[], None] | None = None,
+    ) -> None:
         """Send what the hub has just made of an envelope to all who are subscribed.
 
-        ``done`` is called when it has been given to the last of them.
+        When it has been given to the last of them ``sighting`` says so, and ``done`` is called.
         """
         if publication.envelope.topic == REVOKED:
             # Whichever way it came: for us, not for readers.
-            self._gate.apply_revocations([publication.envelope])
-            _published(publication, done)
+            self.gate.apply_revocations([publication.envelope])
+            self._published(publication, sighting, done)
             return
-        audience = self._hub.topics.audience(publication.envelope.topic)
+        audience = self.hub.topics.audience(publication.envelope.topic)
         left = 2
 
         def given() -> None:
             nonlocal left
             left -= 1
             if left == 0:
-                _published(publication, done)
+                self._published(publication, sighting, done)
 
-        self._engine.publish(publication, given)
+        self.engine.publish(publication, given)
         if audience:
-            self._fanout.publish(publication, audience, given)
+            self.fanout.publish(publication, audience, given)
         else:
             given()
 
-    def publish_found(self, envelope: Envelope, done: Callable[[], None]) -> bool:
-        """Publish what was found missing in the store; False if it is a copy after all."""
-        publication = self._hub.offer(envelope, time.time())
+    def publish_found(self, envelope: Envelope) -> asyncio.Event | None:
+        """Publish what was found missing in the store; None if it is a copy after all.
+
+        What is returned is set when it has been given to the last reader.
+        """
+        publication = self.hub.offer(envelope, time.time())
         if publication is None:
-            return False
-        sighting = self._races.came(envelope, STORE, clock_ms())
+            return None
+        done = asyncio.Event()
+        self.publish(publication, self.races.came(envelope, STORE, clock_ms()), done.set)
+        return done
 
-        def given() -> None:
-            self.trace(envelope, sighting)
+    def _published(
+        self,
+        publication: Publication,
+        sighting: Sighting | None,
+        done: Callable[[], None] | None,
+    ) -> None:
+        measures.published(publication)
+        if sighting is not None:
+            now_ms = sighting.steps["delivered"] = clock_ms()
+            envelope = publication.envelope
+            context = self._tracer.context(envelope.identity, envelope.traceparent)
+            if context is not None:
+                spans = _spans(envelope, sighting, context, self.box, now_ms=now_ms)
+                self._tracer.add(spans)
+        if done is not None:
             done()
-
-        self.publish(publication, given)
-        return True
-
-    def trace(self, envelope: Envelope, sighting: Sighting) -> None:
-        """The last reader has been given ``envelope``: tell the collector of traces, if any."""
-        context = self._tracer.context(envelope.identity, envelope.traceparent)
-        if context is not None:
-            self._tracer.add(_spans(envelope, sighting, context, self._box, now_ms=clock_ms()))
-
-
-def _published(publication: Publication, done: Callable[[], None] | None) -> None:
-    """``publication`` has reached its last reader: count it, then call ``done``."""
-    measures.PUBLICATIONS.labels(publication.policy.topic_class).inc()
-    delay = measures.delay_of(publication)
-    if delay is not None:
-        # Deliveries were measured where they were made; this only names one message of many.
-        delay.exemplify(measures.age(publication), {"id": publication.envelope.id})
-    if done is not None:
-        done()
 
 
 def _spans(
@@ -105,12 +111,10 @@ def _spans(
     # Of the ring's copies the one that was published; it is the first, if that isn't forgotten.
     own = next((copy for copy in sighting.copies if copy.id == envelope.id), sighting.copies[0])
     shovels = tuple(SpanEvent("shovel", own.at_ms, {"newsfabric.shovel": name}) for name in own.way)
-    carried = Span(
-        trace_id=context.trace_id,
+    child = functools.partial(Span, trace_id=context.trace_id, parent=parent, service="gateway")
+    carried = child(
         span_id=span_id("carry", box, parent),
-        parent=parent,
         name="carry",
-        service="gateway",
         kind=Kind.INTERNAL,
         start_ms=ms_of_id(envelope.id),
         end_ms=own.at_ms,
@@ -121,12 +125,9 @@ def _spans(
         },
         events=shovels,
     )
-    delivered = Span(
-        trace_id=context.trace_id,
+    delivered = child(
         span_id=span_id("deliver", box, parent),
-        parent=parent,
         name="deliver",
-        service="gateway",
         kind=Kind.CONSUMER,
         start_ms=own.at_ms,
         end_ms=now_ms,

@@ -14,8 +14,9 @@ A stream is looked at once a second; until then what it has sent meanwhile count
 from __future__ import annotations
 
 import asyncio
+import operator
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from tornado.iostream import IOStream
@@ -56,7 +57,7 @@ class Budget:
         self,
         most_bytes: int,
         stalled_seconds: float,
-        readers: Callable[[], Iterable[Waiting]],
+        readers: Callable[[], Sequence[Waiting]],
         clock: Callable[[], float],
     ) -> None:
         self.account = Account(self._check, lambda policy: measures.DROPPED.labels(policy).inc())
@@ -64,15 +65,15 @@ class Budget:
         self._stalled_seconds = stalled_seconds
         self._readers = readers
         self._clock = clock
-        # Streams that the kernel doesn't take everything from: what waits there as far as is
-        # known, how much they have ever sent, and since when that is so.
+        # Streams that the kernel doesn't take everything from, in the order in which they began to
+        # wait: what waits there as far as is known, how much they have ever sent, and since when
+        # that is so.
         self._streams: dict[ReaderStream, tuple[int, int, float]] = {}
         self._in_streams = 0
         self._scheduled = False
 
     @property
     def waiting_bytes(self) -> int:
-        """All that waits."""
         return self.account.bytes + self._in_streams
 
     async def watch(self) -> None:
@@ -97,12 +98,14 @@ class Budget:
     def _note(self, stream: ReaderStream) -> float:
         """Count what waits in ``stream`` now; since when has it taken nothing of that?"""
         now, waiting = self._clock(), stream.waiting
-        known, sent, since = self._streams.pop(stream, (0, stream.sent, now))
+        known, sent, since = self._streams.get(stream, (0, stream.sent, now))
         self._in_streams += waiting - known
         if not waiting or stream.sent != sent:
             since = now
         if waiting:
             self._streams[stream] = waiting, stream.sent, since
+        else:
+            self._streams.pop(stream, None)
         return since
 
     def _check(self) -> None:
@@ -114,16 +117,14 @@ class Budget:
     def _make_room(self) -> None:
         self._scheduled = False
         self.look()
-        behind: list[tuple[int, int, Waiting | ReaderStream]] = []
-        for reader in self._readers():
-            if waiting := reader.waiting_bytes:
-                behind.append((waiting, len(behind), reader))
-        others = (stream for stream in self._streams if stream.reader is None)
-        behind += [(stream.waiting, -n, stream) for n, stream in enumerate(others)]
-        behind.sort(reverse=True, key=lambda one: one[:2])
+        # Of those who are equally far behind the one who came last goes first.
+        behind: list[tuple[int, Waiting | ReaderStream]]
+        behind = [(reader.waiting_bytes, reader) for reader in reversed(self._readers())]
+        behind += [(stream.waiting, stream) for stream in self._streams if stream.reader is None]
+        behind.sort(reverse=True, key=operator.itemgetter(0))
         enough = self._most_bytes - self._most_bytes // 8
-        for waiting, _, one in behind:
-            if self.waiting_bytes <= enough:
+        for waiting, one in behind:
+            if self.waiting_bytes <= enough or not waiting:
                 break
             if isinstance(one, ReaderStream):
                 self._give_up(one)
@@ -186,13 +187,11 @@ class ReaderStream(IOStream):
         return self._total_write_done_index
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
-        """As :meth:`IOStream.write`."""
         written = super().write(data)
         if self.writing():
             self._budget.waits(self)
         return written
 
     def close_fd(self) -> None:
-        """As :meth:`IOStream.close_fd`."""
         super().close_fd()
         self._on_closed()

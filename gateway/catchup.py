@@ -29,8 +29,7 @@ _TOO_OFTEN = Refusal(
 class CatchUpHandler(PageHandler):
     """``{"topic", "recovered", "more", "position", "messages"}``; ``after`` that position goes on.
 
-    Without ``after`` there are no messages, but the position to begin with. What isn't
-    ``recovered`` has the ``reason`` that ``subscribed`` would have.
+    Without ``after`` there are no messages, but the position to begin with.
     """
 
     async def get(self) -> None:

@@ -47,7 +47,6 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.closing import (
     INVALID_TOKEN,
-    REBALANCE,
     SLOW_READER,
     TOKEN_EXPIRED,
     TOO_BIG,
@@ -144,16 +143,15 @@ class Readers:
                 if login is not None and login.issued_ms <= at_ms:
                     connection.close(INVALID_TOKEN)
 
-    def send_away(self, count: int) -> None:
-        """Have ``count`` readers, or all if there are fewer, connect to another box."""
-        rng = random.Random()  # noqa: S311 - jitter, not a secret
+    def send_away(self, count: int, reason: CloseReason, most_ms: int) -> None:
+        """Have ``count`` of them connect to another box, each after ``most_ms`` at most."""
         for connection in list(itertools.islice(self.open, count)):
-            wait = rng.randint(0, self.settings.retry_after_ms)
-            connection.close(REBALANCE, retry_after_ms=wait)
+            wait_ms = random.randint(0, most_ms)  # noqa: S311 - jitter, not a secret
+            connection.close(reason, retry_after_ms=wait_ms)
 
 
 class Connection(abc.ABC):
-    """A reader. Transports call the lower half and implement the three abstract methods."""
+    """A reader (:class:`gateway.desk.Port`)."""
 
     transport: str
     variant: Variant
@@ -184,7 +182,7 @@ class Connection(abc.ABC):
         self._beat: asyncio.TimerHandle | None = None
         readers.joined(self)
 
-    # What the desk calls (gateway.desk.Port).
+    # What the desk calls.
 
     async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
         # What a reader doesn't take waits in its outbox, and its next verb with it.
@@ -237,6 +235,9 @@ class Connection(abc.ABC):
         if reason is TOO_BIG:
             # A verb that can't be read is answered like one that can't be obeyed.
             refuse(self, Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
+            if not self.is_open:
+                # It was too slow for that already.
+                return
         if reason is SLOW_READER:
             behind = self.outbox.pending_bytes
             # What waits would only keep the reader from hearing why it is closed.
@@ -262,7 +263,6 @@ class Connection(abc.ABC):
             self._expiry = self._loop.call_later(left, self.close, TOKEN_EXPIRED)
 
     def received(self, data: str | bytes) -> None:
-        """A verb has come in."""
         if not self.is_open:
             return
         verdict = self._bucket.admit(self.readers.clock())
@@ -319,7 +319,6 @@ class Connection(abc.ABC):
             self._beat = self._loop.call_later(wait, self._on_beat)
 
     def stop_beat(self) -> None:
-        """Send none, until they are started anew."""
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

@@ -17,7 +17,7 @@ from gateway.connection import Readers
 from gateway.desk import Desk
 from gateway.engine import Engine
 from gateway.fanout import Fanout
-from gateway.feed_state import FeedState
+from gateway.feed import Feed
 from gateway.follower import Follower
 from gateway.gate import Gate
 from gateway.hub import Hub
@@ -29,6 +29,7 @@ from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
 from gateway.upstream import Upstream
+from newsfabric.closing import REBALANCE
 from newsfabric.pace import Pace
 from newsfabric.races import Races
 from newsfabric.service import Readiness
@@ -38,10 +39,7 @@ from newsfabric.topics import TopicTable
 
 
 class Core:
-    """The parts of one gateway.
-
-    ``engine`` has the readers that another process holds; without it there are none.
-    """
+    """The parts of one gateway. ``engine`` has the readers that another process holds."""
 
     def __init__(
         self,
@@ -59,15 +57,10 @@ class Core:
         self.spawn = spawn = self._tasks.spawn
         self._evicted_early = 0
 
-        self.feed_state = FeedState(
-            self.clock,
-            fresh_seconds=settings.feed_fresh,
-            stranded_seconds=settings.stranded_seconds,
-        )
-        self.gate = Gate(settings, table, store, self._evict)
+        self.gate = Gate(settings, table, store, spawn=spawn, evict=self._evict)
         self.races = Races(measures.COPIES, measures.LEAD)
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
-        self.upstream = Upstream(settings)
+        self.upstream = Upstream()
 
         self.hub = hub = Hub(table, Logs(clock_ms(), settings.logs), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
@@ -85,12 +78,18 @@ class Core:
             settings=settings,
             clock=self.clock,
             spawn=spawn,
-            publish=self.broadcast.publish_found,
+            broadcast=self.broadcast,
+        )
+        self.feed = Feed(
+            hub=hub,
+            follower=self.follower,
+            broadcast=self.broadcast,
+            races=self.races,
+            settings=settings,
+            clock=self.clock,
         )
 
-        def can_serve() -> bool:
-            return self.follower.has_begun
-
+        can_serve = self.follower.begun.is_set
         archive = Archive(store, settings)
         self.resumer = Resumer(hub=hub, archive=archive, settings=settings, spawn=spawn)
         self.desk = Desk(
@@ -135,30 +134,27 @@ class Core:
 
     @property
     def connects(self) -> int:
-        """Readers let in since the start."""
         return self.readers.connects + self.engine.tally.connects
 
     @property
     def deliveries(self) -> int:
-        """Frames given to readers since the start."""
         return self.fanout.deliveries + self.engine.tally.deliveries
 
     @property
     def stranded(self) -> bool:
         """Whether readers are better served elsewhere, since no feed comes."""
-        return not self.admission.draining and self.feed_state.is_stranded
+        return not self.admission.draining and self.feed.is_stranded
 
     def send_away(self, count: int) -> None:
-        """Have ``count`` readers, or all if there are fewer, connect to another box."""
         here = count * len(self.readers.open) // max(1, self.reader_count)
-        self.readers.send_away(here)
+        self.readers.send_away(here, REBALANCE, self.settings.retry_after_ms)
         self.engine.send_away(count - here)
 
     def readiness(self) -> Readiness:
         """Whether readers should be sent here."""
         return Readiness.of(
-            feed=self.feed_state.is_fresh,
-            logs=self.follower.ready,
+            feed=self.feed.is_fresh,
+            logs=self.follower.ready.is_set(),
             logins=self.gate.ready,
             drain=not self.admission.draining,
             dataplane=self.engine.is_there,
@@ -167,7 +163,7 @@ class Core:
     async def look(self) -> None:
         """Bring :attr:`reader_count` and the gauges up to date; several may look at a time."""
         await self.engine.look()
-        hub, tally, age = self.hub, self.engine.tally, self.feed_state.age
+        hub, tally, age = self.hub, self.engine.tally, self.feed.age
         measures.FEED_AGE.set(float("inf") if age is None else age)
         measures.CAPACITY.set(self.settings.capacity)
         measures.OUTBOXES.set(self.readers.budget.waiting_bytes + tally.get("outbox_bytes"))
@@ -177,8 +173,9 @@ class Core:
         before, self._evicted_early = self._evicted_early, hub.seen.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))
-        measures.MISSING.set(hub.logs.missing)
-        measures.HOLES.set(hub.logs.holes)
+        missing = hub.logs.missing()
+        measures.MISSING.set(sum(last - first + 1 for first, last in missing))
+        measures.HOLES.set(len(missing))
 
     async def close(self) -> None:
         """End every task, and let go of the data plane and of the store."""

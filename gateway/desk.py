@@ -1,8 +1,7 @@
 """The desk: decides what a reader gets for each verb, the same on both engines.
 
 It knows a reader by its :class:`Port` alone, and keeps nothing of it. What it answers with comes
-from the hub's memory, and from the store where that ends (:mod:`gateway.past` for a rewind or a
-history, :mod:`gateway.resume` for a position, :mod:`gateway.mailroom` for a mailbox).
+from the hub's memory, and from the store where that ends.
 
 The store may fail. A subscribe then goes on with what is remembered, since news that comes matters
 more than news that went; a history, and a mailbox, are refused with a temporary error.
@@ -85,10 +84,7 @@ class Port(Protocol):
 
 @dataclasses.dataclass(kw_only=True, eq=False, slots=True)
 class Desk:
-    """One verb at a time for each reader; any number of readers at once.
-
-    ``can_serve`` says whether the gateway knows where it begins.
-    """
+    """One verb at a time for each reader. ``can_serve``: the gateway knows where it begins."""
 
     table: TopicTable
     replay_bytes: int
@@ -129,7 +125,6 @@ class Desk:
         return None
 
     def _denied(self, reader: Port, intent: Intent) -> Refusal | None:
-        """Why this reader can't have this, whatever is known of the topic."""
         if not isinstance(intent, Subscribe | History | SetMark):
             return None
         if not isinstance(intent, SetMark) and not self.can_serve():

@@ -1,7 +1,6 @@
 """Draining: readers are told to connect elsewhere, a few at a time.
 
-All at once they would fall on the other boxes in the same second. :class:`Spread` says
-how many should have been told by when; :func:`drain` tells them.
+All at once they would fall on the other boxes in the same second.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import dataclasses
 import logging
 import math
-import random
 from typing import TYPE_CHECKING, Final
 
 from newsfabric.closing import DRAIN
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STEP: Final = 0.05
+# When a reader shall try again: around the reason's own time, full jitter.
+_AGAIN_MS: Final = 2 * DRAIN.retry_after_ms
 # Connections are cut off after the linger time; this is for the cutting.
 _GRACE: Final = 0.2
 
@@ -46,11 +46,6 @@ class Spread:
         return min(self.readers, math.floor(self.readers * max(0.0, elapsed) / self.duration))
 
 
-def retry_after_ms(rng: random.Random) -> int:
-    """When a drained reader shall try again: around the reason's own time, full jitter."""
-    return rng.randint(0, 2 * DRAIN.retry_after_ms)
-
-
 async def drain(core: Core) -> None:
     """Let no new reader in, tell all others to go, wait until they are gone.
 
@@ -61,20 +56,17 @@ async def drain(core: Core) -> None:
 
 
 async def _drain_here(core: Core) -> None:
-    rng = random.Random()  # noqa: S311 - jitter, not a secret
-    readers = list(core.readers.open)
-    pace = Spread(len(readers), core.settings.drain_seconds, core.settings.drain_per_second)
-    logger.info("draining %d readers in %.1f s", pace.readers, pace.duration if readers else 0.0)
+    readers, settings = core.readers, core.settings
+    pace = Spread(len(readers.open), settings.drain_seconds, settings.drain_per_second)
+    logger.info("draining %d readers in %.1f s", pace.readers, pace.duration if pace.readers else 0)
     started, told = core.clock(), 0
     while told < pace.readers:
         due = pace.due(core.clock() - started)
-        for connection in readers[told:due]:
-            connection.close(DRAIN, retry_after_ms=retry_after_ms(rng))
-        told = max(told, due)
+        readers.send_away(due - told, DRAIN, _AGAIN_MS)
+        told = due
         await asyncio.sleep(_STEP)
     # Handshakes that were under way when the drain began.
-    for connection in list(core.readers.open):
-        connection.close(DRAIN, retry_after_ms=retry_after_ms(rng))
+    readers.send_away(len(readers.open), DRAIN, _AGAIN_MS)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(core.readers.all_left(), core.settings.linger + _GRACE)
-    logger.info("drained; %d connections were left", len(core.readers.closing))
+        await asyncio.wait_for(readers.all_left(), settings.linger + _GRACE)
+    logger.info("drained; %d connections were left", len(readers.closing))

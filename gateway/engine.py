@@ -1,8 +1,4 @@
-"""What differs between the engines: whether another process holds readers' connections too.
-
-A gateway always serves some readers itself (:mod:`gateway.connection`). With the native engine
-(:mod:`gateway.native`) most of them are in the data plane.
-"""
+"""What differs between the engines: whether another process holds readers' connections too."""
 
 from __future__ import annotations
 

@@ -7,14 +7,16 @@ isn't ours is counted and acknowledged: given back, it would come again for ever
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import logging
 import time
+from collections.abc import Callable
 
 import orjson
 
 from gateway import measures
 from gateway.broadcast import Broadcast
-from gateway.feed_state import FeedState
 from gateway.follower import Follower
 from gateway.hub import Hub
 from gateway.known_log import KnownLog
@@ -37,64 +39,77 @@ _CONTROL: str = f"{CONTROL_WORD}."
 _TICKS: str = tick_key("")
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Feed:
-    """Consumes the queue ``gateway`` until the link is closed; ``state`` learns how old it is."""
+    """Consumes the queue ``gateway`` until the link is closed. ``clock`` only goes on."""
 
-    def __init__(
-        self,
-        *,
-        hub: Hub,
-        follower: Follower,
-        broadcast: Broadcast,
-        races: Races,
-        state: FeedState,
-        settings: GatewaySettings,
-    ) -> None:
-        self._hub = hub
-        self._follower = follower
-        self._broadcast = broadcast
-        self._races = races
-        self._state = state
-        self._settings = settings
+    hub: Hub
+    follower: Follower
+    broadcast: Broadcast
+    races: Races
+    settings: GatewaySettings
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._consumer: Consumer | None = None
+        self._began = self.clock()
+        self._ticked_at: float | None = None
         # Complaints about undecodable messages: one line each time the count doubles.
         self._undecodable = 0
 
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last tick of our own region; None before the first one."""
+        return None if self._ticked_at is None else self.clock() - self._ticked_at
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last tick is young enough for readers to be sent here."""
+        age = self.age
+        return age is not None and age <= self.settings.feed_fresh
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether there was no feed for so long that readers are better served elsewhere."""
+        fed_at = self._began if self._ticked_at is None else self._ticked_at
+        return self.clock() - fed_at > self.settings.stranded_seconds
+
     async def start(self, link: Link) -> None:
-        """Declare the box's topology and consume, now and after each reconnect."""
+        """Declare the box's topology and consume, now and after each reconnect; not before it is
+        known where each log begins for us."""
+        await self.follower.begun.wait()
         await link.on_connect(topology.declare_retail)
         self._consumer = await link.consumer(
-            topology.GATEWAY_QUEUE, self.take, prefetch=self._settings.prefetch
+            topology.GATEWAY_QUEUE, self.take, prefetch=self.settings.prefetch
         )
 
     def take(self, delivery: Delivery) -> None:
-        """One delivery from the queue."""
         topic = delivery.message.topic
         try:
             if not topic.startswith(_CONTROL) or topic == REVOKED:
-                self._publish(delivery)
-                return
-            if topic.startswith(_TICKS):
+                if self._publish(delivery):
+                    return
+            elif topic.startswith(_TICKS):
                 self._tick(delivery)
         except ValueError as exc:
             self._complain(topic, exc)
         self._ack(delivery)
 
-    def _publish(self, delivery: Delivery) -> None:
-        hub = self._hub
+    def _publish(self, delivery: Delivery) -> bool:
+        """Publish the message, and acknowledge it then; False if nothing is published."""
+        hub = self.hub
         envelope = decode(delivery.message)
         # Before it was published it wasn't settled.
         low = min(low_of(delivery.message), max(0, envelope.seq - 1))
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
         way = hops(delivery.message.properties.headers)
-        sighting = self._races.came(envelope, way, clock_ms())
+        sighting = self.races.came(envelope, way, clock_ms())
         log, routed_ms = log_of(envelope), ms_of_id(envelope.id)
-        known = self._follower.heard(log, envelope.seq, low, sent_ms=routed_ms)
+        known = self.follower.heard(log, envelope.seq, low, sent_ms=routed_ms)
         if self._waits(envelope, known):
             measures.LEFT.inc()
-            self._ack(delivery)
-            return
+            return False
         copies, unknown = hub.copies, hub.unknown_topics
         differing = hub.differing
         publication = hub.offer(envelope, time.time())
@@ -102,17 +117,10 @@ class Feed:
             measures.DUPLICATES.inc(hub.copies - copies)
             measures.DIFFERING.inc(hub.differing - differing)
             measures.UNKNOWN_TOPICS.inc(hub.unknown_topics - unknown)
-            self._ack(delivery)
-            return
-
+            return False
         publication.way = way[-1] if way else DIRECT
-
-        def done() -> None:
-            sighting.steps["delivered"] = clock_ms()
-            self._broadcast.trace(envelope, sighting)
-            self._ack(delivery)
-
-        self._broadcast.publish(publication, done=done)
+        self.broadcast.publish(publication, sighting, functools.partial(self._ack, delivery))
+        return True
 
     def _waits(self, envelope: Envelope, known: KnownLog) -> bool:
         """Whether this is left to the reader of numbers, which finds it in the store.
@@ -120,17 +128,17 @@ class Feed:
         Something so old must be looked up first (:mod:`gateway.late`); and of a log with too many
         holes nothing is taken that makes one more.
         """
-        if is_late(envelope, clock_ms()) and not self._hub.knows(envelope):
+        if is_late(envelope, clock_ms()) and not self.hub.knows(envelope):
             return True
         beyond = envelope.seq > known.highest + 1
-        return beyond and len(known.seen) >= self._hub.logs.limits.runs
+        return beyond and len(known.seen) >= self.hub.logs.limits.runs
 
     def _tick(self, delivery: Delivery) -> None:
         tick = decode_tick(delivery.message)
         log = Log(tick.origin, tick.router, tick.epoch)
-        self._follower.ticked(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
-        if tick.origin == self._settings.region:
-            self._state.ticked()
+        self.follower.ticked(log, tick.seq, tick.low, sent_ms=tick.sent_ms)
+        if tick.origin == self.settings.region:
+            self._ticked_at = self.clock()
 
     def _ack(self, delivery: Delivery) -> None:
         if self._consumer is not None:

@@ -10,22 +10,23 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-import orjson
-
-from gateway import late, measures
+from gateway import measures
+from gateway.archive import is_json
+from gateway.broadcast import Broadcast
 from gateway.hub import Hub
 from gateway.known_log import KnownLog
-from gateway.late_copies import LateCopies
-from gateway.log_readiness import LogReadiness
+from gateway.late import LateCopies, clusters, is_late
 from gateway.logs import LeftLogs
 from gateway.position import log_of
-from gateway.reading import LOOK_SECONDS, Read, Reading
+from gateway.reading import LOOK_SECONDS, LogReadiness, Read, Reading
 from gateway.settings import GatewaySettings
+from gateway.tasks import Spawn
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
@@ -48,76 +49,51 @@ _BEGINNING_SECONDS: Final = 0.5
 _TOPICS: Final = 8
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Follower:
-    """Keeps what one gateway knows of the logs whole, from :meth:`begin` on.
+    """Keeps what one gateway knows of the logs whole, from :meth:`begin` on."""
 
-    ``publish`` sends a message that was found to readers, unless it is a copy: then it says False.
-    It calls back when the last one has been given it.
-    """
+    hub: Hub
+    store: Store
+    settings: GatewaySettings
+    clock: Callable[[], float]
+    spawn: Spawn
+    broadcast: Broadcast
 
-    def __init__(
-        self,
-        *,
-        hub: Hub,
-        store: Store,
-        settings: GatewaySettings,
-        clock: Callable[[], float],
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        publish: Callable[[Envelope, Callable[[], None]], bool],
-    ) -> None:
-        self._hub = hub
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        self._spawn = spawn
-        self._publish = publish
-        self._logs = hub.logs
-        self._reading = Reading(self._logs, settings.region)
+    def __post_init__(self) -> None:
+        #: Set when it is known where each log begins for us. Before, no reader can be served.
+        self.begun = asyncio.Event()
+        #: Set when what our region routes reaches our readers: :class:`.LogReadiness`.
+        self.ready = asyncio.Event()
+        region, self._logs = self.settings.region, self.hub.logs
+        self._reading = Reading(self._logs, region)
         self._under_way = 0
-        self._began = asyncio.Event()
-        self._ready = asyncio.Event()
         # Set when something is found to be missing.
         self._lacks = asyncio.Event()
-        self._readiness = LogReadiness(self._logs, settings.region)
-        self._late = LateCopies(
-            store, self._logs, region=settings.region, timeout=settings.store_timeout, clock=clock
-        )
+        self._readiness = LogReadiness(self._logs, region)
+        self._late = LateCopies(self.store, self._logs, self.settings, self.clock)
         self._failing = LineLimit()
-
-    @property
-    def ready(self) -> bool:
-        """Whether what our region routes reaches our readers (:mod:`gateway.log_readiness`)."""
-        return self._ready.is_set()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it is known where each log begins for us. Before that no reader can be served."""
-        return self._began.is_set()
 
     def begin(self, left: LeftLogs | None = None) -> None:
         """Start, from what another control plane has left if there was one."""
         if left is not None:
-            self._logs.take(left, now=self._clock())
-            self._began.set()
-        self._spawn(self._follow_directory())
-        self._spawn(self._follow_logs())
+            self._logs.take(left, now=self.clock())
+            self.begun.set()
+        self.spawn(self._follow_directory())
+        self.spawn(self._follow_logs())
 
     async def readied(self, seconds: float) -> None:
         """Return when we are :attr:`ready`, or after ``seconds`` seconds."""
         try:
             async with asyncio.timeout(seconds):
-                await self._ready.wait()
+                await self.ready.wait()
         except TimeoutError:
             logger.warning("not all logs of our region are heard yet: not ready until they are")
 
-    async def begun(self) -> None:
-        """Return when it is known where each log begins for us: only then may the feed be heard."""
-        await self._began.wait()
-
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
         """The feed has brought a message of ``log``, or a tick whose last number is ``seq``."""
-        now = self._clock()
-        self._late.heard(log.region)
+        now = self.clock()
+        self._late.heard(log.region, now)
         known = self._logs.heard(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
         if known.lacks:
             self._lacks.set()
@@ -128,27 +104,25 @@ class Follower:
         self.heard(log, seq, low, sent_ms=sent_ms)
         self._readiness.ticked(log, seq)
 
-    # The directory.
-
     async def _follow_directory(self) -> None:
-        backoff = _backoff()
+        backoff = Backoff(base=0.2, cap=5.0)
         known_days: set[tuple[str, int]] = set()
         while True:
-            pause = _DIRECTORY_SECONDS if self.ready else _BEGINNING_SECONDS
+            pause = _DIRECTORY_SECONDS if self.ready.is_set() else _BEGINNING_SECONDS
             try:
                 self._learn(await self._read_directory(known_days))
-                backoff.succeeded(self._clock())
+                backoff.succeeded(self.clock())
             except Exception as exc:
                 # Whatever a store does wrong, the next try may go well.
                 self._complain("the directory of logs can't be read", exc)
-                pause = max(pause, backoff.failed(self._clock()))
+                pause = max(pause, backoff.failed(self.clock()))
             # Gateways that started together shouldn't ask together for ever.
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 - jitter
 
     async def _read_directory(self, known_days: set[tuple[str, int]]) -> list[DirectoryRow]:
         """What may have changed: rows of today, of yesterday, and of days with unfinished logs;
         at first of all days."""
-        store, seconds = self._store, self._settings.store_timeout
+        store, seconds = self.store, self.settings.store_timeout
         yesterday = clock_ms() // DAY_MS - 1
         unfinished = self._logs.unfinished()
         wanted = {(known.log.region, known.log.day) for known in unfinished}
@@ -164,35 +138,28 @@ class Follower:
         return rows
 
     def _learn(self, rows: Sequence[DirectoryRow]) -> None:
-        now = self._clock()
-        if not self._began.is_set():
+        now = self.clock()
+        if not self.begun.is_set():
             self._logs.begin(rows, now=now)
         for row in rows:
-            known = self._logs.learn(row, now=now)
-            if known is not None and known.lacks:
-                self._lacks.set()
-        if not self.ready:
+            self._logs.learn(row, now=now)
+        if not self.ready.is_set():
             self._readiness.read(rows, now)
         self._logs.directory_read(clock_ms())
-        self._began.set()
-        self._look_whether_ready()
-
-    def _look_whether_ready(self) -> None:
-        self._readiness.look()
-        if self._readiness.is_ready:
-            self._ready.set()
-
-    # The logs.
+        self.begun.set()
+        if self._logs.missing():
+            self._lacks.set()
 
     async def _follow_logs(self) -> None:
         reading = self._reading
-        await self._began.wait()
+        await self.begun.wait()
         while True:
-            for read in reading.due(self._clock(), at_most=_READS - self._under_way):
+            for read in reading.due(self.clock(), at_most=_READS - self._under_way):
                 self._under_way += 1
-                self._spawn(self._read(read))
-            self._look_whether_ready()
-            seconds = reading.rest() if self.ready else LOOK_SECONDS
+                self.spawn(self._read(read))
+            if self._readiness.is_reached():
+                self.ready.set()
+            seconds = reading.rest() if self.ready.is_set() else LOOK_SECONDS
             if seconds <= LOOK_SECONDS:
                 # While something is missing each delivery would wake us.
                 await asyncio.sleep(seconds)
@@ -208,8 +175,8 @@ class Follower:
             for first, last in read.spans:
                 at = first
                 while at <= last:
-                    async with asyncio.timeout(self._settings.store_timeout):
-                        page = await self._store.numbers(
+                    async with asyncio.timeout(self.settings.store_timeout):
+                        page = await self.store.numbers(
                             read.log, first=at, last=last, limit=_PAGE, at_home=read.at_home
                         )
                     measures.READ_NUMBERS.inc(len(page))
@@ -222,11 +189,11 @@ class Follower:
             # Whatever a store does wrong, the next try may go well, and readers stay served.
             where = f" at {read.log.region}" if read.at_home else ""
             self._complain(f"numbers of {read.log.router:.80} can't be read{where}", exc)
-            self._reading.failed(read, self._clock())
+            self._reading.failed(read, self.clock())
             return
         finally:
             self._under_way -= 1
-        now = self._clock()
+        now = self.clock()
         if found and not read.tail:
             measures.REPAIR.observe(now - read.since)
         self._reading.done(read, upto=at - 1, found=found, now=now)
@@ -234,17 +201,23 @@ class Follower:
     async def _deal(self, log: Log, page: Iterable[Number]) -> int:
         """Publish the messages of ``page`` that are missing; returns how many numbers of it
         needn't be read any more."""
+        known = self._logs.find(log)
+        if known is None:
+            # It was forgotten since.
+            return 0
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
-        before, wall_ms = self._seen(log), clock_ms()
+        before, wall_ms = known.seen.numbers, clock_ms()
         for number in page:
-            if self._logs.has(log, number.seq) or number.state is State.HALF:
+            if known.has(number.seq) or number.state is State.HALF:
                 continue
             envelope = number.envelope
-            if envelope is None or log_of(envelope) != log or not _is_json(envelope):
+            if envelope is None or log_of(envelope) != log or not is_json(envelope):
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
-            elif late.is_late(envelope, wall_ms) and not self._hub.knows(envelope):
+                continue
+            self._logs.doubt(log, number.seq)
+            if is_late(envelope, wall_ms) and not self.hub.knows(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:
                 prompt.append(envelope)
@@ -253,16 +226,12 @@ class Follower:
         for start in range(0, len(topics), _TOPICS):
             some = topics[start : start + _TOPICS]
             await asyncio.gather(*(self._deal_with_late(topic, by_topic[topic]) for topic in some))
-        return self._seen(log) - before
-
-    def _seen(self, log: Log) -> int:
-        known = self._logs.find(log)
-        return 0 if known is None else known.seen.numbers
+        return known.seen.numbers - before
 
     async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
         """Publish those of these late messages of which no other copy was given here before."""
         measures.LATE.inc(len(messages))
-        for some in late.clusters(messages):
+        for some in clusters(messages):
             try:
                 given = await self._late.given(topic, some)
             except (StoreError, TimeoutError) as exc:
@@ -271,46 +240,20 @@ class Follower:
                 return
             for one in some:
                 if one.identity in given and not self._logs.has(log_of(one), one.seq):
-                    self._hub.drop(one)
+                    self.hub.drop(one)
             await self._give(one for one in some if one.identity not in given)
 
     async def _give(self, messages: Iterable[Envelope]) -> None:
         """Publish these, and return when they have reached their readers."""
-        left, all_done = 1, asyncio.Event()
-
-        def one_done() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                all_done.set()
-
-        for envelope in messages:
-            left += 1
-            if self._publish(envelope, one_done):
-                measures.RECOVERED.inc()
-            else:
-                one_done()
-        one_done()
-        await all_done.wait()
+        given = [done for one in messages if (done := self.broadcast.publish_found(one))]
+        measures.RECOVERED.inc(len(given))
+        for done in given:
+            await done.wait()
 
     def _complain(self, what: str, problem: Exception) -> None:
         measures.LOG_FAILURES.inc()
-        unsaid = self._failing.may_log(self._clock())
+        unsaid = self._failing.may_log(self.clock())
         if unsaid is not None:
             ours = None if isinstance(problem, (StoreError, TimeoutError)) else problem
             why = str(problem) or "the store doesn't answer"
             logger.warning("%s, trying again (and %d more): %s", what, unsaid, why, exc_info=ours)
-
-
-def _is_json(envelope: Envelope) -> bool:
-    """As on the feed: one bad body would break every reader's parser."""
-    try:
-        orjson.loads(envelope.body)
-    except ValueError:
-        measures.UNDECODABLE.inc()
-        return False
-    return True
-
-
-def _backoff() -> Backoff:
-    return Backoff(base=0.2, cap=5.0)

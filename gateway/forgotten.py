@@ -1,17 +1,17 @@
-"""What a topic's memory lacks, as a version vector of its own. Pure and bounded.
+"""What a topic's memory lacks, as a version vector of its own (docs/design/0011). Pure and bounded.
 
-A memory can answer a reader who resumes if everything it has forgotten, or never had, is
-covered by the reader's position. That is known by numbers: of each log the highest one that
-isn't remembered. Saying that more was forgotten than was is always safe.
+Saying that more was forgotten than was is always safe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.position import Position
 from newsfabric.store.logs import Log
+
+HasAll: TypeAlias = Callable[[Position, Log, int], bool]
 
 # Logs of which something was forgotten since the memory was made; then it is made anew.
 _LOGS: Final = 64
@@ -39,7 +39,10 @@ class Forgotten:
         if len(self._since) > _LOGS:
             self._before, self._since = self._tops(), {}
 
-    def lacks(self, position: Position) -> list[Log]:
-        """The logs of which something isn't remembered that ``position`` doesn't cover."""
+    def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
+        """The logs of which something isn't remembered that a reader at ``position`` may lack.
+
+        ``has_all(position, log, upto)``: whether it has all of ``log`` up to that number.
+        """
         known = {**self._before, **self._since} if self._since else self._before
-        return [log for log, seq in known.items() if not position.covers(log, seq)]
+        return [log for log, seq in known.items() if not has_all(position, log, seq)]

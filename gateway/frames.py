@@ -4,8 +4,6 @@ Every push is one JSON text. Transports dress it differently, and the dresses ar
 :class:`Variant` values: a message is encoded at most once for each of them, whatever the number
 of readers. The body's bytes are spliced in as the publisher wrote them; they were checked to
 be JSON before (:mod:`gateway.feed`), so they can't break out of their place.
-
-Nothing here compresses: this engine offers no permessage-deflate (RFC 7692).
 """
 
 from __future__ import annotations
@@ -137,8 +135,11 @@ def sse_event(push: bytes, position: str | None = None) -> bytes:
 
 def encode_push(kind: str, /, **fields: Any) -> bytes:
     """A push of this ``type`` that isn't a message, as JSON text, without fields that are None."""
-    said = {name: value for name, value in fields.items() if value is not None}
-    return orjson.dumps({"type": kind} | said)
+    push = {"type": kind}
+    for name, value in fields.items():
+        if value is not None:
+            push[name] = value
+    return orjson.dumps(push)
 
 
 def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:

@@ -1,12 +1,12 @@
 """Decides logins: whom a token makes of a reader, on whichever engine and transport.
 
-It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked (:mod:`gateway.revocations`),
-and no reader: where one stands comes in and goes out as a value.
+It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked, and no reader: where one
+stands comes in and goes out as a value. A revocation is a message on the fabric's own topic
+(``_fabric.revoked``), which one that starts reads from the store; until then nobody is let in by
+name. docs/design/0015 says why.
 
 A token is decided at once, unless it was signed with a key that isn't known: then the keys are read
-again first, at most every few seconds, and the reader's next verbs wait. Until the revocations have
-been read from the store nobody is let in by name: who was locked out must not come back
-because a gateway has just started.
+again first, at most every few seconds, and the reader's next verbs wait.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import orjson
 
 from gateway import measures
 from gateway.auth_state import AuthState
 from gateway.protocol import LogIn, Refusal
-from gateway.revocations import Revocations, decode_revocation
+from gateway.settings import GatewaySettings
+from gateway.tasks import Spawn
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import BadToken, StoreError
+from newsfabric.numbers import is_whole
+from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
 from newsfabric.token_keys import TokenKeys
-from newsfabric.tokens import Login, TokenRules, verify
-from newsfabric.topics import REVOKED
-
-if TYPE_CHECKING:
-    from gateway.settings import GatewaySettings
-    from newsfabric.store import Store
-    from newsfabric.topics import TopicTable
+from newsfabric.tokens import Login, TokenRules, is_user, verify
+from newsfabric.topics import REVOKED, TopicTable
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,57 @@ _PAGE: Final = 1_000
 # So long a gateway that starts waits for the revocations before it lets readers in.
 _START_SECONDS: Final = 2.0
 _GOOD: Final = measures.TOKENS.labels("good")
-_NO_LOGINS: Final = "logins aren't set up here"
-_NOT_YET: Final = "nobody can log in yet"
+
+
+def decode_revocation(envelope: Envelope) -> tuple[str, int]:
+    """User and time (ms since the epoch) of a revocation; ValueError if it is none."""
+    fields = orjson.loads(envelope.body)
+    if not isinstance(fields, dict):
+        raise ValueError("a revocation is an object")
+    user, at_ms = fields.get("user"), fields.get("at")
+    if not isinstance(user, str) or not is_user(user):
+        raise ValueError("a revocation names a user")
+    if not is_whole(at_ms, 0, MAX_MS):
+        raise ValueError("a revocation has a time")
+    return user, int(at_ms)
+
+
+class Revocations:
+    """Users whose tokens aren't good any more, and since when. Pure.
+
+    Of a user only the latest revocation counts; a token that was issued later is good again. Of
+    more users than ``limit`` those revoked longest ago are forgotten first, and so are those whose
+    tokens must have ended by now: ``ttl`` seconds after they were revoked.
+    """
+
+    def __init__(self, ttl: float, *, limit: int = 100_000) -> None:
+        self._ttl_ms = int(ttl * 1000)
+        self.limit = limit
+        # In the order in which they were heard of, which is nearly that of their times.
+        self._at_ms: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._at_ms)
+
+    def add(self, user: str, at_ms: int, now_ms: int) -> bool:
+        """``user`` was revoked at ``at_ms``. False if that is nothing new."""
+        known = self._at_ms.get(user)
+        if (known is not None and at_ms <= known) or at_ms + self._ttl_ms < now_ms:
+            return False
+        self._at_ms.pop(user, None)
+        self._at_ms[user] = at_ms
+        too_old_ms = now_ms - self._ttl_ms
+        while len(self._at_ms) > self.limit or next(iter(self._at_ms.values())) < too_old_ms:
+            del self._at_ms[next(iter(self._at_ms))]
+        return True
+
+    def revokes(self, login: Login) -> bool:
+        """Whether ``login`` isn't good any more (RFC 7519's ``iat`` is a whole second at worst)."""
+        at_ms = self._at_ms.get(login.user)
+        return at_ms is not None and login.issued_ms <= at_ms
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._at_ms.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,39 +107,33 @@ class Verdict:
     hang_up: bool = False
 
 
-# Told who was revoked when (ms): those of them who are here must go.
-Evict = Callable[[Sequence[tuple[str, int]]], None]
-
-
+@dataclasses.dataclass(eq=False, repr=False)
 class Gate:
-    """Decides the logins of one gateway. :meth:`start` it, and :meth:`close` it."""
+    """Decides the logins of one gateway. :meth:`start` it, and :meth:`close` it.
 
-    def __init__(
-        self, settings: GatewaySettings, table: TopicTable, store: Store, evict: Evict
-    ) -> None:
-        tokens = settings.tokens
-        self.revocations = Revocations(table.tokens_ttl)
+    ``evict`` is told who was revoked when (ms): those of them who are here must go.
+    """
+
+    settings: GatewaySettings
+    table: TopicTable
+    store: Store
+    spawn: Spawn
+    evict: Callable[[Sequence[tuple[str, int]]], None]
+
+    def __post_init__(self) -> None:
+        tokens, longest = self.settings.tokens, self.table.tokens_ttl
+        self.revocations = Revocations(longest)
         self._rules = TokenRules(
             audience=tokens.audience,
             issuer=tokens.issuer,
             leeway=tokens.leeway,
-            longest=table.tokens_ttl,
+            longest=longest,
         )
         self._keys = (
             None if tokens.keys is None else TokenKeys(tokens.keys, again=tokens.keys_again)
         )
-        self._bad_tokens = settings.reader.bad_tokens
-        self._store = store
-        self._evict = evict
-        self._store_timeout = settings.store_timeout
         self._loaded = asyncio.Event()
         self._bad = 0
-        self._tasks: list[asyncio.Task[None]] = []
-
-    @property
-    def enabled(self) -> bool:
-        """Whether readers can log in here at all."""
-        return self._keys is not None
 
     @property
     def ready(self) -> bool:
@@ -105,10 +148,8 @@ class Gate:
         if self._keys is None:
             return
         await self._keys.start()
-        self._tasks = [
-            asyncio.create_task(self._keys.keep_fresh()),
-            asyncio.create_task(self._load()),
-        ]
+        self.spawn(self._keys.keep_fresh())
+        self.spawn(self._load())
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self._loaded.wait()
@@ -116,38 +157,40 @@ class Gate:
             logger.warning("the revocations aren't read yet: nobody can log in until they are")
 
     async def close(self) -> None:
-        """End what :meth:`start` began."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Let go of the keys; the tasks have ended."""
         if self._keys is not None:
             await self._keys.close()
 
     def apply_revocations(self, envelopes: Iterable[Envelope]) -> None:
         """Revocations have come, the oldest first."""
-        now_ms = clock_ms()
-        heard = [one for envelope in envelopes if (one := _revocation(envelope)) is not None]
-        news = [one for one in heard if self.revocations.add(*one, now_ms)]
+        now_ms, news = clock_ms(), []
+        for envelope in envelopes:
+            try:
+                user, at_ms = decode_revocation(envelope)
+            except ValueError as exc:
+                text = "a revocation that can't be read: %s"
+                logger.warning(text, exc, extra={"id": envelope.id})
+                continue
+            if self.revocations.add(user, at_ms, now_ms):
+                news.append((user, at_ms))
         if news:
-            self._evict(news)
+            self.evict(news)
 
     def decide(self, auth: AuthState, verb: LogIn) -> Verdict | None:
         """What ``verb`` makes of a reader with ``auth``; None: :meth:`decide_later`."""
         if (refusal := self._not_now(auth, verb)) is not None:
             return Verdict(auth, refusal)
-        assert self._keys is not None
         try:
-            login = self._verify(verb.token)
+            return self._log_in(auth, verb)
         except BadToken as bad:
             return None if bad.reason == "unknown_key" else self._refused(auth, verb, bad)
-        return self._welcomed(auth, verb, login)
 
     async def decide_later(self, auth: AuthState, verb: LogIn) -> Verdict:
         """The same, after the keys were read again, if that may be done now."""
         assert self._keys is not None
         await self._keys.look_again()
         try:
-            return self._welcomed(auth, verb, self._verify(verb.token))
+            return self._log_in(auth, verb)
         except BadToken as bad:
             return self._refused(auth, verb, bad)
 
@@ -157,21 +200,20 @@ class Gate:
 
     def _not_now(self, auth: AuthState, verb: LogIn) -> Refusal | None:
         if self._keys is None:
-            return Refusal(code=ErrorCode.UNAUTHORIZED, reason=_NO_LOGINS, ref=verb.ref)
+            reason = "logins aren't set up here"
+            return Refusal(code=ErrorCode.UNAUTHORIZED, reason=reason, ref=verb.ref)
         if not self._loaded.is_set():
-            return Refusal(code=ErrorCode.INTERNAL, reason=_NOT_YET, temporary=True, ref=verb.ref)
+            reason = "nobody can log in yet"
+            return Refusal(code=ErrorCode.INTERNAL, reason=reason, temporary=True, ref=verb.ref)
         if verb.refresh and auth.login is None:
             return Refusal(code=ErrorCode.UNAUTHORIZED, reason="log in first", ref=verb.ref)
         return None
 
-    def _verify(self, token: str) -> Login:
+    def _log_in(self, auth: AuthState, verb: LogIn) -> Verdict:
         assert self._keys is not None
-        login = verify(token, self._keys.current, self._rules, time.time())
+        login = verify(verb.token, self._keys.current, self._rules, time.time())
         if self.revocations.revokes(login):
             raise BadToken("revoked", "the token was revoked")
-        return login
-
-    def _welcomed(self, auth: AuthState, verb: LogIn, login: Login) -> Verdict:
         if auth.login is not None and auth.login.user != login.user:
             measures.TOKENS.labels("other_user").inc()
             reason = "logged in as somebody else already"
@@ -180,28 +222,24 @@ class Gate:
         return Verdict(AuthState(login, auth.bad_tokens))
 
     def _refused(self, auth: AuthState, verb: LogIn, bad: BadToken) -> Verdict:
-        self._complain(bad)
+        measures.TOKENS.labels(bad.reason).inc()
+        self._bad += 1
+        # A line each time that the count has doubled; never the token.
+        if self._bad & (self._bad - 1) == 0:
+            logger.info("%d bad tokens so far, this one: %s", self._bad, bad)
         now = AuthState(auth.login, auth.bad_tokens + 1)
         expired = bad.reason == "expired"
         code = ErrorCode.TOKEN_EXPIRED if expired else ErrorCode.UNAUTHORIZED
         refusal = Refusal(code=code, reason=str(bad), ref=verb.ref)
-        return Verdict(now, refusal, hang_up=now.bad_tokens >= self._bad_tokens)
-
-    def _complain(self, bad: BadToken) -> None:
-        """Count it, and log a line each time that the count has doubled; never the token."""
-        measures.TOKENS.labels(bad.reason).inc()
-        self._bad += 1
-        if self._bad & (self._bad - 1) == 0:
-            logger.info("%d bad tokens so far, this one: %s", self._bad, bad)
+        return Verdict(now, refusal, hang_up=now.bad_tokens >= self.settings.reader.bad_tokens)
 
     async def _load(self) -> None:
         """Read all revocations that still matter, however long the store stays away."""
-        backoff = Backoff(base=0.2, cap=10.0)
-        failing = False
-        while True:
+        backoff, failing = Backoff(base=0.2, cap=10.0), False
+        while not self._loaded.is_set():
             try:
                 await self._read_all()
-                break
+                self._loaded.set()
             except Exception as exc:
                 if not failing:
                     ours = not isinstance(exc, (StoreError, TimeoutError))
@@ -211,25 +249,16 @@ class Gate:
                 failing = True
                 await asyncio.sleep(backoff.failed(time.monotonic()))
         logger.info("%d users are revoked", len(self.revocations))
-        self._loaded.set()
 
     async def _read_all(self) -> None:
-        pages: list[list[Envelope]] = []
+        found: list[Envelope] = []
         before: str | None = None
-        while len(pages) * _PAGE < self.revocations.limit:
-            async with asyncio.timeout(self._store_timeout):
-                page = await self._store.history(REVOKED, limit=_PAGE, before=before)
-            pages.append(page)
+        while len(found) < self.revocations.limit:
+            async with asyncio.timeout(self.settings.store_timeout):
+                page = await self.store.history(REVOKED, limit=_PAGE, before=before)
+            # The pages come from the newest to the oldest, and each has its oldest first.
+            found = page + found
             if len(page) < _PAGE:
                 break
             before = page[0].id
-        # The pages come from the newest to the oldest, and each has its oldest first.
-        self.apply_revocations(envelope for page in reversed(pages) for envelope in page)
-
-
-def _revocation(envelope: Envelope) -> tuple[str, int] | None:
-    try:
-        return decode_revocation(envelope)
-    except ValueError as exc:
-        logger.warning("a revocation that can't be read: %s", exc, extra={"id": envelope.id})
-        return None
+        self.apply_revocations(found)

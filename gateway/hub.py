@@ -5,10 +5,6 @@ copies. Whoever calls it sends the publication to its topic's audience (:mod:`ga
 **before anything else is offered or subscribed**; that is what makes "each topic in the order of
 arrival, nobody twice" true.
 
-What the store has of a topic (:meth:`Hub.past`) counts as far as it was given here, or was past
-when this gateway began (:meth:`gateway.logs.Logs.gave`). Everything else comes live, to everyone
-who is subscribed: its number is missing until then.
-
 ``now`` is in seconds since the epoch throughout.
 """
 

@@ -53,14 +53,6 @@ class Subscription:
 Audience = tuple[tuple[str, tuple[Subscription, ...]], ...]
 
 
-@dataclasses.dataclass(slots=True)
-class _Subscribed:
-    """Who is subscribed to one topic; the audience is None until it is needed."""
-
-    subscriptions: dict[Subscription, None] = dataclasses.field(default_factory=dict)
-    audience: Audience | None = None
-
-
 class KeptTopics:
     """At most ``most`` topics, whose memories weigh ``most_bytes`` in all.
 
@@ -77,7 +69,9 @@ class KeptTopics:
         self._new_memory = new_memory
         self._memories: dict[str, TopicMemory] = {}
         # Of those that aren't idle.
-        self._subscribed: dict[str, _Subscribed] = {}
+        self._subscriptions: dict[str, dict[Subscription, None]] = {}
+        # As they were when they were asked for, and are still.
+        self._audiences: dict[str, Audience] = {}
         # Least recently used first.
         self._idle: collections.OrderedDict[str, None] = collections.OrderedDict()
 
@@ -132,12 +126,9 @@ class KeptTopics:
         """From now on ``subscriber`` is in the audience of ``topic`` (one of topics.toml)."""
         self.keep(topic)
         self._idle.pop(topic, None)
-        subscribed = self._subscribed.get(topic)
-        if subscribed is None:
-            subscribed = self._subscribed[topic] = _Subscribed()
         subscription = Subscription(topic, subscriber)
-        subscribed.subscriptions[subscription] = None
-        subscribed.audience = None
+        self._subscriptions.setdefault(topic, {})[subscription] = None
+        self._audiences.pop(topic, None)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -145,25 +136,23 @@ class KeptTopics:
         if not subscription.active:
             return
         subscription.active = False
-        subscribed = self._subscribed[subscription.topic]
-        del subscribed.subscriptions[subscription]
-        subscribed.audience = None
-        if not subscribed.subscriptions:
-            del self._subscribed[subscription.topic]
-            self._idle[subscription.topic] = None
+        topic = subscription.topic
+        del self._subscriptions[topic][subscription]
+        self._audiences.pop(topic, None)
+        if not self._subscriptions[topic]:
+            del self._subscriptions[topic]
+            self._idle[topic] = None
             self._make_room()
 
     def audience(self, topic: str) -> Audience:
-        """Who is subscribed to ``topic`` now."""
-        subscribed = self._subscribed.get(topic)
-        if subscribed is None:
+        if topic not in self._subscriptions:
             return ()
-        if subscribed.audience is None:
+        if topic not in self._audiences:
             groups: dict[str, list[Subscription]] = {}
-            for subscription in subscribed.subscriptions:
+            for subscription in self._subscriptions[topic]:
                 groups.setdefault(subscription.subscriber.transport, []).append(subscription)
-            subscribed.audience = tuple((name, tuple(group)) for name, group in groups.items())
-        return subscribed.audience
+            self._audiences[topic] = tuple((name, tuple(group)) for name, group in groups.items())
+        return self._audiences[topic]
 
     def _make_room(self, spare: str | None = None) -> None:
         """Forget idle topics, least recently used first, until the bounds hold."""

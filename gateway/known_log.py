@@ -2,33 +2,28 @@
 
 Numbers decide everything; times only bound searches. A number is **seen** when it was offered to
 the hub, or is void. **Start** is where the log begins for this gateway: what is up to it is past.
-The **mark** is the number up to which everything is seen, or past.
-
-Example, of a gateway that finds low 2 in the directory when it starts, so that start and mark are
-2. Messages 3 and 5 come: mark 3, and 5 is seen. A tick says: last number 6, low 5. So 4 exists and
-is missing; of 6 nothing is certain. 4 is read: mark 5. The router dies with 6 half written, and
-nothing of it is heard for two seconds: now 6 to 4,102 are read as well, in the log's own region and
-nowhere else. Another router closes the log: ended 5. It is whole.
+The **mark** is the number up to which everything is seen, or past. docs/design/0028 has the rules,
+with an example.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
+from gateway.position import MAX_SEQ
 from gateway.runs import Run, Runs
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.rules import MAX_SPAN
 
 # Seconds without a message or a tick after which a router may be gone.
-SILENT_AFTER: Final = 2.0
+_SILENT_AFTER: Final = 2.0
 # Times of numbers beyond the mark that are remembered. They only bound searches.
 _TIMES: Final = 50
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What a control plane leaves of a log to its successor."""
 
     log: Log
@@ -41,56 +36,49 @@ class Left:
     whole_ms: int
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class KnownLog:
     """``log`` as one gateway knows it. ``now`` is in seconds, of any clock that only goes on."""
 
-    __slots__ = (
-        "_times",
-        "ended",
-        "heard_at",
-        "log",
-        "low",
-        "mark",
-        "passed",
-        "seen",
-        "start",
-        "version",
-        "voids",
-        "whole_ms",
+    #: So many numbers beyond low are under way at most.
+    window: ClassVar[int] = MAX_SPAN
+
+    log: Log
+    start: int
+    #: When it was heard last.
+    heard_at: float
+    low: int = 0
+    ended: int | None = None
+    voids: Runs = dataclasses.field(default_factory=Runs)
+    #: Those up to the mark, and those beyond it that are seen.
+    seen: Runs = dataclasses.field(default_factory=Runs)
+    #: Numbers that were given to nobody here, since they are void.
+    passed: Runs = dataclasses.field(default_factory=Runs)
+    #: By the router's clock: whatever is beyond the mark was routed then or later.
+    whole_ms: int = 0
+    #: Those that were read beyond low and given: each may end void, or has.
+    doubtful: Runs = dataclasses.field(default_factory=Runs)
+    #: Of the directory's row that was read last.
+    version: int = 0
+    mark: int = dataclasses.field(init=False)
+    _times: collections.deque[tuple[int, int]] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=_TIMES)
     )
 
-    #: Seconds after which a log that isn't heard is silent.
-    silent_after = SILENT_AFTER
-    #: So many numbers beyond low are under way at most.
-    window = MAX_SPAN
-
-    def __init__(self, log: Log, *, start: int, now: float) -> None:
-        self.log = log
-        self.start = start
-        self.mark = start
-        #: Those up to the mark, and those beyond it that are seen.
-        self.seen = Runs([(1, start)] if start else [])
-        self.low = 0
-        self.ended: int | None = None
-        self.voids = Runs()
-        #: Numbers that were given to nobody here, since they are void.
-        self.passed = Runs()
-        #: Of the directory's row that was read last.
-        self.version = 0
-        self.heard_at = now
-        #: By the router's clock: whatever is beyond the mark was routed then or later.
-        self.whole_ms = log.epoch
-        self._times: collections.deque[tuple[int, int]] = collections.deque(maxlen=_TIMES)
+    def __post_init__(self) -> None:
+        self.mark = self.start
+        self.whole_ms = self.whole_ms or self.log.epoch
+        if self.start:
+            self.seen.add(1, self.start)
+        self._advance()
+        self._skip_voids()
 
     @staticmethod
     def start_for(row: DirectoryRow) -> int:
         """Where the log begins for a gateway that finds ``row`` when it starts."""
         return row.low if row.ended is None else row.ended
 
-    # What it is told.
-
     def saw(self, number: int) -> None:
-        """``number`` was dealt with."""
         if number > self.mark:
             self.seen.add(number, number)
             self._advance()
@@ -112,11 +100,11 @@ class KnownLog:
         self.heard_at = now
         if low > self.low:
             self.low = low
-        if number <= self.mark:
-            if sent_ms > self.whole_ms:
-                self.whole_ms = sent_ms
-        else:
+            self._settle()
+        if number > self.mark:
             self._times.append((number, sent_ms))
+        elif sent_ms > self.whole_ms:
+            self.whole_ms = sent_ms
 
     def learn(self, row: DirectoryRow) -> None:
         """This is what the directory says."""
@@ -124,15 +112,15 @@ class KnownLog:
             return
         self.version = row.version
         self.low = max(self.low, row.low)
-        if row.ended is None or self.ended is not None:
-            return
-        self.ended, self.voids = row.ended, Runs(row.voids)
-        self._skip_voids()
+        if row.ended is not None and self.ended is None:
+            self.ended, self.voids = row.ended, Runs(row.voids)
+            self._skip_voids()
+        self._settle()
 
-    def not_found(self, number: int) -> None:
-        """A read of it found nothing. That says only that these replicas are behind."""
-
-    # What it says.
+    def doubt(self, number: int) -> None:
+        """``number`` is going to be given, since a read has found it."""
+        if not self.is_settled(number):
+            self.doubtful.add(number, number)
 
     def has(self, number: int) -> bool:
         """Whether nothing needs to be done about ``number``."""
@@ -147,6 +135,11 @@ class KnownLog:
         if self.ended is None:
             return number <= self.low
         return number <= self.ended and number not in self.voids
+
+    def stays(self, number: int) -> bool:
+        """Whether ``number``, whoever passed it, was a message there too: it is settled, or its
+        router has published it."""
+        return self.is_settled(number) or (self.gave(number) and number not in self.doubtful)
 
     @property
     def highest(self) -> int:
@@ -165,12 +158,11 @@ class KnownLog:
 
     @property
     def lacks(self) -> bool:
-        """Whether anything is :meth:`missing`."""
         return self.mark < self.certain
 
     def missing(self) -> list[Run]:
         """The numbers that exist for certain and weren't seen: to be read until they are found."""
-        return list(self.seen.holes(self.mark + 1, self.certain))
+        return self.holes(1, self.certain)
 
     def holes(self, first: int, last: int) -> list[Run]:
         """Those of the numbers ``first`` to ``last`` that were neither seen nor are past."""
@@ -178,39 +170,42 @@ class KnownLog:
 
     def is_silent(self, now: float) -> bool:
         """Whether its router may be gone, so that nobody says what exists beyond ``low``."""
-        return self.ended is None and now - self.heard_at > self.silent_after
+        return self.ended is None and now - self.heard_at > _SILENT_AFTER
 
     def tail(self) -> list[Run]:
         """What may exist beyond ``low`` of a silent log: to be read in its own region alone.
 
         Also below the highest number seen: if its whole region is dead nobody will close it.
         """
-        first = max(self.low, self.mark) + 1
-        return list(self.seen.holes(first, self.highest + self.window + 1))
+        return self.holes(self.low + 1, self.highest + self.window + 1)
 
     def left(self) -> Left:
         """What a control plane leaves of it to its successor."""
-        return Left(
-            log=self.log,
-            start=self.start,
-            seen=tuple(self.seen),
-            passed=tuple(self.passed),
-            low=self.low,
-            ended=self.ended,
-            voids=tuple(self.voids),
-            whole_ms=self.whole_ms,
-        )
+        seen, passed, voids = map(tuple, (self.seen, self.passed, self.voids))
+        return Left(self.log, self.start, seen, passed, self.low, self.ended, voids, self.whole_ms)
 
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:
         """The log that another control plane has left."""
-        known = cls(left.log, start=left.start, now=now)
-        known.seen, known.passed = Runs(left.seen), Runs(left.passed)
-        known.low, known.ended, known.voids = left.low, left.ended, Runs(left.voids)
-        known.whole_ms = left.whole_ms
-        known._advance()
-        known._skip_voids()
+        log, start, seen, passed, low, ended, voids, whole_ms = left
+        runs = Runs(voids), Runs(seen), Runs(passed)
+        known = cls(log, start, now, low, ended, *runs, whole_ms)
+        # Nobody says any more which of them were read.
+        known.doubtful = Runs(left.seen)
+        known._settle()
         return known
+
+    def _settle(self) -> None:
+        """Of what is doubtful only what may still end void, or has, remains so."""
+        if self.doubtful:
+            beyond = (self.certain + 1, MAX_SEQ)
+            unsettled = [beyond] if self.ended is None else [*self.voids, beyond]
+            self.doubtful = Runs(
+                given
+                for span in unsettled
+                for first, last in self.doubtful.within(*span)
+                for given in self.passed.holes(first, last)
+            )
 
     def _skip_voids(self) -> None:
         """Nobody waits for what whoever closed it found to be nothing."""
@@ -224,11 +219,7 @@ class KnownLog:
         first = self.seen.first
         if first is not None and first[0] <= self.mark + 1 and first[1] > self.mark:
             self.mark = first[1]
-            if self._times:
-                self._pass_times()
-
-    def _pass_times(self) -> None:
-        for number, sent_ms in list(self._times):
-            if number <= self.mark:
-                self._times.remove((number, sent_ms))
-                self.whole_ms = max(self.whole_ms, sent_ms)
+            for number, sent_ms in list(self._times):
+                if number <= self.mark:
+                    self._times.remove((number, sent_ms))
+                    self.whole_ms = max(self.whole_ms, sent_ms)

@@ -1,33 +1,37 @@
-"""Messages so late that this gateway may have forgotten that it gave a copy of them. Pure.
+"""Messages so late that this gateway may have forgotten that it gave a copy of them.
 
 A gateway knows for 15 minutes which messages it gave to readers. Copies of one message get their
 numbers up to 750 s apart (docs/guarantees.md, S4), by clocks that differ by up to 30 s. So when a
 copy is older than two minutes, another one may have been given so long ago that nobody here
 remembers. Before it is offered its other copies are looked up, in every region: where any of them
 was given here, or was past when this gateway began, it is one more copy.
-
-Example. The gateway was cut off from Dublin at 12:00. At 12:05 it gives a message to its readers
-that Oregon routed. At 12:45 it hears of a number of Dublin again, reads it, and finds the same
-message, routed at 12:04. It is 41 minutes old, so what the store has of its topic from 11:51 to
-12:17 is read in both regions; Oregon's copy is there, its number was given here, and so this
-copy is only noted.
+(docs/design/0012 has an example.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from gateway.logs import CLOCKS_MS, Logs
 from gateway.position import copy_of
+from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.errors import StoreError
+from newsfabric.store import Store
 
-APART_MS: Final = 750_000
-# The identity window of 15 minutes, less these two.
-LATE_MS: Final = 900_000 - APART_MS - CLOCKS_MS
+# How far the times of two copies of one message may be apart.
+_MARGIN_MS: Final = 750_000 + CLOCKS_MS
+# The identity window of 15 minutes, less that.
+LATE_MS: Final = 900_000 - _MARGIN_MS
 # Of a region that was silent for so long nothing is asked any more: a repeat is better than a
 # message that nobody gets.
-SILENT_SECONDS: Final = 3_600.0
+_SILENT_SECONDS: Final = 3_600.0
+# Copies are read so many at a time.
+_PAGE: Final = 5_000
+_MOST_PAGES: Final = 400
 
 
 def is_late(envelope: Envelope, wall_ms: int) -> bool:
@@ -38,8 +42,7 @@ def is_late(envelope: Envelope, wall_ms: int) -> bool:
 def span_of(envelopes: Iterable[Envelope]) -> tuple[int, int]:
     """First and last time, in ms, at which copies of these messages can have been routed."""
     times = [ms_of_id(envelope.id) for envelope in envelopes]
-    margin = APART_MS + CLOCKS_MS
-    return max(0, min(times) - margin), max(times) + margin
+    return max(0, min(times) - _MARGIN_MS), max(times) + _MARGIN_MS
 
 
 def clusters(messages: Iterable[Envelope]) -> Iterator[list[Envelope]]:
@@ -49,7 +52,7 @@ def clusters(messages: Iterable[Envelope]) -> Iterator[list[Envelope]]:
     """
     group: list[Envelope] = []
     for one in sorted(messages, key=lambda one: one.id):
-        if group and ms_of_id(one.id) - ms_of_id(group[-1].id) > 2 * (APART_MS + CLOCKS_MS):
+        if group and ms_of_id(one.id) - ms_of_id(group[-1].id) > 2 * _MARGIN_MS:
             yield group
             group = []
         group.append(one)
@@ -67,3 +70,54 @@ def given(late: Iterable[Envelope], copies: Iterable[Envelope], logs: Logs) -> s
         and places[one.identity] != (place := copy_of(one)[:2])
         and logs.gave(*place)
     }
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class LateCopies:
+    """Looks up whether late messages were given here before. ``clock`` only goes on."""
+
+    store: Store
+    logs: Logs
+    settings: GatewaySettings
+    clock: Callable[[], float]
+    # When each region was heard last.
+    _heard_at: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def heard(self, region: str, now: float) -> None:
+        """A message or a tick of a log of ``region`` has come."""
+        self._heard_at[region] = now
+
+    async def given(self, topic: str, messages: Sequence[Envelope]) -> set[int]:
+        """The identities of those of ``messages`` that were given here.
+
+        StoreError or TimeoutError if that can't be known now.
+        """
+        from_ms, to_ms = span_of(messages)
+        found: set[int] = set()
+        for region in self._regions():
+            end = to_ms
+            for _ in range(_MOST_PAGES):
+                async with asyncio.timeout(self.settings.store_timeout):
+                    page = await self.store.since(
+                        topic, from_ms=from_ms, to_ms=end, limit=_PAGE, region=region
+                    )
+                found |= given(messages, page, self.logs)
+                if len(page) < _PAGE:
+                    break
+                # The oldest millisecond may not be whole, and comes again.
+                end = ms_of_id(page[0].id) + 1
+            else:
+                raise StoreError(f"too many copies on {topic}")
+        return found
+
+    def _regions(self) -> list[str]:
+        now = self.clock()
+        # Of one that has no log of which more may come everything was seen here.
+        for known in self.logs.unfinished():
+            self._heard_at.setdefault(known.log.region, now)
+        lives = (
+            region
+            for region, heard_at in self._heard_at.items()
+            if region != self.settings.region and now - heard_at < _SILENT_SECONDS
+        )
+        return [self.settings.region, *sorted(lives)]

@@ -69,11 +69,9 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        """Begin to accept."""
         self._resume = None
         self._loop.add_reader(self._socket, self._accept)
 

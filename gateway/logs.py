@@ -2,16 +2,11 @@
 
 :mod:`gateway.known_log` says what is known of one log. A gateway that starts takes each log of the
 directory from where it is settled (:meth:`Logs.begin`); one that it hears of later is expected from
-its first number. Nothing is ever given up: a number that exists stays missing until it is found.
+its first number. docs/design/0028 has the rules and why.
 
-* A **position** stands for what a reader of this gateway was given: :meth:`Logs.position`. Its
-  time is at most an hour after the directory was last read: of a log that began and ended since
-  then this gateway knows nothing. (A row may take five of the six hours to another region.)
-* A row of the store **counts** for a reader only if its message was given here, or was past when
-  this gateway began (:meth:`Logs.gave`). Anything else may be half of a number, or end void, or
-  lie beyond the end of its log; if it is a message it comes live.
-* A number that a position covers counts as **had** only if it is settled (:meth:`Logs.is_settled`):
-  else it may have been passed over as void, and the message has another number.
+A position's time is at most an hour after the directory was last read: of a log that began and
+ended since then this gateway knows nothing. (A row may take five of the six hours to another
+region.)
 
 Whole logs are forgotten at a bound, those that began first. What isn't known here and began more
 than six hours before the directory was last read counts as settled and past: it was known once, or
@@ -27,16 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from gateway.known_log import KnownLog, Left
-from gateway.position import (
-    MAX_LOGS,
-    Copy,
-    Listed,
-    Position,
-    entry,
-    lag,
-    log_hash,
-    token,
-)
+from gateway.position import MAX_LOGS, Copy, Position, entry, lag, log_hash, token
+from gateway.runs import Run
+from newsfabric.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 
 # How far the clocks of two regions may be apart.
@@ -57,7 +45,7 @@ class LeftLogs(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class _Entry:
+class Entry:
     """A log's part of positions, as it was told last."""
 
     hash: bytes
@@ -76,6 +64,25 @@ class _Entry:
         return self.packed
 
 
+class Listing(NamedTuple):
+    """The logs that positions list, in order of the hash, and the last time of these positions:
+    later ones would count a log as had that there is no room for."""
+
+    entries: list[Entry]
+    last_ms: int
+
+    @classmethod
+    def of(cls, logs: Iterable[KnownLog], time_ms: int, reach_ms: int) -> Listing:
+        """At ``time_ms``. Of more logs than there is room for it leaves out the youngest."""
+        oldest = time_ms - reach_ms - CLOCKS_MS
+        wanted = [one for one in logs if one.log.epoch >= oldest or not one.is_whole]
+        wanted.sort(key=lambda one: one.log.epoch)
+        left_out = wanted[MAX_LOGS:]
+        last_ms = left_out[0].log.epoch + reach_ms - 1 if left_out else MAX_MS
+        entries = (Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
+        return cls(sorted(entries, key=lambda one: one.hash), last_ms)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
     """``logs`` are remembered; beyond, whole ones are forgotten. ``runs`` are of a log's numbers.
@@ -91,21 +98,19 @@ class Logs:
     """What one gateway that began at ``began_ms`` (its clock) knows. ``now`` is monotonic, in
     seconds; ``wall_ms`` is our clock's time."""
 
-    #: What is known of one log, and what a position is.
+    #: What is known of one log, and how far back positions cover logs that they don't list.
     known_log: type[KnownLog] = KnownLog
-    position_type: type[Position] = Position
+    reach_ms: int = Position.reach_ms
 
     def __init__(self, began_ms: int, limits: LogLimits | None = None) -> None:
         self.limits = limits or LogLimits()
         #: When the directory was read last, by our clock.
         self.directory_ms = began_ms
         self._logs: dict[Log, KnownLog] = {}
-        # Those that positions list, in order of the hash; None when that is to be found out.
-        self._listed: list[_Entry] | None = None
+        # None when it is to be found out.
+        self._listing: Listing | None = None
         #: Of logs that began until then some are forgotten.
         self.forgotten_ms = 0
-        # At this time or later a position would count one as had that it has no room for.
-        self._too_late_ms = 0
         # Those that aren't whole; whole ones among them do no harm.
         self._unfinished: list[KnownLog] | None = None
         # What was told last, and when; None when it would be another one now.
@@ -120,15 +125,10 @@ class Logs:
     def __iter__(self) -> Iterator[KnownLog]:
         return iter(self._logs.values())
 
-    # What it is told.
-
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """We start, and this is the whole directory."""
         for row in rows:
-            if row.log not in self._logs:
-                start = self.known_log.start_for(row)
-                self._logs[row.log] = self.known_log(row.log, start=start, now=now)
-            self._logs[row.log].learn(row)
+            self._known(row.log, now, start=self.known_log.start_for(row)).learn(row)
         self._arrange()
 
     def take(self, left: LeftLogs, *, now: float) -> None:
@@ -138,15 +138,14 @@ class Logs:
             self._logs[one.log] = self.known_log.of(one, now=now)
         self._arrange()
 
-    def learn(self, row: DirectoryRow, *, now: float) -> KnownLog | None:
-        """This is what the directory says of a log; None if it is one that was forgotten here."""
+    def learn(self, row: DirectoryRow, *, now: float) -> None:
+        """This is what the directory says of a log."""
         is_over = row.ended is not None and row.log.epoch <= self.forgotten_ms
         if is_over and row.log not in self._logs:
-            return None
-        known = self._known(row.log, now)
-        known.learn(row)
+            # It may be one that was forgotten here.
+            return
+        self._known(row.log, now).learn(row)
         self._change()
-        return known
 
     def directory_read(self, at_ms: int) -> None:
         """All of the directory that can have changed was read at ``at_ms``, and learned."""
@@ -167,15 +166,16 @@ class Logs:
         self._known(log, -math.inf).saw(seq)
         self._change()
 
+    def doubt(self, log: Log, seq: int) -> None:
+        """``seq`` is going to be offered, since a read has found it."""
+        self._known(log, -math.inf).doubt(seq)
+
     def skip(self, log: Log, first: int, last: int) -> None:
         """These numbers of a log that is known are void, or their time is over."""
         self._logs[log].skip(first, last)
         self._change()
 
-    # What it says.
-
     def find(self, log: Log) -> KnownLog | None:
-        """What is known of ``log``, to be looked at."""
         return self._logs.get(log)
 
     def unfinished(self) -> list[KnownLog]:
@@ -197,30 +197,36 @@ class Logs:
         known = self._logs.get(log)
         return self._is_past(log) if known is None else known.gave(seq)
 
-    def is_settled(self, log: Log, seq: int) -> bool:
-        """Whether this number, if it is a message, stays one."""
+    def stays(self, log: Log, seq: int) -> bool:
+        """Whether whoever passed this number had a message there, if there is one."""
         known = self._logs.get(log)
-        return self._is_past(log) if known is None else known.is_settled(seq)
+        return self._is_past(log) if known is None else known.stays(seq)
+
+    def has_all(self, position: Position, log: Log, upto: int) -> bool:
+        """Whether a reader at ``position`` has each message of ``log`` up to number ``upto`` that
+        was given here."""
+        known = self._logs.get(log)
+        is_sure = self._is_past(log) if known is None else not any(known.doubtful.within(1, upto))
+        return is_sure and position.covers(log, upto)
 
     def wants(self, position: Position, copies: Iterable[Copy]) -> bool:
-        """Whether a reader at ``position`` lacks the message that has these copies.
+        """Whether a reader at ``position`` who joins may lack the message that has these copies.
 
-        It does if one of them was given here that it doesn't have, and it has none of them.
+        It has a message of which it has a number that stays one. Otherwise it is given what was
+        given here, since no copy that comes later will be.
         """
         lacked = False
         for log, seq, _ in copies:
-            if position.covers(log, seq):
-                if self.is_settled(log, seq):
-                    return False
-            else:
-                lacked = lacked or self.gave(log, seq)
+            if position.covers(log, seq) and self.stays(log, seq):
+                return False
+            lacked = lacked or self.gave(log, seq)
         return lacked
 
     def forgot_what_lacks(self, position: Position) -> bool:
         """Whether a reader at ``position`` may lack something of logs that are forgotten here."""
         if not self.forgotten_ms:
             return False
-        if position.time_ms < self.forgotten_ms + self.position_type.reach_ms:
+        if position.time_ms < self.forgotten_ms + self.reach_ms:
             return True
         known = {log_hash(log) for log in self._logs}
         return any(hash_ not in known for hash_ in position.listed)
@@ -236,79 +242,55 @@ class Logs:
         return self._tops
 
     def position(self, wall_ms: int) -> str:
-        """The token for everything seen until now; the same for a second, or until something is
-        heard."""
+        """The token for everything seen until now, at most a second old while nothing is heard."""
         if self._told is None or not self._told[1] <= wall_ms < self._told[1] + _TOLD_MS:
-            time_ms = self._time(wall_ms)
-            entries = [one.at(time_ms) for one in self._listed or ()]
-            self._told = token(time_ms, entries), wall_ms
+            time_ms, listed = self.listing(wall_ms)
+            self._told = token(time_ms, [one.at(time_ms) for one in listed]), wall_ms
         return self._told[0]
 
-    def seen_by(self, wall_ms: int) -> Position:
-        """What a reader has who was given everything until now."""
-        time_ms = self._time(wall_ms)
-        listed = {
-            one.hash: Listed(one.known.mark, one.known.whole_ms) for one in self._listed or ()
-        }
-        return self.position_type(time_ms, listed)
+    def listing(self, wall_ms: int) -> tuple[int, list[Entry]]:
+        """The time of a position for everything seen until now, and the logs that it lists."""
+        time_ms = min(wall_ms, self.directory_ms + _DIRECTORY_MS)
+        if self._listing is None:
+            self._listing = Listing.of(self, time_ms, self.reach_ms)
+        entries, last_ms = self._listing
+        return min(time_ms, last_ms), entries
 
     def left(self) -> LeftLogs:
-        """What is left to a successor."""
-        logs = tuple(known.left() for known in self._logs.values())
+        logs = tuple(known.left() for known in self)
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
 
-    @property
-    def missing(self) -> int:
-        """How many numbers exist for certain and weren't seen."""
-        return sum(b - a + 1 for one in self.unfinished() for a, b in one.missing())
+    def missing(self) -> list[Run]:
+        """The runs of numbers that exist for certain and weren't seen, of all logs."""
+        return [run for known in self.unfinished() for run in known.missing()]
 
-    @property
-    def holes(self) -> int:
-        """How many runs they are."""
-        return sum(len(known.missing()) for known in self.unfinished() if known.lacks)
-
-    def _known(self, log: Log, now: float) -> KnownLog:
+    def _known(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs.get(log)
         if known is None:
-            known = self._logs[log] = self.known_log(log, start=0, now=now)
+            known = self._logs[log] = self.known_log(log, start, heard_at=now)
             self._arrange()
         return known
 
     def _is_past(self, log: Log) -> bool:
-        return log.epoch < self.directory_ms - self.position_type.reach_ms - CLOCKS_MS
+        return log.epoch < self.directory_ms - self.reach_ms - CLOCKS_MS
 
     def _change(self) -> None:
         self._told = self._tops = None
 
     def _arrange(self) -> None:
         """Logs have come, gone or ended."""
-        self._listed = self._unfinished = None
+        self._listing = self._unfinished = None
         self._change()
 
-    def _time(self, wall_ms: int) -> int:
-        time_ms = min(wall_ms, self.directory_ms + _DIRECTORY_MS)
-        if self._listed is None:
-            self._listed = self._list(time_ms)
-        return min(time_ms, self._too_late_ms - 1) if self._too_late_ms else time_ms
-
-    def _list(self, time_ms: int) -> list[_Entry]:
-        """What a position lists at ``time_ms``. Of more than there is room for it leaves out the
-        youngest, and its time is so early that these count as not had."""
-        reach_ms = self.position_type.reach_ms
-        oldest = time_ms - reach_ms - CLOCKS_MS
-        wanted = [one for one in self if one.log.epoch >= oldest or not one.is_whole]
-        wanted.sort(key=lambda one: one.log.epoch)
-        left_out = wanted[MAX_LOGS:]
-        self._too_late_ms = left_out[0].log.epoch + reach_ms if left_out else 0
-        entries = (_Entry(log_hash(known.log), known) for known in wanted[:MAX_LOGS])
-        return sorted(entries, key=lambda one: one.hash)
-
     def _bound(self) -> None:
-        """Forget whole logs, the oldest first; what was passed over in one is remembered."""
+        """Forget whole logs, the oldest first; what was passed over in one is remembered, and what
+        was given that ended void."""
         over = len(self._logs) - self.limits.logs
         if over <= 0:
             return
-        may_go = (known for known in self if known.is_whole and not known.passed)
+        may_go = (
+            known for known in self if known.is_whole and not known.passed and not known.doubtful
+        )
         for known in sorted(may_go, key=lambda one: one.log.epoch)[:over]:
             if self._is_past(known.log):
                 del self._logs[known.log]

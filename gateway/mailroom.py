@@ -1,27 +1,19 @@
 """What is kept for users who come: their mailboxes, read from the store, many at a time.
 
-Ten thousand registered readers who come back together ask for ten thousand mailboxes, so there is
-nothing to share but the trip: whoever waits while reads are under way goes into the next one. Only
-the devices of one user who wait together are told of one read.
-
-What a read can't know has arrived here meanwhile, or a moment before: routers store before they
-route, but another region's store may lag behind its messages. So the last minute of what the hub
-remembers of the topic is added. When it has forgotten some of that in the meantime, the mailbox is
-read again.
-
-The last push of a mailbox has the position to come back with, and ``subscribed`` has none: whoever
-is cut off in the middle asks for the mailbox again.
+docs/design/0016 says why. Whoever waits while reads are under way goes into the next one, and the
+devices of one user share a read. To what was read the last minute of what the hub remembers of the
+topic is added. When it has forgotten some of that in the meantime, the mailbox is read again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
+import itertools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from gateway.hub import Hub
 from gateway.late import is_late
@@ -30,6 +22,7 @@ from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
+from gateway.tasks import Spawn
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import Kept, announced_again
@@ -58,6 +51,11 @@ class _Read:
         return self.memory is memory and memory.lost <= self.arrived
 
 
+# Topics, and those who wait for them.
+_Batch = Sequence[tuple[str, asyncio.Future[_Read]]]
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Mailroom:
     """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
 
@@ -65,28 +63,17 @@ class Mailroom:
     since the epoch.
     """
 
-    def __init__(
-        self,
-        *,
-        hub: Hub,
-        store: Store,
-        settings: GatewaySettings,
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        publish: Callable[[Publication], None],
-        store_is_away: Callable[[StoreError], None],
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._hub = hub
-        self._store = store
-        self._settings = settings
-        self._spawn = spawn
-        self._publish = publish
-        self._store_is_away = store_is_away
-        self._now = now
+    hub: Hub
+    store: Store
+    settings: GatewaySettings
+    spawn: Spawn
+    publish: Callable[[Publication], None]
+    store_is_away: Callable[[StoreError], None]
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         # By topic, in the order in which they were asked for. Those that are being read are gone.
-        self._waiting: collections.OrderedDict[str, asyncio.Future[_Read]] = (
-            collections.OrderedDict()
-        )
+        self._waiting: dict[str, asyncio.Future[_Read]] = {}
         self._reads = 0
         # Each login of its user reads it again.
         self._failing = LineLimit()
@@ -98,7 +85,7 @@ class Mailroom:
         """
         for _ in range(_ATTEMPTS):
             read = await self._read(topic)
-            if read.holds(self._hub.memory(topic)):
+            if read.holds(self.hub.memory(topic)):
                 return self._sorted_out(topic, read)
         # So much arrives for this user that memory loses it before the store has answered.
         raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
@@ -106,12 +93,12 @@ class Mailroom:
     async def _read(self, topic: str) -> _Read:
         waiting = self._waiting.get(topic)
         if waiting is None:
-            if len(self._waiting) >= self._settings.mailboxes_waiting:
+            if len(self._waiting) >= self.settings.mailboxes_waiting:
                 raise StoreUnavailable(f"{len(self._waiting)} mailboxes wait to be read")
             waiting = self._waiting[topic] = asyncio.get_running_loop().create_future()
-            if self._reads < self._settings.mailbox_reads:
+            if self._reads < self.settings.mailbox_reads:
                 self._reads += 1
-                self._spawn(self._read_all())
+                self.spawn(self._read_all())
         # Others may wait for the same: who is cancelled must not take it with them.
         return await asyncio.shield(waiting)
 
@@ -121,56 +108,46 @@ class Mailroom:
         await asyncio.sleep(0)
         try:
             while self._waiting:
-                count = min(len(self._waiting), self._settings.mailbox_batch)
-                batch = [self._waiting.popitem(last=False) for _ in range(count)]
-                await self._read_batch(batch)
+                topics = list(itertools.islice(self._waiting, self.settings.mailbox_batch))
+                batch = [(topic, self._waiting.pop(topic)) for topic in topics]
+                try:
+                    await self._read_batch(batch)
+                except (StoreUnavailable, TimeoutError) as exc:
+                    away = StoreUnavailable(str(exc) or "the store doesn't answer")
+                    self.store_is_away(away)
+                    self._fail(batch, away)
+                finally:
+                    self._fail(batch, StoreUnavailable("the gateway ends"))
         finally:
             self._reads -= 1
 
-    async def _read_batch(self, batch: Sequence[tuple[str, asyncio.Future[_Read]]]) -> bool:
-        """Answer those who wait for ``batch``; whether the store could be asked."""
+    async def _read_batch(self, batch: _Batch) -> None:
+        """Answer those who wait for ``batch``. StoreUnavailable or TimeoutError: it is away."""
         topics = [topic for topic, _ in batch]
-        memories = [self._hub.memory(topic) for topic in topics]
+        memories = [self.hub.memory(topic) for topic in topics]
         arrived = [memory.arrived for memory in memories]
-        began_ms = int(self._now() * 1000)
+        began_ms = int(self.now() * 1000)
         try:
-            async with asyncio.timeout(self._settings.store_timeout):
-                found = await self._store.mailboxes(topics, limit=MAX_MAILBOX)
-        except (StoreUnavailable, TimeoutError) as exc:
-            away = StoreUnavailable(str(exc) or "the store doesn't answer")
-            self._store_is_away(away)
-            self._fail(batch, away)
-            return False
-        except StoreError as exc:
-            return await self._read_apart(batch, exc)
-        except BaseException:
-            self._fail(batch, StoreUnavailable("the gateway ends"))
+            async with asyncio.timeout(self.settings.store_timeout):
+                found = await self.store.mailboxes(topics, limit=MAX_MAILBOX)
+        except StoreUnavailable:
             raise
+        except StoreError as exc:
+            if len(batch) > 1:
+                # One of them is spoilt, which is nothing to the others.
+                for one in batch:
+                    await self._read_batch([one])
+                return
+            unsaid = self._failing.may_log(self.now())
+            if unsaid is not None:
+                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, exc)
+            self._fail(batch, exc)
+            return
         for (_, waiting), kept, memory, count in zip(batch, found, memories, arrived, strict=True):
             if not waiting.done():
                 waiting.set_result(_Read(kept, memory, count, began_ms))
-        return True
 
-    async def _read_apart(
-        self, batch: Sequence[tuple[str, asyncio.Future[_Read]]], why: StoreError
-    ) -> bool:
-        """One of ``batch`` is spoilt, which is nothing to the others."""
-        if len(batch) == 1:
-            unsaid = self._failing.may_log(self._now())
-            if unsaid is not None:
-                logger.warning("a mailbox can't be read (and %d more): %s", unsaid, why)
-            self._fail(batch, why)
-            return True
-        try:
-            for one in batch:
-                if not await self._read_batch([one]):
-                    return False
-            return True
-        finally:
-            # Those who still wait would wait for a store that is away, or for a gateway that ends.
-            self._fail(batch, StoreUnavailable("the store doesn't answer"))
-
-    def _fail(self, batch: Iterable[tuple[str, asyncio.Future[_Read]]], why: StoreError) -> None:
+    def _fail(self, batch: _Batch, why: StoreError) -> None:
         for _, waiting in batch:
             if not waiting.done():
                 waiting.set_exception(why)
@@ -178,12 +155,12 @@ class Mailroom:
                 waiting.exception()
 
     def _sorted_out(self, topic: str, read: _Read) -> Recalled:
-        now = self._now()
+        now = self.now()
         # What has a void number comes under another one.
-        there = [one for one in read.kept if not self._hub.is_void(one.envelope)]
+        there = [one for one in read.kept if not self.hub.is_void(one.envelope)]
         self._hear_of(there, now)
-        self._hub.past(topic, (one.envelope for one in there), now)
-        memory = self._hub.memory(topic)
+        self.hub.past(topic, (one.envelope for one in there), now)
+        memory = self.hub.memory(topic)
         lately = memory.lately(read.arrived, read.began_ms - _LAG_MS, now)
         marks = [one.mark for one in lately if one.mark is not None]
         dismissed = {mark.identity for mark in marks if mark.kind == "dismiss"}
@@ -203,11 +180,11 @@ class Mailroom:
                 found.append(publication)
         if found:
             last = found[-1]
-            position = self._hub.position(now)
+            position = self.hub.position(now)
             found[-1] = Publication(last.envelope, policy, position)
         gap = None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY
         # Its number is missing here: when it is found everybody is given it.
-        is_ahead = not all(self._hub.was_given(one.envelope) for one in there)
+        is_ahead = not all(self.hub.was_given(one.envelope) for one in there)
         return Recalled(found, gap, is_ahead)
 
     def _hear_of(self, kept: Sequence[Kept], now: float) -> None:
@@ -218,11 +195,11 @@ class Mailroom:
         """
         wall_ms = int(now * 1000)
         for one in kept:
-            if is_late(one.envelope, wall_ms) or self._hub.was_given(one.envelope):
+            if is_late(one.envelope, wall_ms) or self.hub.was_given(one.envelope):
                 continue
-            publication = self._hub.offer(one.envelope, now)
+            publication = self.hub.offer(one.envelope, now)
             if publication is not None:
-                self._publish(publication)
+                self.publish(publication)
 
 
 def _publications(kept: Kept, policy: TopicPolicy) -> Iterable[Publication]:

@@ -131,3 +131,12 @@ def delay_of(publication: Publication) -> Tally | None:
 def age(publication: Publication) -> float:
     """Seconds since the publisher's first broker had it. Clocks differ: never less than 0."""
     return max(0.0, time.time() - publication.envelope.published_ms / 1000)
+
+
+def published(publication: Publication) -> None:
+    """It has reached its last reader."""
+    PUBLICATIONS.labels(publication.policy.topic_class).inc()
+    delay = delay_of(publication)
+    if delay is not None:
+        # Deliveries were measured where they were made; this only names one message of many.
+        delay.exemplify(age(publication), {"id": publication.envelope.id})

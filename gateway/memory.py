@@ -7,11 +7,11 @@ who resume from a position :mod:`gateway.forgotten`), and is given what the stor
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import itertools
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ class Selection:
     covered: bool
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class TopicMemory:
     """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``.
 
@@ -42,31 +43,26 @@ class TopicMemory:
     is given, and no other memory ever has it.
     """
 
-    __slots__ = (
-        "_held", "_latest", "_max_keys", "_read_at", "_recent", "_windows", "arrived", "complete",
-        "forgotten", "lost", "policy", "version", "warm", "weight",
-    )  # fmt: skip
     _versions: ClassVar = itertools.count()
 
-    def __init__(self, policy: TopicPolicy, max_keys: int, forgotten: Forgotten) -> None:
-        self.policy = policy
-        self.warm = False
-        self.complete = False
-        self.weight = 0
-        self.forgotten = forgotten
-        self.arrived = 0
-        self.lost = 0
-        # None as long as there was none: a gateway has thousands of topics.
-        self._windows: weakref.WeakSet[Window] | None = None
-        # How many had arrived when the last one was begun.
-        self._read_at = 0
-        self.version = next(self._versions)
-        self._max_keys = max_keys
-        # How much more than policy.keep may be remembered, for each who holds it.
-        self._held: tuple[int, ...] = ()
-        self._recent: collections.OrderedDict[int, Publication] = collections.OrderedDict()
-        # By key, the one that was renewed last at the end.
-        self._latest: collections.OrderedDict[str, Publication] = collections.OrderedDict()
+    policy: TopicPolicy
+    max_keys: int
+    forgotten: Forgotten
+    warm: bool = False
+    complete: bool = False
+    weight: int = 0
+    arrived: int = 0
+    lost: int = 0
+    version: int = dataclasses.field(default_factory=_versions.__next__)
+    # None as long as there was none: a gateway has thousands of topics.
+    _windows: weakref.WeakSet[Window] | None = None
+    # How many had arrived when the last one was begun.
+    _read_at: int = 0
+    # How much more than policy.keep may be remembered, for each who holds it.
+    _held: tuple[int, ...] = ()
+    _recent: OrderedDict[int, Publication] = dataclasses.field(default_factory=OrderedDict)
+    # By key, the one that was renewed last at the end.
+    _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -214,7 +210,7 @@ class TopicMemory:
         self._latest[key] = publication
         self._latest.move_to_end(key)
         self.weight += publication.weight
-        if len(self._latest) > self._max_keys:
+        if len(self._latest) > self.max_keys:
             _, forgotten = self._latest.popitem(last=False)
             self.weight -= forgotten.weight
 

@@ -22,11 +22,12 @@ def page(
     them. That position stands for this topic alone: it says nothing of others' messages, which
     have numbers in the same logs.
     """
-    publications = sorted(recalled.publications, key=lambda one: min(map(_routed, one.copies)))
+    begins = UNKNOWN if token is None else decode(token)
+    beyond = [one for one in recalled.publications if _is_beyond(begins, one, hub.logs)]
+    publications = sorted(beyond, key=lambda one: min(map(_routed, one.copies)))
     sizes = itertools.accumulate(one.weight for one in publications[:limit])
     # One at least, whatever it weighs.
     count = max(1, sum(size <= most_bytes for size in sizes))
-    begins = UNKNOWN if token is None else decode(token)
     if not all(any(_is_up_to_mark(copy, hub.logs) for copy in one.copies) for one in publications):
         # A number is missing here that lies before: no position stands between two of these.
         count = len(publications)
@@ -39,6 +40,16 @@ def page(
         # A router's clock was set back between the two.
         count += 1
     return publications, hub.position(time.time())
+
+
+def _is_beyond(begins: Position, publication: Publication, logs: Logs) -> bool:
+    """Whether a reader at ``begins`` lacks a copy that was given here.
+
+    If it is covered and ends void elsewhere (:meth:`Logs.wants`), another copy is on a later page:
+    who asks for pages isn't told of anything live that could be dropped as known.
+    """
+    copies = (copy[:2] for copy in publication.copies)
+    return any(logs.gave(*copy) and not begins.covers(*copy) for copy in copies)
 
 
 def _is_up_to_mark(copy: Copy, logs: Logs) -> bool:

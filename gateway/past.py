@@ -24,6 +24,7 @@ from gateway.publication import Publication
 from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import SingleFlight, Spawn
+from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
 
 # Answers that are kept for those who ask the same in the same second, and what they weigh.
@@ -169,9 +170,22 @@ class Past:
         memory = self.hub.memory(asked.topic)
         limit = asked.last or self.settings.reader.rewind
         since_ms = (asked.since or 0) * 1000
-        stored = await self.archive.history(asked.topic, limit=limit, since_ms=since_ms)
+        stored = await self._stored(asked.topic, limit=limit, since_ms=since_ms)
         past = self.hub.past(asked.topic, stored, self.now())
         return _Older(memory, past)
+
+    async def _stored(self, topic: str, *, limit: int, since_ms: int = 0) -> list[Envelope]:
+        """The newest messages of the store, oldest first.
+
+        Of each it gives the oldest copy. If that one's number is void here, another one counts.
+        """
+        stored = await self.archive.history(topic, limit=limit, since_ms=since_ms)
+        void = [one for one in stored if self.hub.is_void(one)]
+        if not void:
+            return stored
+        newest_first = reversed(await self.archive.copies(topic, void))
+        given = {one.identity: one for one in newest_first if self.hub.was_given(one)}
+        return sorted((given.get(one.identity, one) for one in stored), key=lambda one: one.id)
 
     async def _warm(self, topic: str) -> None:
         if not self.hub.memory(topic).warm:
@@ -179,7 +193,7 @@ class Past:
 
     async def _read_past(self, topic: str) -> None:
         policy = self.hub.memory(topic).policy
-        history = await self.archive.history(topic, limit=policy.keep) if policy.keep else []
+        history = await self._stored(topic, limit=policy.keep) if policy.keep else []
         latest = await self.archive.latest(topic) if policy.latest else []
         complete = len(history) < policy.keep
         self.hub.warm(topic, history, latest, complete=complete, now=self.now())

@@ -1,8 +1,4 @@
-"""The ``position`` token: how far a reader has come, as a version vector.
-
-It lists, for each log, the number up to which its reader has everything, and a time: whatever the
-reader lacks of this log was routed later, by the router's clock. A log that isn't listed counts as
-had if it began six hours before the position's time, and as not had otherwise (docs/design/0011).
+"""The ``position`` token: how far a reader has come, as a version vector (docs/design/0011).
 
 Example, of 12:00. Listed are ``r1``: 9, 11:59:58, and ``r2``: 4, 11:40. A reader with this
 position has numbers 1 to 9 of r1 and 1 to 4 of r2; number 5 of r2, which was lost on its way, is

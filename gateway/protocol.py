@@ -217,13 +217,13 @@ class Verbs:
 
     def decide(self, fields: Mapping[str, Any]) -> Intent:
         """What a verb that was parsed already wants."""
-        topic = fields.get("topic")
-        named = topic if isinstance(topic, str) and is_topic(topic) else None
         ref: Ref = None
         try:
             ref = self._ref(fields)
             return self._intent(fields, ref)
         except _Bad as bad:
+            topic = fields.get("topic")
+            named = topic if isinstance(topic, str) and is_topic(topic) else None
             return Refusal(code=bad.code, reason=bad.reason, topic=named, ref=ref)
 
     def clash(self, verb: Subscribe, subscribed: Collection[str]) -> Refusal | None:

@@ -1,14 +1,6 @@
-"""Which numbers of which logs are to be read now, and where. Pure.
+"""Which numbers of which logs are to be read now, and where; and whether we are ready. Pure.
 
-* **Missing** numbers exist for certain (:meth:`KnownLog.missing`). They may be on their way, so
-  they are read a moment later, and again with growing pauses until they are found; every other time
-  in the region that wrote them, since our own replicas may be behind.
-* The **tail** of a log that fell silent (:meth:`KnownLog.tail`) is what may exist beyond that: its
-  router may be gone, or be cut off from us. It is read in its own region alone, again and again
-  until the log is heard or closed, because a half-written number that only another region has may
-  end void.
-
-Of one log one read is under way. A region that can't be asked is left alone for a while.
+docs/design/0012 has the rules. Of one log one read is under way.
 
 Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.10 s
 12 is missing, too. At 0.20 s number 7 is read here and not found, at 0.30 s number 12 is read for
@@ -27,7 +19,7 @@ from gateway.known_log import KnownLog
 from gateway.logs import Logs
 from gateway.runs import Run
 from newsfabric.backoff import Backoff
-from newsfabric.store.logs import Log
+from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.rules import MAX_SPAN
 
 # A number that is missing may be on its way: fabrics deliver within a third of that (p99.9).
@@ -44,6 +36,8 @@ _SPANS: Final = 4
 _NEXT_SECONDS: Final = 0.1
 # Runs that are so near to each other are read as one.
 _NEAR: Final = 16
+# A router moves its row each ten seconds at least.
+_MOVES_WITHIN: Final = 12.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,29 +46,39 @@ class Read:
 
     log: Log
     spans: tuple[Run, ...]
-    at_home: bool
-    # Whether these numbers, no tail, are read for the first time.
-    fresh: bool
-    tail: bool
-    # When the first of them was found to be missing.
-    since: float
     # Whether they are all that was to be read.
     is_all: bool
+    at_home: bool
+    # When the first of them was found to be missing.
+    since: float
+    # Whether these numbers, no tail, are read for the first time.
+    fresh: bool = False
+    tail: bool = False
 
 
-def _backoff() -> Backoff:
-    return Backoff(base=0.2, cap=15.0, reset_after=0.0)
+def _backoff(base: float = 0.2) -> Backoff:
+    return Backoff(base=base, cap=15.0, reset_after=0.0)
+
+
+@dataclasses.dataclass(slots=True)
+class _Turns:
+    """When numbers that weren't found are read again."""
+
+    backoff: Backoff
+    again: float = 0.0
+    # The next read begins behind this one: what isn't found mustn't hide what lies behind it.
+    behind: int = 0
 
 
 @dataclasses.dataclass(slots=True)
 class _Watch:
-    """What of one log was looked for. Times are when to look next."""
+    """What of one log was looked for."""
 
-    # Missing numbers up to this one were read for before, and are again ``again``.
+    # Missing numbers up to this one were read for before, and are again in their turn.
     upto: int
-    again: float = 0.0
+    missing: _Turns = dataclasses.field(default_factory=lambda: _Turns(_backoff()))
+    tail: _Turns = dataclasses.field(default_factory=lambda: _Turns(_backoff(1.0)))
     tries: int = 0
-    backoff: Backoff = dataclasses.field(default_factory=_backoff)
     # How far numbers beyond were certain to exist, and since when; ascending.
     certain: collections.deque[tuple[float, int]] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_STEPS)
@@ -82,14 +86,7 @@ class _Watch:
     since: float = 0.0
     # Whether those that went missing last had the last turn.
     was_fresh: bool = False
-    tail_again: float = 0.0
-    tail_backoff: Backoff = dataclasses.field(
-        default_factory=lambda: Backoff(base=1.0, cap=15.0, reset_after=0.0)
-    )
     is_read: bool = False
-    # The next read begins behind these: what isn't found mustn't hide what lies behind it.
-    behind: int = 0
-    tail_behind: int = 0
 
 
 class Reading:
@@ -112,17 +109,15 @@ class Reading:
         """
         found: list[Read] = []
         unfinished = self._logs.unfinished()
-        for n in range(len(unfinished)):
+        first = self._turn % max(1, len(unfinished))
+        in_turn = unfinished[first:] + unfinished[:first]
+        for n, known in enumerate(in_turn, first + 1):
             if len(found) >= at_most:
                 break
-            at = (self._turn + n) % len(unfinished)
-            read = self._due_of(unfinished[at], now)
+            read = self._due_of(known, now)
             if read is not None:
-                self._watched[read.log].is_read = True
+                self._turn = n
                 found.append(read)
-                last = at
-        if found:
-            self._turn = last + 1
         return found
 
     def _due_of(self, known: KnownLog, now: float) -> Read | None:
@@ -133,7 +128,11 @@ class Reading:
             watch = self._watched[known.log] = _Watch(upto=known.mark)
         if known.certain > (watch.certain[-1][1] if watch.certain else watch.upto):
             watch.certain.append((now, known.certain))
-        return None if watch.is_read else self._read(known, watch, now)
+        if watch.is_read:
+            return None
+        read = self._read(known, watch, now)
+        watch.is_read = read is not None
+        return read
 
     def done(self, read: Read, *, upto: int, found: int, now: float) -> None:
         """It was read up to the number ``upto``, and ``found`` numbers of it were dealt with."""
@@ -142,22 +141,19 @@ class Reading:
         if watch is None:
             return
         watch.is_read = False
-        backoff = watch.tail_backoff if read.tail else watch.backoff
+        turns = watch.tail if read.tail else watch.missing
         if found:
-            backoff.succeeded(now)
+            turns.backoff.succeeded(now)
         is_over = read.is_all and upto >= read.spans[-1][1]
         if is_over:
-            again = now + backoff.failed(now, self._rng)
+            again = now + turns.backoff.failed(now, self._rng)
         else:
             again = now if found else now + _NEXT_SECONDS
-        behind = 0 if is_over else upto
-        if read.tail:
-            watch.tail_again, watch.tail_behind = again, behind
-        else:
+        if not read.fresh:
+            turns.again, turns.behind = again, 0 if is_over else upto
+        elif not now < turns.again < again:
             # What was to be read again sooner isn't put off by what went missing since.
-            is_sooner = read.fresh and now < watch.again < again
-            watch.again = watch.again if is_sooner else again
-            watch.behind = watch.behind if read.fresh else behind
+            turns.again = again
 
     def failed(self, read: Read, now: float) -> None:
         """The store couldn't be asked there."""
@@ -169,55 +165,35 @@ class Reading:
         if watch is not None:
             watch.is_read = False
             if read.tail:
-                watch.tail_again = until
+                watch.tail.again = until
 
     def _place(self, read: Read) -> str:
         return read.log.region if read.at_home else self._region
 
     def rest(self) -> float:
         """How many seconds :meth:`due` has nothing new to say, if nothing is heard."""
-        self._let_go()
-        lacks = any(known.lacks for known in self._logs.unfinished())
-        return LOOK_SECONDS if lacks else CALM_SECONDS
-
-    def _let_go(self) -> None:
         for log in list(self._watched):
             known = self._logs.find(log)
             if known is None or known.is_whole:
                 del self._watched[log]
+        lacks = any(known.lacks for known in self._logs.unfinished())
+        return LOOK_SECONDS if lacks else CALM_SECONDS
 
     def _read(self, known: KnownLog, watch: _Watch, now: float) -> Read | None:
+        log = known.log
+        home, here = self._can_ask(log.region, now), self._can_ask(self._region, now)
         if known.lacks:
             fresh, runs = self._missing(known, watch, now)
-            home, here = (self._can_ask(one, now) for one in (known.log.region, self._region))
-            at_home = home and (watch.tries % 2 == 1 or not here)
             if runs and (home or here):
+                at_home = home and (watch.tries % 2 == 1 or not here)
                 watch.tries += 1
-                spans, is_all = _spans(runs, 0 if fresh else watch.behind)
-                return Read(
-                    log=known.log,
-                    spans=spans,
-                    at_home=at_home,
-                    fresh=fresh,
-                    tail=False,
-                    since=watch.since,
-                    is_all=is_all,
-                )
+                spans = _spans(runs, 0 if fresh else watch.missing.behind)
+                return Read(log, *spans, at_home=at_home, since=watch.since, fresh=fresh)
             if runs:
-                watch.again = now
-        if known.is_silent(now) and now >= watch.tail_again:
-            runs = known.tail()
-            if runs and self._can_ask(known.log.region, now):
-                spans, is_all = _spans(runs, watch.tail_behind)
-                return Read(
-                    log=known.log,
-                    spans=spans,
-                    at_home=True,
-                    fresh=False,
-                    tail=True,
-                    since=now,
-                    is_all=is_all,
-                )
+                watch.missing.again = now
+        if home and known.is_silent(now) and now >= watch.tail.again:
+            spans = _spans(known.tail(), watch.tail.behind)
+            return Read(log, *spans, at_home=True, since=now, tail=True)
         return None
 
     def _missing(self, known: KnownLog, watch: _Watch, now: float) -> tuple[bool, list[Run]]:
@@ -225,7 +201,8 @@ class Reading:
 
         New ones and those that weren't found take turns.
         """
-        older = _within(known.missing(), 1, watch.upto) if now >= watch.again else []
+        certain = known.certain
+        older = known.holes(1, min(watch.upto, certain)) if now >= watch.missing.again else []
         if older and watch.was_fresh:
             watch.was_fresh = False
             return False, older
@@ -234,11 +211,11 @@ class Reading:
         while watch.certain and watch.certain[0][0] <= ripe:
             watch.upto = watch.certain.popleft()[1]
         if watch.upto > before:
-            runs = _within(known.missing(), before + 1, watch.upto)
+            runs = known.holes(before + 1, min(watch.upto, certain))
             if runs:
                 # Nor is it tried more seldom because of others.
-                watch.tries, watch.since, watch.backoff = 0, since, _backoff()
-                watch.was_fresh = True
+                watch.tries, watch.since, watch.was_fresh = 0, since, True
+                watch.missing.backoff = _backoff()
                 return True, runs
         return False, older
 
@@ -247,21 +224,65 @@ class Reading:
         return resting is None or now >= resting[0]
 
 
-def _within(runs: Iterable[Run], first: int, last: int) -> list[Run]:
-    """The parts of ``runs`` (ascending) that lie in ``first`` to ``last``."""
-    found = []
-    for a, b in runs:
-        if a > last:
-            break
-        if b >= first:
-            found.append((max(a, first), min(b, last)))
-    return found
+class LogReadiness:
+    """Whether what our own region's routers route reaches our readers (docs/design/0012).
+
+    A log whose row in the directory hasn't moved for 12 s doesn't count: its router is gone, and
+    nobody has closed it yet.
+
+    Example. The directory lists one log of ours, with low 40, when we start: we wait for it. Its
+    first tick says last number 42; 41 came, 42 didn't. When 42 has been read, we are ready.
+    """
+
+    def __init__(self, logs: Logs, region: str) -> None:
+        self._logs = logs
+        self._region = region
+        # Logs that we wait for: the row's version, and since when it stands. None before the
+        # directory was read.
+        self._awaited: dict[Log, tuple[int, float]] | None = None
+        # The highest number of each that was seen before: what was missing then needn't be found.
+        self._seen_before: dict[Log, int] = {}
+        # Of these the lowest last number that a tick said.
+        self._ticked: dict[Log, int] = {}
+
+    def ticked(self, log: Log, seq: int) -> None:
+        """A tick of ``log`` was heard; ``seq`` is its last number."""
+        if self._awaited is None or log in self._awaited:
+            # The lowest: an absurd one mustn't keep us waiting.
+            self._ticked[log] = min(seq, self._ticked.get(log, seq))
+
+    def read(self, rows: Iterable[DirectoryRow], now: float) -> None:
+        """The directory has these rows: wait for the logs that there are, while their rows move."""
+        rows = [row for row in rows if row.log.region == self._region]
+        if self._awaited is None:
+            self._awaited = {row.log: (row.version, now) for row in rows if row.ended is None}
+            self._seen_before = dict(self._logs.tops())
+            return
+        for row in rows:
+            if row.log not in self._awaited:
+                continue
+            version, since = self._awaited[row.log]
+            if row.ended is not None or (row.version == version and now > since + _MOVES_WITHIN):
+                del self._awaited[row.log]
+            elif row.version != version:
+                self._awaited[row.log] = row.version, now
+
+    def is_reached(self) -> bool:
+        """Whether of no log anything is missing any more up to its first tick."""
+        if self._awaited is None:
+            return False
+        for log in self._awaited.keys() & self._ticked.keys():
+            known = self._logs.find(log)
+            first = self._seen_before.get(log, 0) + 1
+            if known is not None and not known.holes(first, self._ticked[log]):
+                del self._awaited[log]
+        return not self._awaited
 
 
 def _spans(runs: list[Run], behind: int) -> tuple[tuple[Run, ...], bool]:
     """What to read for ``runs``, and whether that is all of them: a few spans, near ones together,
     none too long, from the first number after ``behind`` on, or from the first of all."""
-    left = _within(runs, behind + 1, runs[-1][1]) or runs
+    left = [(max(first, behind + 1), last) for first, last in runs if last > behind] or runs
     spans: list[Run] = []
     for first, last in left:
         if spans and first - spans[-1][1] <= _NEAR and last - spans[-1][0] < MAX_SPAN:

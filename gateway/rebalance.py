@@ -1,13 +1,8 @@
 """A box without a feed sends its readers to boxes that have one.
 
-Readers can't see that nothing comes: their connection is fine. So whoever has had no feed for
-``stranded_seconds`` asks what a reader asks, ``endpoints.json`` of its own region and of the
-others, and if a gateway is listed that isn't itself it tells its readers to go, at the pace of a
-drain. While nobody else is ready they stay: sent round in circles they would have no news
-either, and cost everybody. The box goes on serving those who come all the same.
-
-The decision that one would question: the reason is ``rebalance``, not ``drain``. This box isn't
-going away, and takes readers again as soon as it is ready.
+After ``stranded_seconds`` it asks what a reader asks, ``endpoints.json`` of its own region and of
+the others, and if a gateway is listed that isn't itself it tells its readers to go, at the pace of
+a drain. docs/design/0018 says why.
 """
 
 from __future__ import annotations
@@ -34,66 +29,57 @@ _ASK_AGAIN: Final = 5.0
 _MOST_ASKED: Final = 16
 
 
-class Rebalance:
-    """Watches over one gateway, whose readers come to ``own``, a WebSocket URL."""
+async def rebalance(core: Core, own: str) -> None:
+    """Send readers, who come to ``own``, a WebSocket URL, away whenever they are better served
+    elsewhere; never returns."""
+    backoff, said = Backoff(base=1.0, cap=10.0), False
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if not core.stranded:
+            said = False
+            continue
+        await core.look()
+        if not core.reader_count:
+            continue
+        if await _others_are_ready(core, own):
+            backoff.succeeded(core.clock())
+            await _leave(core, own)
+        elif core.stranded:
+            if not said:
+                logger.warning("no feed here nor elsewhere: %d readers stay", core.reader_count)
+            said = True
+            await asyncio.sleep(backoff.failed(core.clock()))
 
-    def __init__(self, core: Core, own: str) -> None:
-        self._core = core
-        self._own = own
-        self._backoff = Backoff(base=1.0, cap=10.0)
-        # Whether it was said that readers stay.
-        self._said = False
 
-    async def watch(self) -> None:
-        """Send readers away whenever they are better served elsewhere; never returns."""
-        core = self._core
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            if not core.stranded:
-                self._said = False
-                continue
-            await core.look()
-            if not core.reader_count:
-                continue
-            if await self._others_are_ready():
-                self._backoff.succeeded(core.clock())
-                await self._leave()
-            elif core.stranded:
-                if not self._said:
-                    logger.warning("no feed here nor elsewhere: %d readers stay", core.reader_count)
-                self._said = True
-                await asyncio.sleep(self._backoff.failed(core.clock()))
+async def _leave(core: Core, own: str) -> None:
+    """Tell all who are here now, unless the feed comes back or nobody else is ready."""
+    told, settings = 0, core.settings
+    pace = Spread(core.reader_count, settings.drain_seconds, settings.drain_per_second)
+    logger.warning("no feed: %d readers are sent to other boxes", pace.readers)
+    started = asked = core.clock()
+    while told < pace.readers and core.stranded:
+        if core.clock() - asked > _ASK_AGAIN:
+            if not await _others_are_ready(core, own):
+                return
+            asked = core.clock()
+        due = pace.due(core.clock() - started)
+        if due > told:
+            core.send_away(due - told)
+        told = due
+        await asyncio.sleep(_STEP)
 
-    async def _leave(self) -> None:
-        """Tell all who are here now, unless the feed comes back or nobody else is ready."""
-        core, told = self._core, 0
-        pace = Spread(
-            core.reader_count, core.settings.drain_seconds, core.settings.drain_per_second
-        )
-        logger.warning("no feed: %d readers are sent to other boxes", pace.readers)
-        started = asked = core.clock()
-        while told < pace.readers and core.stranded:
-            if core.clock() - asked > _ASK_AGAIN:
-                if not await self._others_are_ready():
-                    return
-                asked = core.clock()
-            due = pace.due(core.clock() - started)
-            if due > told:
-                core.send_away(due - told)
-            told = due
-            await asyncio.sleep(_STEP)
 
-    async def _others_are_ready(self) -> bool:
-        """Whether a reader who asks would be sent to another gateway than this."""
-        to_ask = list(self._core.settings.endpoints)
-        for url in to_ask:
-            try:
-                endpoints = await fetch_endpoints(url)
-            except Disconnected as exc:
-                logger.debug("no endpoints: %s", exc)
-                continue
-            if any(gateway.websocket_url != self._own for gateway in endpoints.gateways):
-                return True
-            to_ask += [url for url in endpoints.alternates if url not in to_ask]
-            del to_ask[_MOST_ASKED:]
-        return False
+async def _others_are_ready(core: Core, own: str) -> bool:
+    """Whether a reader who asks would be sent to another gateway than this."""
+    to_ask = list(core.settings.endpoints)
+    for url in to_ask:
+        try:
+            endpoints = await fetch_endpoints(url)
+        except Disconnected as exc:
+            logger.debug("no endpoints: %s", exc)
+            continue
+        if any(gateway.websocket_url != own for gateway in endpoints.gateways):
+            return True
+        to_ask += [url for url in endpoints.alternates if url not in to_ask]
+        del to_ask[_MOST_ASKED:]
+    return False

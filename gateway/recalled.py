@@ -94,5 +94,4 @@ class Answers(Generic[Asked]):
         return known[1]
 
     def clear(self) -> None:
-        """Forget all."""
         self._kept.clear()

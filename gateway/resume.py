@@ -5,10 +5,6 @@ what has arrived since they were read are everything, as long as that memory has
 while the store is read it forgets nothing. So ``recovered`` is a fact. Where it can't be had within
 two seconds that is told (:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and
 then in the log.
-
-The decision that one would question: the start of a read is put back to one of a few ages, up to
-a quarter longer than needed, so that the positions of a quiet topic's readers, who all
-came at different times, share reads too.
 """
 
 from __future__ import annotations
@@ -42,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 # A position from later than this isn't ours.
 _FUTURE_MS: Final = 3_600_000
-# Ages of reads: a minute, and each a quarter longer than the one before.
+# Ages of reads: a minute, and each a quarter longer than the one before. Readers of a quiet topic,
+# who all came at different times, share reads too.
 _SHORTEST_MS: Final = 60_000
 _STEP: Final = math.log(1.25)
 _ATTEMPTS: Final = 2
@@ -118,7 +115,7 @@ class _Here(NamedTuple):
     def starts(self, position: Position) -> dict[str, int]:
         """Which regions have to be read for what isn't remembered, and from which time on."""
         starts: dict[str, int] = {}
-        for log in self.memory.forgotten.lacks(position):
+        for log in self.memory.forgotten.lacks(position, self.logs.has_all):
             from_ms = max(0, self.oldest_ms, position.since_ms(log))
             starts[log.region] = min(starts.get(log.region, from_ms), from_ms)
         return starts

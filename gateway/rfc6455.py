@@ -1,12 +1,7 @@
 """The WebSocket protocol without I/O: the opening handshake and the frames a reader sends.
 
-Why not Tornado's ``WebSocketHandler``, which this engine's HTTP server comes from: it
-aborts the connection under an over-long message, so that neither the ``disconnect`` push nor code
-1009 arrive; it accepts close codes that RFC 6455 forbids; and each message it writes costs a
-future and a task, which is most of a delivery's price.
-
-No extension is offered. After :meth:`FrameParser.feed` has set ``violation`` the parser eats
-nothing more; close with it.
+No extension is offered, not even compression (RFC 7692). Why it is neither Tornado's nor a
+library's: docs/design/0005 and 0030.
 """
 
 from __future__ import annotations
@@ -92,6 +87,7 @@ class FrameParser:
     """Bytes in, whole messages out; holds at most one message of ``max_bytes`` and one chunk.
 
     A violation is one as soon as it can be seen: neither its frame nor its message must be whole.
+    The parser eats nothing more then; close with it.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -44,11 +44,9 @@ class Runs:
 
     @property
     def numbers(self) -> int:
-        """How many numbers there are."""
         return sum(last - first + 1 for first, last in self)
 
     def add(self, first: int, last: int) -> None:
-        """Add ``first`` to ``last``."""
         starts, ends = self._starts, self._ends
         if ends and first == ends[-1] + 1:
             ends[-1] = last
@@ -61,13 +59,17 @@ class Runs:
         starts[low:high] = [first]
         ends[low:high] = [last]
 
-    def holes(self, first: int, last: int) -> Iterator[Run]:
-        """The runs of numbers from ``first`` to ``last`` that aren't here."""
-        for start, end in self:
-            if end < first:
-                continue
+    def within(self, first: int, last: int) -> Iterator[Run]:
+        """The parts of the runs that lie in ``first`` to ``last``."""
+        for at in range(bisect.bisect_left(self._ends, first), len(self._starts)):
+            start, end = self._starts[at], self._ends[at]
             if start > last:
                 break
+            yield max(start, first), min(end, last)
+
+    def holes(self, first: int, last: int) -> Iterator[Run]:
+        """The runs of numbers from ``first`` to ``last`` that aren't here."""
+        for start, end in self.within(first, last):
             if start > first:
                 yield first, start - 1
             first = end + 1

@@ -1,4 +1,7 @@
-"""Every limit and interval of a gateway, as one value. Seconds and bytes throughout."""
+"""Every limit and interval of a gateway, as one value. Seconds and bytes throughout.
+
+Only what is no option is described here; options are by ``python -m gateway --help``.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,12 @@ ANY_ORIGIN = ("*",)
 class NativeSettings:
     """What only the native engine is told.
 
-    ``socket`` is where the data plane listens for us (None: a place made of the port's number),
-    ``threads`` its I/O threads (0: one per core). Connections from the networks ``proxy_from``
-    (``10.0.0.0/8``) begin with a PROXY header, which says who the reader is. Alone for
-    ``alone_seconds`` it drains. Messages of ``deflate_bytes`` or more are compressed for those who
-    want it (0: never). Plain pings are answered for a control plane that was heard within
+    Alone for ``alone_seconds`` it drains. Messages of ``deflate_bytes`` or more are compressed for
+    those who want it (0: never). Plain pings are answered for a control plane that was heard within
     ``pong_seconds`` (0: never).
     """
 
+    # None: a place made of the port's number.
     socket: Path | None = None
     threads: int = 0
     proxy_from: tuple[str, ...] = ()
@@ -47,11 +48,11 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
 class TokenSettings:
     """How readers' tokens are checked.
 
-    ``keys`` is a file (PEM or JWKS) or a JWKS URL; None: no logins. ``cookie`` names the cookie
-    that may hold a token (None: none); it counts for pages of listed origins and our own host
-    alone. ``keys_again`` seconds lie at least between two reads of the keys that tokens cause.
+    ``cookie`` counts for pages of listed origins and our own host alone. ``keys_again`` seconds lie
+    at least between two reads of the keys that tokens cause.
     """
 
+    # None: no logins.
     keys: str | None = None
     audience: str | None = None
     issuer: str | None = None
@@ -73,26 +74,15 @@ class TokenSettings:
 class GatewaySettings:
     """What a gateway is told when it starts; the defaults suit a box of 100,000 readers.
 
-    ``origins`` are the web origins whose pages may connect (``https://www.example.org``), or
-    ``*`` for all; programs send none and are let in. One address (of IPv6: one network of 64 bits)
-    may have ``per_address`` connections, and as many SockJS sessions over HTTP (0: any number). A
-    message that a reader has begun must be whole within ``unfinished_seconds``, in the native
-    engine a request's head too.
-    What waits for all readers of a process takes ``outbox_memory`` at most: beyond that those who
-    are furthest behind are closed. So is who has taken nothing for ``stalled_seconds`` while
-    something waits. ``replay_bytes`` bounds what one subscribe or history sends at once: the newest
-    messages that fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read
-    from the store at most for readers who resume; four times as much of what was read is kept for a
-    minute. Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
-    ``mailboxes_waiting`` more may wait. ``marks_in_flight`` marks may wait for the broker's
-    confirm. ``sockjs_url`` is what SockJS's iframe page loads; sockjs-client 1.x of our own is at
-    ``/sockjs.min.js``. With ``sockjs_cookie`` SockJS readers keep the cookie ``JSESSIONID``, for
-    balancers that go by one; without ``websocket`` nobody comes over WebSocket.
-    ``endpoints`` are the URLs of the regions' ``endpoints.json``, the own region's first: whoever
-    has had no feed for ``stranded_seconds`` asks there whether readers are better served elsewhere.
-    ``frontdesks`` are the networks from which ``/history`` is asked for others, at any rate.
-    ``admin_hosts`` are the names by which the admin port is asked. Bodies of ``xhr_send`` that are
-    on their way have ``sockjs_bodies_bytes`` together.
+    Programs send no origin, and are let in whatever ``origins`` are. A message that a reader has
+    begun must be whole within ``unfinished_seconds``, in the native engine a request's head too.
+    ``replay_bytes`` bounds what one subscribe or history sends at once: the newest messages that
+    fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read from the
+    store at most for readers who resume; four times as much of what was read is kept for a minute.
+    Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
+    ``mailboxes_waiting`` more may wait. Whoever has had no feed for ``stranded_seconds`` asks
+    ``endpoints`` whether readers are better served elsewhere. Bodies of ``xhr_send`` that are on
+    their way have ``sockjs_bodies_bytes`` together.
     """
 
     name: str
@@ -144,8 +134,6 @@ class GatewaySettings:
     mailbox_reads: int = 2
     mailbox_batch: int = 64
     mailboxes_waiting: int = 100_000
-    marks_in_flight: int = 1_000
-    mark_timeout: float = 5.0
 
     reader: ReaderLimits = dataclasses.field(default_factory=ReaderLimits)
     outbox: OutboxLimits = dataclasses.field(default_factory=OutboxLimits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from newsfabric.errors import NewsfabricError
 
@@ -13,13 +13,8 @@ logger = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
-
-
-class Spawn(Protocol):
-    """Makes tasks, and owns them: :meth:`Tasks.spawn`."""
-
-    def __call__(self, work: Coroutine[Any, Any, Result], /) -> asyncio.Task[Result]:
-        """Run ``work``."""
+#: Makes tasks, and owns them: :meth:`Tasks.spawn`.
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
 class Tasks:

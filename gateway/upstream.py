@@ -1,38 +1,39 @@
 """Marks on their way up: from this gateway through the box's broker towards the core.
 
-A mark that the broker has confirmed is on its way; whether its message is there at all the mailbox
-service finds out. Nothing is kept here: while the broker is away, or is behind by more than a
+Nothing is kept here (docs/design/0016): while the broker is away, or is behind by more than a
 bounded number of marks, the reader is told to say it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from gateway.settings import GatewaySettings
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher, Link
 from newsfabric.errors import LinkBusy, LinkClosed
 from newsfabric.mailbox import UserMark, encode_mark
 
+# Marks that may wait for the broker's confirm, and for how many seconds.
+_IN_FLIGHT: Final = 1_000
+_TIMEOUT: Final = 5.0
+
 
 class Upstream:
     """Publishes to the box's exchange ``upstream``. :meth:`start` it."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        self._settings = settings
-        self._publisher: ConfirmingPublisher | None = None
+    _publisher: ConfirmingPublisher | None = None
 
     async def start(self, link: Link) -> None:
         """Publish over ``link``; the box's topology has been declared there."""
-        self._publisher = await link.publisher(in_flight=self._settings.marks_in_flight)
+        self._publisher = await link.publisher(in_flight=_IN_FLIGHT)
 
     async def send(self, mark: UserMark) -> None:
         """Return when the broker has ``mark``. LinkError if it hasn't, or isn't known to have."""
         if self._publisher is None:
             raise LinkClosed("the gateway isn't connected yet")
         try:
-            async with asyncio.timeout(self._settings.mark_timeout):
+            async with asyncio.timeout(_TIMEOUT):
                 await self._publisher.publish_nowait(topology.UPSTREAM, encode_mark(mark))
         except TimeoutError as exc:
             raise LinkBusy("the broker doesn't confirm") from exc

@@ -115,7 +115,7 @@ class WebSocketConnection(StreamConnection):
 
 
 class SockJsWebSocketConnection(WebSocketConnection):
-    """A reader on SockJS's WebSocket: SockJS frames in both directions."""
+    """The same in SockJS frames, in both directions."""
 
     transport = "sockjs-websocket"
     variant = Variant.SOCKJS_WEBSOCKET
@@ -127,11 +127,8 @@ class SockJsWebSocketConnection(WebSocketConnection):
         self._firm(_SOCKJS_OPEN)
 
     def received(self, data: str | bytes) -> None:
-        """An array of verbs has come in, or one alone.
-
-        SockJS 1.0: an empty frame is ignored; broken JSON ends the connection abruptly, without a
-        frame of SockJS's.
-        """
+        # An array of verbs, or one alone. SockJS 1.0: an empty frame is ignored; broken JSON ends
+        # the connection abruptly, without a frame of SockJS's.
         if not data or not self.is_open:
             return
         try:

@@ -3,5 +3,5 @@
 This package is the control plane's end of it. The protocol as bytes: ``wire``, ``commands``,
 ``events``, ``marks``. The process, the link to it, and both together as the gateway's engine:
 ``program``, ``link``, ``plane``, with the ``tally`` of its counters. What is said over it:
-``serving``, ``readers``, ``said``. No object here stands for a reader.
+``serving``, ``readers``. No object here stands for a reader.
 """

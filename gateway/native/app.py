@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 
-from gateway.app import Gateway, admin_listener, follow, readers_server
+from gateway.app import Gateway, opened, readers_server
 from gateway.core import Core
 from gateway.drain import drain
 from gateway.native.plane import Plane
@@ -16,11 +15,8 @@ from gateway.native.serving import Serving
 from gateway.settings import GatewaySettings
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
-from newsfabric.service import up
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
-
-logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
@@ -47,13 +43,7 @@ async def running(
             why = str(exc) or "it doesn't answer"
             raise ConfigError(f"can't attach to the data plane: {why}") from exc
         core.spawn(plane.stay_attached())
-        admin = admin_listener(stack, core, plane.port, stop)
         core.follower.begin(serving.left_logs)
         core.spawn(serving.go_on())
-        await follow(core, link)
-        await core.upstream.start(link)
-        admin.start()
-        logger.info("readers on port %d, admin on port %d", plane.port, admin.port)
-        up()
-        yield Gateway(core, plane.port, admin.port)
+        yield await opened(stack, core, link, plane.port, stop)
         await drain(core)

@@ -97,7 +97,7 @@ def settings(values: GatewaySettings, *, capacity: int, handovers: int = 0) -> b
         CommandKind.SETTINGS,
         _u32s(numbers),
         U16.pack(len(origins)),
-        *(_text16(origin) for origin in origins),
+        *(_sized(U16, origin.encode()) for origin in origins),
         U8.pack(len(CLOSE_REASONS)),
         *(_reason(reason) for reason in CLOSE_REASONS),
         _text8(values.tokens.cookie or ""),
@@ -146,9 +146,8 @@ def subscribe(
         _topic(topic, policy),
         U64.pack(batch),
         U8.pack(seen),
-        U16.pack(len(ref)),
-        ref,
-        _bytes32(push),
+        _sized(U16, ref),
+        _sized(U32, push),
         _messages(messages),
     )
 
@@ -160,12 +159,12 @@ def subscribe_again(command: bytes, connection: ConnectionId) -> bytes:
 
 def unsubscribe(connection: ConnectionId, topic: str, push: bytes) -> bytes:
     """Answer an ``unsubscribe``."""
-    return _command(CommandKind.UNSUBSCRIBE, connection, _text8(topic), _bytes32(push))
+    return _command(CommandKind.UNSUBSCRIBE, connection, _text8(topic), _sized(U32, push))
 
 
 def reply(connection: ConnectionId, push: bytes) -> bytes:
     """Answer any verb with ``push``."""
-    return _command(CommandKind.REPLY, connection, _bytes32(push))
+    return _command(CommandKind.REPLY, connection, _sized(U32, push))
 
 
 def close(connection: ConnectionId, reason: CloseReason) -> bytes:
@@ -184,9 +183,8 @@ def auth(connection: ConnectionId, auth: AuthState, push: bytes) -> bytes:
         _text8("" if login is None else login.user),
         U64.pack(0 if login is None else login.issued_ms),
         U64.pack(0 if login is None else login.ends_ms),
-        U16.pack(len(blob)),
-        blob,
-        _bytes32(push),
+        _sized(U16, blob),
+        _sized(U32, push),
     )
 
 
@@ -198,7 +196,7 @@ def evict(users: Sequence[tuple[str, int]], reason: CloseReason) -> bytes:
 
 def remember(blob: bytes) -> bytes:
     """Keep ``blob`` for whoever attaches next."""
-    return _command(CommandKind.REMEMBER, _bytes32(blob))
+    return _command(CommandKind.REMEMBER, _sized(U32, blob))
 
 
 def drain(seconds: float, per_second: int) -> bytes:
@@ -234,7 +232,7 @@ def _message(publication: Publication) -> tuple[bytes, bytes]:
     if publication.native_head is None:
         envelope = publication.envelope
         version = -1 if envelope.version is None else envelope.version
-        head = _MESSAGE.pack(_id(envelope.id), version) + _text16(envelope.key or "")
+        head = _MESSAGE.pack(_id(envelope.id), version) + _sized(U16, (envelope.key or "").encode())
         publication.native_head = head + U32.pack(len(push))
     return publication.native_head, push
 
@@ -285,15 +283,10 @@ def _ms(seconds: float, *, least: int = 1) -> int:
     return max(least, round(seconds * 1000))
 
 
+def _sized(form: struct.Struct, data: bytes) -> bytes:
+    return form.pack(len(data)) + data
+
+
 def _text8(text: str) -> bytes:
     data = text.encode()
     return U8.pack(len(data)) + data
-
-
-def _text16(text: str) -> bytes:
-    data = text.encode()
-    return U16.pack(len(data)) + data
-
-
-def _bytes32(data: bytes) -> bytes:
-    return U32.pack(len(data)) + data

@@ -217,8 +217,9 @@ class Room:
         #: Answers a verb, exactly once. It may not block or raise.
         self.answer: Callable[[bytes, bytes, bytes], None]
         self._verbs: collections.deque[Verb] = collections.deque()
-        # Who came first is at the front.
-        self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
+        # Whose turn it is waits for room; all at once would find none for most of them.
+        self._turn = asyncio.Lock()
+        self._grew = asyncio.Event()
 
     def heard(self, verbs: Iterable[Verb]) -> None:
         """These have come: they are answered as long as there is room."""
@@ -226,46 +227,35 @@ class Room:
         self._answer()
 
     def grew(self) -> None:
-        """There is room again."""
-        self._let_one_on()
+        self._grew.set()
         self._answer()
 
     def forget(self) -> None:
         """The attachment has ended: its verbs come again, and nobody need wait for room."""
         self._verbs.clear()
-        self._let_one_on()
+        self._grew.set()
 
     async def wait(self) -> None:
         """Return when an answer may be made, or there is no attachment to send it to."""
-        while self.is_full():
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            try:
-                await waiting
-            finally:
-                # The next one, when this one has made its answer, or was cancelled.
-                asyncio.get_running_loop().call_soon(self._let_one_on)
+        if self.is_full():
+            async with self._turn:
+                while self.is_full():
+                    self._grew.clear()
+                    await self._grew.wait()
 
     def _answer(self) -> None:
         while self._verbs and not self.is_full():
             self.answer(*self._verbs.popleft())
 
-    def _let_one_on(self) -> None:
-        """Wake who has waited longest for room: all at once would find none for most of them."""
-        while self._waiting and not self.is_full():
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
-
 
 def connected(path: Path) -> socket.socket:
     """A socket connected to the data plane at ``path``; OSError if none listens there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A frozen one that has enough connections to accept would have us wait: EAGAIN, unix(7).
+    connection.setblocking(False)
     try:
         connection.connect(str(path))
     except BaseException:
         connection.close()
         raise
-    connection.setblocking(False)
     return connection

@@ -7,7 +7,6 @@ knows which numbers' messages readers here were given. What there is no room for
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 import orjson
@@ -39,7 +38,7 @@ def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
     """
     blob = _encode(left)
     if len(blob) > most_bytes:
-        few = (dataclasses.replace(one, seen=one.seen[:_FEW]) for one in left.logs)
+        few = (one._replace(seen=one.seen[:_FEW]) for one in left.logs)
         blob = _encode(left := left._replace(logs=tuple(few)))
     while len(blob) > most_bytes:
         blob = _encode(left := _with_fewer(left))
@@ -65,10 +64,7 @@ def _is_whole(left: Left) -> bool:
 
 
 def _encode(left: LeftLogs) -> bytes:
-    logs = [
-        [*one.log, one.start, one.seen, one.passed, one.low, one.ended, one.voids, one.whole_ms]
-        for one in left.logs
-    ]
+    logs = [(*log, *rest) for log, *rest in left.logs]
     return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs])
 
 
@@ -99,8 +95,8 @@ def _with_given(left: LeftLogs, marks: list[Any]) -> LeftLogs:
             given[log] = Runs(logs[log].seen if log in logs else ())
         given[log].add(seq, seq)
     for log, seen in given.items():
-        known = logs.get(log) or KnownLog(log, start=0, now=0.0).left()
-        logs[log] = dataclasses.replace(known, seen=tuple(seen))
+        known = logs.get(log) or KnownLog(log, start=0, heard_at=0.0).left()
+        logs[log] = known._replace(seen=tuple(seen))
     return left._replace(logs=tuple(logs.values()))
 
 

@@ -1,9 +1,7 @@
 """The native engine: most readers' connections are in the data plane, a process beside ours.
 
 What the data plane doesn't serve itself (SockJS's HTTP transports, SSE, pages) is served here
-as the Tornado engine serves it. The hub is here, with what is remembered; the data plane has its
-own readers' subscriptions alone, and is sent what each of them gets. It is started if need be,
-attached to, attached to again::
+as the Tornado engine serves it. It is started if need be, attached to, attached to again::
 
     AWAY ──attached──► ATTACHED ──drain──► DRAINING ──link is lost──► GONE
       ▲                   │ └──another control plane has come──────────▲
@@ -105,9 +103,7 @@ class Plane(Engine):
     async def attach(self) -> None:
         """Attach to the data plane that lives, else to one that is started now.
 
-        One that hangs up before it has answered hands its readers to another one, or ends: the next
-        one is looked for. From one that speaks another version of the protocol our own program
-        takes over, once.
+        From one that speaks another version of the protocol our own program takes over, once.
         TimeoutError if that takes too long, OSError or ConfigError for anything else; try again.
         """
         try:
@@ -210,6 +206,7 @@ class Plane(Engine):
                 try:
                     return await self._greet(await self._child.connect(self.port))
                 except ConnectionError as exc:
+                    # It ends, or hands its readers to another one.
                     logger.info("the data plane hangs up before it answers: %s", exc)
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
@@ -233,7 +230,7 @@ class Plane(Engine):
 
     def send(self, command: bytes) -> None:
         """Send a command; nothing while there is no attachment."""
-        if self._link is not None and self.state in (State.ATTACHED, State.DRAINING):
+        if self._link is not None and self.is_there:
             self._link.send(command)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
@@ -245,7 +242,6 @@ class Plane(Engine):
         self.send(self._unfinished.add(publication, done))
 
     def resize(self, capacity: int) -> None:
-        """From now on there is room for ``capacity`` readers."""
         if capacity != self._capacity:
             self._capacity = capacity
             self._send_settings()
@@ -386,5 +382,5 @@ class Unfinished:
         self.finish(self._number)
 
     def drop(self) -> None:
-        """Forget them, and call nobody: they stay unacknowledged."""
+        """Forget them, and call nobody."""
         self._kept.clear()

@@ -208,6 +208,5 @@ class Child:
             shutil.rmtree(self.control.parent, ignore_errors=True)
 
     def kill(self) -> None:
-        """End our child at once."""
         if self._process is not None:
             self._process.kill()

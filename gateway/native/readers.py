@@ -4,27 +4,29 @@ Nothing is kept of a reader: whoever asked is a handle in the answer, and who it
 verb, as its auth state. Each verb gets exactly one answer. If the attachment that it came by has
 ended it gets none, and comes again with the next one.
 
-A crowd says the same, so a text is read once (:mod:`gateway.native.said`), and its answer is made
-once for as long as nothing has changed. What is replayed is sent with the answer to the first
-reader who is given it, since most are the only one; from the second on it is a batch, which the
-data plane keeps, whatever else their verbs say.
+A page's readers come back together and say the same, ten thousand of them. So a text, its ``ref``
+included, is read once, and its answer is made once for as long as nothing has changed. What is
+replayed is sent with the answer to the first reader who is given it, since most are the only one;
+from the second on it is a batch, which the data plane keeps, whatever else their verbs say.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import orjson
 
 from gateway.auth_state import ANONYMOUS, AuthState, decode_auth
+from gateway.bounded import BoundedMap
 from gateway.core import Core
 from gateway.desk import Found, Pending
 from gateway.native import commands
 from gateway.native.plane import Plane
-from gateway.native.said import Said, Sayings
 from gateway.native.wire import ConnectionId
 from gateway.protocol import (
     History,
@@ -36,7 +38,6 @@ from gateway.protocol import (
     Subscribe,
     Subscribed,
     Unsubscribe,
-    Verbs,
     subscribed_push,
 )
 from gateway.publication import Publication
@@ -44,6 +45,66 @@ from gateway.recalled import Recalled
 from newsfabric.closing import INTERNAL, CloseReason
 
 logger = logging.getLogger(__name__)
+
+# A text of a page, with a position and a ref, has 100 to 200 bytes.
+SHORT: Final = 256
+# The objects around a text and its answer.
+_OVERHEAD: Final = 2_048
+# A thousand and more texts with their answers.
+MOST_BYTES: Final = 4 << 20
+
+
+@dataclasses.dataclass(slots=True)
+class Said:
+    """What ``text`` means, and the last answer, if it is a subscribe that others may say too.
+
+    ``answer`` is the command that was sent last: it tells the reader ``told``, and names the
+    ``batch`` of what is replayed; 0 if nothing is. The replay is not kept alive here.
+    """
+
+    text: bytes
+    intent: Intent
+    told: Subscribed | None = None
+    answer: bytes = b""
+    batch: int = 0
+    replay: Callable[[], Recalled | None] | None = None
+
+    def replays(self, replay: Recalled) -> bool:
+        """Whether the last answer was made with ``replay`` too."""
+        return self.replay is not None and self.replay() is replay
+
+    def note(self, replay: Recalled, told: Subscribed, batch: int, answer: bytes) -> None:
+        """The last answer; empty if it holds the messages themselves, and isn't kept."""
+        self.replay, self.told = weakref.ref(replay), told
+        self.batch, self.answer = batch, answer
+
+
+class Sayings(BoundedMap[bytes, Said]):
+    """What the texts mean that were said last; together about ``most_bytes`` at most.
+
+    One reader can make up as many texts as it likes: what was said longest ago goes first. A text
+    is kept only if it is short, and its answer only if it carries no messages: those are the data
+    plane's (as a batch) or :mod:`gateway.resume`'s, each with a bound of its own.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__(most_bytes // _OVERHEAD, most_bytes)
+
+    def find(self, text: bytes) -> Said | None:
+        found = self.get(text)
+        if found is not None:
+            self.touch(text)
+        return found
+
+    def keep(self, said: Said) -> None:
+        """Remember what a text means, unless it is too long."""
+        if len(said.text) <= SHORT:
+            self.set(said.text, said, len(said.text) + len(said.answer) + _OVERHEAD)
+
+    def weigh(self, said: Said) -> None:
+        """The answer has changed: if the text is remembered, note what it takes now."""
+        if self.get(said.text) is said:
+            self.keep(said)
 
 
 class NativeReaders:
@@ -55,8 +116,7 @@ class NativeReaders:
         self._table = core.table
         self._desk = core.desk
         self._spawn = core.spawn
-        # Rates and subscriptions are counted by the data plane.
-        self._verbs = Verbs(core.table, core.settings.reader)
+        self._verbs = core.readers.verbs
         self._said = Sayings()
         # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
@@ -184,7 +244,6 @@ class NativeReader:
         self._send(commands.reply(self._connection, push))
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Answer a subscribe: the same to all who say the same."""
         if self._attachment == self._readers.plane.attachment:
             answer = self._readers.subscribed(self._said, verb, told, replay)
             self._send(commands.subscribe_again(answer, self._connection))

@@ -87,7 +87,7 @@ class Serving:
     async def go_on(self) -> None:
         """As soon as readers can be served there is room for them in the data plane; from then on
         it is left, each second, what we know of the logs."""
-        await self._core.follower.begun()
+        await self._core.follower.begun.wait()
         self._resize()
         too_much = LineLimit(every=60.0)
         while True:
@@ -116,7 +116,7 @@ class Serving:
     def _resize(self) -> None:
         self._resizing = None
         here = self._core.settings.capacity - len(self._core.readers.open)
-        self._plane.resize(max(0, here) if self._core.follower.has_begun else 0)
+        self._plane.resize(max(0, here) if self._core.follower.begun.is_set() else 0)
 
 
 class Handovers:

@@ -65,7 +65,6 @@ class Tally:
         return self._values.get(name, default)
 
     def update(self, values: Mapping[str, int]) -> None:
-        """Counters have come."""
         for name, value in values.items():
             self._change(name, value - self.get(name))
             self._values[name] = value

@@ -5,10 +5,7 @@ and ends. Not from it: WebSocket (:mod:`gateway.websocket`), and its sessions an
 no bounds, lost the close frame behind another packet on a polling response, dropped the futures of
 their writes, never ended a stream of HTTP/1.0, let proxies transform it, and took any callback.
 
-Here are the routes. A reader's session, which outlives the responses that come and go, is in
-``sessions``; those that it receives on in ``receiving``; the requests that bring its verbs in
-``sending``; the pages that belong to no session in ``handlers``. jsonp and htmlfile are off unless
-the setting says otherwise.
+Here are the routes. A reader's session outlives the responses that it receives on.
 """
 
 from __future__ import annotations

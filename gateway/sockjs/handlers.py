@@ -56,7 +56,6 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
             self._turn_away(Welcome.BAD_ORIGIN)
 
     def verify_origin(self) -> bool:
-        """Whether the page's origin may connect."""
         return self.core.origins.allows(self.request.headers)
 
     def preflight(self) -> None:

@@ -26,7 +26,7 @@ _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
 
 
 class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
-    """A response that a reader receives on: one packet at a time."""
+    """A response that takes one packet at a time."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -71,7 +71,6 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         return packet + b"\n"
 
     def send_last(self, packet: bytes) -> None:
-        """Send the close frame and end the response."""
         self.amount_limit = 0
         self.send_pack(packet)
 

@@ -59,6 +59,8 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
     """
 
     variant = Variant.SOCKJS
+    # The library's says the session's name: whoever knows that is the reader.
+    __repr__ = object.__repr__
 
     def __init__(self, server: Router, session_id: str, transport: str, address: str) -> None:
         SessionMixin.__init__(self, session_id, server.core.settings.sockjs_disconnect_delay)
@@ -93,7 +95,6 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         return True
 
     def remove_handler(self, _: Any) -> None:
-        """The response is over."""
         self.handler = None
         self.blocked = True
         self.stop_beat()
@@ -116,12 +117,6 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             else:
                 self.received(text)
 
-    def ended(self, code: int, text: str) -> None:
-        """The gateway closes: what waits is still sent, then the close frame."""
-        self._close_reason = (code, text)
-        self.promote()
-        self.unblocked()
-
     def gone(self) -> None:
         """Its response broke off, or it didn't poll again in time."""
         self._close_reason = self._close_reason or (1002, "Connection interrupted")
@@ -130,7 +125,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             self.handler.session_closed()
 
     def lost(self) -> None:
-        """As :meth:`Connection.lost`; its address may have another one."""
+        """The transport is gone; its address may have another one."""
         super().lost()
         if self._address is not None:
             self._addresses.leave(self._address)
@@ -154,8 +149,11 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             self.handler.send_pack(b"h")
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
+        # What waits is still sent, then the close frame.
         self._firm(dress(push, self.variant))
-        self.ended(reason.code, reason.text)
+        self._close_reason = reason.code, reason.text
+        self.promote()
+        self.unblocked()
 
     def _all_sent(self) -> None:
         self._tell(self.handler.send_last)

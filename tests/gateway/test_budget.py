@@ -170,6 +170,16 @@ async def test_streams_count_and_the_furthest_behind_of_them_go_first() -> None:
         assert budget.waiting_bytes < 2_500_000
 
 
+async def test_of_streams_that_are_as_far_behind_the_one_that_began_to_wait_first_goes() -> None:
+    budget = budget_of(3_500_000, [])
+    async with stream_of(budget) as (one, _), stream_of(budget) as (two, _):
+        for stream in (one, two, two, one):
+            stream.write(PIECE)
+        assert one.waiting == two.waiting
+        await asyncio.sleep(0)
+        assert (one.closed(), two.closed()) == (True, False)
+
+
 async def test_who_is_hardly_behind_stays_where_others_have_only_begun_to_be_sent_something() -> (
     None
 ):

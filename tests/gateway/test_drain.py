@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.drain import Spread, retry_after_ms
+from gateway.drain import Spread
 
 
 def test_readers_are_spread_evenly() -> None:
@@ -39,11 +37,3 @@ def test_it_never_goes_back_and_ends_with_everybody(
     due = [pace.due(t) for t in sorted(times)]
     assert due == sorted(due)
     assert pace.due(pace.duration) == readers
-
-
-def test_readers_come_back_at_different_times() -> None:
-    rng = random.Random(1)
-    waits = {retry_after_ms(rng) for _ in range(100)}
-    assert len(waits) > 50
-    assert min(waits) >= 0
-    assert max(waits) <= 2000

@@ -17,6 +17,7 @@ from gateway.auth_state import ANONYMOUS
 from gateway.gate import Gate, Verdict
 from gateway.protocol import LogIn
 from gateway.settings import GatewaySettings, TokenSettings
+from gateway.tasks import Tasks
 from newsfabric.closing import ErrorCode
 from newsfabric.control import revocation
 from newsfabric.envelope import Envelope, id_of
@@ -61,10 +62,12 @@ async def gate_with(
         region="oregon",
         tokens=TokenSettings(**{"audience": AUDIENCE, "issuer": ISSUER} | tokens),
     )
-    gate = Gate(told, TopicTable([]), store, evict)
+    tasks = Tasks()
+    gate = Gate(told, TopicTable([]), store, spawn=tasks.spawn, evict=evict)
     try:
         yield gate
     finally:
+        await tasks.close()
         await gate.close()
 
 
@@ -124,7 +127,7 @@ async def test_an_error_of_our_own_is_logged_and_the_revocations_are_read_again(
 async def test_without_keys_it_is_ready_and_lets_nobody_in() -> None:
     async with gate_with(Store()) as gate:
         await gate.start()
-        assert (gate.enabled, gate.ready) == (False, True)
+        assert gate.ready
         verdict = decided(gate)
         assert verdict.refusal is not None
         assert verdict.refusal.code == ErrorCode.UNAUTHORIZED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,7 @@ class Narrow(KnownLog):
 
 
 def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
-    log = Narrow(LOG, start=start, now=1000.0)
+    log = Narrow(LOG, start, heard_at=1000.0)
     for number in seen:
         log.saw(number)
     log.low = low
@@ -78,6 +77,35 @@ def test_what_was_given_and_is_void_later_was_given():
     assert [log.gave(n) for n in (1, 2, 3)] == [False, True, False]
 
 
+def test_what_its_router_has_published_stays_a_message_and_what_was_read_beyond_low_may_not():
+    log = known(seen=(1,), low=1)
+    for number in (1, 3, 4):
+        log.doubt(number)
+        log.saw(number)
+    log.saw(2)
+    assert [log.stays(n) for n in (1, 2, 3, 4, 5)] == [True, True, False, False, False]
+    log.heard(4, 3, sent_ms=0, now=0.0)
+    assert [log.stays(n) for n in (3, 4)] == [True, False]
+
+
+@pytest.mark.parametrize("in_its_life", [True, False], ids=["it heard of the end", "a successor"])
+def test_what_was_read_and_given_and_isnt_in_its_log_when_that_is_closed_stays_doubtful(
+    in_its_life: bool,
+):
+    log = known(seen=(1,), low=1)
+    for number in (2, 3, 5):
+        log.doubt(number)
+        log.saw(number)
+    if not in_its_life:
+        log = KnownLog.of(log.left(), now=0.0)
+        # Nobody says any more what was read and what came.
+        assert [log.stays(n) for n in (1, 2, 3, 5)] == [True, False, False, False]
+    # Number 4 was given to nobody.
+    log.learn(ended(4, 2, 4, low=1))
+    assert [log.stays(n) for n in (1, 2, 3, 5)] == [True, False, True, False]
+    assert list(log.doubtful) == [(2, 2), (5, 5)]
+
+
 def test_a_void_number_before_the_start_was_given_to_nobody_either():
     log = known(start=20)
     log.learn(ended(20, 19, low=17))
@@ -126,7 +154,7 @@ def test_what_can_be_missing_was_routed_after_the_newest_number_below_the_mark()
 def test_a_successor_that_was_told_less_than_was_seen_waits_for_no_void_number():
     log = known(seen=(1, 3))
     log.learn(ended(4, 2))
-    new = Narrow.of(dataclasses.replace(log.left(), seen=((1, 1),)), now=1000.0)
+    new = Narrow.of(log.left()._replace(seen=((1, 1),)), now=1000.0)
     assert (new.missing(), new.gave(2)) == ([(3, 4)], False)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.log_readiness import LogReadiness
 from gateway.logs import LogLimits, Logs
+from gateway.reading import LogReadiness
 from newsfabric.store.logs import DirectoryRow, Log
 
 OURS = Log("oregon", "oregon-router-1", 1_000)
@@ -29,30 +29,25 @@ def readiness(logs: Logs, *rows: DirectoryRow) -> LogReadiness:
     return made
 
 
-def is_ready(made: LogReadiness) -> bool:
-    made.look()
-    return made.is_ready
-
-
 def test_before_the_directory_was_read_it_isnt(logs: Logs) -> None:
-    assert not is_ready(LogReadiness(logs, "oregon"))
+    assert not LogReadiness(logs, "oregon").is_reached()
 
 
 def test_without_a_log_of_ours_that_lives_it_is(logs: Logs) -> None:
-    assert is_ready(readiness(logs, row(THEIRS), row(ended=40)))
+    assert readiness(logs, row(THEIRS), row(ended=40)).is_reached()
 
 
 def test_it_waits_for_what_is_missing_up_to_the_first_tick(logs: Logs) -> None:
     made = readiness(logs, row())
-    assert not is_ready(made)
+    assert not made.is_reached()
     logs.heard(OURS, 42, 42, sent_ms=2_000, now=1.0)
     logs.saw(OURS, 41)
     made.ticked(OURS, 42)
-    assert not is_ready(made)
+    assert not made.is_reached()
     # Of a later tick nothing more is waited for.
     made.ticked(OURS, 50)
     logs.saw(OURS, 42)
-    assert is_ready(made)
+    assert made.is_reached()
 
 
 @pytest.mark.parametrize(
@@ -69,4 +64,4 @@ def test_a_log_counts_as_long_as_its_row_moves(
 ) -> None:
     made = readiness(logs, row())
     made.read([row(version=version, ended=ended)], now=at)
-    assert is_ready(made) is ready
+    assert made.is_reached() is ready

@@ -58,14 +58,14 @@ def test_a_gateway_that_begins_takes_each_log_from_low_or_from_where_it_ended():
     for one, first in ((OREGON, 18), (DUBLIN, 21)):
         assert [logs.has(one, seq) for seq in (1, first - 1, first)] == [True, True, False]
         assert [logs.gave(one, seq) for seq in (1, first - 1, first)] == [True, True, False]
-    assert logs.missing == 0
+    assert logs.missing() == []
     assert marks(logs, OREGON, DUBLIN) == [17, 20]
 
 
 def test_what_was_closed_away_before_it_began_was_given_to_nobody():
     logs = begun(row(DUBLIN, 17, ended=20, voids=[19]))
     assert [logs.gave(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
-    assert [logs.is_settled(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
+    assert [logs.stays(DUBLIN, seq) for seq in (18, 19, 20)] == [True, False, True]
     assert logs.has(DUBLIN, 19)
 
 
@@ -83,7 +83,7 @@ def test_a_log_that_it_hears_of_later_is_expected_from_its_first_number(by: str)
     known = logs.find(OREGON)
     assert known is not None
     assert known.missing() == [(1, last)]
-    assert (logs.missing, logs.holes) == (last, 1)
+    assert logs.missing() == [(1, last)]
     assert marks(logs, OREGON) == [0]
     assert not logs.gave(OREGON, 1)
 
@@ -93,7 +93,7 @@ def test_a_log_that_is_known_keeps_its_beginning():
     logs.saw(OREGON, 6)
     logs.begin([DirectoryRow(OREGON, version=4, low=9)], now=0.0)
     assert marks(logs, OREGON) == [6]
-    assert logs.missing == 3
+    assert logs.missing() == [(7, 9)]
 
 
 def test_a_log_of_which_only_a_message_came_is_silent_from_the_start():
@@ -114,8 +114,8 @@ def test_what_isnt_known_and_began_more_than_six_hours_before_is_past_and_settle
     logs = begun()
     # And half a minute, by which clocks may differ.
     old, young = log(-6, ms=-30_001), log(-6, ms=-30_000)
-    assert (logs.gave(old, 1), logs.is_settled(old, 1)) == (True, True)
-    assert (logs.gave(young, 1), logs.is_settled(young, 1)) == (False, False)
+    assert (logs.gave(old, 1), logs.stays(old, 1)) == (True, True)
+    assert (logs.gave(young, 1), logs.stays(young, 1)) == (False, False)
 
 
 def test_what_isnt_known_is_past_by_the_time_at_which_the_directory_was_read_last():
@@ -123,16 +123,16 @@ def test_what_isnt_known_is_past_by_the_time_at_which_the_directory_was_read_las
     one = log(-5)
     assert not logs.gave(one, 1)
     logs.directory_read(one.epoch + 6 * HOUR + 30_000)
-    assert (logs.gave(one, 1), logs.is_settled(one, 1)) == (False, False)
+    assert (logs.gave(one, 1), logs.stays(one, 1)) == (False, False)
     logs.directory_read(one.epoch + 6 * HOUR + 30_001)
-    assert (logs.gave(one, 1), logs.is_settled(one, 1)) == (True, True)
+    assert (logs.gave(one, 1), logs.stays(one, 1)) == (True, True)
 
 
 def test_what_is_known_is_no_past_because_it_is_old():
     old = log(-100)
     logs = begun(row(old, 5))
     assert [logs.gave(old, seq) for seq in (5, 6)] == [True, False]
-    assert [logs.is_settled(old, seq) for seq in (5, 6)] == [True, False]
+    assert [logs.stays(old, seq) for seq in (5, 6)] == [True, False]
 
 
 # Void numbers.
@@ -143,9 +143,9 @@ def test_void_numbers_are_neither_missing_nor_given():
     logs.heard(OREGON, 4, 4, sent_ms=START_MS, now=0.0)
     logs.saw(OREGON, 1)
     logs.saw(OREGON, 4)
-    assert (logs.missing, logs.holes) == (2, 1)
+    assert logs.missing() == [(2, 3)]
     logs.skip(OREGON, 2, 2)
-    assert (logs.missing, logs.holes) == (1, 1)
+    assert logs.missing() == [(3, 3)]
     assert [logs.gave(OREGON, seq) for seq in (1, 2, 3, 4)] == [True, False, False, True]
     assert [logs.has(OREGON, seq) for seq in (1, 2, 3, 4)] == [True, True, False, True]
     assert marks(logs, OREGON) == [2]
@@ -330,8 +330,11 @@ def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int
             logs.directory_read(wall_ms)
         # What was told may be a second old, and nothing has changed since then.
         token = logs.position(wall_ms)
-        assert token == encode(logs.seen_by(decode(token).time_ms))
-        assert wall_ms - 1_000 < decode(token).time_ms <= wall_ms
+        said = decode(token)
+        seen = {log_hash(one.log): Listed(one.mark, one.whole_ms) for one in logs}
+        listed = {hash_: seen[hash_] for hash_ in said.listed}
+        assert token == encode(Position(said.time_ms, listed))
+        assert wall_ms - 1_000 < said.time_ms <= wall_ms
 
 
 # What a reader lacks.
@@ -355,7 +358,7 @@ LISTED = st.dictionaries(st.sampled_from(KNOWN), st.integers(0, 5))
     hours=st.sampled_from([-4.0, 0.0]),
 )
 @example([], (0, 0, 0), [], [], {}, 0.0)
-def test_a_message_is_wanted_if_a_copy_was_given_that_is_lacked_and_no_settled_one_is_had(
+def test_a_message_is_wanted_if_a_copy_was_given_and_none_is_had_that_stays_one(
     copies: list[Copy],
     lows: tuple[int, ...],
     seen: list[tuple[Log, int]],
@@ -377,8 +380,9 @@ def test_a_message_is_wanted_if_a_copy_was_given_that_is_lacked_and_no_settled_o
     settled |= {(log(-9), n) for n in range(6)}
     position = has(listed, hours=hours)
     covered = {copy[:2] for copy in copies if position.covers(copy.log, copy.seq)}
-    lacked = {copy[:2] for copy in copies} - covered
-    wanted = bool(lacked & given_) and not covered & settled
+    # Nothing that was given here was read.
+    had = covered & (settled | given_)
+    wanted = not had and bool({copy[:2] for copy in copies} & given_)
     assert logs.wants(position, copies) is wanted
 
 
@@ -403,6 +407,31 @@ def test_what_is_wanted_in_numbers(copies: list[tuple[Log, int]], wanted: bool):
     logs = begun(row(OREGON, 3), row(DUBLIN, 1))
     position = has({OREGON: 2, DUBLIN: 2})
     assert logs.wants(position, [Copy(*place, START_MS) for place in copies]) is wanted
+
+
+def test_what_was_given_before_its_log_was_closed_without_it_is_given_to_whoever_joins():
+    """Number 5 of Dublin was read at home when its router had died. A position of Dublin, where
+    the log is known to have ended at 4, counts it as had: void, or by the log's age."""
+    for position in (has({DUBLIN: 5}), has({}, hours=7)):
+        logs = begun(row(DUBLIN, 4))
+        logs.doubt(DUBLIN, 5)
+        logs.saw(DUBLIN, 5)
+        copies = [Copy(DUBLIN, 5, START_MS)]
+        assert logs.wants(position, copies)
+        assert not logs.has_all(position, DUBLIN, 5)
+        assert logs.has_all(position, DUBLIN, 4)
+        logs.learn(DirectoryRow(DUBLIN, version=9, low=4, ended=4), now=0.0)
+        assert logs.wants(position, copies)
+        assert not logs.has_all(position, DUBLIN, 5)
+
+
+def test_a_reader_has_what_was_given_beyond_low_once_its_log_was_closed_behind_it():
+    logs = begun(row(DUBLIN, 4))
+    logs.doubt(DUBLIN, 5)
+    logs.saw(DUBLIN, 5)
+    logs.learn(DirectoryRow(DUBLIN, version=9, low=4, ended=6), now=0.0)
+    assert not logs.wants(has({DUBLIN: 5}), [Copy(DUBLIN, 5, START_MS)])
+    assert logs.has_all(has({DUBLIN: 5}), DUBLIN, 5)
 
 
 # What is remembered.
@@ -448,7 +477,7 @@ def test_beyond_a_bound_whole_logs_of_long_ago_are_forgotten_those_that_began_fi
     # Nothing changes by that, for those are past.
     for one in whole:
         assert logs.gave(one, 7)
-        assert logs.is_settled(one, 7)
+        assert logs.stays(one, 7)
         assert told(logs).covers(one, 7)
 
 
@@ -491,10 +520,12 @@ def test_a_successor_goes_on_as_if_it_had_been_there_all_the_time(
         for one, seq in then:
             each.saw(one, seq)
     numbers = [(one, seq) for one in SIX for seq in range(1, 9)]
-    for ask in ("has", "gave", "is_settled"):
+    for ask in ("has", "gave"):
         answers = [[getattr(each, ask)(*place) for place in numbers] for each in (logs, successor)]
         assert answers[0] == answers[1]
-    assert (successor.missing, successor.holes) == (logs.missing, logs.holes)
+    # What came, and what was read, isn't known any more.
+    assert all(logs.stays(*place) for place in numbers if successor.stays(*place))
+    assert successor.missing() == logs.missing()
     assert successor.tops() == logs.tops()
     # Times of numbers beyond the mark are forgotten: it reads from earlier on, if anything.
     ours, its = told(logs, 2), told(successor, 2)

@@ -18,6 +18,7 @@ from gateway.position import log_of
 from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
+from gateway.tasks import Tasks
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import ANNOUNCEMENT, Kept, UserMark
@@ -70,27 +71,19 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
     hub, store = Hub(TABLE, Logs(START_MS)), Store()
     told = GatewaySettings(name="box", region="oregon", **settings)
     published: list[Publication] = []
-    tasks: set[asyncio.Task[None]] = set()
-
-    def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        tasks.add(task)
-        return task
-
+    tasks = Tasks()
     away: list[StoreError] = []
     mailroom = Mailroom(
         hub=hub,
         store=store,
         settings=told,
-        spawn=spawn,
+        spawn=tasks.spawn,
         publish=published.append,
         store_is_away=away.append,
         now=lambda: NOW,
     )
     yield Room(mailroom, hub, store, published, away)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await tasks.close()
 
 
 @pytest.fixture

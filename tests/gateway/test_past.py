@@ -14,6 +14,7 @@ from gateway.archive import Archive
 from gateway.hub import Hub, HubLimits
 from gateway.logs import Logs
 from gateway.past import Past
+from gateway.position import log_of
 from gateway.protocol import History, Rewind, Subscribe
 from gateway.publication import Publication
 from gateway.recalled import Recalled
@@ -166,6 +167,26 @@ async def test_the_first_who_asks_for_a_topics_past_warms_it(box: Box) -> None:
     assert seqs(await box.recover(last(2))) == [3, 4]
     assert seqs(box.recall(last(3))) == [2, 3, 4]
     assert box.store.reads == 1
+
+
+@pytest.mark.parametrize("count", [2, 30], ids=["memory warms", "more than it keeps"])
+async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
+    box: Box, count: int
+) -> None:
+    """A router wrote it and died, another one routed it again, and the first log was closed."""
+    void, again = (
+        message(1, at=at, router=f"oregon-router-{n}", message_id="m")
+        for at, n in ((80_000, 2), (81_000, 3))
+    )
+    logs = box.hub.logs
+    logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=NOW)
+    logs.saw(log_of(again), 1)
+    await box.store.write([void, again, message(85)])
+    found = await box.recover(last(count))
+    assert [(one.envelope.router, one.envelope.seq) for one in found.publications] == [
+        ("oregon-router-3", 1),
+        ("oregon-router-1", 85),
+    ]
 
 
 async def test_a_topic_is_warmed_once_however_many_wait(box: Box) -> None:

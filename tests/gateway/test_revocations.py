@@ -8,7 +8,7 @@ import orjson
 import pytest
 from envelopes import envelope
 
-from gateway.revocations import Revocations, decode_revocation
+from gateway.gate import Revocations, decode_revocation
 from newsfabric.control import revocation
 from newsfabric.tokens import Login
 from newsfabric.topics import REVOKED

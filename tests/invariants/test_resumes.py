@@ -177,8 +177,10 @@ class Gateway:
             at_ms = ms_of_id(made.id)
             if seq in one.messages:
                 self.logs.heard(one.log, seq, low, sent_ms=at_ms, now=NOW)
-            if seq in one.late_rows and not self.reads_voids:
-                continue
+            if seq in one.late_rows:
+                if not self.reads_voids:
+                    continue
+                self.logs.doubt(one.log, seq)
             if self.hub.offer(made, NOW) is not None:
                 self.given.add(made.identity)
             if dice.random() < 0.1:
@@ -254,7 +256,7 @@ class Readers:
         position, logs = decode(token), self.here.logs
         for one in recalled.publications:
             covered = (copy for copy in one.copies if position.covers(copy.log, copy.seq))
-            if any(logs.is_settled(copy.log, copy.seq) for copy in covered):
+            if any(logs.stays(copy.log, copy.seq) for copy in covered):
                 again.append(one.envelope.identity)
         lost = {
             identity
@@ -315,6 +317,7 @@ async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past(
     here = Logs(int(NOW * 1000))
     here.begin([DirectoryRow(past, 2, 1), DirectoryRow(dead)], now=NOW)
     hub = Hub(TopicTable([TopicPolicy(pattern="news.*", keep=4, ttl=86_400.0)]), here)
+    here.doubt(dead, 1)
     assert hub.offer(void, NOW) is not None
     told = GatewaySettings(name="box", region="oregon")
     resumer = Resumer(
@@ -360,6 +363,7 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     )
     there = Logs(int(NOW * 1000))
     there.begin([DirectoryRow(dead), DirectoryRow(past)], now=NOW)
+    here.doubt(dead, 1)
     for one in (numbers[1], numbers[2], void):
         assert hub.offer(one, NOW) is not None
     # Memory has forgotten number 1: the store is read.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog, Left
@@ -53,28 +52,16 @@ class NeverSilent(KnownLog):
         return False
 
 
-class VoidWrong(KnownLog):
-    def __init__(self, log: Log, *, start: int, now: float) -> None:
-        super().__init__(log, start=start, now=now)
-        self.tries: collections.Counter[int] = collections.Counter()
-
-    def not_found(self, number: int) -> None:
-        if number <= self.low:
-            self.tries[number] += 1
-            if self.tries[number] > VOID_AFTER_TRIES:
-                self.skip(number, number)
-
-
 class MarksOnly(KnownLog):
     def left(self) -> Left:
         upto = ((1, self.mark),) if self.mark else ()
-        return dataclasses.replace(super().left(), seen=upto)
+        return super().left()._replace(seen=upto)
 
 
 class PassedLost(KnownLog):
     def left(self) -> Left:
         passed = tuple((n, n) for n in each(self.voids) if self.has(n))
-        return dataclasses.replace(super().left(), passed=passed)
+        return super().left()._replace(passed=passed)
 
 
 # What it offers and looks up.
@@ -100,10 +87,22 @@ class ForgetsReports(Gateway):
 
 
 class HeardLaterFromLow(Logs):
-    def learn(self, row: logs.DirectoryRow, *, now: float) -> KnownLog | None:
+    def learn(self, row: logs.DirectoryRow, *, now: float) -> None:
         if self.find(row.log) is None:
             self.begin([row], now=now)
-        return super().learn(row, now=now)
+        super().learn(row, now=now)
+
+
+class VoidWrong(Gateway):
+    def _new_logs(self) -> Logs:
+        self.tries: collections.Counter[Copy] = collections.Counter()
+        return super()._new_logs()
+
+    def not_found(self, known: KnownLog, number: int) -> None:
+        if number <= known.low:
+            self.tries[known.log, number] += 1
+            if self.tries[known.log, number] > VOID_AFTER_TRIES:
+                known.skip(number, number)
 
 
 class ReplayUnnoted(Gateway):
@@ -159,11 +158,21 @@ class CoveredVoid(Logs):
         )
 
 
+class CoveredUnsettled(Logs):
+    def has_all(self, position: ProjectPosition, log: Log, upto: int) -> bool:
+        return position.covers(log, upto)
+
+    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+        known = list(copies)
+        lacked = (copy for copy in known if not position.covers(*copy[:2]))
+        return super().wants(position, known) and any(self.gave(*copy[:2]) for copy in lacked)
+
+
 class GivesUnseen(Logs):
     def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
         known = set(copies)
         covered = {copy for copy in known if position.covers(*copy[:2])}
-        return not any(self.is_settled(*copy[:2]) for copy in covered) and covered != known
+        return not any(self.stays(*copy[:2]) for copy in covered) and covered != known
 
 
 class CountsAnywhere(Resuming):

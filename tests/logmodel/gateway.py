@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gateway.known_log import KnownLog, Left
 from gateway.logs import LeftLogs, Logs
+from gateway.position import Listed
 from newsfabric.store.logs import Log
 
 from .directory import as_in_store
@@ -110,6 +111,7 @@ class Gateway:
         self._directory_read = 0
         for log, number in self.reported():
             self.logs.saw(log, number)
+            self.logs.doubt(log, number)
 
     def reported(self) -> list[Copy]:
         """By number, what the data plane was given since the last control plane left its state."""
@@ -133,7 +135,7 @@ class Gateway:
         world = self.world
         logs = world.parts.logs(int(self.clock() * 1000))
         logs.known_log = world.known_log
-        logs.position_type = world.parts.position
+        logs.reach_ms = world.parts.position.reach_ms
         return logs
 
     def _read_directory(self) -> None:
@@ -257,9 +259,14 @@ class Gateway:
         for number in numbers:
             row = store.find((log, number))
             if row is None:
-                known.not_found(number)
+                self.not_found(known, number)
             else:
+                if row is not VOID:
+                    known.doubt(number)
                 self.offer((log, number), row)
+
+    def not_found(self, known: KnownLog, number: int) -> None:
+        """A read of it found nothing. That says only that these replicas are behind."""
 
     def may_read_tail(self, log: Log, at: str) -> bool:
         """Only where it was written: what lies elsewhere may never get home."""
@@ -271,9 +278,9 @@ class Gateway:
 
     def position(self) -> Position:
         """Of a reader who was given everything until now."""
-        position = self.logs.seen_by(int(self.clock() * 1000))
-        assert isinstance(position, Position)
-        return position
+        time_ms, entries = self.logs.listing(int(self.clock() * 1000))
+        listed = {one.hash: Listed(one.known.mark, one.known.whole_ms) for one in entries}
+        return self.world.parts.position(time_ms, listed)
 
 
 def each(runs: Iterable[tuple[int, int]]) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.forgotten import Forgotten
+from gateway.forgotten import Forgotten, HasAll
 from newsfabric.store.logs import Log
 
 from .positions import Position
@@ -44,9 +44,9 @@ class TopicMemory:
         """Nobody who lacks this copy can be answered from memory."""
         self._forgotten.add(*copy)
 
-    def lacks(self, position: Position) -> list[Log]:
-        """The logs of which something was forgotten that ``position`` doesn't cover."""
-        return self._forgotten.lacks(position)
+    def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
+        """The logs of which something was forgotten that a reader at ``position`` may lack."""
+        return self._forgotten.lacks(position, has_all)
 
     def begin_read(self) -> None:
         """A read of the store for this topic begins; until its end nothing is trimmed."""

@@ -47,6 +47,10 @@ MUTATIONS: dict[str, Mutation] = {
         routers.VoidsWhatTimedOut,
     ),
     "covered_void": _first("a covered copy counts as had, void or not", gateways.CoveredVoid),
+    "covered_unsettled": _first(
+        "what was given here and may end void isn't given to who joins with a position beyond it",
+        gateways.CoveredUnsettled,
+    ),
     "rule5_window": _first(
         "only what is older than the identity window is looked up", gateways.RuleFiveWindow
     ),

@@ -29,7 +29,7 @@ class Answers:
         if not self._gateway.is_listening:
             return
         memory = self._gateway.memory[reader.topic]
-        if not memory.lacks(position):
+        if not memory.lacks(position, self._gateway.logs.has_all):
             self._world.book.counts["from_memory"] += 1
             self._answer(reader, position, {}, is_proved=True)
             return
@@ -70,7 +70,8 @@ class Answers:
         """The topic's rows where they prove something, else ours; and whether all is proved."""
         stores, is_proved = self._world.stores, True
         rows: dict[Copy, Row] = {}
-        wanted = self._resuming.reads(memory.lacks(position), position)
+        lacking = memory.lacks(position, self._gateway.logs.has_all)
+        wanted = self._resuming.reads(lacking, position)
         for region, since in wanted.items():
             at = region
             if not stores.can_ask(self._gateway.region, region):

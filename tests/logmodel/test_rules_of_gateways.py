@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gateway.logs import Logs
 from gateway.position import Listed, log_hash
+from gateway.position import Position as ProjectPosition
 from newsfabric.store.logs import DirectoryRow, Log
 from tests.logmodel.late import LateMessages
 from tests.logmodel.memory import TopicMemory
@@ -44,15 +45,20 @@ def test_a_log_that_is_not_listed_is_unseen_if_it_is_young_and_seen_if_it_is_old
 # Memory.
 
 
+def covers(position: ProjectPosition, log: Log, upto: int) -> bool:
+    """Where every number is settled."""
+    return position.covers(log, upto)
+
+
 def test_memory_answers_until_it_forgets_something_that_the_position_lacks() -> None:
     memory = TopicMemory(dict)
     for n in range(1, 5):
         memory.add(100 + n, (LOG, n))
-    assert memory.lacks(position(here=0)) == []
+    assert memory.lacks(position(here=0), covers) == []
     memory.trim()
     assert list(memory.copies) == [102, 103, 104]
-    assert memory.lacks(position(here=0)) == [LOG]
-    assert memory.lacks(position(here=1)) == []
+    assert memory.lacks(position(here=0), covers) == [LOG]
+    assert memory.lacks(position(here=1), covers) == []
 
 
 def test_nothing_is_forgotten_while_a_store_is_read() -> None:
@@ -70,8 +76,8 @@ def test_nothing_is_forgotten_while_a_store_is_read() -> None:
 def test_a_dropped_copy_counts_as_forgotten() -> None:
     memory = TopicMemory(dict)
     memory.dropped((ABROAD, 5))
-    assert memory.lacks(position(abroad=4)) == [ABROAD]
-    assert memory.lacks(position(abroad=5)) == []
+    assert memory.lacks(position(abroad=4), covers) == [ABROAD]
+    assert memory.lacks(position(abroad=5), covers) == []
 
 
 # Late messages.
@@ -114,8 +120,9 @@ def test_a_message_of_which_it_has_another_copy_is_not_given_again() -> None:
 
 
 def test_a_covered_number_that_may_be_void_is_none_that_it_has() -> None:
-    # Number 2 of LOG is covered, but not settled: it may have been passed over as void.
+    # Number 2 of LOG is covered, but was read and isn't settled: it may have been passed over.
     logs = known({LOG: (1, 2), ABROAD: (1,)}, low=1)
+    logs.doubt(LOG, 2)
     copies = {102: {(LOG, 2), (ABROAD, 1)}}
     assert Resuming("A").given(copies, position(here=2, abroad=0), logs) == [102]
 

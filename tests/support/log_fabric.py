@@ -20,7 +20,6 @@ from envelopes import envelope
 from quick_time import quick_loop
 
 from gateway import core as gateway_core
-from gateway.app import feed_of
 from gateway.core import Core
 from gateway.feed import Feed
 from gateway.frames import Variant
@@ -347,10 +346,10 @@ class Fabric:
             # A log that is listed begins where it is settled.
             self.starts = self.stores.settled_here()
         core.follower.begin(left)
-        await core.follower.begun()
+        await core.follower.begun.wait()
         self.core = self.reader.core = core
         core.hub.topics.subscribe(TOPIC, self.reader)
-        self.feed = feed_of(core)
+        self.feed = core.feed
 
     async def leave(self) -> None:
         """The control plane leaves what it knows with the data plane."""
@@ -423,5 +422,5 @@ class Fabric:
         assert self.core is not None
         for _ in range(90):
             await asyncio.sleep(2.0)
-            if not self.core.hub.logs.missing and not self.never_given():
+            if not self.core.hub.logs.missing() and not self.never_given():
                 break

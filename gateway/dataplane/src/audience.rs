@@ -39,18 +39,21 @@ struct Link {
 
 const UNLINKED: Link = Link { topic: NO_TOPIC, place: 0 };
 
+/// Why a reader can't have a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clash {
+    /// It has it: error 105.
+    AlreadySubscribed,
+    /// It has too many: error 106.
+    TooMany,
+}
+
 /// One fan-out under way. Read it to its end with [`Audience::read`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cursor {
-    topic: u32,
-    number: u32,
-}
-
-impl Cursor {
     /// The topic's number. It is the same for all cursors of one topic that are open.
-    pub fn topic(&self) -> u32 {
-        self.topic
-    }
+    pub(crate) topic: u32,
+    number: u32,
 }
 
 #[derive(Debug)]
@@ -67,7 +70,7 @@ impl Progress {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Readers {
     name: Arc<str>,
     slots: Vec<u32>,
@@ -81,7 +84,8 @@ struct Readers {
 #[derive(Debug, Default)]
 pub struct Audience {
     numbers: HashMap<Arc<str>, u32>,
-    topics: Vec<Option<Readers>>,
+    /// By number; those in `free_topics` have nobody.
+    topics: Vec<Readers>,
     free_topics: Vec<u32>,
     links: Vec<Link>,
     lists: Vec<Vec<Link>>,
@@ -95,12 +99,20 @@ impl Audience {
         self.numbers.keys()
     }
 
-    /// From now on `slot` gets `topic`. It must not have it already.
+    /// Why `slot` can't have another topic, or this one; at most `most` are allowed.
+    pub fn clash(&self, slot: u32, topic: &str, most: usize) -> Option<Clash> {
+        let (number, links) = (self.numbers.get(topic), self.links_of(slot));
+        if number.is_some_and(|number| links.iter().any(|link| link.topic == *number)) {
+            Some(Clash::AlreadySubscribed)
+        } else {
+            (links.len() >= most).then_some(Clash::TooMany)
+        }
+    }
+
+    /// From now on `slot` gets `topic`. Ask [`Audience::clash`] before.
     pub fn subscribe(&mut self, slot: u32, topic: &str) {
         let number = self.number_of(topic);
-        let Some(readers) = &mut self.topics[number as usize] else {
-            return;
-        };
+        let readers = &mut self.topics[number as usize];
         let place = readers.slots.len() as u32;
         readers.slots.push(slot);
         self.link(slot, Link { topic: number, place });
@@ -108,47 +120,31 @@ impl Audience {
 
     /// Take a subscription back; false if there is none.
     pub fn unsubscribe(&mut self, slot: u32, topic: &str) -> bool {
-        let Some(&number) = self.numbers.get(topic) else {
-            return false;
-        };
-        let Some(link) = self.unlink(slot, number) else {
-            return false;
-        };
-        self.vacate(link);
-        true
+        let number = self.numbers.get(topic).copied();
+        let link = number.and_then(|number| self.unlink(slot, number));
+        if let Some(link) = link {
+            self.vacate(link);
+        }
+        link.is_some()
     }
 
-    /// Take one of `slot`'s subscriptions back; false if there are no more.
-    pub fn leave_one(&mut self, slot: u32) -> bool {
-        let Some(&link) = self.links_of(slot).last() else {
-            return false;
-        };
-        self.unlink(slot, link.topic);
-        self.vacate(link);
-        true
-    }
-
-    /// Whether `slot` has `topic`.
-    pub fn has(&self, slot: u32, topic: &str) -> bool {
-        let number = self.numbers.get(topic);
-        number.is_some_and(|number| self.links_of(slot).iter().any(|link| link.topic == *number))
-    }
-
-    /// How many subscriptions `slot` has.
-    pub fn count(&self, slot: u32) -> usize {
-        self.links_of(slot).len()
+    /// Take all of `slot`'s subscriptions back.
+    pub fn leave(&mut self, slot: u32) {
+        while let Some(&link) = self.links_of(slot).last() {
+            self.unlink(slot, link.topic);
+            self.vacate(link);
+        }
     }
 
     /// The topics of `slot`.
     pub fn subscriptions(&self, slot: u32) -> impl Iterator<Item = &Arc<str>> {
-        let readers = |link: &Link| self.topics[link.topic as usize].as_ref();
-        self.links_of(slot).iter().filter_map(readers).map(|readers| &readers.name)
+        self.links_of(slot).iter().map(|link| &self.topics[link.topic as usize].name)
     }
 
     /// Begin a fan-out to those who are subscribed to `topic` now; none if nobody is.
     pub fn open(&mut self, topic: &str) -> Option<Cursor> {
         let number = *self.numbers.get(topic)?;
-        let readers = self.topics[number as usize].as_mut()?;
+        let readers = &mut self.topics[number as usize];
         if readers.slots.len() == readers.holes.len() {
             return None;
         }
@@ -165,10 +161,7 @@ impl Audience {
     /// After false the cursor is closed. Fan-outs of one topic must be served one after the
     /// other, in the order in which they were opened. A reader may leave while it is served.
     pub fn read(&mut self, cursor: &Cursor, most: usize, slots: &mut Vec<u32>) -> bool {
-        let Some(readers) = self.topics.get_mut(cursor.topic as usize).and_then(Option::as_mut)
-        else {
-            return false;
-        };
+        let readers = &mut self.topics[cursor.topic as usize];
         let Some(at) = readers.open.iter().position(|one| one.number == cursor.number) else {
             return false;
         };
@@ -193,19 +186,13 @@ impl Audience {
     /// Let whoever reads `first` serve `other` too, if they have the same readers and neither was
     /// read yet. Then `other` is closed; else false.
     pub fn join(&mut self, first: &Cursor, other: &Cursor) -> bool {
-        let Some(readers) = self.topics.get_mut(first.topic as usize).and_then(Option::as_mut)
-        else {
-            return false;
-        };
+        let open = &mut self.topics[first.topic as usize].open;
         let unread = |cursor: &Cursor| {
-            let found = readers.open.iter().position(|one| one.number == cursor.number)?;
-            (readers.open[found].done == 0).then_some((found, readers.open[found].end))
+            open.iter().position(|one| one.number == cursor.number && one.done == 0)
         };
         match (unread(first), unread(other)) {
-            (Some((_, end)), Some((at, other_end)))
-                if first.topic == other.topic && end == other_end =>
-            {
-                readers.open.remove(at);
+            (Some(one), Some(other)) if open[one].end == open[other].end => {
+                open.remove(other);
                 true
             }
             _ => false,
@@ -217,26 +204,18 @@ impl Audience {
             return number;
         }
         let number = self.free_topics.pop().unwrap_or_else(|| {
-            self.topics.push(None);
+            self.topics.push(Readers::default());
             self.topics.len() as u32 - 1
         });
         let name: Arc<str> = topic.into();
-        self.topics[number as usize] = Some(Readers {
-            name: name.clone(),
-            slots: Vec::new(),
-            holes: Vec::new(),
-            open: Vec::new(),
-            rotation: 0,
-        });
+        self.topics[number as usize].name = name.clone();
         self.numbers.insert(name, number);
         number
     }
 
     /// Take a reader out of its topic.
     fn vacate(&mut self, link: Link) {
-        let Some(readers) = &mut self.topics[link.topic as usize] else {
-            return;
-        };
+        let readers = &mut self.topics[link.topic as usize];
         readers.slots[link.place as usize] = HOLE;
         readers.holes.push(link.place);
         let (holes, live) = (readers.holes.len(), readers.slots.len() - readers.holes.len());
@@ -250,18 +229,13 @@ impl Audience {
     /// Put the last readers into the holes; forget the topic if there are none.
     /// No cursor may be open.
     fn fill_holes(&mut self, topic: u32) {
-        let Some(readers) = &mut self.topics[topic as usize] else {
-            return;
-        };
-        let mut holes = std::mem::take(&mut readers.holes);
+        let mut holes = std::mem::take(&mut self.topics[topic as usize].holes);
         // From the end, so that what is moved is never a hole.
         holes.sort_unstable_by(|one, other| other.cmp(one));
         for hole in holes {
-            let Some(readers) = &mut self.topics[topic as usize] else {
-                return;
-            };
-            readers.slots.swap_remove(hole as usize);
-            if let Some(&moved) = readers.slots.get(hole as usize) {
+            let slots = &mut self.topics[topic as usize].slots;
+            slots.swap_remove(hole as usize);
+            if let Some(&moved) = slots.get(hole as usize) {
                 self.relink(moved, topic, hole);
             }
         }
@@ -270,9 +244,7 @@ impl Audience {
 
     /// Forget a topic without readers, or the room that it doesn't need any more.
     fn give_back(&mut self, topic: u32) {
-        let Some(readers) = &mut self.topics[topic as usize] else {
-            return;
-        };
+        let readers = &mut self.topics[topic as usize];
         if !readers.slots.is_empty() {
             if readers.slots.capacity() > 64 && readers.slots.len() * 4 < readers.slots.capacity() {
                 readers.slots.shrink_to(readers.slots.len() * 2);
@@ -280,15 +252,13 @@ impl Audience {
             return;
         }
         self.numbers.remove(&readers.name);
-        self.topics[topic as usize] = None;
+        *readers = Readers::default();
         self.free_topics.push(topic);
     }
 
     /// Close the holes while cursors are open: everybody moves up, the cursors too.
     fn close_up(&mut self, topic: u32) {
-        let Some(mut readers) = self.topics[topic as usize].take() else {
-            return;
-        };
+        let mut readers = std::mem::take(&mut self.topics[topic as usize]);
         // How many live readers there are before each place.
         let mut before = Vec::with_capacity(readers.slots.len() + 1);
         before.push(0);
@@ -301,7 +271,7 @@ impl Audience {
         for (place, &slot) in readers.slots.iter().enumerate() {
             self.relink(slot, topic, place as u32);
         }
-        self.topics[topic as usize] = Some(readers);
+        self.topics[topic as usize] = readers;
     }
 
     fn links_of(&self, slot: u32) -> &[Link] {

@@ -57,7 +57,6 @@ impl AuthStates {
         self.0.get(slot as usize)?.as_ref()
     }
 
-    /// From now on `slot` has this one.
     pub fn set(&mut self, slot: u32, state: AuthState) {
         let slot = slot as usize;
         if self.0.len() <= slot {
@@ -66,14 +65,12 @@ impl AuthStates {
         self.0[slot] = Some(state);
     }
 
-    /// From now on `slot` has none.
     pub fn remove(&mut self, slot: u32) {
         if let Some(place) = self.0.get_mut(slot as usize) {
             *place = None;
         }
     }
 
-    /// All there are, with their slots.
     pub fn all(&self) -> impl Iterator<Item = (u32, &AuthState)> {
         (0..).zip(&self.0).filter_map(|(slot, state)| Some((slot, state.as_ref()?)))
     }

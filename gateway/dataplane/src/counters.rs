@@ -57,19 +57,14 @@ counts! {
 #[repr(align(128))]
 pub struct Counters {
     values: [AtomicU64; NAMES.len()],
-    /// Connections in any phase.
     pub connections: AtomicU64,
-    /// Identities that this thread's hub remembers.
     pub identities: AtomicU64,
     /// Bytes of verbs that wait or are asked.
     pub held_bytes: AtomicU64,
-    /// What all outboxes of this thread take.
     pub outbox_bytes: AtomicU64,
     /// Publications that were news to this thread's hub; every thread is offered all.
     pub publications: AtomicU64,
-    /// Copies of publications that this thread's hub was offered.
     pub copies: AtomicU64,
-    /// Identities that this thread's hub has forgotten before their time.
     pub evicted_early: AtomicU64,
     /// How long messages were under way to this thread's readers.
     pub delays: Delays,
@@ -85,12 +80,10 @@ pub struct OwnCounters {
 }
 
 impl OwnCounters {
-    /// As the thread of this number sees them.
     pub fn new(all: Arc<Vec<Counters>>, thread: u16) -> OwnCounters {
         OwnCounters { all, thread: thread.into() }
     }
 
-    /// Those of all threads.
     pub fn all(&self) -> &[Counters] {
         &self.all
     }
@@ -108,7 +101,6 @@ impl Deref for OwnCounters {
 const LONG: usize = 16 * 1024;
 
 impl Counters {
-    /// One more.
     pub fn add(&self, what: Count) {
         self.add_many(what, 1);
     }
@@ -125,12 +117,10 @@ impl Counters {
         value.store(value.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// The value.
     pub fn get(&self, what: Count) -> u64 {
         self.values[what as usize].load(Relaxed)
     }
 
-    /// Open readers, of both framings.
     pub fn readers(&self) -> u64 {
         self.get(Count::ReadersWebSocket) + self.get(Count::ReadersSockJs)
     }
@@ -184,21 +174,23 @@ pub fn report(
     }
     out.extend(closes);
     series.report(&threads.iter().map(|one| &one.delays).collect::<Vec<_>>(), &mut out);
-    // Every thread remembers the same, up to what is still in its mailbox.
-    let most = |field: fn(&Counters) -> &AtomicU64| {
-        threads.iter().map(|one| field(one).load(Relaxed)).max().unwrap_or(0)
+    let each = |field: fn(&Counters) -> &AtomicU64| {
+        threads.iter().map(move |one| field(one).load(Relaxed))
     };
-    out.push(("publications".to_owned(), most(|one| &one.publications)));
-    out.push(("copies".to_owned(), most(|one| &one.copies)));
-    out.push(("evicted_early".to_owned(), most(|one| &one.evicted_early)));
-    out.push(("identities".to_owned(), most(|one| &one.identities)));
-    let held = threads.iter().map(|one| one.held_bytes.load(Relaxed)).sum();
-    out.push(("held_bytes".to_owned(), held));
-    let outboxes = threads.iter().map(|one| one.outbox_bytes.load(Relaxed)).sum();
-    out.push(("outbox_bytes".to_owned(), outboxes));
-    out.push(("draining".to_owned(), draining.into()));
-    out.push(("handed_over".to_owned(), handed_over.into()));
-    out.push(("threads".to_owned(), threads.len() as u64));
+    // Every thread remembers the same, up to what is still in its mailbox.
+    let most = |field| each(field).max().unwrap_or(0);
+    let others = [
+        ("publications", most(|one| &one.publications)),
+        ("copies", most(|one| &one.copies)),
+        ("evicted_early", most(|one| &one.evicted_early)),
+        ("identities", most(|one| &one.identities)),
+        ("held_bytes", each(|one| &one.held_bytes).sum()),
+        ("outbox_bytes", each(|one| &one.outbox_bytes).sum()),
+        ("draining", draining.into()),
+        ("handed_over", handed_over.into()),
+        ("threads", threads.len() as u64),
+    ];
+    out.extend(others.map(|(name, value)| (name.to_owned(), value)));
     for (number, one) in threads.iter().enumerate() {
         out.push((format!("thread.{number}.connections"), one.connections.load(Relaxed)));
     }

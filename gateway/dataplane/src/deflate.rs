@@ -74,30 +74,25 @@ fn accept(offer: &str) -> Option<Agreement> {
     if !parts.next()?.eq_ignore_ascii_case("permessage-deflate") {
         return None;
     }
-    let mut seen = [false; 4];
+    let mut seen = Vec::new();
     let mut window_bits = None;
     for part in parts {
         let (name, value) = match part.split_once('=') {
             Some((name, value)) => (name.trim_end(), Some(unquoted(value.trim_start()))),
             None => (part, None),
         };
-        let which = match (name.to_ascii_lowercase().as_str(), value) {
-            ("server_no_context_takeover", None) => 0,
-            ("client_no_context_takeover", None) => 1,
-            ("server_max_window_bits", Some(value)) => {
-                window_bits = Some(bits(value)?);
-                2
-            }
-            ("client_max_window_bits", None) => 3,
-            ("client_max_window_bits", Some(value)) => {
-                bits(value)?;
-                3
-            }
+        let name = name.to_ascii_lowercase();
+        match (name.as_str(), value) {
+            ("server_no_context_takeover" | "client_no_context_takeover", None) => {}
+            ("server_max_window_bits", Some(value)) => window_bits = Some(bits(value)?),
+            ("client_max_window_bits", None) => {}
+            ("client_max_window_bits", Some(value)) => _ = bits(value)?,
             _ => return None,
-        };
-        if std::mem::replace(&mut seen[which], true) {
+        }
+        if seen.contains(&name) {
             return None;
         }
+        seen.push(name);
     }
     Some(Agreement { window_bits })
 }
@@ -109,17 +104,7 @@ fn unquoted(value: &str) -> &str {
 
 /// 8 to 15, without leading zeros (RFC 7692 sections 7.1.2.1 and 7.1.2.2).
 fn bits(value: &str) -> Option<u8> {
-    match value {
-        "8" => Some(8),
-        "9" => Some(9),
-        "10" => Some(10),
-        "11" => Some(11),
-        "12" => Some(12),
-        "13" => Some(13),
-        "14" => Some(14),
-        "15" => Some(15),
-        _ => None,
-    }
+    (8..=15).find(|bits| bits.to_string() == value)
 }
 
 /// Compresses pushes, one at a time: keep one per thread (about 300 KB).

@@ -26,7 +26,6 @@ pub struct Stamp {
     pub series: u16,
 }
 
-/// One histogram: how many in each bucket, and the sum.
 #[derive(Debug, Default)]
 pub struct Totals {
     buckets: [AtomicU64; BUCKETS],

@@ -1,4 +1,4 @@
-//! Publications on their way to readers, in chunks. Pure; who the readers are is the hub's.
+//! Publications on their way to readers, in chunks. Pure; who the readers are is the audience's.
 //!
 //! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up. A topic that
 //! has just begun goes before those that have had a turn, but never two such in a row: everybody goes on.
@@ -8,7 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::hub::{Cursor, Hub, Publication};
+use crate::audience::{Audience, Cursor};
+use crate::publication::Publication;
 
 /// Publications that leave together at most, and their bytes.
 const BATCH: usize = 32;
@@ -37,7 +38,6 @@ struct Line {
 pub struct Chunk {
     /// In their order, at least one.
     pub publications: Vec<Arc<Publication>>,
-    /// Slots.
     pub slots: Vec<u32>,
 }
 
@@ -58,12 +58,11 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// Whether something is under way.
     pub fn is_busy(&self) -> bool {
         !self.fresh.is_empty() || !self.turns.is_empty()
     }
 
-    /// Begin to send a publication to the readers that the hub named.
+    /// Begin to send a publication to the readers of this cursor.
     pub fn publish(
         &mut self,
         publication: &Arc<Publication>,
@@ -71,7 +70,7 @@ impl Fanout {
         number: PublishNumber,
     ) {
         let order = self.begin(number);
-        let topic = cursor.topic();
+        let topic = cursor.topic;
         let line = self.lines.entry(topic).or_default();
         if line.jobs.is_empty() {
             self.fresh.push_back(topic);
@@ -92,20 +91,25 @@ impl Fanout {
 
     /// What to send next, to `budget` readers at most; the topic goes to the end of the line then.
     /// False if nothing is under way. Send it before another command is carried out.
-    pub fn next_chunk(&mut self, hub: &mut Hub, budget: usize, chunk: &mut Chunk) -> bool {
+    pub fn next_chunk(
+        &mut self,
+        audience: &mut Audience,
+        budget: usize,
+        chunk: &mut Chunk,
+    ) -> bool {
         chunk.publications.clear();
         chunk.slots.clear();
         let Some(topic) = self.next_topic() else {
             return false;
         };
         let line = self.lines.entry(topic).or_default();
-        line.gather(hub);
+        line.gather(audience);
         let batch = line.jobs.iter().take(line.together);
         chunk.publications.extend(batch.map(|job| job.publication.clone()));
         let more = line
             .jobs
             .front()
-            .is_some_and(|job| hub.readers(&job.cursor, budget.max(1), &mut chunk.slots));
+            .is_some_and(|job| audience.read(&job.cursor, budget.max(1), &mut chunk.slots));
         if more {
             self.turns.push_back(topic);
         } else {
@@ -154,7 +158,7 @@ impl Fanout {
 
 impl Line {
     /// Begin a batch, unless one is under way.
-    fn gather(&mut self, hub: &mut Hub) {
+    fn gather(&mut self, audience: &mut Audience) {
         if self.together > 0 {
             return;
         }
@@ -165,7 +169,7 @@ impl Line {
         let mut bytes = first.publication.push().len();
         for job in self.jobs.iter().skip(1).take(BATCH - 1) {
             bytes += job.publication.push().len();
-            if bytes > BATCH_BYTES || !hub.join(&first.cursor, &job.cursor) {
+            if bytes > BATCH_BYTES || !audience.join(&first.cursor, &job.cursor) {
                 break;
             }
             self.together += 1;
@@ -177,35 +181,31 @@ impl Line {
 mod tests {
     use super::*;
     use crate::control::Slow;
-    use crate::hub::{Limits, Offer};
     use crate::publication::tests::message;
 
-    fn hub() -> Hub {
-        Hub::new(Limits { identities: 100, identity_ms: 1_000 })
-    }
-
-    fn publish(fanout: &mut Fanout, hub: &mut Hub, topic: &str, number: u64) {
+    fn publish(fanout: &mut Fanout, audience: &mut Audience, topic: &str, number: u64) {
         let one = Arc::new(Publication::new(topic.into(), Slow::Disconnect, &message(1, number)));
-        match hub.publish(&one, 1) {
-            Offer::Readers(cursor) => fanout.publish(&one, cursor, (1, number)),
-            Offer::Nobody | Offer::Copy => fanout.skip((1, number)),
+        match audience.open(topic) {
+            Some(cursor) => fanout.publish(&one, cursor, (1, number)),
+            None => fanout.skip((1, number)),
         }
     }
 
     #[test]
     fn a_small_topic_is_served_between_the_chunks_of_a_big_one() {
-        let (mut fanout, mut hub, mut chunk) = (Fanout::default(), hub(), Chunk::default());
+        let (mut fanout, mut audience, mut chunk) =
+            (Fanout::default(), Audience::default(), Chunk::default());
         for slot in 0..100 {
-            hub.subscribe(slot, "big");
+            audience.subscribe(slot, "big");
         }
-        hub.subscribe(200, "small");
-        publish(&mut fanout, &mut hub, "big", 1);
+        audience.subscribe(200, "small");
+        publish(&mut fanout, &mut audience, "big", 1);
         for _ in 0..3 {
-            assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+            assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
             assert_eq!(chunk.slots.len(), 10);
         }
-        publish(&mut fanout, &mut hub, "small", 2);
-        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        publish(&mut fanout, &mut audience, "small", 2);
+        assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
         assert_eq!(chunk.slots, [200]);
         // The number stays behind the one that is still under way.
         assert_eq!(fanout.take_reached(), None);
@@ -213,19 +213,22 @@ mod tests {
 
     #[test]
     fn however_many_topics_begin_a_big_one_goes_on() {
-        let (mut fanout, mut hub, mut chunk) = (Fanout::default(), hub(), Chunk::default());
+        let (mut fanout, mut audience, mut chunk) =
+            (Fanout::default(), Audience::default(), Chunk::default());
         for slot in 0..100 {
-            hub.subscribe(slot, "big");
+            audience.subscribe(slot, "big");
         }
         let small = ["a", "b", "c"];
-        (0..).zip(small).for_each(|(slot, topic)| hub.subscribe(200 + slot, topic));
-        publish(&mut fanout, &mut hub, "big", 1);
-        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
-        (2..).zip(small).for_each(|(number, topic)| publish(&mut fanout, &mut hub, topic, number));
+        (0..).zip(small).for_each(|(slot, topic)| audience.subscribe(200 + slot, topic));
+        publish(&mut fanout, &mut audience, "big", 1);
+        assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
+        (2..)
+            .zip(small)
+            .for_each(|(number, topic)| publish(&mut fanout, &mut audience, topic, number));
         let mut served = Vec::new();
         for _ in 0..6 {
-            assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
-            served.push(chunk.publications[0].topic().to_string());
+            assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
+            served.push(chunk.publications[0].topic.to_string());
         }
         let expected = ["big", "a", "big", "b", "big", "c"];
         assert_eq!(served, expected, "the last turn was big's first");
@@ -233,16 +236,17 @@ mod tests {
 
     #[test]
     fn what_waits_for_the_same_readers_leaves_together() {
-        let (mut fanout, mut hub, mut chunk) = (Fanout::default(), hub(), Chunk::default());
-        hub.subscribe(1, "a");
-        publish(&mut fanout, &mut hub, "a", 1);
-        publish(&mut fanout, &mut hub, "a", 2);
-        hub.subscribe(2, "a");
-        publish(&mut fanout, &mut hub, "a", 3);
-        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        let (mut fanout, mut audience, mut chunk) =
+            (Fanout::default(), Audience::default(), Chunk::default());
+        audience.subscribe(1, "a");
+        publish(&mut fanout, &mut audience, "a", 1);
+        publish(&mut fanout, &mut audience, "a", 2);
+        audience.subscribe(2, "a");
+        publish(&mut fanout, &mut audience, "a", 3);
+        assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
         assert_eq!((chunk.publications.len(), &chunk.slots[..]), (2, &[1][..]));
         assert_eq!(fanout.take_reached(), Some((1, 2)));
-        assert!(fanout.next_chunk(&mut hub, 10, &mut chunk));
+        assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
         chunk.slots.sort_unstable();
         assert_eq!((chunk.publications.len(), &chunk.slots[..]), (1, &[1, 2][..]));
         assert_eq!(fanout.take_reached(), Some((1, 3)));
@@ -251,8 +255,8 @@ mod tests {
 
     #[test]
     fn a_topic_of_nobody_is_over_at_once() {
-        let (mut fanout, mut hub) = (Fanout::default(), hub());
-        publish(&mut fanout, &mut hub, "a", 1);
+        let (mut fanout, mut audience) = (Fanout::default(), Audience::default());
+        publish(&mut fanout, &mut audience, "a", 1);
         assert_eq!(fanout.take_reached(), Some((1, 1)));
         assert!(!fanout.is_busy());
     }

@@ -30,8 +30,12 @@ struct Group {
 /// A set of the identities of the last `window_ms` (up to ten seconds more), at most `limit`.
 #[derive(Debug)]
 pub struct SeenIdentities {
-    window_ms: u64,
-    limit: usize,
+    /// How long identities are remembered.
+    pub window_ms: u64,
+    /// How many at most. Another limit bites at the next [`SeenIdentities::add`].
+    pub limit: usize,
+    /// How many had to go before their time.
+    pub evicted_early: u64,
     order: VecDeque<Identity>,
     /// The number of the first in `order`; numbers wrap.
     first: u32,
@@ -40,7 +44,6 @@ pub struct SeenIdentities {
     table: Vec<u32>,
     // Publishers choose identities, so the hash must be a secret.
     hasher: RandomState,
-    evicted_early: u64,
 }
 
 impl SeenIdentities {
@@ -58,11 +61,6 @@ impl SeenIdentities {
         }
     }
 
-    /// Other limits; they bite at the next [`SeenIdentities::add`].
-    pub fn set_limits(&mut self, window_ms: u64, limit: usize) {
-        (self.window_ms, self.limit) = (window_ms, limit);
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         self.order.len()
@@ -71,11 +69,6 @@ impl SeenIdentities {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
-    }
-
-    /// How many had to go before their time.
-    pub fn evicted_early(&self) -> u64 {
-        self.evicted_early
     }
 
     /// Whether it was seen.
@@ -293,7 +286,7 @@ mod tests {
         }
         let left: Vec<u64> = (1..=4).filter(|one| seen.contains(&identity(*one))).collect();
         assert_eq!(left, [3, 4]);
-        assert_eq!(seen.evicted_early(), 2);
+        assert_eq!(seen.evicted_early, 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-use crate::clock::{Utc, unix_ms};
+use crate::clock::{unix_ms, utc};
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +19,6 @@ pub enum Level {
     Warning,
     /// What shouldn't happen.
     Error,
-}
-
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Level::Info => "info",
-            Level::Warning => "warning",
-            Level::Error => "error",
-        }
-    }
 }
 
 /// Writes one line: `tell!(Info, "readers on port {port}")`.
@@ -65,7 +55,8 @@ pub fn say(level: Level, text: fmt::Arguments<'_>) {
 }
 
 fn object(at_ms: u64, level: Level, text: &str, process: &str, region: &str) -> String {
-    let mut line = format!("{{\"time\":\"{}\",\"level\":\"{}\"", rfc3339(at_ms), level.name());
+    let (time, level) = (rfc3339(at_ms), format!("{level:?}").to_lowercase());
+    let mut line = format!("{{\"time\":\"{time}\",\"level\":\"{level}\"");
     let fields =
         [("logger", "dataplane"), ("message", text), ("process", process), ("region", region)];
     for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -80,17 +71,16 @@ fn object(at_ms: u64, level: Level, text: &str, process: &str, region: &str) -> 
 fn put(line: &mut String, letter: char) {
     match letter {
         '"' | '\\' => line.extend(['\\', letter]),
-        '\0'..=' ' if letter != ' ' => _ = write!(line, "\\u{:04x}", letter as u32),
-        '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => _ = write!(line, "\\u{:04x}", letter as u32),
+        '\0'..' ' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+            let _ = write!(line, "\\u{:04x}", letter as u32);
+        }
         _ => line.push(letter),
     }
 }
 
 /// UTC, to the millisecond.
 fn rfc3339(at_ms: u64) -> String {
-    let Utc { year, month, day, hour, minute, second, .. } = Utc::of_unix(at_ms / 1_000);
-    let ms = at_ms % 1_000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    format!("{}.{:03}Z", utc(at_ms / 1_000, c"%Y-%m-%dT%H:%M:%S"), at_ms % 1_000)
 }
 
 #[cfg(test)]

@@ -16,24 +16,11 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// An empty one.
     pub fn new() -> io::Result<Mailbox<T>> {
         Ok(Mailbox { items: Mutex::new(Vec::new()), alarm: Alarm::new()? })
     }
 
-    /// Put an item at the end, and wake the reader if it may be asleep.
-    pub fn put(&self, item: T) {
-        let mut items = self.lock();
-        items.push(item);
-        let first = items.len() == 1;
-        drop(items);
-        // With more than one, whoever put the first has rung.
-        if first {
-            self.alarm.ring();
-        }
-    }
-
-    /// Put all of `items` at the end.
+    /// Put all of `items` at the end, and wake the reader if it may be asleep.
     pub fn put_all(&self, items: &mut Vec<T>) {
         if items.is_empty() {
             return;
@@ -42,6 +29,7 @@ impl<T> Mailbox<T> {
         let first = there.is_empty();
         there.append(items);
         drop(there);
+        // With more than those, whoever put the first has rung.
         if first {
             self.alarm.ring();
         }
@@ -71,8 +59,8 @@ mod tests {
     #[test]
     fn what_was_put_is_taken_in_order_and_once() {
         let mailbox = Mailbox::new().expect("an eventfd");
-        mailbox.put(1);
-        mailbox.put(2);
+        mailbox.put_all(&mut vec![1]);
+        mailbox.put_all(&mut vec![2]);
         let mut taken = Vec::new();
         mailbox.take(&mut taken);
         assert_eq!(taken, [1, 2]);

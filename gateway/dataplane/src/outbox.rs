@@ -25,7 +25,6 @@
 //! know stay right. Holes are closed when they are more than the frames.
 
 mod account;
-mod saved;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +38,6 @@ use crate::control::{Settings, Slow};
 use crate::publication::{Frame, Publication};
 
 pub use account::{Account, PLACE_BYTES};
-pub use saved::Saved;
 
 /// Counted for each frame beside its bytes, so that many small ones are bounded too.
 pub const ENTRY_BYTES: usize = 256;
@@ -47,7 +45,7 @@ pub const ENTRY_BYTES: usize = 256;
 const FEW_HOLES: usize = 32;
 
 /// Bytes a connection may keep waiting, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
     /// All that waits.
     pub hard_bytes: u32,
@@ -82,13 +80,32 @@ struct Entry {
     publication: Option<Arc<Publication>>,
 }
 
+/// All of an outbox, for a take-over.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// In their order; without a publication it is firm.
+    pub entries: Vec<(Frame, Option<Arc<Publication>>)>,
+    /// How much of the first is written.
+    pub written: usize,
+    /// Since when there is too much that is firm.
+    pub soft_since: Option<u64>,
+}
+
 /// Equal for two versions of one key.
 #[derive(Debug)]
 struct Story(Arc<Publication>);
 
+impl Story {
+    /// That of a message which newer versions take away.
+    fn of(publication: &Arc<Publication>) -> Option<Story> {
+        let conflated = publication.slow == Slow::Conflate && publication.key().is_some();
+        conflated.then(|| Story(publication.clone()))
+    }
+}
+
 impl PartialEq for Story {
     fn eq(&self, other: &Story) -> bool {
-        (self.0.topic(), self.0.key()) == (other.0.topic(), other.0.key())
+        (&self.0.topic, self.0.key()) == (&other.0.topic, other.0.key())
     }
 }
 
@@ -96,12 +113,12 @@ impl Eq for Story {}
 
 impl Hash for Story {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.0.topic(), self.0.key()).hash(state);
+        (&self.0.topic, self.0.key()).hash(state);
     }
 }
 
 /// First in, first out, for one connection. `now` is any clock in ms.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outbox {
     limits: Limits,
     entries: VecDeque<Entry>,
@@ -123,19 +140,29 @@ pub struct Outbox {
 impl Outbox {
     /// An empty one.
     pub fn new(limits: Limits) -> Outbox {
-        Outbox {
-            limits,
-            entries: VecDeque::new(),
-            first: 0,
-            droppable: 0,
-            holes: 0,
-            written: 0,
-            pending_bytes: 0,
-            firm_bytes: 0,
-            stories: HashMap::new(),
-            soft_since: None,
-            dropped: Dropped::default(),
+        Outbox { limits, ..Outbox::default() }
+    }
+
+    /// What [`Outbox::restore`] needs.
+    pub fn save(&self) -> Saved {
+        let entries = self.entries.iter().filter_map(|entry| {
+            entry.frame.as_ref().map(|frame| (frame.clone(), entry.publication.clone()))
+        });
+        Saved { entries: entries.collect(), written: self.written, soft_since: self.soft_since }
+    }
+
+    /// An outbox like the one that was saved; `None` if there is none like that.
+    pub fn restore(limits: Limits, saved: Saved, account: &mut Account) -> Option<Outbox> {
+        let first = saved.entries.first().map_or(0, |(frame, _)| frame.len());
+        if saved.written >= first.max(1) {
+            return None;
         }
+        let mut outbox = Outbox::new(limits);
+        for (frame, publication) in saved.entries {
+            outbox.append(frame, publication, account);
+        }
+        (outbox.written, outbox.soft_since) = (saved.written, saved.soft_since);
+        Some(outbox)
     }
 
     /// How many frames wait.
@@ -169,24 +196,18 @@ impl Outbox {
         now: u64,
         account: &mut Account,
     ) -> bool {
-        let slow = publication.slow();
-        if slow == Slow::Disconnect {
+        if publication.slow == Slow::Disconnect {
             return self.push_firm(frame, now, account);
         }
-        let story = (slow == Slow::Conflate && publication.key().is_some())
-            .then(|| Story(publication.clone()));
-        if story.as_ref().is_some_and(|story| !self.conflate(story, account)) {
+        if let Some(story) = Story::of(publication)
+            && !self.conflate(&story, account)
+        {
             return true;
         }
         if !self.make_room(frame.len() + ENTRY_BYTES, account) {
-            self.count_dropped(slow);
-            return true;
-        }
-        let number = self.append(frame, Some(publication.clone()), account);
-        if let Some(story) = story {
-            // The key of an older version that is being written stays otherwise.
-            self.stories.remove(&story);
-            self.stories.insert(story, number);
+            self.count_dropped(publication.slow);
+        } else {
+            self.append(frame, Some(publication.clone()), account);
         }
         true
     }
@@ -268,10 +289,8 @@ impl Outbox {
         // A version that is being written may have lost its place to one that was dropped since.
         let known = [waiting, (self.written > 0).then_some(self.first)];
         let newest = known.into_iter().flatten().any(|number| {
-            let known = self.entries[self.index(number)].publication.clone().map(Story);
-            known.is_some_and(|known| {
-                known == *story && known.0.slow() == Slow::Conflate && !story.0.supersedes(&known.0)
-            })
+            let known = self.entries[self.index(number)].publication.as_ref().and_then(Story::of);
+            known.is_some_and(|known| known == *story && !story.0.supersedes(&known.0))
         });
         if newest {
             self.dropped.conflate += 1;
@@ -291,7 +310,7 @@ impl Outbox {
                 return false;
             };
             if let Some(publication) = &self.entries[self.index(number)].publication {
-                let slow = publication.slow();
+                let slow = publication.slow;
                 self.count_dropped(slow);
             }
             self.remove(number, account);
@@ -320,15 +339,19 @@ impl Outbox {
         frame: Frame,
         publication: Option<Arc<Publication>>,
         account: &mut Account,
-    ) -> u64 {
+    ) {
         account.enter(&frame);
         let cost = frame.len() + ENTRY_BYTES;
         self.pending_bytes += cost;
         if publication.is_none() {
             self.firm_bytes += cost;
         }
+        if let Some(story) = publication.as_ref().and_then(Story::of) {
+            // The key of an older version that is being written stays otherwise.
+            self.stories.remove(&story);
+            self.stories.insert(story, self.first + self.entries.len() as u64);
+        }
         self.entries.push_back(Entry { frame: Some(frame), publication });
-        self.first + self.entries.len() as u64 - 1
     }
 
     /// Make a hole of an entry, if it isn't one. A started one comes here only when it is sent.

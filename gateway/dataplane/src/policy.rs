@@ -1,47 +1,23 @@
-//! The control plane's settings in the forms that an I/O thread uses. Made once for each `settings`.
+//! What an I/O thread does by the control plane's settings, and the pushes that say so to readers.
 
 use crate::closing::CloseReason;
 use crate::control::{Reason, Settings};
-use crate::{frame, head};
-
-/// A head is looked at in a thread's buffer of 64 KiB, where a PROXY header may stand before it.
-const LONGEST_HEAD: usize = 60 * 1024;
+use crate::frame;
 
 /// What threads share until other settings come.
 #[derive(Debug)]
 pub struct Policy {
-    /// As they came.
     pub settings: Settings,
-    /// For request heads.
-    pub head: head::Rules,
-    plain: frame::Rules,
-    deflating: frame::Rules,
 }
 
 impl Policy {
-    /// Derive everything from `settings`.
     pub fn new(settings: Settings) -> Policy {
-        let origins = if settings.origins.is_empty() {
-            head::Origins::any()
-        } else {
-            head::Origins::only(&settings.origins)
-        };
-        let head = head::Rules {
-            head_bytes: (settings.head_bytes as usize).min(LONGEST_HEAD),
-            origins,
-            deflate: settings.deflate_bytes > 0,
-            cookie: settings.cookie.clone().into_bytes(),
-            websocket: settings.websocket,
-            sockjs_cookie: settings.sockjs_cookie,
-        };
-        let bytes = settings.message_bytes as usize;
-        let plain = frame::Rules { frame_bytes: bytes, message_bytes: bytes, deflate: false };
-        Policy { head, plain, deflating: frame::Rules { deflate: true, ..plain }, settings }
+        Policy { settings }
     }
 
     /// The decoder's rules for a connection.
-    pub fn frames(&self, deflate: bool) -> &frame::Rules {
-        if deflate { &self.deflating } else { &self.plain }
+    pub fn frames(&self, deflate: bool) -> frame::Rules {
+        frame::Rules { message_bytes: self.settings.message_bytes as usize, deflate }
     }
 
     /// The code and text of a reason; those of `internal` if the settings have none.

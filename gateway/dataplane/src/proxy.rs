@@ -88,9 +88,7 @@ fn addresses<'a, A: std::str::FromStr + Into<IpAddr>>(
 
 /// Decimal digits, without sign or leading zeros.
 fn port_of(word: &str) -> Option<u16> {
-    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
-    let port = word.parse().ok()?;
-    (digits && (word.len() == 1 || !word.starts_with('0'))).then_some(port)
+    word.parse::<u16>().ok().filter(|port| port.to_string() == word)
 }
 
 /// PROXY protocol section 2.2.
@@ -125,16 +123,11 @@ fn version2(bytes: &[u8]) -> Result<Proxied, NotProxied> {
 }
 
 fn source2(family: u8, addresses: &[u8]) -> Option<SocketAddr> {
-    let (address, port): (IpAddr, _) = match family {
-        0x11 => {
-            let source: [u8; 4] = addresses.get(..4)?.try_into().ok()?;
-            (source.into(), addresses.get(8..10)?)
-        }
-        0x21 => {
-            let source: [u8; 16] = addresses.get(..16)?.try_into().ok()?;
-            (source.into(), addresses.get(32..34)?)
-        }
+    let (address, at): (IpAddr, _) = match family {
+        0x11 => ((*addresses.first_chunk::<4>()?).into(), 8),
+        0x21 => ((*addresses.first_chunk::<16>()?).into(), 32),
         _ => return None,
     };
-    Some(SocketAddr::new(address, u16::from_be_bytes([port[0], port[1]])))
+    let port = addresses.get(at..)?.first_chunk()?;
+    Some(SocketAddr::new(address, u16::from_be_bytes(*port)))
 }

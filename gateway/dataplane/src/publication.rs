@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::control::{Message, Settings, Slow};
 use crate::deflate::{Agreement, Deflater};
 use crate::delays::Stamp;
-use crate::frame::{FrameHead, TEXT, put_frame};
+use crate::frame::{TEXT, put_frame};
 use crate::head::Framing;
 use crate::sockjs;
 
@@ -27,11 +27,14 @@ pub type Identity = [u8; 10];
 /// One message for the readers of its topic.
 #[derive(Debug)]
 pub struct Publication {
-    topic: Arc<str>,
-    slow: Slow,
+    /// Its topic's name.
+    pub topic: Arc<str>,
+    /// What happens to it when a reader doesn't keep up.
+    pub slow: Slow,
+    /// When it was published, if its deliveries are measured.
+    pub stamp: Option<Stamp>,
     id: [u8; 16],
     version: i64,
-    stamp: Option<Stamp>,
     key: Option<Box<str>>,
     raw: Frame,
     head_bytes: u8,
@@ -44,7 +47,7 @@ impl Publication {
     /// A message of the control plane's, of a topic with this policy for slow readers. The push is
     /// copied, once.
     pub fn new(topic: Arc<str>, slow: Slow, message: &Message<'_>) -> Publication {
-        let head = FrameHead::new(TEXT, false, message.push.len());
+        let raw = framed(false, message.push);
         Publication {
             topic,
             slow,
@@ -52,38 +55,12 @@ impl Publication {
             version: message.version,
             stamp: None,
             key: (!message.key.is_empty()).then(|| message.key.into()),
-            raw: [head.as_slice(), message.push].concat().into(),
-            head_bytes: head.as_slice().len() as u8,
+            head_bytes: (raw.len() - message.push.len()) as u8,
+            raw,
             sockjs: OnceLock::new(),
             raw_deflated: OnceLock::new(),
             sockjs_deflated: OnceLock::new(),
         }
-    }
-
-    /// The same, to be measured.
-    pub fn stamped(mut self, stamp: Option<Stamp>) -> Publication {
-        self.stamp = stamp;
-        self
-    }
-
-    /// When it was published, if its deliveries are measured.
-    pub fn stamp(&self) -> Option<Stamp> {
-        self.stamp
-    }
-
-    /// Its topic's name.
-    pub fn topic(&self) -> &Arc<str> {
-        &self.topic
-    }
-
-    /// What happens to it when a reader doesn't keep up.
-    pub fn slow(&self) -> Slow {
-        self.slow
-    }
-
-    /// The UUIDv7.
-    pub fn id(&self) -> &[u8; 16] {
-        &self.id
     }
 
     /// The id without its time.
@@ -204,8 +181,9 @@ fn deflater(made: &mut Option<Box<Deflater>>) -> &mut Deflater {
 }
 
 fn framed(compressed: bool, payload: &[u8]) -> Frame {
-    let head = FrameHead::new(TEXT, compressed, payload.len());
-    [head.as_slice(), payload].concat().into()
+    let mut frame = Vec::new();
+    put_frame(&mut frame, TEXT, compressed, payload);
+    frame.into()
 }
 
 /// What a server's frame carries (RFC 6455 section 5.2).

@@ -82,7 +82,7 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
 /// One for each of so many threads.
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
     let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let listen = |port| sys::listen_tcp(SocketAddr::new(host, port), BACKLOG, true);
+    let listen = |port| sys::listen_tcp(SocketAddr::new(host, port), BACKLOG);
     let first = match options.inherited {
         Some(fd) => inherited(fd)?,
         None => listen(options.port)?,

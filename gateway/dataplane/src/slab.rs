@@ -20,7 +20,6 @@ use crate::policy::Policy;
 /// Where a connection is in its life: Head → Open → Closing, and from each of them it can vanish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The slot is free.
     Free,
     /// A request's head is awaited.
     Head,
@@ -30,18 +29,15 @@ pub enum Phase {
     Closing(Ending),
 }
 
-/// One connection.
 #[derive(Debug)]
 pub struct Connection {
     /// Its socket; the slot owns it.
     pub fd: RawFd,
     /// How often the slot was used before.
     pub generation: u32,
-    /// Where it is in its life.
     pub phase: Phase,
     /// What is inside the messages.
     pub framing: Framing,
-    /// What was agreed on compression.
     pub deflate: Option<Agreement>,
     /// Whether something waits to be written, so that nothing may be written past it.
     pub blocked: bool,
@@ -49,16 +45,13 @@ pub struct Connection {
     pub low_water: bool,
     /// When something was last heard, in [`HEARD_MS`] since the thread started.
     pub heard: u32,
-    /// How many verbs it may still send.
     pub bucket: Bucket,
-    /// What came of an unfinished frame.
     pub decoder: Decoder,
     /// What an idle reader doesn't have.
     pub extra: Option<Box<Extra>>,
 }
 
 impl Connection {
-    /// What waits to be written.
     pub fn outbox_bytes(&self) -> usize {
         self.extra.as_ref().map_or(0, |extra| extra.outbox.pending_bytes())
     }
@@ -77,7 +70,6 @@ pub const HEARD_MS: u64 = 64;
 /// What stands in a reader's line while an earlier verb isn't answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Waiting {
-    /// A verb to ask.
     Verb(Box<[u8]>),
     /// The answer to a verb that came too soon after others.
     Refusal,
@@ -86,9 +78,8 @@ pub enum Waiting {
 }
 
 /// What a connection has while it is busy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Extra {
-    /// Frames that wait.
     pub outbox: Outbox,
     /// When the reader last took some of them, or the first began to wait.
     pub taken_ms: u64,
@@ -107,20 +98,6 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// One with nothing in it.
-    pub fn new(outbox: Outbox) -> Extra {
-        Extra {
-            outbox,
-            taken_ms: 0,
-            behind_since_ms: 0,
-            asked: None,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            ping: None,
-            proxied: None,
-        }
-    }
-
     /// Whether it may be thrown away.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
@@ -131,7 +108,6 @@ impl Extra {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub struct Slab {
     connections: Vec<Connection>,
@@ -146,8 +122,7 @@ impl Slab {
             self.connections[slot as usize] = fresh(fd, generation);
             return slot;
         }
-        self.connections.push(fresh(fd, 0));
-        (self.connections.len() - 1) as u32
+        self.append(fresh(fd, 0))
     }
 
     /// Put a connection into the next slot that never was one, as a take-over does slot by slot.
@@ -179,7 +154,6 @@ impl Slab {
         &mut self.connections[slot as usize]
     }
 
-    /// The slot's connection, if it is still that one.
     pub fn find(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
         self.connections
             .get_mut(slot as usize)
@@ -189,7 +163,9 @@ impl Slab {
     /// What an idle reader doesn't have; from now on this one has it.
     pub fn extra(&mut self, slot: u32, policy: &Policy) -> &mut Extra {
         let limits = Limits::of(&policy.settings);
-        self.at(slot).extra.get_or_insert_with(|| Box::new(Extra::new(Outbox::new(limits))))
+        self.at(slot).extra.get_or_insert_with(|| {
+            Box::new(Extra { outbox: Outbox::new(limits), ..Extra::default() })
+        })
     }
 
     /// How many slots there are, free ones included.
@@ -197,12 +173,10 @@ impl Slab {
         self.connections.len() as u32
     }
 
-    /// How many connections there are.
     pub fn len(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -6,14 +6,17 @@
 mod batch;
 mod passing;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::mem::{self, ManuallyDrop, MaybeUninit};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::ptr;
 use std::time::Instant;
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 pub use batch::{MOST_SENDS, Send, Sender};
 pub use passing::{
@@ -114,27 +117,26 @@ impl Epoll {
 }
 
 /// A descriptor that becomes readable when another thread says so.
-pub struct Alarm(OwnedFd);
+pub struct Alarm(File);
 
 impl Alarm {
     /// A new one, not ringing.
     pub fn new() -> io::Result<Alarm> {
         // SAFETY: takes no pointers.
-        owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) }).map(Alarm)
+        let fd = owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+        Ok(Alarm(fd.into()))
     }
 
     /// Wake whoever waits for it.
     pub fn ring(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the pointer and the count describe `one`. It can only fail when it rings already.
-        let _ = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // It can only fail when it rings already.
+        let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
     /// Stop ringing.
     pub fn hush(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: the pointer and the count describe `count`. It can only fail when it doesn't ring.
-        let _ = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        // It can only fail when it doesn't ring.
+        let _ = (&self.0).read(&mut [0; 8]);
     }
 
     /// Its descriptor.
@@ -143,132 +145,69 @@ impl Alarm {
     }
 }
 
-/// Make calls on a descriptor return at once.
-pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+/// A socket, lent by whoever owns its descriptor.
+fn lent(fd: RawFd) -> ManuallyDrop<Socket> {
+    // SAFETY: it is never dropped, so the descriptor stays its owner's.
+    ManuallyDrop::new(unsafe { Socket::from_raw_fd(fd) })
 }
 
-/// A listening TCP socket, non-blocking. With `shared`, others may listen on the same port.
-pub fn listen_tcp(address: SocketAddr, backlog: i32, shared: bool) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes no pointers.
-    let socket = owned(unsafe { libc::socket(family, kind, 0) })?;
-    let fd = socket.as_raw_fd();
-    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    if shared {
-        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-    }
-    set_readers_options(fd)?;
-    let (storage, length) = to_storage(address);
-    // SAFETY: pointer and length describe `storage`, which holds an address of the socket's family.
-    check(unsafe { libc::bind(fd, (&raw const storage).cast(), length) })?;
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::listen(fd, backlog) })?;
-    Ok(socket)
+/// Make calls on a socket return at once.
+pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    lent(fd).set_nonblocking(true)
+}
+
+/// A listening TCP socket, non-blocking. Others may listen on the same port.
+pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    set_readers_options(socket.as_raw_fd())?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    Ok(socket.into())
 }
 
 /// An error if `fd` isn't a socket that listens.
 pub fn check_listening(fd: RawFd) -> io::Result<()> {
-    let mut value: libc::c_int = 0;
-    let mut length = mem::size_of::<libc::c_int>() as libc::socklen_t;
-    let (pointer, length) = ((&raw mut value).cast(), &raw mut length);
-    // SAFETY: pointer and length describe `value`.
-    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, pointer, length) })?;
-    if value == 0 { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(()) }
+    if lent(fd).is_listener()? { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
 }
 
 /// What every reader's socket needs: accepted sockets inherit both from their listener.
 pub fn set_readers_options(listener: RawFd) -> io::Result<()> {
-    set_option(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;
-    set_option(listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
+    lent(listener).set_send_buffer_size(SEND_BUFFER)?;
+    lent(listener).set_tcp_nodelay(true)
 }
 
 /// What the kernel may hold for one reader (it doubles the number). Left to itself it takes up
 /// to 4 MiB, where no policy reaches the messages any more.
-const SEND_BUFFER: libc::c_int = 128 * 1024;
-
-fn set_option(fd: RawFd, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
-    let length = mem::size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: pointer and length describe `value`.
-    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) }).map(drop)
-}
-
-fn to_storage(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let pointer = &raw mut storage;
-    match address {
-        SocketAddr::V4(v4) => {
-            let value = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: storage is larger than any address and aligned for all of them.
-            unsafe { pointer.cast::<libc::sockaddr_in>().write(value) };
-            (storage, mem::size_of::<libc::sockaddr_in>() as libc::socklen_t)
-        }
-        SocketAddr::V6(v6) => {
-            let value = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            // SAFETY: storage is larger than any address and aligned for all of them.
-            unsafe { pointer.cast::<libc::sockaddr_in6>().write(value) };
-            (storage, mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t)
-        }
-    }
-}
-
-fn from_storage(storage: &libc::sockaddr_storage) -> SocketAddr {
-    let pointer = &raw const *storage;
-    if storage.ss_family == libc::AF_INET6 as libc::sa_family_t {
-        // SAFETY: the family says that it is one of these, and storage is aligned for it.
-        let v6 = unsafe { &*pointer.cast::<libc::sockaddr_in6>() };
-        let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-        return SocketAddr::new(IpAddr::V6(ip).to_canonical(), u16::from_be(v6.sin6_port));
-    }
-    // SAFETY: our listeners have no third family; storage is aligned for it and was zeroed before.
-    let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
-    let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-    SocketAddr::new(IpAddr::V4(ip), u16::from_be(v4.sin_port))
-}
+const SEND_BUFFER: usize = 128 * 1024;
 
 /// The address that a TCP socket is bound to.
 pub fn local_address(fd: RawFd) -> io::Result<SocketAddr> {
-    as_stream(fd).local_addr()
+    Ok(lent(fd).local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?)
 }
 
-/// The address at the other end of a TCP socket; IPv4 also where it came to a socket of IPv6.
+/// The address at the other end of a TCP socket.
 pub fn peer_address(fd: RawFd) -> io::Result<SocketAddr> {
-    let address = as_stream(fd).peer_addr()?;
-    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    lent(fd).peer_addr().and_then(of_peer)
 }
 
-/// The descriptor of a socket, lent to the standard library.
-fn as_stream(fd: RawFd) -> ManuallyDrop<TcpStream> {
-    // SAFETY: it is never dropped, so the descriptor stays its owner's.
-    ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) })
+/// IPv4 also where it came to a socket of IPv6.
+fn of_peer(address: SockAddr) -> io::Result<SocketAddr> {
+    let address = address.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
 /// The next connection, non-blocking, and who it is from.
 pub fn accept(listener: RawFd) -> io::Result<(OwnedFd, SocketAddr)> {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let mut length = mem::size_of_val(&storage) as libc::socklen_t;
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: pointer and length describe `storage`.
-    let socket =
-        owned(unsafe { libc::accept4(listener, (&raw mut storage).cast(), &mut length, flags) })?;
-    Ok((socket, from_storage(&storage)))
+    // SAFETY: the call fills what both pointers are to, and says how much of it.
+    let (socket, address) = unsafe {
+        SockAddr::try_init(|storage, length| {
+            owned(libc::accept4(listener, storage.cast(), length, flags))
+        })
+    }?;
+    Ok((socket, of_peer(address)?))
 }
 
 /// Receive into `buffer`; 0 is the peer's end.
@@ -279,7 +218,12 @@ pub fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// Wake for `fd` only when so many bytes wait: what was looked at and left must not wake us again.
 pub fn set_low_water(fd: RawFd, bytes: usize) -> io::Result<()> {
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes.min(1 << 20) as libc::c_int)
+    let value = bytes.min(1 << 20) as libc::c_int;
+    let length = mem::size_of_val(&value) as libc::socklen_t;
+    let pointer = (&raw const value).cast();
+    // SAFETY: pointer and length describe `value`.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, pointer, length) })
+        .map(drop)
 }
 
 /// What [`receive`] would give, without taking it away.
@@ -296,19 +240,12 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Send as much of `parts`, one after the other, as the kernel takes now.
 pub fn send_all(fd: RawFd, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-    // SAFETY: all zeros is a valid value of this type.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    // IoSlice has the layout of iovec (its documentation says so); the call only reads.
-    header.msg_iov = parts.as_ptr().cast_mut().cast();
-    header.msg_iovlen = parts.len() as _;
-    // SAFETY: the header describes `parts`, which outlive the call.
-    size(unsafe { libc::sendmsg(fd, &header, libc::MSG_NOSIGNAL) })
+    lent(fd).send_vectored_with_flags(parts, libc::MSG_NOSIGNAL)
 }
 
 /// Take nothing more in: whoever sends from now on gets an error, what has come can be read.
 pub fn finish_reading(fd: RawFd) -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    check(unsafe { libc::shutdown(fd, libc::SHUT_RD) }).map(drop)
+    lent(fd).shutdown(Shutdown::Read)
 }
 
 /// Wait until `fd` can be read, or written with `to_write`; an error when `deadline` comes first.
@@ -333,8 +270,8 @@ pub fn wait_until(deadline: Instant, fd: RawFd, to_write: bool) -> io::Result<()
 
 /// Close the writing half; the peer reads an end.
 pub fn finish_writing(fd: RawFd) {
-    // SAFETY: takes no pointers. A socket that is gone has nothing to finish.
-    let _ = unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+    // A socket that is gone has nothing to finish.
+    let _ = lent(fd).shutdown(Shutdown::Write);
 }
 
 /// Close a plain descriptor that nothing else owns.

@@ -1,12 +1,12 @@
 //! The frame codec: RFC 6455 clause by clause, whole and byte by byte, and beside the Tornado engine.
 
 use dataplane::frame::{
-    BINARY, CLOSE, CONTINUATION, Decoder, Event, FrameHead, PING, PING_FRAME, PONG, Rules, TEXT,
-    Violation, close_frame, pong_frame, put_frame, unmask,
+    BINARY, CLOSE, CONTINUATION, Decoder, Event, PING, PING_FRAME, PONG, Rules, TEXT, Violation,
+    close_frame, pong_frame, put_frame, unmask,
 };
 use proptest::prelude::*;
 
-const RULES: Rules = Rules { frame_bytes: 1000, message_bytes: 1000, deflate: false };
+const RULES: Rules = Rules { message_bytes: 1000, deflate: false };
 const DEFLATE: Rules = Rules { deflate: true, ..RULES };
 const FIN: u8 = 0x80;
 const RSV1: u8 = 0x40;
@@ -111,7 +111,7 @@ fn messages_of_every_length_arrive() {
         let payload = vec![0xFE; size];
         assert_eq!(whole(&frame(FIN | BINARY, &payload)), [Seen::Binary(payload)]);
     }
-    let rules = Rules { frame_bytes: 1 << 20, message_bytes: 1 << 20, deflate: false };
+    let rules = Rules { message_bytes: 1 << 20, deflate: false };
     for size in [65_535, 65_536, 65_537, 1 << 20] {
         let payload = "x".repeat(size);
         assert_eq!(pieces([text(&payload).as_slice()], &rules), [Seen::Text(payload)]);
@@ -128,9 +128,15 @@ fn the_frames_of_the_rfc() {
     assert_eq!(out, b"\x81\x05Hello");
     assert_eq!(pong_frame(b"Hello").as_slice(), b"\x8a\x05Hello");
     assert_eq!(PING_FRAME, *b"\x89\x00");
-    assert_eq!(FrameHead::new(BINARY, false, 256).as_slice(), b"\x82\x7e\x01\x00");
-    assert_eq!(FrameHead::new(BINARY, false, 65_536).as_slice(), b"\x82\x7f\0\0\0\0\0\x01\0\0");
-    assert_eq!(FrameHead::new(TEXT, true, 7).as_slice(), b"\xc1\x07");
+    for (opcode, compressed, size, head) in [
+        (BINARY, false, 256, b"\x82\x7e\x01\x00".as_slice()),
+        (BINARY, false, 65_536, b"\x82\x7f\0\0\0\0\0\x01\0\0"),
+        (TEXT, true, 7, b"\xc1\x07"),
+    ] {
+        let (mut out, payload) = (Vec::new(), vec![b'x'; size]);
+        put_frame(&mut out, opcode, compressed, &payload);
+        assert_eq!(out, [head, &payload].concat());
+    }
 }
 
 #[test]
@@ -218,7 +224,7 @@ fn what_is_too_long_is_refused_before_it_has_come() {
     assert_eq!(violation(b"\x81\xff\x80\0\0\0\0\0\0\0"), Some(Violation::Protocol));
     let parts = [frame(TEXT, &[b'x'; 600]), frame(0, &[b'x'; 600])].concat();
     assert_eq!(violation(&parts), Some(Violation::TooBig));
-    let rules = Rules { frame_bytes: 10, ..RULES };
+    let rules = Rules { message_bytes: 10, ..RULES };
     assert_eq!(pieces([text("12345678901").as_slice()], &rules), [Seen::Broken(Violation::TooBig)]);
 }
 
@@ -531,7 +537,9 @@ fn plain(seen: Seen) -> Vec<u8> {
         Seen::Close(code, reason) => {
             [&[CLOSE], close_payload(code, reason.as_bytes()).as_slice()].concat()
         }
-        Seen::Broken(violation) => violation.code().to_be_bytes().into(),
+        Seen::Broken(Violation::Protocol) => 1002_u16.to_be_bytes().into(),
+        Seen::Broken(Violation::InvalidPayload) => 1007_u16.to_be_bytes().into(),
+        Seen::Broken(Violation::TooBig) => 1009_u16.to_be_bytes().into(),
     }
 }
 

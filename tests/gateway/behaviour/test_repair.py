@@ -59,7 +59,8 @@ def tick(box: Box, last: int, **fields: Any) -> None:
 
 
 def missing(box: Box) -> int:
-    return box.gateway.core.hub.logs.missing
+    runs = box.gateway.core.hub.logs.missing()
+    return sum(last - first + 1 for first, last in runs)
 
 
 @pytest.mark.promise("D5")
@@ -74,6 +75,9 @@ async def test_a_lost_message_is_delivered_soon_and_once(box: Box) -> None:
         await route(box, body=4)
         assert await hear_soon(reader, 1) == [4]
     assert missing(box) == 0
+    page = await box.request("GET", f"/trace/{lost.id}", port=box.gateway.admin_port)
+    (seen,) = page.json()["sightings"]
+    assert "delivered" in seen["steps"]
 
 
 async def test_a_tick_shows_what_nothing_follows(box: Box) -> None:
@@ -301,7 +305,7 @@ async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The row of this router stands still: on a busy machine it would be taken for dead.
-    monkeypatch.setattr("gateway.log_readiness._MOVES_WITHIN", 3600)
+    monkeypatch.setattr("gateway.reading._MOVES_WITHIN", 3600)
     store = BrokenStore(TABLE)
     async with opened_box(engine, store=store) as box:
         routed = [await lose(box, body=n) for n in (1, 2)]
@@ -311,7 +315,7 @@ async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
         core = fresh.gateway.core
         fresh.epoch = box.epoch
         # On a busy machine a gateway is let go on before it has read the directory.
-        await core.follower.begun()
+        await core.follower.begun.wait()
         fresh.tick(seq=2, low=2)
         await until(lambda: missing(fresh) == 1)
         # Number 2 is missing, which its first tick told of.

@@ -3,7 +3,9 @@ keeps, within the bounds of its outbox."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -107,3 +109,40 @@ async def test_a_replay_is_cut_to_the_newest_that_fit(engine: str) -> None:
             await reader.subscribe("news.breaking", rewind=10)
             assert [body[0] for body in await reader.hear_bodies(3)] == [7, 8, 9]
             await reader.is_up_to_date()
+
+
+async def test_who_is_too_slow_for_what_an_over_long_message_gets_is_closed_once(
+    engine: str,
+) -> None:
+    limits = OutboxLimits(hard_bytes=3_000, soft_bytes=3_000, soft_seconds=60)
+    async with opened_box(engine, outbox=limits) as box, box.reader("video.feed") as quick:
+        before = await closed(box)
+        # After one of these numbers of replies there is no room for what the message gets.
+        for count, replies in enumerate(range(2, 12)):
+            async with box.opened(receive_buffer=4096) as raw:
+                await stuck_reader(box, raw, "video.feed")
+                for n in range(300):
+                    box.publish("video.feed", body=[n, "x" * 1_000])
+                    await quick.hear()
+                for _ in range(replies):
+                    raw.say(action="ping")
+                    # Answered before the next thing comes.
+                    await asyncio.sleep(0.01)
+                raw.send_frame(0x81, bytes(20_000))
+                await reaches(lambda: closed(box), before + count + 1)
+        readers = 'newsfabric_gateway_readers{transport="websocket"}'
+        await reaches(lambda: box.metric(readers), 1)
+        assert await closed(box) == before + 10
+
+
+async def closed(box: Box) -> float:
+    """How many were closed for being too slow, or for a message that was too long."""
+    sample = 'newsfabric_gateway_closes_total{reason="%s"}'
+    return sum([await box.metric(sample % reason) for reason in ("slow_reader", "too_big")])
+
+
+async def reaches(figure: Callable[[], Awaitable[float]], wanted: float) -> None:
+    """Return once ``figure`` is ``wanted``; fail if it isn't in time."""
+    async with asyncio.timeout(PATIENCE):
+        while await figure() != wanted:  # noqa: ASYNC110 - what is waited for sets no event
+            await asyncio.sleep(0.01)

@@ -239,6 +239,26 @@ async def test_an_over_long_verb_closes_the_session(box: Box) -> None:
     assert await poll(box) == 'c[1009,"frame too large"]'
 
 
+async def test_a_reader_who_is_too_slow_for_what_an_over_long_verb_gets_is_closed_once(
+    engine: str,
+) -> None:
+    limits = OutboxLimits(hard_bytes=1_000, soft_bytes=1_000)
+    async with opened_box(engine, outbox=limits) as box:
+        await poll(box)
+        for _ in range(3):
+            await say(box, action="ping")
+        body = json.dumps(["x" * 17_000]).encode()
+        assert (await box.request("POST", f"{SESSION}/xhr_send", body)).status == 204
+        assert [push["code"] for push in pushes_of(await poll(box))] == [4101]
+        assert await poll(box) == 'c[4101,"too slow to read"]'
+
+
+async def test_a_session_that_gets_into_a_log_doesnt_say_its_name(box: Box) -> None:
+    await poll(box)
+    (reader,) = box.gateway.core.readers.open
+    assert SESSION.rpartition("/")[2] not in repr(reader)
+
+
 async def test_a_polling_reader_is_bounded_like_all_others(engine: str) -> None:
 
     limits = OutboxLimits(hard_bytes=50_000, soft_bytes=50_000)

@@ -116,7 +116,7 @@ async def control_plane(
         shed = await visit.hear_named("shed") if readers else {}
         heard = await visit.hear_named("settings")
         serving = await asyncio.wait_for(entering, 60)
-        if serving.core.follower.has_begun:
+        if serving.core.follower.begun.is_set():
             # Now there is room for readers.
             heard = await visit.hear_named("settings")
         box = Box(serving, broker, store, stop, epoch=EPOCH)

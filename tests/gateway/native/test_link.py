@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -15,7 +16,7 @@ from fake_dataplane import Visit, event, handover, published
 
 from gateway.native import commands
 from gateway.native.events import Event, Handover, Published
-from gateway.native.link import FULL_BYTES, ControlLink
+from gateway.native.link import FULL_BYTES, ControlLink, connected
 from gateway.native.wire import MAX_MESSAGE
 
 
@@ -205,3 +206,15 @@ async def test_a_full_link_says_when_there_is_room_again() -> None:
         assert got == b"".join(commands)
         assert (room, link.full) == (1, False)
         link.close()
+
+
+def test_a_data_plane_that_accepts_nobody_keeps_nobody_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "control"
+    with contextlib.ExitStack() as stack:
+        frozen = stack.enter_context(socket.socket(socket.AF_UNIX))
+        frozen.bind(str(path))
+        frozen.listen(0)
+        # Linux keeps one more than it is told.
+        stack.enter_context(connected(path))
+        with pytest.raises(BlockingIOError):
+            connected(path)

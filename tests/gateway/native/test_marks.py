@@ -8,7 +8,7 @@ from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.known_log import Left
+from gateway.known_log import KnownLog, Left
 from gateway.logs import LeftLogs, Logs
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.wire import MAX_BLOB
@@ -82,17 +82,24 @@ def test_the_next_one_says_the_same_of_every_number(logs: Logs) -> None:
     ]  # fmt: skip
     for seq in range(1, 11):
         assert later.gave(LOG, seq) == logs.gave(LOG, seq)
-        assert later.is_settled(LOG, seq) == logs.is_settled(LOG, seq)
-    assert later.seen_by(9_500_000).listed == logs.seen_by(9_500_000).listed
+        assert later.stays(LOG, seq) == logs.stays(LOG, seq)
+    assert later.position(9_500_000) == logs.position(9_500_000)
+
+
+def learned(logs: Logs, row: DirectoryRow) -> KnownLog:
+    logs.learn(row, now=500.0)
+    known = logs.find(row.log)
+    assert known is not None
+    return known
 
 
 def test_a_log_that_wasnt_left_is_expected_from_its_first_number(logs: Logs) -> None:
-    known = left(logs).learn(DirectoryRow(OTHER, version=3, low=2), now=500.0)
+    known = learned(left(logs), DirectoryRow(OTHER, version=3, low=2))
     assert known.missing() == [(1, 2)]
 
 
 def test_a_directory_row_that_was_known_before_is_learned_again(logs: Logs) -> None:
-    known = left(logs).learn(DirectoryRow(LOG, version=5, low=7), now=500.0)
+    known = learned(left(logs), DirectoryRow(LOG, version=5, low=7))
     assert known.missing() == [(4, 4), (6, 7)]
 
 
@@ -110,8 +117,7 @@ def test_so_does_what_was_published_of_a_log_that_wasnt_left(logs: Logs) -> None
     blob = encode_marks(logs.left(), MAX_BLOB) + encode_mark(message(OTHER, 2))
     later = Logs(9_000_000)
     later.take(decode_marks(blob), now=500.0)
-    known = later.learn(DirectoryRow(OTHER, version=3, low=3), now=500.0)
-    assert known is not None
+    known = learned(later, DirectoryRow(OTHER, version=3, low=3))
     assert (known.start, known.missing()) == (0, [(1, 1), (3, 3)])
 
 

@@ -33,7 +33,7 @@ from gateway.core import Core
 from gateway.logs import LeftLogs
 from gateway.native import commands
 from gateway.native.plane import Plane, State
-from gateway.native.said import SHORT, Sayings
+from gateway.native.readers import SHORT, Sayings
 from gateway.native.serving import Serving
 from gateway.position import Position, decode, encode, log_of
 from gateway.protocol import Intent, ReaderLimits, Verbs

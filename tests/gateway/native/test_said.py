@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.native.said import SHORT, Said, Sayings
+from gateway.native.readers import SHORT, Said, Sayings
 from gateway.protocol import Ping, Subscribed
 from gateway.recalled import Recalled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from pathlib import Path
@@ -87,6 +88,26 @@ async def test_what_must_not_be_dropped_ends_a_slow_reader(tmp_path: Path) -> No
         # In order, without a gap, up to where it was given up.
         assert bodies(pushes) == list(range(len(pushes) - 1))
         assert (await control.count())["dropped.disconnect"] > 0
+
+
+async def test_one_who_is_too_slow_to_hear_that_a_verb_is_too_long_is_closed_once(
+    tmp_path: Path,
+) -> None:
+    limits = OutboxLimits(hard_bytes=1 << 20, soft_bytes=1, soft_seconds=1.0)
+    async with (
+        driven(tmp_path, settings=told(outbox=limits, linger=5.0)) as (plane, control),
+        plane.reader() as other,
+        plane.reader(receive_buffer=4096) as slow,
+    ):
+        await subscribed(other, "news.other")
+        await subscribed(slow, "news.breaking")
+        await publish(control, "news.breaking", 40)
+        await asyncio.sleep(1.2)
+        slow.send_frame(0x81, bytes(20_000))
+        counters = await control.counted(closes__slow_reader=1, readers__websocket=1)
+        assert ("closes.too_big" in counters, counters["closing"]) == (False, 1)
+        pushes = await slow.read_pushes()
+        assert (pushes[-1]["type"], pushes[-1]["code"]) == ("disconnect", 4101)
 
 
 @pytest.mark.parametrize("slow", ["drop_oldest", "conflate", "disconnect"])

@@ -11,7 +11,6 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let rules = Rules {
-        frame_bytes: 300,
         message_bytes: 500,
         deflate: first & 0x80 != 0,
     };

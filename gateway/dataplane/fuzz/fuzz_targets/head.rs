@@ -2,20 +2,21 @@
 
 #![no_main]
 
-use dataplane::head::{Decision, Origins, Rules, decide};
+use dataplane::control::Settings;
+use dataplane::head::{Decision, decide};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let rules = Rules {
+    let settings = Settings {
         head_bytes: 1024,
-        origins: Origins::only(["https://news.example"]),
-        deflate: true,
-        cookie: b"session".to_vec(),
+        origins: vec!["https://news.example".into()],
+        deflate_bytes: 1,
+        cookie: "session".into(),
         websocket: true,
-        sockjs_cookie: false,
+        ..Settings::default()
     };
     let mut answer = Vec::new();
-    let decision = decide(data, &rules);
+    let decision = decide(data, &settings);
     match &decision {
         Decision::Upgrade(upgrade) => {
             assert!(upgrade.head_bytes <= data.len());
@@ -30,6 +31,6 @@ fuzz_target!(|data: &[u8]| {
         Decision::Incomplete | Decision::HandOver => {}
     }
     if let Decision::Upgrade(_) | Decision::Info(_) | Decision::Greeting { .. } = decision {
-        assert_eq!(decide(&[data, b"more"].concat(), &rules), decision);
+        assert_eq!(decide(&[data, b"more"].concat(), &settings), decision);
     }
 });

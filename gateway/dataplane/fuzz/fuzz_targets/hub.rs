@@ -9,12 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dataplane::control::{Message, Slow};
-use dataplane::hub::{Clash, Hub, Limits, Offer, Publication};
+use dataplane::hub::{Clash, Hub, Offer, Publication};
 use libfuzzer_sys::fuzz_target;
 
 const TOPICS: [&str; 3] = ["a", "b", "c"];
 const MOST: usize = 2;
-const LIMITS: Limits = Limits { identities: 9_999, identity_ms: u32::MAX as u64 };
 
 #[derive(Default)]
 struct Model {
@@ -40,7 +39,7 @@ impl Model {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let (mut hub, mut model) = (Hub::new(LIMITS), Model::default());
+    let (mut hub, mut model) = (Hub::new(u32::MAX.into(), 9_999), Model::default());
     for (time, pair) in data.chunks_exact(2).enumerate() {
         let (about, ms) = (pair[1], time as u64 + 1);
         let (slot, topic) = (u32::from(about >> 4), usize::from(about % 3));
@@ -48,19 +47,19 @@ fuzz_target!(|data: &[u8]| {
         match pair[0] % 5 {
             0 | 1 => publish(&mut hub, &mut model, about, ms, usize::from(pair[0] >> 4) + 1),
             2 => {
-                assert_eq!(hub.clash(slot, name, MOST), model.clash(slot, topic));
+                assert_eq!(hub.audience.clash(slot, name, MOST), model.clash(slot, topic));
                 if model.clash(slot, topic).is_none() {
-                    hub.subscribe(slot, name);
+                    hub.audience.subscribe(slot, name);
                     model.subscribed.insert((slot, topic));
                 }
             }
-            3 => assert_eq!(hub.unsubscribe(slot, name), model.subscribed.remove(&(slot, topic))),
+            3 => assert_eq!(hub.audience.unsubscribe(slot, name), model.subscribed.remove(&(slot, topic))),
             _ => {
-                hub.leave(slot);
+                hub.audience.leave(slot);
                 model.subscribed.retain(|one| one.0 != slot);
             }
         }
-        assert_eq!(hub.identities(), model.seen.len());
+        assert_eq!(hub.seen.len(), model.seen.len());
     }
 });
 
@@ -80,7 +79,7 @@ fn publish(hub: &mut Hub, model: &mut Model, number: u8, ms: u64, piece: usize) 
     model.seen.push(number);
     let mut slots = Vec::new();
     if let Offer::Readers(cursor) = &offer {
-        while hub.readers(cursor, piece, &mut slots) {}
+        while hub.audience.read(cursor, piece, &mut slots) {}
     }
     slots.sort_unstable();
     assert_eq!(slots, model.readers(topic));

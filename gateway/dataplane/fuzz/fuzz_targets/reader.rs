@@ -8,7 +8,7 @@ use dataplane::frame::{Decoder, Event, Rules};
 use dataplane::sockjs::Texts;
 use libfuzzer_sys::fuzz_target;
 
-const RULES: Rules = Rules { frame_bytes: 300, message_bytes: 500, deflate: true };
+const RULES: Rules = Rules { message_bytes: 500, deflate: true };
 
 fuzz_target!(|data: &[u8]| {
     let Some((&first, stream)) = data.split_first() else {

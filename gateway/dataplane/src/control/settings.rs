@@ -110,7 +110,7 @@ impl Fields<'_> {
         let count = self.u16()?;
         let network = |_| {
             let text = self.text8("proxy_from")?;
-            text.parse().map_err(|_| Malformed::Value("proxy_from"))
+            Network::parse(text).ok_or(Malformed::Value("proxy_from"))
         };
         (0..count).map(network).collect()
     }
@@ -203,7 +203,7 @@ mod tests {
     fn settings_are_read_field_by_field() {
         let mut body = body("10.0.0.0/8");
         let settings = Settings::decode(&body).expect("settings");
-        let network = "10.0.0.0/8".parse().expect("a network");
+        let network = Network::parse("10.0.0.0/8").expect("a network");
         assert_eq!(
             (settings.pong_ms, settings.handovers, &settings.proxy_from),
             (7, 8, &vec![network])

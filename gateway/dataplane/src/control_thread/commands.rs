@@ -36,8 +36,9 @@ impl Publishing {
     }
 
     fn one(&mut self, topic: &Topic<'_>, message: &Message<'_>) -> Arc<Publication> {
-        let publication = Publication::new(self.name(topic.name), topic.slow, message);
-        Arc::new(publication.stamped(self.stamp.take()))
+        let mut publication = Publication::new(self.name(topic.name), topic.slow, message);
+        publication.stamp = self.stamp.take();
+        Arc::new(publication)
     }
 
     fn many(&mut self, topic: &Topic<'_>, messages: &[Message<'_>]) -> Batch {

@@ -1,26 +1,24 @@
 //! The decoder. A frame goes through `Head::parse` and then `finish`, whether it came in one
-//! piece (`whole`, inside the read buffer) or in several (`Partial`).
+//! piece, inside the read buffer, or in several (`Partial`).
 
 mod saved;
 
-use super::mask::unmask;
 use super::{
-    BINARY, CLOSE, CONTINUATION, Event, NO_STATUS, PING, PONG, TEXT, Violation, may_be_sent,
+    BINARY, CLOSE, CONTINUATION, CONTROL_BYTES, Event, NO_STATUS, PING, PONG, TEXT, Violation,
+    may_be_sent,
 };
+use crate::control::Malformed;
 
 const FIN: u8 = 0x80;
 const RSV1: u8 = 0x40;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
-const CONTROL_BYTES: usize = 125;
 /// Two bytes, eight of length, four of mask.
 const LONGEST_HEAD: usize = 14;
 
-/// What a connection may send. Two values serve all connections: with and without deflate.
+/// What a connection may send.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// Longest payload of one data frame.
-    pub frame_bytes: usize,
     /// Longest message, all fragments together; an empty fragment counts as one byte.
     pub message_bytes: usize,
     /// Whether permessage-deflate was negotiated, so that RSV1 may be set.
@@ -28,29 +26,10 @@ pub struct Rules {
 }
 
 /// The decoder of one connection: eight bytes, and a box while a frame or message is unfinished.
-///
-/// ```
-/// # use dataplane::frame::{Decoder, Event, Rules};
-/// # let rules = Rules { frame_bytes: 100, message_bytes: 100, deflate: false };
-/// let mut decoder = Decoder::default();
-/// let mut read = *b"\x81\x82\0\0\0\0hi\x89\x80\0\0\0\0";
-/// let (mut at, mut seen) = (0, 0);
-/// while let (used, Some(event)) = decoder.step(&mut read[at..], &rules)? {
-///     seen += 1;
-///     assert!(matches!(event, Event::Text("hi") | Event::Ping(b"")));
-///     at += used;
-/// }
-/// assert_eq!(seen, 2);
-/// # Ok::<(), dataplane::frame::Violation>(())
-/// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
     partial: Option<Box<Partial>>,
 }
-
-/// What [`Decoder::restore`] was given is not what [`Decoder::save`] wrote: drop the connection.
-#[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub struct BadState;
 
 impl Decoder {
     /// Eat bytes up to the end of the next message or control frame.
@@ -73,7 +52,11 @@ impl Decoder {
             if input.is_empty() {
                 return Ok((0, None));
             }
-            if let Some((head, at)) = whole(input, rules)? {
+            if let Parsed::Head(head, at) = Head::parse(input, Message::default(), rules)?
+                && head.fin
+                && head.size <= input.len() - at
+            {
+                // A message by itself, and all of it is there.
                 let end = at + head.size;
                 let payload = &mut input[at..end];
                 unmask(payload, head.mask, 0);
@@ -103,13 +86,12 @@ impl Decoder {
     /// The decoder that [`Decoder::save`] wrote.
     ///
     /// # Errors
-    /// [`BadState`], if `saved` is anything else.
-    pub fn restore(saved: &[u8], rules: &Rules) -> Result<Self, BadState> {
+    /// `saved` is anything else.
+    pub fn restore(saved: &[u8], rules: &Rules) -> Result<Self, Malformed> {
         if saved.is_empty() {
             return Ok(Self::default());
         }
-        let partial = saved::read(saved, rules).ok_or(BadState)?;
-        Ok(Self { partial: Some(Box::new(partial)) })
+        Ok(Self { partial: Some(Box::new(saved::read(saved, rules)?)) })
     }
 }
 
@@ -200,8 +182,7 @@ impl Head {
         rules: &Rules,
     ) -> Result<(), Violation> {
         // Also when empty: empty fragments are counted, and must not go on for ever.
-        let total = message.counted.saturating_add(size);
-        if size > rules.frame_bytes || total > rules.message_bytes {
+        if message.counted.saturating_add(size) > rules.message_bytes {
             return Err(Violation::TooBig);
         }
         // Section 5.4: a message is one frame with an opcode, then continuations.
@@ -209,15 +190,6 @@ impl Head {
             return Err(Violation::Protocol);
         }
         Ok(())
-    }
-}
-
-/// The head of a frame that is complete in `input` and a message by itself, and where its payload
-/// starts.
-fn whole(input: &[u8], rules: &Rules) -> Result<Option<(Head, usize)>, Violation> {
-    match Head::parse(input, Message::default(), rules)? {
-        Parsed::Head(head, at) if head.fin && head.size <= input.len() - at => Ok(Some((head, at))),
-        _ => Ok(None),
     }
 }
 
@@ -381,4 +353,22 @@ impl Partial {
 
 fn prefix(bytes: &[u8], at_most: usize) -> &[u8] {
     &bytes[..bytes.len().min(at_most)]
+}
+
+/// XOR `data` with `mask`, in place, eight bytes at a time (RFC 6455 section 5.3). `phase` is how many bytes of
+/// the payload came before.
+pub fn unmask(data: &mut [u8], mask: [u8; 4], phase: usize) {
+    let mut key = mask;
+    key.rotate_left(phase & 3);
+    let [a, b, c, d] = key;
+    let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let mut words = data.chunks_exact_mut(8);
+    for word in &mut words {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        word.copy_from_slice(&(u64::from_ne_bytes(bytes) ^ wide).to_ne_bytes());
+    }
+    for (byte, key) in words.into_remainder().iter_mut().zip(key.iter().cycle()) {
+        *byte ^= key;
+    }
 }

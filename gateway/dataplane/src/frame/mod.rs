@@ -10,11 +10,9 @@
 
 mod decode;
 mod encode;
-mod mask;
 
-pub use decode::{BadState, Decoder, Rules};
-pub use encode::{FrameHead, PING_FRAME, SmallFrame, close_frame, pong_frame, put_frame};
-pub use mask::unmask;
+pub use decode::{Decoder, Rules, unmask};
+pub use encode::{PING_FRAME, close_frame, pong_frame, put_frame};
 
 /// Opcode of a fragment after the first (RFC 6455 section 5.2).
 pub const CONTINUATION: u8 = 0x0;
@@ -28,6 +26,8 @@ pub const CLOSE: u8 = 0x8;
 pub const PING: u8 = 0x9;
 /// Opcode of a pong.
 pub const PONG: u8 = 0xA;
+/// Longest payload of a control frame (RFC 6455 section 5.5).
+const CONTROL_BYTES: usize = 125;
 /// The code of a close frame that had none (RFC 6455 section 7.1.5). It is never sent.
 pub const NO_STATUS: u16 = 1005;
 
@@ -60,7 +60,7 @@ pub enum Event<'a> {
     },
 }
 
-/// The reader broke the protocol: close with [`Violation::code`] and decode nothing more of
+/// The reader broke the protocol: close (RFC 6455 section 7.4.1) and decode nothing more of
 /// this connection (what still comes is read and dropped).
 #[derive(Debug, PartialEq, Eq, Clone, Copy, Hash)]
 pub enum Violation {
@@ -70,17 +70,6 @@ pub enum Violation {
     InvalidPayload,
     /// A frame or message over its limit: close with 1009.
     TooBig,
-}
-
-impl Violation {
-    /// The close code (RFC 6455 section 7.4.1).
-    pub const fn code(self) -> u16 {
-        match self {
-            Self::Protocol => 1002,
-            Self::InvalidPayload => 1007,
-            Self::TooBig => 1009,
-        }
-    }
 }
 
 /// Whether a close frame may carry `code` (RFC 6455 section 7.4 and the IANA registry).

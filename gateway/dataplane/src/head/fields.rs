@@ -1,38 +1,28 @@
 //! The header fields that decide something, found in one pass.
 
-use super::{Origins, SUBPROTOCOL};
+use super::SUBPROTOCOL;
+use crate::control::Settings;
 
 /// A field that may stand once.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Single<'a> {
-    #[default]
-    Missing,
-    Value(&'a [u8]),
-    /// The first of them.
-    Several(&'a [u8]),
+pub(super) struct Single<'a> {
+    pub(super) first: Option<&'a [u8]>,
+    pub(super) is_doubled: bool,
 }
 
 impl<'a> Single<'a> {
     fn add(&mut self, value: &'a [u8]) {
-        *self = match self {
-            Self::Missing => Self::Value(value),
-            Self::Value(first) | Self::Several(first) => Self::Several(first),
-        };
+        self.is_doubled = self.first.is_some();
+        self.first = self.first.or(Some(value));
     }
 
+    /// `None` also if it stands more than once.
     pub(super) fn value(self) -> Option<&'a [u8]> {
-        match self {
-            Self::Value(value) => Some(value),
-            _ => None,
-        }
+        self.first.filter(|_| !self.is_doubled)
     }
 
     pub(super) fn is_missing(self) -> bool {
-        matches!(self, Self::Missing)
-    }
-
-    pub(super) fn is_doubled(self) -> bool {
-        matches!(self, Self::Several(_))
+        self.first.is_none()
     }
 }
 
@@ -115,17 +105,12 @@ impl<'a> Fields<'a> {
 
     /// The token that comes with the request: behind our subprotocol, or in the cookie of that name
     /// if the page is ours. A browser sends cookies whichever page asks.
-    pub(super) fn token(&self, cookie: &[u8], origins: &Origins) -> Option<&'a [u8]> {
-        if let Single::Value(token) | Single::Several(token) = self.token
-            && !token.is_empty()
-        {
+    pub(super) fn token(&self, settings: &Settings) -> Option<&'a [u8]> {
+        if let Some(token) = self.token.first.filter(|token| !token.is_empty()) {
             return Some(token);
         }
-        let own = match self.origin {
-            Single::Missing => self.same_origin,
-            Single::Value(origin) => origins.own(origin, self.host.value()),
-            Single::Several(_) => false,
-        };
+        let cookie = settings.cookie.as_bytes();
+        let own = self.is_own(settings) || (self.origin.is_missing() && self.same_origin);
         self.cookie.value().filter(|_| own && !cookie.is_empty()).and_then(|all| {
             all.split(|byte| *byte == b';').find_map(|one| {
                 one.trim_ascii().strip_prefix(cookie)?.strip_prefix(b"=").map(<[u8]>::trim_ascii)
@@ -133,13 +118,31 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub(super) fn allowed_by(&self, origins: &Origins) -> bool {
-        match self.origin {
-            Single::Missing => true,
-            Single::Value(origin) => origins.allow(origin, self.host.value()),
-            Single::Several(_) => false,
-        }
+    /// Whether its page may connect (RFC 6455 section 10.2). Programs say no origin, and may.
+    pub(super) fn allowed_by(&self, settings: &Settings) -> bool {
+        let any = settings.origins.is_empty() || settings.origins == ["*"];
+        self.origin.is_missing() || (any && !self.origin.is_doubled) || self.is_own(settings)
     }
+
+    /// Whether its page is one of ours: of an origin that is listed by name, or of our own host.
+    fn is_own(&self, settings: &Settings) -> bool {
+        self.origin.value().is_some_and(|origin| {
+            let named = authority(origin);
+            let ours = !named.is_empty()
+                && self.host.value().is_some_and(|host| named.eq_ignore_ascii_case(host));
+            ours || settings.origins.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(origin))
+        })
+    }
+}
+
+/// Host and port of an origin; empty if it has none (`null`).
+fn authority(origin: &[u8]) -> &[u8] {
+    let Some(start) = memchr::memmem::find(origin, b"://") else {
+        return b"";
+    };
+    let rest = &origin[start + 3..];
+    let end = rest.iter().position(|byte| b"/?#".contains(byte));
+    &rest[..end.unwrap_or(rest.len())]
 }
 
 /// Whether `token` is an element of a comma-separated list, in any case.

@@ -5,7 +5,8 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use sha1::{Digest as _, Sha1};
 
 use super::fields::Fields;
-use super::{Refusal, Rules, SUBPROTOCOL};
+use super::{Refusal, SUBPROTOCOL};
+use crate::control::Settings;
 use crate::deflate::Agreement;
 
 /// RFC 6455 section 1.3.
@@ -51,7 +52,7 @@ impl Upgrade<'_> {
               Connection: Upgrade\r\n\
               Sec-WebSocket-Accept: ",
         );
-        out.extend_from_slice(&accept_key(self.key));
+        out.extend_from_slice(accept_key(self.key).as_bytes());
         if self.protocol {
             out.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
             out.extend_from_slice(SUBPROTOCOL);
@@ -73,13 +74,8 @@ pub fn login_verb(token: &[u8]) -> Vec<u8> {
 }
 
 /// `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
-pub fn accept_key(key: &[u8]) -> [u8; 28] {
-    let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
-    let mut accept = [0; 28];
-    // 20 bytes are 28 characters: it always fits.
-    let written = STANDARD.encode_slice(digest, &mut accept);
-    debug_assert_eq!(written, Ok(28));
-    accept
+pub fn accept_key(key: &[u8]) -> String {
+    STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
 
 /// The first rule that is broken decides the answer; the order is the Tornado engine's.
@@ -88,7 +84,7 @@ pub(super) fn check<'a>(
     modern: bool,
     framing: Framing,
     head_bytes: usize,
-    rules: &Rules,
+    settings: &Settings,
 ) -> Result<Upgrade<'a>, Refusal> {
     // RFC 6455 section 4.4.
     if !fields.version.is_missing() && fields.version.value() != Some(b"13") {
@@ -109,18 +105,18 @@ pub(super) fn check<'a>(
     if fields.version.is_missing() {
         return Err(Refusal::WrongVersion);
     }
-    if fields.origin.is_doubled() {
+    if fields.origin.is_doubled {
         return Err(Refusal::BadRequest("Not a WebSocket handshake."));
     }
-    if !fields.allowed_by(&rules.origins) {
+    if !fields.allowed_by(settings) {
         return Err(Refusal::BadOrigin);
     }
     Ok(Upgrade {
         framing,
         key,
-        deflate: fields.deflate.filter(|_| rules.deflate),
+        deflate: fields.deflate.filter(|_| settings.deflate_bytes > 0),
         protocol: fields.protocol,
-        token: fields.token(&rules.cookie, &rules.origins),
+        token: fields.token(settings),
         head_bytes,
     })
 }

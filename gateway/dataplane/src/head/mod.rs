@@ -13,13 +13,12 @@
 
 mod fields;
 mod handshake;
-mod origin;
 mod reply;
 
 pub use handshake::{Framing, Upgrade, accept_key, login_verb};
-pub use origin::Origins;
 pub use reply::{Busy, Info, Refusal, put_greeting};
 
+use crate::control::Settings;
 use fields::Fields;
 
 /// Ours.
@@ -27,22 +26,8 @@ const SUBPROTOCOL: &[u8] = b"newsfabric";
 /// Most header fields that are looked at.
 const FIELDS: usize = 64;
 
-/// What a listener lets in.
-#[derive(Debug, Clone)]
-pub struct Rules {
-    /// Longest head; peek at most so many bytes.
-    pub head_bytes: usize,
-    /// Pages that may connect.
-    pub origins: Origins,
-    /// Whether permessage-deflate is offered.
-    pub deflate: bool,
-    /// The name of the cookie that may hold a token; empty for none.
-    pub cookie: Vec<u8>,
-    /// Whether there are WebSockets here.
-    pub websocket: bool,
-    /// Whether `/sockjs/info` tells readers to keep a cookie.
-    pub sockjs_cookie: bool,
-}
+/// Longest head: it is looked at in a thread's buffer of 64 KiB, where a PROXY header may stand before it.
+const LONGEST: usize = 60 * 1024;
 
 /// What to do with a connection whose first bytes were looked at.
 #[derive(Debug, PartialEq, Eq, Clone)]
@@ -74,7 +59,8 @@ enum Route {
 }
 
 /// Decide by `bytes`, everything that has come of a connection yet.
-pub fn decide<'a>(bytes: &'a [u8], rules: &Rules) -> Decision<'a> {
+pub fn decide<'a>(bytes: &'a [u8], settings: &Settings) -> Decision<'a> {
+    let longest = (settings.head_bytes as usize).min(LONGEST);
     let mut storage = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut storage);
     let parsed = request.parse(bytes);
@@ -83,11 +69,11 @@ pub fn decide<'a>(bytes: &'a [u8], rules: &Rules) -> Decision<'a> {
     match parsed {
         Ok(httparse::Status::Complete(head_bytes)) => match route {
             // It came in one piece, and is too long all the same.
-            Some(_) if head_bytes > rules.head_bytes => Decision::Refuse(Refusal::HeadTooLarge),
-            Some(route) => serve(route, &request, head_bytes, rules),
+            Some(_) if head_bytes > longest => Decision::Refuse(Refusal::HeadTooLarge),
+            Some(route) => serve(route, &request, head_bytes, settings),
             None => Decision::HandOver,
         },
-        Ok(httparse::Status::Partial) if bytes.len() < rules.head_bytes => Decision::Incomplete,
+        Ok(httparse::Status::Partial) if bytes.len() < longest => Decision::Incomplete,
         // Tornado takes longer heads.
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) if known_other => {
             Decision::HandOver
@@ -121,7 +107,7 @@ fn serve<'a>(
     route: Route,
     request: &httparse::Request<'_, 'a>,
     head_bytes: usize,
-    rules: &Rules,
+    settings: &Settings,
 ) -> Decision<'a> {
     let fields = Fields::of(request.headers);
     if request.method != Some("GET") {
@@ -129,13 +115,13 @@ fn serve<'a>(
     }
     let modern = request.version == Some(1);
     match route {
-        Route::WebSocket(_) if !rules.websocket => Decision::Refuse(Refusal::NotFound),
+        Route::WebSocket(_) if !settings.websocket => Decision::Refuse(Refusal::NotFound),
         // The control plane upgrades nobody.
         Route::WebSocket(_) if fields.has_body => {
             Decision::Refuse(Refusal::BadRequest("Not a WebSocket handshake."))
         }
         Route::WebSocket(framing) => {
-            match handshake::check(&fields, modern, framing, head_bytes, rules) {
+            match handshake::check(&fields, modern, framing, head_bytes, settings) {
                 Ok(upgrade) => Decision::Upgrade(upgrade),
                 Err(refusal) => Decision::Refuse(refusal),
             }
@@ -144,13 +130,13 @@ fn serve<'a>(
         _ if !modern || fields.is_special || fields.has_body || fields.host.is_missing() => {
             Decision::HandOver
         }
-        _ if !fields.allowed_by(&rules.origins) => Decision::HandOver,
+        _ if !fields.allowed_by(settings) => Decision::HandOver,
         Route::Info => Decision::Info(Info {
             head_bytes,
             // An empty one would be an empty answer.
             origin: fields.origin.value().filter(|origin| !origin.is_empty()),
-            websocket: rules.websocket,
-            cookie_needed: rules.sockjs_cookie,
+            websocket: settings.websocket,
+            cookie_needed: settings.sockjs_cookie,
         }),
         Route::Greeting => Decision::Greeting { head_bytes },
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::clock::Utc;
+use crate::clock::utc;
 
 const YEAR: u64 = 365 * 86_400;
 const GREETING: &str = "Welcome to SockJS!\n";
@@ -54,50 +54,35 @@ impl Busy {
 }
 
 impl Refusal {
-    /// The HTTP status.
-    pub const fn status(self) -> u16 {
-        match self {
-            Self::BadRequest(_) => 400,
-            Self::BadOrigin => 403,
-            Self::NotFound => 404,
-            Self::WrongVersion => 426,
-            Self::HeadTooLarge => 431,
-            Self::NotNow { .. } => 503,
-        }
-    }
-
     /// Append the answer.
     pub fn put(self, out: &mut Vec<u8>) {
-        let (phrase, extra, why) = match self {
-            Self::BadRequest(text) => ("Bad Request", String::new(), text.to_owned()),
-            Self::BadOrigin => ("Forbidden", String::new(), "origin not allowed".to_owned()),
-            Self::NotFound => ("Not Found", String::new(), "no WebSocket here".to_owned()),
-            Self::WrongVersion => (
-                "Upgrade Required",
-                "Sec-WebSocket-Version: 13\r\n".to_owned(),
-                "only version 13".to_owned(),
-            ),
-            Self::HeadTooLarge => {
-                ("Request Header Fields Too Large", String::new(), "head too large".to_owned())
+        let mut extra = String::new();
+        let (status, why) = match self {
+            Self::BadRequest(text) => ("400 Bad Request", text.to_owned()),
+            Self::BadOrigin => ("403 Forbidden", "origin not allowed".to_owned()),
+            Self::NotFound => ("404 Not Found", "no WebSocket here".to_owned()),
+            Self::WrongVersion => {
+                extra = "Sec-WebSocket-Version: 13\r\n".to_owned();
+                ("426 Upgrade Required", "only version 13".to_owned())
             }
-            Self::NotNow { why, retry_after_ms } => (
-                "Service Unavailable",
-                format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1)),
-                format!("not now: {}", why.word()),
-            ),
+            Self::HeadTooLarge => {
+                ("431 Request Header Fields Too Large", "head too large".to_owned())
+            }
+            Self::NotNow { why, retry_after_ms } => {
+                extra = format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1));
+                ("503 Service Unavailable", format!("not now: {}", why.word()))
+            }
         };
-        put(
+        // Writing to a Vec can't fail, here and below.
+        let _ = write!(
             out,
-            format_args!(
-                "HTTP/1.1 {} {phrase}\r\n\
-                 Content-Type: text/plain; charset=utf-8\r\n\
-                 Cache-Control: no-store\r\n\
-                 {extra}\
-                 Content-Length: {}\r\n\
-                 Connection: close\r\n\r\n{why}",
-                self.status(),
-                why.len(),
-            ),
+            "HTTP/1.1 {status}\r\n\
+             Content-Type: text/plain; charset=utf-8\r\n\
+             Cache-Control: no-store\r\n\
+             {extra}\
+             Content-Length: {}\r\n\
+             Connection: close\r\n\r\n{why}",
+            why.len(),
         );
     }
 }
@@ -122,17 +107,15 @@ impl Info<'_> {
             "{{\"websocket\":{},\"cookie_needed\":{},\"origins\":[\"*:*\"],\"entropy\":{entropy}}}",
             self.websocket, self.cookie_needed,
         );
-        put(
+        let _ = write!(
             out,
-            format_args!(
-                "HTTP/1.1 200 OK\r\n\
-                 Content-Type: application/json; charset=UTF-8\r\n\
-                 Date: {}\r\n\
-                 Cache-Control: no-store, no-cache, no-transform, must-revalidate, max-age=0\r\n\
-                 Vary: Origin\r\n\
-                 Access-Control-Allow-Origin: ",
-                Date(unix_seconds),
-            ),
+            "HTTP/1.1 200 OK\r\n\
+             Content-Type: application/json; charset=UTF-8\r\n\
+             Date: {}\r\n\
+             Cache-Control: no-store, no-cache, no-transform, must-revalidate, max-age=0\r\n\
+             Vary: Origin\r\n\
+             Access-Control-Allow-Origin: ",
+            date(unix_seconds),
         );
         match self.origin {
             None => out.push(b'*'),
@@ -142,48 +125,28 @@ impl Info<'_> {
                 out.extend_from_slice(b"\r\nAccess-Control-Allow-Credentials: true");
             }
         }
-        put(out, format_args!("\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        let _ = write!(out, "\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     }
 }
 
 /// Append the answer to `/sockjs`: a person's test that it is there.
 pub fn put_greeting(out: &mut Vec<u8>, unix_seconds: u64) {
-    put(
+    let _ = write!(
         out,
-        format_args!(
-            "HTTP/1.1 200 OK\r\n\
-             Content-Type: text/plain; charset=UTF-8\r\n\
-             Date: {}\r\n\
-             Cache-Control: max-age={YEAR}, public\r\n\
-             Expires: {}\r\n\
-             Access-Control-Max-Age: {YEAR}\r\n\
-             Content-Length: {}\r\n\r\n{GREETING}",
-            Date(unix_seconds),
-            Date(unix_seconds.saturating_add(YEAR)),
-            GREETING.len(),
-        ),
+        "HTTP/1.1 200 OK\r\n\
+         Content-Type: text/plain; charset=UTF-8\r\n\
+         Date: {}\r\n\
+         Cache-Control: max-age={YEAR}, public\r\n\
+         Expires: {}\r\n\
+         Access-Control-Max-Age: {YEAR}\r\n\
+         Content-Length: {}\r\n\r\n{GREETING}",
+        date(unix_seconds),
+        date(unix_seconds.saturating_add(YEAR)),
+        GREETING.len(),
     );
 }
 
-fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Writing to a Vec can't fail.
-    let _ = out.write_fmt(text);
-}
-
 /// Seconds of the Unix epoch as an HTTP date (RFC 9110 section 5.6.7).
-struct Date(u64);
-
-impl std::fmt::Display for Date {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-        const MONTHS: [&str; 12] =
-            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-        let Utc { days, year, month, day, hour, minute, second } = Utc::of_unix(self.0);
-        let weekday = WEEKDAYS[(days % 7) as usize];
-        let month = MONTHS[month as usize - 1];
-        write!(
-            formatter,
-            "{weekday}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT"
-        )
-    }
+fn date(unix_seconds: u64) -> String {
+    utc(unix_seconds, c"%a, %d %b %Y %H:%M:%S GMT")
 }

@@ -3,7 +3,9 @@ use crate::control::{Message, Slow};
 use crate::publication::tests::message;
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { identities: 1_000, identity_ms: 60_000 };
+fn new_hub() -> Hub {
+    Hub::new(60_000, 1_000)
+}
 
 fn on(topic: &str, message: &Message<'_>) -> Arc<Publication> {
     Arc::new(Publication::new(topic.into(), Slow::Disconnect, message))
@@ -12,7 +14,7 @@ fn on(topic: &str, message: &Message<'_>) -> Arc<Publication> {
 fn served(hub: &mut Hub, offer: &Offer) -> Vec<u32> {
     let mut slots = Vec::new();
     if let Offer::Readers(cursor) = offer {
-        while hub.readers(cursor, 2, &mut slots) {}
+        while hub.audience.read(cursor, 2, &mut slots) {}
     }
     slots.sort_unstable();
     slots
@@ -20,50 +22,50 @@ fn served(hub: &mut Hub, offer: &Offer) -> Vec<u32> {
 
 #[test]
 fn a_publication_goes_to_those_subscribed_and_its_copies_to_nobody() {
-    let mut hub = Hub::new(LIMITS);
-    hub.subscribe(1, "a");
-    hub.subscribe(2, "a");
-    hub.subscribe(3, "b");
+    let mut hub = new_hub();
+    hub.audience.subscribe(1, "a");
+    hub.audience.subscribe(2, "a");
+    hub.audience.subscribe(3, "b");
     let offer = hub.publish(&on("a", &message(1, 7)), 0);
     assert_eq!(served(&mut hub, &offer), [1, 2]);
     assert_eq!(hub.publish(&on("a", &message(2, 7)), 0), Offer::Copy);
     assert_eq!(hub.publish(&on("c", &message(3, 8)), 0), Offer::Nobody);
-    assert_eq!(hub.copies(), 1);
+    assert_eq!(hub.copies, 1);
 }
 
 #[test]
 fn a_reader_has_a_topic_once_and_only_so_many() {
-    let mut hub = Hub::new(LIMITS);
-    assert_eq!(hub.clash(1, "a", 1), None);
-    hub.subscribe(1, "a");
-    assert_eq!(hub.clash(1, "a", 1), Some(Clash::AlreadySubscribed));
-    assert_eq!(hub.clash(1, "b", 1), Some(Clash::TooMany));
-    assert!(hub.unsubscribe(1, "a"));
-    assert!(!hub.unsubscribe(1, "a"));
-    assert_eq!(hub.clash(1, "b", 1), None);
+    let mut hub = new_hub();
+    assert_eq!(hub.audience.clash(1, "a", 1), None);
+    hub.audience.subscribe(1, "a");
+    assert_eq!(hub.audience.clash(1, "a", 1), Some(Clash::AlreadySubscribed));
+    assert_eq!(hub.audience.clash(1, "b", 1), Some(Clash::TooMany));
+    assert!(hub.audience.unsubscribe(1, "a"));
+    assert!(!hub.audience.unsubscribe(1, "a"));
+    assert_eq!(hub.audience.clash(1, "b", 1), None);
 }
 
 #[test]
 fn a_copy_of_what_was_replayed_is_dropped() {
-    let mut hub = Hub::new(LIMITS);
+    let mut hub = new_hub();
     hub.replayed(&[on("a", &message(4, 4))], 0);
     assert_eq!(hub.publish(&on("a", &message(5, 4)), 0), Offer::Copy);
 }
 
 #[test]
 fn what_is_replayed_and_older_than_the_window_takes_no_room_in_it() {
-    let mut hub = Hub::new(LIMITS);
+    let mut hub = new_hub();
     hub.replayed(&[on("a", &message(4, 4)), on("a", &message(70_000, 5))], 80_000);
-    assert_eq!(hub.identities(), 1);
+    assert_eq!(hub.seen.len(), 1);
 }
 
 /// The hub of a data plane that has taken over.
 fn taken_over(hub: &Hub) -> Hub {
-    let mut again = Hub::new(LIMITS);
-    hub.seen(2, |start, piece| again.restore_seen(start, piece));
+    let mut again = new_hub();
+    hub.seen.pieces(2, |start, piece| again.seen.restore(start, piece));
     for slot in 0..4 {
-        for name in hub.subscriptions(slot) {
-            again.subscribe(slot, name);
+        for name in hub.audience.subscriptions(slot) {
+            again.audience.subscribe(slot, name);
         }
     }
     again
@@ -75,7 +77,7 @@ proptest! {
         steps in prop::collection::vec((0_u8..5, 0_u32..4, 0_u64..60, 0_usize..5), 1..100),
         at in 0_usize..100,
     ) {
-        let (mut one, mut other) = (Hub::new(LIMITS), Hub::new(LIMITS));
+        let (mut one, mut other) = (new_hub(), new_hub());
         let names = ["a", "b", "c", "d", "e"];
         for (index, (step, slot, number, topic)) in steps.into_iter().enumerate() {
             let now = index as u64 * 3_000;
@@ -91,20 +93,20 @@ proptest! {
                         offer => served(hub, &offer),
                     }
                 }
-                2 if hub.clash(slot, name, 9).is_none() => {
-                    hub.subscribe(slot, name);
+                2 if hub.audience.clash(slot, name, 9).is_none() => {
+                    hub.audience.subscribe(slot, name);
                     vec![]
                 }
-                3 => vec![hub.unsubscribe(slot, name).into()],
+                3 => vec![hub.audience.unsubscribe(slot, name).into()],
                 _ => {
-                    hub.leave(slot);
+                    hub.audience.leave(slot);
                     vec![]
                 }
             };
             let (seen, expected) = (both(&mut other), both(&mut one));
             if index >= at {
                 prop_assert_eq!(seen, expected);
-                prop_assert_eq!(one.identities(), other.identities());
+                prop_assert_eq!(one.seen.len(), other.seen.len());
             }
         }
     }
@@ -114,7 +116,7 @@ proptest! {
     fn nobody_gets_an_identity_twice_and_each_topic_comes_in_its_order(
         steps in prop::collection::vec((0_u8..8, 0_u32..4, 0_u64..40, 0_usize..2), 1..400),
     ) {
-        let mut hub = Hub::new(LIMITS);
+        let mut hub = new_hub();
         let names = ["a", "b"];
         let mut jobs: [Vec<(u64, Cursor)>; 2] = Default::default();
         let mut published: Vec<u64> = Vec::new();
@@ -126,13 +128,13 @@ proptest! {
             // A message is of one topic.
             let home = number as usize % 2;
             match step {
-                0 | 1 if hub.clash(slot, name, 9).is_none() => hub.subscribe(slot, name),
+                0 | 1 if hub.audience.clash(slot, name, 9).is_none() => hub.audience.subscribe(slot, name),
                 2 => {
-                    hub.unsubscribe(slot, name);
+                    hub.audience.unsubscribe(slot, name);
                     got[reader][topic].clear();
                 }
                 3 => {
-                    hub.leave(slot);
+                    hub.audience.leave(slot);
                     got[reader] = Default::default();
                 }
                 4 | 5 => {
@@ -148,9 +150,9 @@ proptest! {
                 _ => {
                     if let Some((number, cursor)) = jobs[topic].first() {
                         let mut slots = Vec::new();
-                        let more = hub.readers(cursor, 1, &mut slots);
+                        let more = hub.audience.read(cursor, 1, &mut slots);
                         for slot in slots {
-                            prop_assert!(hub.clash(slot, name, 9).is_some());
+                            prop_assert!(hub.audience.clash(slot, name, 9).is_some());
                             got[slot as usize][topic].push(*number);
                         }
                         if !more {

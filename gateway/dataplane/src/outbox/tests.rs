@@ -201,7 +201,7 @@ impl Naive {
                 return false;
             };
             let gone = self.entries.remove(at).1.expect("droppable");
-            self.count(gone.slow());
+            self.count(gone.slow);
         }
         true
     }
@@ -224,13 +224,12 @@ impl Naive {
     }
 
     fn push(&mut self, text: &str, publication: &Arc<Publication>, now: u64) -> bool {
-        let slow = publication.slow();
+        let slow = publication.slow;
         if slow == Slow::Disconnect {
             return self.push_firm(text, now);
         }
         if slow == Slow::Conflate && publication.key().is_some() {
-            let same =
-                |one: &Arc<Publication>| one.slow() == slow && one.key() == publication.key();
+            let same = |one: &Arc<Publication>| one.slow == slow && one.key() == publication.key();
             let found = self.entries.iter().rposition(|one| one.1.as_ref().is_some_and(same));
             if let Some(at) = found {
                 let known = self.entries[at].1.as_ref().expect("found");

@@ -1,6 +1,7 @@
 //! Readers that are sent away: all of them in a drain, or some to other boxes.
 
 use super::Reactor;
+use crate::clock::random_up_to;
 use crate::closing::CloseReason;
 use crate::drain::Pace;
 use crate::slab::Phase;
@@ -50,7 +51,7 @@ impl Reactor {
     fn send_away(&mut self, slot: u32) {
         // Full jitter around the reason's own time, so that they don't come back in one second.
         let usual = self.readers.policy.reason(CloseReason::Drain).retry_after_ms;
-        let wait = self.random.up_to(2 * u64::from(usual));
+        let wait = random_up_to(2 * u64::from(usual));
         self.readers.close(slot, CloseReason::Drain, Some(wait));
     }
 
@@ -64,7 +65,7 @@ impl Reactor {
             }
             self.shed_from = slot + 1;
             if self.readers.slab.at(slot).phase == Phase::Open {
-                let wait = self.random.up_to(retry_ms.into());
+                let wait = random_up_to(retry_ms.into());
                 self.readers.close(slot, reason, Some(wait));
                 left -= 1;
             }

@@ -15,7 +15,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::clock::Random;
 use crate::closing::CloseReason;
 use crate::control::Command;
 use crate::drain::Pace;
@@ -50,7 +49,6 @@ pub struct Reactor {
     drain: Option<Pace>,
     /// Where the search for the next reader to be shed goes on.
     shed_from: u32,
-    random: Random,
     /// Whether there are timers that have fired and weren't looked at.
     late: bool,
     /// There are more I/O threads than cores, so they take turns by chunks. Six threads on one core
@@ -72,7 +70,6 @@ impl Reactor {
             handovers: parts.handovers,
             drain: None,
             shed_from: 0,
-            random: Random::of_thread(parts.number),
             late: false,
             crowded: usize::from(options.threads) > std::thread::available_parallelism()?.get(),
         })

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 use super::Reactor;
-use crate::clock::unix_ms;
+use crate::clock::{random, unix_ms};
 use crate::closing::{CloseReason, Ending};
 use crate::counters::Count;
 use crate::frame;
@@ -110,14 +110,14 @@ impl Reactor {
         }
         let policy = self.readers.policy.clone();
         let (head, scratch) = buffer.split_at_mut(seen);
-        match head::decide(head, &policy.head) {
+        match head::decide(head, &policy.settings) {
             Decision::Incomplete if ended => self.abandon(slot),
             Decision::Incomplete => self.wait_for_more(slot, seen),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
             Decision::Upgrade(upgrade) => self.upgrade(slot, &upgrade),
             Decision::Info(info) => {
                 let mut answer = Vec::with_capacity(512);
-                info.put(&mut answer, self.random.draw(), unix_ms() / 1_000);
+                info.put(&mut answer, random(), unix_ms() / 1_000);
                 self.answer(slot, info.head_bytes, &answer, scratch);
             }
             Decision::Greeting { head_bytes } => {
@@ -242,8 +242,7 @@ impl Reactor {
         }
         self.reset_low_water(slot);
         let heartbeat_ms = self.readers.settings().heartbeat_ms;
-        let first_ms =
-            wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, self.random.draw());
+        let first_ms = wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, random());
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
         if full {

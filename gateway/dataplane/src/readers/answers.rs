@@ -49,7 +49,7 @@ impl Readers {
         match *told {
             ToReader::Subscribe(ref subscribe) => self.subscribe(slot, subscribe),
             ToReader::Unsubscribe { topic, push } => {
-                self.hub.unsubscribe(slot, topic);
+                self.hub.audience.unsubscribe(slot, topic);
                 self.reply(slot, push);
             }
             ToReader::Reply(push) => self.reply(slot, push),
@@ -83,7 +83,7 @@ impl Readers {
 
     fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>) {
         let most = self.settings().topics as usize;
-        if let Some(clash) = self.hub.clash(slot, verb.topic.name, most) {
+        if let Some(clash) = self.hub.audience.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
         let Some(replay) = self.first_messages(verb) else {
@@ -93,7 +93,7 @@ impl Readers {
         if verb.seen {
             self.hub.replayed(&replay, unix_ms());
         }
-        self.hub.subscribe(slot, verb.topic.name);
+        self.hub.audience.subscribe(slot, verb.topic.name);
         self.push(slot, &String::from_utf8_lossy(verb.push));
         self.replay(slot, &replay);
         self.answered(slot);

@@ -31,7 +31,7 @@ impl Readers {
     pub(crate) fn send_some(&mut self) {
         let mut left = self.settings().fanout_chunk as usize;
         let mut chunk = std::mem::take(&mut self.chunk);
-        while left > 0 && self.fanout.next_chunk(&mut self.hub, left, &mut chunk) {
+        while left > 0 && self.fanout.next_chunk(&mut self.hub.audience, left, &mut chunk) {
             self.send_chunk(&chunk);
             left = left.saturating_sub(chunk.slots.len().max(1));
         }
@@ -106,7 +106,7 @@ impl Readers {
             return;
         }
         let now_us = unix_us();
-        for stamp in publications.iter().filter_map(|one| one.stamp()) {
+        for stamp in publications.iter().filter_map(|one| one.stamp) {
             self.counters.delays.delivered(stamp, now_us, readers);
         }
     }

@@ -99,7 +99,7 @@ impl Readers {
             wheel: Wheel::new(now_ms, TICK_MS, BUCKETS),
             sockets: Sockets::new()?,
             budget: Budget::new(),
-            hub: Hub::new(crate::hub::Limits::of(&policy.settings)),
+            hub: Hub::new(0, 0),
             fanout: Fanout::default(),
             chunk: Chunk::default(),
             maker: FrameMaker::default(),
@@ -119,7 +119,8 @@ impl Readers {
 
     /// Other limits from now on.
     pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
-        self.hub.set_limits(crate::hub::Limits::of(&policy.settings));
+        self.hub.seen.window_ms = policy.settings.identity_ms.into();
+        self.hub.seen.limit = policy.settings.identities as usize;
         self.maker = FrameMaker::new(&policy.settings);
         self.budget.set_share(policy.settings.outbox_bytes, self.counters.all().len());
         self.policy = policy;
@@ -180,7 +181,7 @@ impl Readers {
 
     /// An open connection leaves the hub. It doesn't count as a reader any more, but among `closes.LABEL`.
     fn leave(&mut self, slot: u32, label: &str, ending: Ending) {
-        self.hub.leave(slot);
+        self.hub.audience.leave(slot);
         self.auth.remove(slot);
         let connection = self.slab.at(slot);
         connection.phase = Phase::Closing(ending);
@@ -232,11 +233,11 @@ impl Readers {
 
     pub(crate) fn note_sizes(&mut self) {
         let note = |to: &AtomicU64, value: usize| to.store(value as u64, Relaxed);
-        note(&self.counters.identities, self.hub.identities());
+        note(&self.counters.identities, self.hub.seen.len());
         note(&self.counters.held_bytes, self.verbs.held_bytes);
         note(&self.counters.outbox_bytes, self.budget.account.bytes());
-        note(&self.counters.copies, self.hub.copies() as usize);
-        note(&self.counters.evicted_early, self.hub.evicted_early() as usize);
+        note(&self.counters.copies, self.hub.copies as usize);
+        note(&self.counters.evicted_early, self.hub.seen.evicted_early as usize);
     }
 }
 

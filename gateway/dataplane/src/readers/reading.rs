@@ -55,11 +55,11 @@ impl Readers {
         let (generation, deflate) = (connection.generation, connection.deflate.is_some());
         // The decoder lends out what it holds while the connection is used.
         let mut decoder = std::mem::take(&mut connection.decoder);
-        let policy = self.policy.clone();
+        let rules = self.policy.frames(deflate);
         let (mut at, mut end) = (0, None);
         self.input.pongs = PONGS;
         while end.is_none() {
-            match decoder.step(&mut buffer[at..count], policy.frames(deflate)) {
+            match decoder.step(&mut buffer[at..count], &rules) {
                 Ok((used, Some(event))) => {
                     at += used;
                     end = self.on_frame(slot, event).err();

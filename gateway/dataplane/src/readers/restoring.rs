@@ -32,7 +32,7 @@ impl Restoring<'_> {
         loop {
             match lane.record()? {
                 (Record::Seen { start, identities }, _) => {
-                    self.readers.hub.restore_seen(start, identities);
+                    self.readers.hub.seen.restore(start, identities);
                 }
                 (Record::Topic(name), _) => self.topics.push(self.shared.name(name)),
                 (Record::Free(generation), _) => self.readers.slab.append_free(generation),
@@ -101,10 +101,10 @@ impl Restoring<'_> {
     fn subscriptions(&mut self, slot: u32, places: &[u32]) -> Result<(), Malformed> {
         for place in places {
             let name = self.topics.get(*place as usize).ok_or(Malformed::Value("topic"))?;
-            if self.readers.hub.clash(slot, name, usize::MAX).is_some() {
+            if self.readers.hub.audience.clash(slot, name, usize::MAX).is_some() {
                 return Err(Malformed::Value("topic, which came before"));
             }
-            self.readers.hub.subscribe(slot, name);
+            self.readers.hub.audience.subscribe(slot, name);
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ impl Readers {
                 if let Some(one) = publication
                     && let (number, true) = attempt.number_of(one)
                 {
-                    let topic = Topic { name: one.topic(), slow: one.slow() };
+                    let topic = Topic { name: &one.topic, slow: one.slow };
                     let message = one.message();
                     giver.put(&Record::Publication { number, topic, message }, None)?;
                 }
@@ -60,7 +60,7 @@ impl Readers {
 
     fn give_seen(&self, giver: &mut Giver) -> io::Result<()> {
         let mut result = Ok(());
-        self.hub.seen(IDENTITIES, |start, identities| {
+        self.hub.seen.pieces(IDENTITIES, |start, identities| {
             if result.is_ok() {
                 result = giver.put(&Record::Seen { start, identities }, None);
             }
@@ -71,7 +71,7 @@ impl Readers {
     /// Give the topics; returns the place of each.
     fn give_topics(&self, giver: &mut Giver) -> io::Result<HashMap<Arc<str>, u32>> {
         let mut places = HashMap::new();
-        for topic in self.hub.topics() {
+        for topic in self.hub.audience.topics() {
             giver.put(&Record::Topic(topic), None)?;
             places.insert(topic.clone(), places.len() as u32);
         }
@@ -89,7 +89,8 @@ impl Readers {
         if connection.phase == Phase::Free {
             return giver.put(&Record::Free(connection.generation), None);
         }
-        let topics = self.hub.subscriptions(slot).filter_map(|name| places.get(name).copied());
+        let topics =
+            self.hub.audience.subscriptions(slot).filter_map(|name| places.get(name).copied());
         let mut beside = Beside {
             timer: self.wheel.due_ms(slot),
             counted: self.addresses.of(slot),

@@ -171,6 +171,10 @@ impl Readers {
         if why == CloseReason::TooBig && !silent {
             // A verb that can't be read is answered like one that can't be obeyed.
             self.push(slot, &error_push("", "", 107, &reason.text, false));
+            if self.slab.at(slot).phase != Phase::Open {
+                // It was too slow for that already.
+                return;
+            }
         }
         if why == CloseReason::SlowReader {
             // What waits would only keep the reader from hearing why it is closed.

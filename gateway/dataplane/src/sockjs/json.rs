@@ -167,46 +167,47 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// Any value. Nesting is kept in bits, not on the stack.
+    /// Any value. What closes the open brackets is kept on the heap: the stack is short.
     fn skip_value(&mut self) -> Option<()> {
-        let mut nesting = Nesting::default();
+        let mut open = Vec::new();
         loop {
             self.skip_space();
-            match self.peek()? {
-                open @ (b'[' | b'{') => {
-                    self.at += 1;
-                    nesting.enter(open == b'{')?;
-                    self.skip_space();
-                    if !self.eat(nesting.closing()?) {
-                        self.key(&nesting)?;
-                        continue;
-                    }
-                    nesting.leave();
+            if let bracket @ (b'[' | b'{') = self.peek()? {
+                self.at += 1;
+                // ASCII: two behind each of them is the one that closes it.
+                open.push(bracket + 2);
+                self.skip_space();
+                if open.len() > DEPTH {
+                    return None;
+                } else if self.peek() != open.last().copied() {
+                    self.key(&open)?;
+                    continue;
                 }
-                _ => self.scalar()?,
+            } else {
+                self.scalar()?;
             }
-            if self.leave_all(&mut nesting)? {
+            if self.close_all(&mut open)? {
                 return Some(());
             }
         }
     }
 
     /// After a value: close what closes. True when nothing is open any more.
-    fn leave_all(&mut self, nesting: &mut Nesting) -> Option<bool> {
-        while let Some(closing) = nesting.closing() {
+    fn close_all(&mut self, open: &mut Vec<u8>) -> Option<bool> {
+        while let Some(&closing) = open.last() {
             self.skip_space();
             if self.eat(b',') {
-                self.key(nesting)?;
+                self.key(open)?;
                 return Some(false);
             }
             self.expect(closing)?;
-            nesting.leave();
+            open.pop();
         }
         Some(true)
     }
 
-    fn key(&mut self, nesting: &Nesting) -> Option<()> {
-        if nesting.closing() == Some(b'}') {
+    fn key(&mut self, open: &[u8]) -> Option<()> {
+        if open.last() == Some(&b'}') {
             self.skip_space();
             self.string(None)?;
             self.skip_space();
@@ -252,38 +253,5 @@ impl Reader<'_> {
             self.at += 1;
         }
         (self.at > start).then_some(())
-    }
-}
-
-/// Which of the open brackets are objects.
-struct Nesting {
-    objects: [u64; DEPTH / 64],
-    depth: usize,
-}
-
-impl Default for Nesting {
-    fn default() -> Self {
-        Self { objects: [0; DEPTH / 64], depth: 0 }
-    }
-}
-
-impl Nesting {
-    fn enter(&mut self, object: bool) -> Option<()> {
-        let word = self.objects.get_mut(self.depth / 64)?;
-        let bit = 1 << (self.depth % 64);
-        *word = if object { *word | bit } else { *word & !bit };
-        self.depth += 1;
-        Some(())
-    }
-
-    fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    /// The bracket that closes the innermost; `None` when nothing is open.
-    fn closing(&self) -> Option<u8> {
-        let inner = self.depth.checked_sub(1)?;
-        let object = self.objects[inner / 64] >> (inner % 64) & 1 == 1;
-        Some(if object { b'}' } else { b']' })
     }
 }

@@ -15,26 +15,12 @@ pub use json::Texts;
 
 /// What a session begins with.
 pub const OPEN: &[u8] = b"o";
-/// A heartbeat. SockJS has no answer to it: send a ping beside it and wait for the pong.
-pub const HEARTBEAT: &[u8] = b"h";
 
 /// The payload can't be read: close with 1002. Nothing in it counts.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct BrokenJson;
 
-/// Append a message frame's payload, `a["…","…"]`, of elements made by [`put_string`].
-pub fn put_array<'a>(out: &mut Vec<u8>, elements: impl IntoIterator<Item = &'a [u8]>) {
-    out.extend_from_slice(b"a[");
-    for (index, element) in elements.into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(element);
-    }
-    out.push(b']');
-}
-
-/// Append a message frame's payload of one push, `a["…"]`, without the element in between.
+/// Append a message frame's payload of one push, `a["…"]`.
 pub fn put_message(out: &mut Vec<u8>, push: &str) {
     out.extend_from_slice(b"a[");
     put_string(out, push);

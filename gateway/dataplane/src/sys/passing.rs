@@ -4,7 +4,9 @@ use std::io;
 use std::mem;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use super::{check, owned, size};
+use socket2::{Domain, Socket, Type};
+
+use super::size;
 
 /// As many as the kernel takes with one message (SCM_MAX_FD).
 pub const MOST_DESCRIPTORS: usize = 253;
@@ -14,20 +16,17 @@ type Ancillary = [u64; 129];
 
 /// Two connected unix sockets that keep messages apart, non-blocking.
 pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    pair(libc::SOCK_SEQPACKET)
+    pair(Type::SEQPACKET)
 }
 
 /// Two connected unix sockets that carry a stream, non-blocking.
 pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    pair(libc::SOCK_STREAM)
+    pair(Type::STREAM)
 }
 
-fn pair(kind: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut pair = [0; 2];
-    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the pointer is to two integers, which is what the call writes.
-    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) })?;
-    Ok((owned(pair[0])?, owned(pair[1])?))
+fn pair(kind: Type) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) = Socket::pair(Domain::UNIX, kind.nonblocking(), None)?;
+    Ok((one.into(), other.into()))
 }
 
 /// Send `bytes`, and `fd` with the first of them.

@@ -6,8 +6,9 @@
 //! ```
 //! Little-endian. What was read is checked as if a reader had sent it.
 
-use super::super::{BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT};
-use super::{CONTROL_BYTES, Head, LONGEST_HEAD, Message, Partial, Rules};
+use super::super::{BINARY, CLOSE, CONTINUATION, CONTROL_BYTES, PING, PONG, TEXT};
+use super::{Head, Message, Partial, Rules};
+use crate::control::{Fields, Malformed};
 
 const VERSION: u8 = 1;
 
@@ -30,36 +31,33 @@ pub(super) fn write(partial: &Partial, out: &mut Vec<u8>) {
     out.extend_from_slice(&partial.payload);
 }
 
-pub(super) fn read(saved: &[u8], rules: &Rules) -> Option<Partial> {
-    let mut rest = saved;
-    let mut partial = Partial::default();
-    if byte(&mut rest)? != VERSION {
-        return None;
+pub(super) fn read(saved: &[u8], rules: &Rules) -> Result<Partial, Malformed> {
+    let mut from = Fields::new(saved);
+    if from.u8()? != VERSION {
+        return Err(Malformed::Value("version"));
     }
-    partial.head_len = byte(&mut rest)?.into();
-    if partial.head_len > LONGEST_HEAD {
-        return None;
-    }
-    let head = take(&mut rest, partial.head_len)?;
-    partial.head_bytes[..head.len()].copy_from_slice(head);
-    partial.frame = if flag(&mut rest)? { Some(frame(&mut rest)?) } else { None };
-    partial.received = number(&mut rest)?;
+    let mut partial = Partial { head_len: from.u8()?.into(), ..Partial::default() };
+    let head = from.take(partial.head_len)?;
+    let place = partial.head_bytes.get_mut(..head.len()).ok_or(Malformed::Value("head"))?;
+    place.copy_from_slice(head);
+    partial.frame = if from.flag("frame")? { Some(frame(&mut from)?) } else { None };
+    partial.received = from.u64()? as usize;
     partial.message = Message {
-        opcode: byte(&mut rest)?,
-        compressed: flag(&mut rest)?,
-        counted: number(&mut rest)?,
+        opcode: from.u8()?,
+        compressed: from.flag("compressed")?,
+        counted: from.u64()? as usize,
     };
-    let control = byte(&mut rest)?.into();
-    partial.control = take(&mut rest, control)?.to_vec();
-    partial.payload = rest.to_vec();
-    is_possible(&partial, rules).then_some(partial)
+    let control = from.u8()?.into();
+    partial.control = from.take(control)?.to_vec();
+    partial.payload = from.rest().to_vec();
+    if is_possible(&partial, rules) { Ok(partial) } else { Err(Malformed::Value("frame")) }
 }
 
 fn is_possible(partial: &Partial, rules: &Rules) -> bool {
     let message = partial.message;
     let frame_fits = partial.frame.is_none_or(|frame| {
         let control = frame.opcode & 0x8 != 0;
-        let limit = if control { CONTROL_BYTES } else { rules.frame_bytes };
+        let limit = if control { CONTROL_BYTES } else { rules.message_bytes };
         let held = if control { partial.control.len() } else { partial.payload.len() };
         frame.size <= limit && partial.received <= held.min(frame.size)
     });
@@ -70,42 +68,16 @@ fn is_possible(partial: &Partial, rules: &Rules) -> bool {
         && partial.control.len() <= CONTROL_BYTES
 }
 
-fn frame(rest: &mut &[u8]) -> Option<Head> {
-    let fin = flag(rest)?;
-    let opcode = byte(rest)?;
-    let compressed = flag(rest)?;
-    let size = number(rest)?;
-    let &[a, b, c, d] = take(rest, 4)? else {
-        return None;
+fn frame(from: &mut Fields<'_>) -> Result<Head, Malformed> {
+    let head = Head {
+        fin: from.flag("fin")?,
+        opcode: from.u8()?,
+        compressed: from.flag("compressed")?,
+        size: from.u64()? as usize,
+        mask: from.array()?,
     };
-    matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG).then_some(Head {
-        fin,
-        opcode,
-        compressed,
-        size,
-        mask: [a, b, c, d],
-    })
-}
-
-fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (taken, after) = rest.split_at_checked(count)?;
-    *rest = after;
-    Some(taken)
-}
-
-fn byte(rest: &mut &[u8]) -> Option<u8> {
-    take(rest, 1).map(|bytes| bytes[0])
-}
-
-fn flag(rest: &mut &[u8]) -> Option<bool> {
-    match byte(rest)? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
+    match head.opcode {
+        CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG => Ok(head),
+        _ => Err(Malformed::Value("opcode")),
     }
-}
-
-fn number(rest: &mut &[u8]) -> Option<usize> {
-    let bytes = take(rest, 8)?.try_into().ok()?;
-    usize::try_from(u64::from_le_bytes(bytes)).ok()
 }

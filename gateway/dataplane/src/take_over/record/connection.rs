@@ -4,16 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::bucket::Bucket;
 use crate::closing::Ending;
-use crate::control::{Fields, Malformed, Settings, put_bytes32};
+use crate::control::{Fields, Malformed, put_bytes32};
 use crate::deflate::Agreement;
 use crate::frame::{Decoder, Rules};
 use crate::head::Framing;
-use crate::outbox::{Limits, Outbox};
 use crate::slab::{Connection, Extra, Phase, Waiting, fresh};
 
 /// A frame that was begun under other settings may be longer than today's allow.
-const ANY_FRAME: Rules =
-    Rules { frame_bytes: u32::MAX as usize, message_bytes: u32::MAX as usize, deflate: true };
+const ANY_FRAME: Rules = Rules { message_bytes: u32::MAX as usize, deflate: true };
 /// No [`Agreement`] has this byte.
 const NO_DEFLATE: u8 = u8::MAX;
 
@@ -118,11 +116,11 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, beside: &Beside) {
 }
 
 fn extra(from: &mut Fields<'_>, beside: &mut Beside) -> Result<Extra, Malformed> {
-    let mut extra = Extra::new(Outbox::new(Limits::of(&Settings::default())));
-    extra.proxied = match ip(from)? {
+    let proxied = match ip(from)? {
         Some(ip) => Some(SocketAddr::new(ip, from.u16()?)),
         None => None,
     };
+    let mut extra = Extra { proxied, ..Extra::default() };
     extra.asked = maybe(from, Fields::bytes32)?.map(Box::from);
     extra.waiting = from.list32(|from| {
         Ok(match from.u8()? {

@@ -3,11 +3,10 @@ use std::net::{IpAddr, SocketAddr};
 use super::*;
 use crate::bucket::Bucket;
 use crate::closing::Ending;
-use crate::control::{Settings, Slow};
+use crate::control::Slow;
 use crate::deflate::Agreement;
 use crate::frame::{Decoder, Rules};
 use crate::head::Framing;
-use crate::outbox::{Limits, Outbox};
 use crate::slab::{Extra, Phase, Waiting, fresh};
 use proptest::prelude::*;
 
@@ -81,13 +80,13 @@ fn plain() -> Connection {
 /// One that has got these bytes.
 fn decoder(bytes: &[u8]) -> Decoder {
     let mut decoder = Decoder::default();
-    let rules = Rules { frame_bytes: 1_000, message_bytes: 1_000, deflate: true };
+    let rules = Rules { message_bytes: 1_000, deflate: true };
     assert!(matches!(decoder.step(&mut bytes.to_vec(), &rules), Ok((_, None))));
     decoder
 }
 
 fn extra() -> Extra {
-    Extra::new(Outbox::new(Limits::of(&Settings::default())))
+    Extra::default()
 }
 
 const PHASES: [Phase; 5] = [
