@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from box_with_a_past import box
 from crashes import crashed
 
 from gateway.native import program
 from gateway.native.program import Process, start
+
+__all__ = ["box"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,151 @@
+"""A gateway that has just begun, for tests of what it remembers and reads of its topics' past."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any
+
+import pytest
+from envelopes import START_MS, envelope
+from gateways import until
+
+from gateway.archive import Archive
+from gateway.hub import Hub, HubLimits
+from gateway.logs import Logs
+from gateway.past import Past
+from gateway.protocol import Rewind, Subscribe
+from gateway.publication import Publication
+from gateway.recalled import Recalled
+from gateway.settings import GatewaySettings
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError
+from newsfabric.metrics import REGISTRY
+from newsfabric.store.logs import DirectoryRow, Log
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE = TopicTable(
+    [
+        TopicPolicy(pattern="news.latest", keep=3, latest=True),
+        TopicPolicy(pattern="news.*", keep=3),
+    ]
+)
+TOPIC = "news.a"
+OREGON = Log("oregon", "oregon-router-1", START_MS)
+# When number 0 was routed; one more came each second.
+BEGAN = START_MS / 1000
+# When the gateway began. Up to number 90 all is past.
+NOW = BEGAN + 600
+LOW = 90
+
+
+class Store(MemoryStore):
+    """Counts reads. Each finds what there is at once, and then waits for ``gate``."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
+        self.reads = 0
+        self.error: StoreError | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        self.reads += 1
+        return await self._answer(await super().history(*args, **kwargs))
+
+    async def latest(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        return await self._answer(await super().latest(*args, **kwargs))
+
+    async def _answer(self, found: list[Envelope]) -> list[Envelope]:
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return found
+
+
+class Box:
+    """A gateway that has just begun."""
+
+    def __init__(self, limits: HubLimits | None = None) -> None:
+        self.now = NOW
+        logs = Logs(int(NOW * 1000))
+        logs.begin([DirectoryRow(OREGON, low=LOW)], now=NOW)
+        self.hub = Hub(TABLE, logs, limits)
+        self.store = Store()
+        self.tasks: set[asyncio.Task[None]] = set()
+        told = GatewaySettings(name="box", region="oregon")
+        self.past = Past(
+            hub=self.hub,
+            archive=Archive(self.store, told),
+            settings=told,
+            spawn=self._spawn,
+            now=lambda: self.now,
+        )
+
+    def comes(self, *envelopes: Envelope) -> None:
+        """The feed brings these, and none of them is a copy."""
+        for one in envelopes:
+            assert self.hub.offer(one, self.now) is not None
+
+    def recall(self, verb: Subscribe) -> Recalled | None:
+        return self.past.recall(verb, self.now)
+
+    async def recover(self, verb: Subscribe) -> Recalled:
+        return await self.past.recover(verb, self.now)
+
+    async def waiting(self, *verbs: Subscribe) -> list[asyncio.Task[Recalled]]:
+        """Those who say ``verbs``, while the store is asked for what they want."""
+        self.store.gate.clear()
+        before = self.store.reads
+        tasks = [asyncio.create_task(self.recover(verb)) for verb in verbs]
+        await until(lambda: self.store.reads > before)
+        return tasks
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        return task
+
+
+@pytest.fixture
+async def box() -> AsyncIterator[Box]:
+    box = Box()
+    yield box
+    for task in box.tasks:
+        task.cancel()
+    await asyncio.gather(*box.tasks, return_exceptions=True)
+
+
+def message(number: int, **fields: Any) -> Envelope:
+    """Number ``number``, routed so many seconds after the first."""
+    return envelope(number, **{"at": number * 1_000, "topic": TOPIC, **fields})
+
+
+def messages(*numbers: int, **fields: Any) -> list[Envelope]:
+    return [message(number, **fields) for number in numbers]
+
+
+def last(count: int, topic: str = TOPIC) -> Subscribe:
+    return Subscribe(topic=topic, rewind=Rewind(count=count))
+
+
+def seconds(ago: float, topic: str = TOPIC) -> Subscribe:
+    return Subscribe(topic=topic, rewind=Rewind(seconds=ago))
+
+
+def newest(topic: str = "news.latest") -> Subscribe:
+    return Subscribe(topic=topic)
+
+
+def seqs(found: Recalled | None) -> list[int]:
+    assert found is not None
+    return [one.envelope.seq for one in found.publications]
+
+
+def numbers(publications: Iterable[Publication]) -> list[int]:
+    return [one.envelope.seq for one in publications]
+
+
+def failures() -> float:
+    return REGISTRY.get_sample_value("newsfabric_gateway_store_failures_total") or 0.0

@@ -1,0 +1,190 @@
+"""A gateway attached to a data plane of ours, which asks as its readers would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from envelopes import START_MS, envelope
+from fake_dataplane import (
+    READER,
+    Command,
+    FakeDataplane,
+    Visit,
+    fake_dataplane,
+    verbs,
+    verbs_with_auth,
+)
+from gateways import until
+from signing import AUDIENCE, ISSUER, keys_file
+from tornado.httpserver import HTTPServer
+from tornado.web import Application
+
+import gateway.desk
+from gateway.auth_state import AuthState
+from gateway.core import Core
+from gateway.logs import LeftLogs
+from gateway.native.plane import Plane, State
+from gateway.native.serving import Serving
+from gateway.protocol import Intent, ReaderLimits, Verbs
+from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
+from newsfabric.envelope import Envelope
+from newsfabric.errors import StoreError
+from newsfabric.store.memory import MemoryStore
+from newsfabric.tokens import Login
+from newsfabric.topics import TopicPolicy, TopicTable
+
+TABLE = TopicTable(
+    [
+        TopicPolicy(pattern="news.latest", keep=3, latest=True, slow="conflate"),
+        TopicPolicy(pattern="news.*", keep=3, slow="drop_oldest"),
+        TopicPolicy(pattern="user.*", access="owner"),
+        TopicPolicy(pattern="desk.*", access="registered"),
+    ]
+)
+
+OTHER = struct.pack("<HII", 0, 8, 1)
+THIRD = struct.pack("<HII", 0, 9, 1)
+FOREVER_MS = 2**53
+FORTY_TWO = AuthState(
+    Login(user="42", topics=(), issued_ms=1, expires_ms=FOREVER_MS, ends_ms=FOREVER_MS)
+)
+
+
+class CountingStore(MemoryStore):
+    """Counts reads of histories, and of what readers missed; may be spoilt or slow."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE, now_ms=lambda: START_MS)
+        self.reads = 0
+        self.resumes = 0
+        self.spoilt = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def since(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        self.resumes += 1
+        return await super().since(*args, **kwargs)
+
+    async def history(self, *args: Any, **kwargs: Any) -> list[Envelope]:
+        self.reads += 1
+        await self.gate.wait()
+        if self.spoilt:
+            raise StoreError("spoilt")
+        return await super().history(*args, **kwargs)
+
+
+class Desk:
+    """A gateway attached to a data plane of ours, which asks as readers would."""
+
+    def __init__(
+        self,
+        core: Core,
+        plane: Plane,
+        serving: Serving,
+        store: CountingStore,
+        fake: FakeDataplane,
+        visit: Visit,
+    ) -> None:
+        self.core, self.plane, self.serving = core, plane, serving
+        self.store, self.fake, self.visit = store, fake, visit
+        self.young_ms = int(time.time() * 1000)
+        # All that an answer is made with goes by this clock.
+        self.now = self.young_ms / 1000 + 1
+        self.texts_read: list[bytes] = []
+
+    def news(self, number: int, **fields: Any) -> Envelope:
+        """Number ``number`` of a log that is younger than the gateway: only what that saw is past.
+
+        It was routed within the last second.
+        """
+        at = self.young_ms + number - START_MS
+        return envelope(number, at=at, epoch=self.young_ms, **fields)
+
+    async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
+        said = verbs_with_auth(auth, text, connection=by) if auth else verbs(text, connection=by)
+        await self.visit.say(said)
+
+    async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> Command:
+        """Say ``verb``; the command that comes of it."""
+        await self.say(json.dumps(verb).encode(), auth=auth, by=by)
+        return await self.visit.hear()
+
+    async def subscribed(self, **verb: Any) -> dict[str, Any]:
+        """The answer to a ``subscribe``, which comes at once."""
+        command = await self.ask(action="subscribe", **verb)
+        assert command.name == "subscribe", command
+        return command.fields
+
+    async def replied(self, **verb: Any) -> dict[str, Any]:
+        """The push with which ``verb`` is answered, and nothing else."""
+        command = await self.ask(**verb)
+        assert (command.name, command.fields["connection"]) == ("reply", READER)
+        return dict(json.loads(command.fields["push"]))
+
+    async def leaves(self) -> None:
+        """The data plane goes away, and nobody listens in its place yet."""
+        self.visit.leave()
+        await until(lambda: self.plane.state is State.AWAY)
+        self.fake.close()
+
+
+async def attached(fake: FakeDataplane, plane: Plane, attachment: int = 1) -> Visit:
+    attaching = asyncio.create_task(plane.attach())
+    visit = await fake.visited()
+    await visit.greet(attachment=attachment)
+    await asyncio.wait_for(attaching, 60)
+    return visit
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    path = tmp_path / "control"
+    store = CountingStore()
+    told = GatewaySettings(
+        name="b",
+        region="oregon",
+        native=NativeSettings(socket=path),
+        store_timeout=30.0,
+        replay_bytes=10_000,
+        reader=ReaderLimits(bad_tokens=2),
+        tokens=TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER),
+    )
+    async with fake_dataplane(path) as fake:
+        plane = Plane(told, Path("/nowhere"), path)
+        core = Core(told, TABLE, store, plane)
+        serving = Serving(core, plane, HTTPServer(Application()), asyncio.Event())
+        # It reads who was revoked.
+        await core.gate.start()
+        store.reads = 0
+        visit = await attached(fake, plane)
+        core.follower.begin(LeftLogs((), 0))
+        desk = Desk(core, plane, serving, store, fake, visit)
+        monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
+        monkeypatch.setattr(core.desk.past, "now", lambda: desk.now)
+        monkeypatch.setattr(core.resumer, "now", lambda: desk.now)
+        read = Verbs.read
+
+        def counted(verbs: Verbs, text: bytes) -> Intent:
+            desk.texts_read.append(text)
+            return read(verbs, text)
+
+        monkeypatch.setattr(Verbs, "read", counted)
+        yield desk
+        await core.close()
+
+
+def past(*numbers: int, topic: str = "news.a", **fields: Any) -> list[Envelope]:
+    """Those of a log that ended long before the gateway began."""
+    return [envelope(number, topic=topic, at=number, **fields) for number in numbers]
+
+
+def seqs(messages: list[dict[str, Any]]) -> list[int]:
+    return [int(json.loads(message["push"])["body"]["headline"]) for message in messages]
