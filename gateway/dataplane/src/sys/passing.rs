@@ -90,12 +90,14 @@ pub fn receive_descriptors(
     }
 }
 
-/// How many bytes came, and whether descriptors were lost.
+/// How many bytes came, and whether descriptors were lost. It never waits: a socket that another process
+/// has passed may be a blocking one, and whoever reads it has a deadline.
 fn receive_some(
     from: RawFd,
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<(usize, bool)> {
+    const FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     let mut ancillary: Ancillary = [0; 129];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeros is a valid value of this type.
@@ -105,7 +107,7 @@ fn receive_some(
     header.msg_control = ancillary.as_mut_ptr().cast();
     header.msg_controllen = mem::size_of::<Ancillary>() as _;
     // SAFETY: the header describes `buffer` and `ancillary`, which outlive the call.
-    let count = size(unsafe { libc::recvmsg(from, &mut header, libc::MSG_CMSG_CLOEXEC) })?;
+    let count = size(unsafe { libc::recvmsg(from, &mut header, FLAGS) })?;
     // SAFETY: the kernel filled the header; CMSG_FIRSTHDR is null or points into `ancillary`, and
     // so do as many descriptors as the header's length says. They were made for us just now.
     unsafe {
@@ -127,7 +129,10 @@ fn receive_some(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::would_block;
     use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn as_many_descriptors_as_one_message_takes_come_with_its_first_byte() {
@@ -139,5 +144,17 @@ mod tests {
         assert_eq!(came.len(), MOST_DESCRIPTORS);
         assert_eq!(receive_descriptors(theirs.as_raw_fd(), &mut buffer, &mut came).ok(), Some(1));
         assert_eq!((came.len(), &buffer), (MOST_DESCRIPTORS, b"y"));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_peer_that_says_nothing() {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        // As another process may make it.
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        ours.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let began = Instant::now();
+        let found = receive_descriptors(ours.as_raw_fd(), &mut [0; 1], &mut Vec::new());
+        assert!(found.is_err_and(|error| would_block(&error)));
+        assert!(began.elapsed() < PATIENCE);
     }
 }
