@@ -66,7 +66,9 @@ def _send_away(connection: Any) -> None:
         return
     connection._leave("test")
     if connection.variant is Variant.SOCKJS:
-        connection.ended(3000, "Go away!")
+        connection._close_reason = 3000, "Go away!"
+        connection.promote()
+        connection.unblocked()
         return
     last = websocket_close(3000, "Go away!")
     if connection.variant is Variant.SOCKJS_WEBSOCKET:
