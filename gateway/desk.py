@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, Final, Protocol, TypeVar, assert_never
 
 from gateway import measures
 from gateway.access import refusal
@@ -49,6 +49,8 @@ from newsfabric.topics import TopicTable
 
 Pending = Coroutine[Any, Any, None]
 Found = TypeVar("Found")
+
+_OF_A_TOPIC: Final = (Subscribe, History, SetMark)
 
 
 class Port(Protocol):
@@ -125,7 +127,7 @@ class Desk:
         return None
 
     def _denied(self, reader: Port, intent: Intent) -> Refusal | None:
-        if not isinstance(intent, Subscribe | History | SetMark):
+        if not isinstance(intent, _OF_A_TOPIC):
             return None
         if not isinstance(intent, SetMark) and not self.can_serve():
             # Of readers that the data plane had before us.

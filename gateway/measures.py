@@ -43,7 +43,7 @@ DROPPED = metrics.counter(
     "gateway_dropped_messages", "Messages slow readers didn't get", ["policy"]
 )
 ERRORS = metrics.counter("gateway_errors", "Error pushes", ["code"])
-VERBS = metrics.counter("gateway_verbs", "Verbs obeyed", ["action"])
+VERBS = metrics.counted("gateway_verbs", "Verbs obeyed", ["action"])
 TOKENS = metrics.counter("gateway_tokens", "Tokens of readers, by what came of them", ["outcome"])
 STORE_FAILURES = metrics.counter("gateway_store_failures", "Reads that the store didn't answer")
 RESUMES = metrics.counter(

@@ -15,9 +15,9 @@ from prometheus_client import Counter, Gauge
 from gateway import measures
 from gateway.native.commands import SERIES
 from newsfabric import metrics
-from newsfabric.tallied import Tallied
+from newsfabric.tallied import Counted, Tallied
 
-_METRICS: Final[Mapping[str, Counter | Gauge | Tallied]] = {
+_METRICS: Final[Mapping[str, Counter | Counted | Gauge | Tallied]] = {
     "readers": measures.READERS,
     "connects": measures.CONNECTS,
     "closes": measures.CLOSES,
@@ -84,6 +84,8 @@ class Tally:
                 gauge.labels(label).inc(by)
             case Tallied() as histogram:
                 _add(histogram, *rest.rpartition(".")[::2], max(0, by))
+            case Counted() as counted:
+                counted.labels(label).inc(max(0, by))
             case Counter() as counter:
                 (counter.labels(label) if label else counter).inc(max(0, by))
         if family in ("readers", "connects", "deliveries"):
