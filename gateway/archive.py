@@ -21,7 +21,7 @@ import orjson
 from gateway import measures
 from gateway.bounded import newest_that_fit
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
@@ -78,13 +78,17 @@ class Archive:
             asked += limit - len(sound)
         raise StoreError(f"too much of {topic} is no JSON")
 
-    async def since(self, topic: str, *, from_ms: int, region: str) -> Stored:
+    async def since(
+        self, topic: str, *, from_ms: int, to_ms: int = MAX_MS + 1, region: str
+    ) -> Stored:
         """As :meth:`newsfabric.store.Store.since`: as much as is read for one who resumes. It may
         take several times the timeout."""
         limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
         asked = min(limit, _FIRST_ROWS)
         while True:
-            read = self._store.since(topic, from_ms=from_ms, limit=asked, region=region)
+            read = self._store.since(
+                topic, from_ms=from_ms, to_ms=to_ms, limit=asked, region=region
+            )
             found = await self._read(read, timeouts=_LONG)
             fitting = newest_that_fit(found, lambda envelope: len(envelope.body), most_bytes)
             if len(fitting) < len(found) or len(found) < asked or asked >= limit:
@@ -98,16 +102,17 @@ class Archive:
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
     async def copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
-        """Every copy of these ``messages`` of ``topic``, oldest first, that this region has."""
+        """The copies of these ``messages`` of ``topic`` that this region has, oldest first; bounded
+        as :meth:`since` is, so the oldest may be left out."""
         identities = {one.identity for one in messages}
         times = [ms_of_id(one.id) for one in messages]
-        read = self._store.since(
+        stored = await self.since(
             topic,
             from_ms=min(times),
             to_ms=max(times) + _APART_MS,
-            limit=self._settings.resume_rows,
+            region=self._settings.region,
         )
-        return [one for one in await self._read(read) if one.identity in identities]
+        return [one for one in stored.envelopes if one.identity in identities]
 
     async def latest(self, topic: str) -> list[Envelope]:
         """The newest version of each key, oldest first."""

@@ -165,9 +165,10 @@ class Plane(Engine):
 
     async def drain(self) -> None:
         """Have all readers sent away; return when the data plane has ended, or should have."""
+        # Drained before, or another control plane's by now. (Not asked in the `if`: mypy would take
+        # it that the state stays another one below.)
         over = self.state is State.GONE
         if over:
-            # Drained before, or another control plane's by now.
             return
         # First of all: until it has heard this, the data plane lets readers in.
         self._send_drain()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import shutil
 import socket
@@ -136,6 +137,7 @@ async def ended(process: Process) -> None:
         if asyncio.get_running_loop().time() > deadline:
             logger.warning("data plane %d doesn't end: killing it", process.pid)
             process.kill()
+            deadline = math.inf
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
