@@ -2,8 +2,9 @@
 
 Numbers decide everything; times only bound searches. A number is **seen** when it was offered to
 the hub, or is void. **Start** is where the log begins for this gateway: what is up to it is past.
-The **mark** is the number up to which everything is seen, or past. docs/design/0028 has the rules,
-with an example.
+The **mark** is the number up to which everything is seen, or past. A number is **doubtful** when it
+was found by a read beyond low and given: its log may yet be closed without it. docs/design/0028 has
+the rules, with examples (of the last one: number 7 of what the meaner world found).
 """
 
 from __future__ import annotations
