@@ -51,7 +51,14 @@ class LocalBrokers(LocalProcesses):
             self._wait(broker.name, functools.partial(self._serves, broker), deadline)
 
     def ctl(self, *arguments: str) -> str:
-        """Run ``rabbitmqctl`` on the first node and return what it prints."""
+        """Run ``rabbitmqctl`` on the first node and return what it prints; WorldError if it fails.
+
+        A node that listens already may still be starting, and refuses most commands until it has.
+        """
+        self._ctl("await_startup")
+        return self._ctl(*arguments)
+
+    def _ctl(self, *arguments: str) -> str:
         done = subprocess.run(
             [str(self._home.sbin / "rabbitmqctl"), "--quiet", *arguments],
             env=self._environment(next(iter(self._brokers.values()))),
