@@ -49,9 +49,9 @@ def as_in_store(row: DirectoryRow, log: Log = _SOME_LOG) -> logs.DirectoryRow:
 class Directory:
     """What may be written over which row."""
 
-    def first(self) -> DirectoryRow:
-        """The row that a router writes before its first number."""
-        return DirectoryRow(version=1, low=0)
+    def first(self, row: DirectoryRow | None) -> DirectoryRow | None:
+        """The row that a router writes before its first number; None if its epoch is taken."""
+        return DirectoryRow(version=1, low=0) if row is None else None
 
     def moved(self, row: DirectoryRow, *, low: int) -> DirectoryRow | None:
         """The row with its router's ``low``; None if the log was closed: it begins a new one."""

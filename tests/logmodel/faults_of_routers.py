@@ -50,6 +50,18 @@ class DirectoryLate(Router):
             self.later(self.world.rng.uniform(2, 20), self.list_log, numbering)
 
 
+class CoarseEpochs(Router):
+    """Epochs are minutes, so that two of one name often choose the same."""
+
+    def next_epoch(self) -> int:
+        return max(int(self.clock()) // 60 * 60_000, self._epoch + 1)
+
+
+class EpochTaken(Directory):
+    def first(self, row: DirectoryRow | None) -> DirectoryRow | None:
+        return DirectoryRow(version=1, low=0) if row is None else row
+
+
 class BlindDirectory(Directory):
     def moved(self, row: DirectoryRow, *, low: int) -> DirectoryRow | None:
         return row._replace(version=row.version + 1, low=max(row.low, low))

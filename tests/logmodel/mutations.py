@@ -104,6 +104,10 @@ MUTATIONS: dict[str, Mutation] = {
     "dir_late": Mutation(
         "the directory row is written after the first messages", (routers.DirectoryLate,)
     ),
+    "epoch_taken": Mutation(
+        "a router begins its log though another of its name has one of that epoch",
+        (routers.CoarseEpochs, routers.EpochTaken),
+    ),
     "rule5_off": Mutation(
         "old messages are offered without a search for copies", (gateways.RuleFiveOff,)
     ),

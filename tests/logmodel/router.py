@@ -104,12 +104,15 @@ class Router:
     # Its log.
 
     def _begin_log(self) -> None:
-        # Never used before under this name.
-        epoch = self._epoch = max(int(self.clock() * 1000), self._epoch + 1)
-        log = Log(self.region, self.name, epoch)
+        self._epoch = self.next_epoch()
+        log = Log(self.region, self.name, self._epoch)
         self.numbering = self.world.parts.numbering(log, window=self.world.window)
         self.world.book.counts["logs"] += 1
         self.list_log(self.numbering)
+
+    def next_epoch(self) -> int:
+        """In ms. It may be taken, by another one of this name: then the directory refuses it."""
+        return max(int(self.clock() * 1000), self._epoch + 1)
 
     def list_log(self, numbering: Numbering) -> None:
         """Write the directory row, which comes before the first number."""
@@ -124,8 +127,11 @@ class Router:
 
     def _apply_first(self, numbering: Numbering, asked_at: float) -> None:
         stores = self.world.stores
-        if numbering.log not in stores[self.region].directory:
-            stores.write_directory(self.region, numbering.log, self.directory.first())
+        first = self.directory.first(stores[self.region].directory.get(numbering.log))
+        if first is None:
+            self.later(0.01, self._begin_log)
+            return
+        stores.write_directory(self.region, numbering.log, first)
         self.later(0.01, self._renewed, numbering, asked_at)
 
     def _beat(self) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from tests.logmodel.__main__ import main, seed_range
 from tests.logmodel.book import InvariantBroken
+from tests.logmodel.faults_of_routers import CoarseEpochs
 from tests.logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
+from tests.logmodel.parts import parts_with
 from tests.logmodel.settings import DEFAULT, HARDEST, PARTIAL, THREE_REGIONS, Profile
 from tests.logmodel.world import history
 
@@ -48,6 +50,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "close_early": (SOME_PARTIAL, 60, 14),
     "close_short": (SOME_PARTIAL, 0, 1),
     "dir_late": (SOME_PARTIAL, 0, 6),
+    "epoch_taken": (SOME_PARTIAL, 50, 17),
     "rule5_off": (SOME_PARTIAL, 0, 1),
     "no_gave": (SOME_PARTIAL, 0, 8),
     "seen_early": (SOME_PARTIAL, 0, 8),
@@ -71,6 +74,11 @@ PROFILES = ["default", "partial", "three regions", "hardest"]
 def test_a_few_histories_break_nothing(profile: Profile) -> None:
     for seed in range(10):
         history(seed, profile)
+
+
+def test_routers_of_one_name_and_one_epoch_break_nothing() -> None:
+    for seed in range(50, 70):
+        history(seed, SOME_PARTIAL, parts_with([CoarseEpochs]))
 
 
 # In parts, so that none comes near the time limit of a test on a busy machine.

@@ -63,9 +63,15 @@ def test_only_a_number_that_was_never_tried_ends_void() -> None:
 
 def test_the_row_of_a_living_router_moves_with_each_beat() -> None:
     directory = Directory()
-    row = directory.first()
+    row = directory.first(None)
+    assert row == DirectoryRow(version=1, low=0)
     moved = directory.moved(row, low=3)
     assert moved == DirectoryRow(version=2, low=3)
+
+
+def test_an_epoch_that_is_taken_is_refused() -> None:
+    assert Directory().first(DirectoryRow(version=4, low=9)) is None
+    assert Directory().first(DirectoryRow(version=5, low=9, ended=9)) is None
 
 
 def test_low_never_goes_back() -> None:
