@@ -30,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 class LinkPublisher:
-    """A :class:`newsfabric.amqp.ConfirmingPublisher` on a channel of its own."""
+    """A :class:`newsfabric.amqp.ConfirmingPublisher` on a channel of its own.
+
+    ValueError for ``in_flight`` below 1.
+    """
 
     def __init__(self, name: str, in_flight: int) -> None:
         if in_flight < 1:
@@ -189,7 +192,7 @@ class LinkPublisher:
         self._update()
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
-        """Nothing is consumed on a publisher's channel."""
+        """Nothing is consumed on a publisher's channel: WireError, which ends the connection."""
         raise WireError(f"delivery {tag} on a publisher's channel")
 
 

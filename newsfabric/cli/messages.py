@@ -22,7 +22,10 @@ _SHOWN: Final = 120
 
 
 def read_body(argument: str) -> bytes:
-    """The body in a command's argument: itself, ``-`` for stdin, ``@FILE`` for a file."""
+    """The body in a command's argument: itself, ``-`` for stdin, ``@FILE`` for a file.
+
+    ConfigError for a file that can't be read. The body is whatever it is: the fabric judges it.
+    """
     if argument == "-":
         return sys.stdin.buffer.read()
     if not argument.startswith("@"):
