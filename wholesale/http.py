@@ -66,7 +66,7 @@ class JsonHandler(PlainHandler):
     """Answers JSON and turns what goes wrong into JSON."""
 
     def write_document(self, document: dict[str, Any], status: int = 200) -> None:
-        """Finish with ``document``."""
+        """Finish the request with ``document`` as JSON, and this ``status``."""
         self.set_status(status)
         self.set_header("Content-Type", JSON)
         self.finish(orjson.dumps(document))

@@ -169,7 +169,7 @@ class LinkPublisher:
         self._open.set()
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
-        """The broker answers."""
+        """The broker has taken publication ``tag``, or not; with ``multiple`` all up to it."""
         for future, returned in self._confirms.settled(tag, multiple=multiple):
             if not taken:
                 _fail(future, PublishNacked(f"{self._name}: the broker refused the message"))

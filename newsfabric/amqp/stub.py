@@ -447,7 +447,7 @@ class StubConsumer:
         return len(self._unacked) < self._prefetch
 
     def deliver(self, stored: Stored) -> None:
-        """Give it a message."""
+        """Give it a message, in a turn of the loop; what fails goes back once, then is dropped."""
         self._tag += 1
         self._unacked[self._tag] = stored
         delivery = Delivery(stored.message, stored.redelivered, self._tag, self._generation)

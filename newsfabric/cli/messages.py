@@ -95,7 +95,7 @@ def rejection(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rejection_line(found: Mapping[str, Any]) -> str:
-    """A rejection on one line."""
+    """What :func:`rejection` returned, on one line for a person."""
     at = found["rejected_at"]
     when = _time(at) if isinstance(at, int) else "--:--:--"
     by = f" by {found['app_id']}" if found["app_id"] else ""

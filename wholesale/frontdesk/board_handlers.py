@@ -203,7 +203,7 @@ def _own_origin(request: HTTPServerRequest) -> str | None:
 
 
 def problem(refusal: Refusal) -> HttpProblem:
-    """``refusal`` as an answer."""
+    """``refusal`` as an HTTP error; with 401 it asks for a token (RFC 9110 section 15.5.2)."""
     asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)
 
