@@ -72,7 +72,7 @@ class ShovelState:
 class Management:
     """One node's management API. Use as an async context manager, or :meth:`close` it.
 
-    Each call waits ``timeout`` seconds, and raises ManagementError for any answer that isn't good.
+    Each call but :meth:`alive` raises ManagementError: after ``timeout`` seconds, or for an error.
     At ``https://`` it must show a certificate by an authority of ``credentials``.
     """
 

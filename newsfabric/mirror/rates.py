@@ -26,7 +26,7 @@ class Rates:
         self._swept = began
 
     def note(self, topic: str, now: float) -> None:
-        """One message of ``topic``."""
+        """Count one message of ``topic`` at ``now`` (seconds). A new topic needs room."""
         known = self._left.get(topic)
         if known is None and len(self._left) >= self._most and not self._sweep(now):
             return
