@@ -73,6 +73,7 @@ class Reader(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio calls it: ask for the upgrade (RFC 6455 section 4.1)."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(
             b"GET /websocket HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\n"
@@ -81,6 +82,7 @@ class Reader(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
+        """asyncio calls it: the first bytes are the upgrade, all others are pushes."""
         if not self.upgraded.done():
             self.upgraded.set_result(None)
             return
@@ -91,6 +93,7 @@ class Reader(asyncio.Protocol):
             self.served.set_result(knows and count == self._wanted)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio calls it: who still waits gets ``exc``, or a ConnectionError."""
         for future in (self.upgraded, self.served):
             if not future.done():
                 future.set_exception(exc or ConnectionError("closed"))

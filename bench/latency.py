@@ -41,6 +41,7 @@ class Delays:
 
     @classmethod
     def of(cls, samples_ns: list[int], expected: int) -> Delays:
+        """Of ``samples_ns``, two at least, in nanoseconds and any order."""
         ms = sorted(sample / 1e6 for sample in samples_ns)
         cuts = statistics.quantiles(ms, n=100)
         return cls(cuts[49], cuts[98], ms[-1], len(ms), expected)

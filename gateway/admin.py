@@ -50,6 +50,7 @@ class Rates:
         self._core = core
 
     async def watch(self) -> None:
+        """Count until cancelled; both figures are per second."""
         core = self._core
         while True:
             at, deliveries, connects = core.clock(), core.deliveries, core.connects
@@ -63,9 +64,11 @@ class AnswerHandler(PlainHandler):
     """A GET that is answered with what ``answer`` returns."""
 
     def initialize(self, answer: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        """Tornado gives it ``answer``, which is awaited at each request."""
         self._answer = answer
 
     async def get(self) -> None:
+        """200 with the answer as JSON."""
         self.write(await self._answer())
 
 
@@ -124,9 +127,11 @@ class DrainHandler(PlainHandler):
     """``POST /drain``: begin to drain, as SIGTERM does. Asking again changes nothing."""
 
     def initialize(self, core: Core, stop: asyncio.Event) -> None:
+        """Tornado gives it ``stop``, which ends the gateway once its readers have gone."""
         self._core, self._stop = core, stop
 
     def post(self) -> None:
+        """202 at once, with the number of readers yet to go."""
         self._stop.set()
         self.set_status(202)
         self.write({"draining": True, "connections": self._core.reader_count})
@@ -140,9 +145,11 @@ class TakeOverHandler(PlainHandler):
     """
 
     def initialize(self, core: Core) -> None:
+        """Tornado gives it ``core``, whose engine takes over."""
         self._core = core
 
     async def post(self) -> None:
+        """200 once the new one serves, or 409; the Tornado engine has none: 409."""
         try:
             self.write({"dataplane_pid": await self._core.engine.take_over()})
         except ConfigError as exc:
@@ -154,10 +161,12 @@ class GatewayMetricsHandler(MetricsHandler):
     """``/metrics``, with the hub's gauges read when they are asked for."""
 
     def initialize(self, core: Core) -> None:  # type: ignore[override]
+        """Tornado gives it ``core``, whose gauges are brought up to date."""
         super().initialize(core.readiness)
         self._core = core
 
     async def prepare(self) -> None:
+        """Tornado calls it before :meth:`get`: the data plane is asked."""
         await self._core.look()
 
 

@@ -28,6 +28,7 @@ class BoundedMap(Generic[Key, Value]):
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
+        """What ``key`` was set to, else None. That makes it no younger (:meth:`touch`)."""
         entry = self._entries.get(key)
         return None if entry is None else entry[0]
 
@@ -46,11 +47,13 @@ class BoundedMap(Generic[Key, Value]):
             self.drop(next(iter(self._entries)))
 
     def drop(self, key: Key) -> None:
+        """Forget ``key``. Nothing happens if it isn't kept."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.bytes -= entry[1]
 
     def clear(self) -> None:
+        """Forget everything."""
         self._entries.clear()
         self.bytes = 0
 

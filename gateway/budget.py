@@ -74,6 +74,7 @@ class Budget:
 
     @property
     def waiting_bytes(self) -> int:
+        """All that waits: in outboxes, and in streams as far as is known."""
         return self.account.bytes + self._in_streams
 
     async def watch(self) -> None:
@@ -187,11 +188,13 @@ class ReaderStream(IOStream):
         return self._total_write_done_index
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
+        """As Tornado's; what the kernel doesn't take at once counts in the budget."""
         written = super().write(data)
         if self.writing():
             self._budget.waits(self)
         return written
 
     def close_fd(self) -> None:
+        """Tornado calls it once, whoever closed the stream."""
         super().close_fd()
         self._on_closed()

@@ -33,6 +33,7 @@ class CatchUpHandler(PageHandler):
     """
 
     async def get(self) -> None:
+        """200 with a page, or the ``error`` push with its status: 400, 401, 403, 404, 429, 503."""
         if not self._is_welcome():
             return
         wait = self.core.history_pace.ask(self.request.remote_ip or "", self.core.clock())

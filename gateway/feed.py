@@ -84,6 +84,7 @@ class Feed:
         )
 
     def take(self, delivery: Delivery) -> None:
+        """The link calls it with each delivery, which is acknowledged when its fan-out is done."""
         topic = delivery.message.topic
         try:
             if not topic.startswith(_CONTROL) or topic == REVOKED:

@@ -69,9 +69,11 @@ class Listener:
 
     @property
     def port(self) -> int:
+        """The port that it has, also where it was asked for any (0)."""
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
+        """Accept from now on. Also how it goes on after a pause."""
         self._resume = None
         self._loop.add_reader(self._socket, self._accept)
 

@@ -72,6 +72,7 @@ class SseHandler(PageHandler):
     """``GET /events``."""
 
     async def get(self) -> None:
+        """200 and the stream if any topic may be read; else the first topic's error, as JSON."""
         if not self._is_welcome():
             return
         auth = await self._who()

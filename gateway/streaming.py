@@ -144,6 +144,7 @@ class ReaderHandler(tornado.web.RequestHandler):
     core: Core
 
     def set_default_headers(self) -> None:
+        """Tornado calls it before each answer: no Server."""
         self.clear_header("Server")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -184,6 +185,7 @@ class StreamHandler(ReaderHandler):
     """Base of the handlers that let a reader in and hand the stream to a connection."""
 
     def initialize(self, core: Core) -> None:
+        """Tornado gives it the gateway's ``core``."""
         self.core = core
 
     def _take_over(self, status: str, headers: Mapping[str, str]) -> ReaderStream:
@@ -208,6 +210,7 @@ class PageHandler(StreamHandler):
     """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
 
     def prepare(self) -> None:
+        """Tornado calls it before each request: CORS headers for an origin that is allowed."""
         headers = self.request.headers
         if self.core.origins.allows(headers):
             origin = headers.get("Origin")

@@ -100,6 +100,7 @@ class WebSocketConnection(StreamConnection):
             self._unanswered = None
 
     def unblocked(self) -> None:
+        """The kernel takes bytes again: what waits goes first, then the answer to a ping."""
         super().unblocked()
         self._answer_ping()
 
@@ -127,6 +128,7 @@ class SockJsWebSocketConnection(WebSocketConnection):
         self._firm(_SOCKJS_OPEN)
 
     def received(self, data: str | bytes) -> None:
+        """Take one WebSocket message: an array of verbs, one verb, or nothing."""
         # An array of verbs, or one alone. SockJS 1.0: an empty frame is ignored; broken JSON ends
         # the connection abruptly, without a frame of SockJS's.
         if not data or not self.is_open:
@@ -154,14 +156,17 @@ class WebSocketHandler(StreamHandler):
     def initialize(
         self, core: Core, connection: type[WebSocketConnection] = WebSocketConnection
     ) -> None:
+        """Tornado gives it the gateway's ``core`` and the kind of ``connection``."""
         super().initialize(core)
         self.connection = connection
 
     def prepare(self) -> None:
+        """Tornado calls it before each request: 404 where WebSockets are switched off."""
         if not self.core.settings.websocket:
             self._refuse(404, "no WebSocket here")
 
     async def get(self, **_: str) -> None:
+        """101 and the connection until it ends; 400, 403, 426 or 503 if there is none."""
         headers = self.request.headers
         try:
             accept = accept_key(headers)

@@ -51,11 +51,13 @@ class SimBox:
     mute: bool = False
 
     def state(self, now: float) -> BoxState:
+        """What its load report would say at ``now``, in seconds."""
         if self.draining:
             return "draining"
         return "ready" if now >= self.ready_at else "starting"
 
     def open(self, now: float) -> bool:
+        """Whether it takes readers at ``now``: ready, not draining, not full."""
         return not self.draining and now >= self.ready_at and self.readers < self.capacity
 
 
@@ -91,10 +93,12 @@ class Machines:
     lost: float = 0.0
 
     def start(self, count: int, now: float) -> None:
+        """``count`` boxes that are ready at ``now``, as the region begins."""
         for _ in range(count):
             self._make(now, now)
 
     def want(self, count: int, now: float) -> None:
+        """As a driver's ``want``, at once; :attr:`at_limit` says that more were wanted."""
         self.at_limit = count > self.limit
         for _ in range(min(count, self.limit) - len(self.boxes)):
             # What is asked for stands by the end of ``boot``.
@@ -103,11 +107,13 @@ class Machines:
             self._make(now, math.inf if broken else now + boots)
 
     def end(self, names: Iterable[str]) -> None:
+        """As a driver's ``end``; readers that a box still had are counted as :attr:`lost`."""
         for name in names:
             if (box := self.boxes.pop(name, None)) is not None:
                 self.lost += box.readers
 
     def list(self, now: float) -> tuple[Instance, ...]:
+        """As a driver's ``boxes``."""
         return tuple(Instance(box.name, now - box.started, box.zone) for box in self.boxes.values())
 
     def _make(self, now: float, ready_at: float) -> None:
@@ -142,10 +148,12 @@ class Region:
 
     @property
     def boxes(self) -> Sequence[SimBox]:
+        """All of them, also those that boot or drain."""
         return list(self.machines.boxes.values())
 
     @property
     def readers(self) -> float:
+        """How many are connected."""
         return sum(box.readers for box in self.machines.boxes.values())
 
     def lose(self, names: Iterable[str], now: float) -> None:
@@ -155,6 +163,7 @@ class Region:
             self._return(box.readers, now)
 
     def lose_zone(self, zone: str, now: float) -> None:
+        """As :meth:`lose`, of all boxes in ``zone``."""
         self.lose([box.name for box in self.boxes if box.zone == zone], now)
 
     def step(self, now: float, dt: float) -> Moment:

@@ -105,12 +105,12 @@ class WatchedStream(IOStream):
         return self._total_write_done_index
 
     def close_fd(self) -> None:
-        """As :meth:`IOStream.close_fd`."""
+        """As :meth:`IOStream.close_fd`; its address has room for another one."""
         super().close_fd()
         self._on_closed()
 
     def write(self, data: bytes | memoryview) -> Any:
-        """As :meth:`IOStream.write`."""
+        """As :meth:`IOStream.write`; what the kernel doesn't take at once counts from now on."""
         written = super().write(data)
         if self.writing():
             self._taking.waits(self)
@@ -142,7 +142,7 @@ class TakingServer(HTTPServer):
         self._looking.start()
 
     def stop(self) -> None:
-        """As :meth:`HTTPServer.stop`."""
+        """As :meth:`HTTPServer.stop`; nobody is closed any more for taking nothing."""
         super().stop()
         self._looking.stop()
 

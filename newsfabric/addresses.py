@@ -27,7 +27,7 @@ class Addresses:
         return not self._most or self._counts[place_of(parse_address(address))] < self._most
 
     def leave(self, address: str) -> None:
-        """One that came in is closed."""
+        """A connection that :meth:`enter` has let in is closed. Once for each."""
         place = place_of(parse_address(address))
         self._counts[place] -= 1
         if not self._counts[place]:

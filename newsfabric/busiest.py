@@ -29,7 +29,7 @@ class Busiest:
         self._parts: collections.deque[tuple[float, dict[str, int]]] = collections.deque()
 
     def add(self, name: str, now: float) -> None:
-        """One more of ``name``."""
+        """Count one more of ``name`` at ``now`` (seconds, monotonic)."""
         counts = self._part(now)
         if name in counts:
             counts[name] += 1

@@ -45,7 +45,7 @@ _MORE: Final = (
 
 
 def markdown(metrics: Sequence[Metric]) -> str:
-    """docs/metrics.md."""
+    """The text of docs/metrics.md."""
     lines = ["# Metrics", "", "Written by `make metrics` from the code; don't edit.", "", _INTRO]
     lines += [line for text in _MORE for line in ("", text)]
     for kind, group in _by_kind(metrics):

@@ -72,6 +72,7 @@ class ShovelState:
 class Management:
     """One node's management API. Use as an async context manager, or :meth:`close` it.
 
+    Each call but :meth:`alive` raises ManagementError: after ``timeout`` seconds, or for an error.
     At ``https://`` it must show a certificate by an authority of ``credentials``.
     """
 
@@ -127,12 +128,12 @@ class Management:
         return [_node_state(entry) for entry in entries]
 
     async def exchanges(self) -> dict[str, str]:
-        """Names and types of the exchanges."""
+        """Types of the exchanges by name."""
         entries = _objects(await self._get(f"/exchanges/{_VHOST}?columns=name,type"))
         return {_text(entry, "name"): _text(entry, "type") for entry in entries}
 
     async def put_exchange(self, exchange: Exchange) -> None:
-        """Declare ``exchange``, durable."""
+        """Declare ``exchange``, durable; ManagementError if it is there with another type."""
         body = {"type": exchange.type, "durable": True}
         await self._send("PUT", f"/exchanges/{_VHOST}/{_quote(exchange.name)}", body)
 
@@ -155,7 +156,7 @@ class Management:
         await self._send("PUT", f"/queues/{_VHOST}/{_quote(name)}", body)
 
     async def delete_queue(self, name: str) -> None:
-        """Delete a queue and what is in it."""
+        """Delete a queue with its messages; no error if there is none."""
         await self._delete(f"/queues/{_VHOST}/{_quote(name)}")
 
     async def bindings(self) -> set[Binding]:
@@ -176,7 +177,7 @@ class Management:
         await self._send("POST", _binding_path(binding), {"routing_key": binding.key})
 
     async def delete_binding(self, binding: Binding) -> None:
-        """Unbind."""
+        """Delete a binding; no error if there is none."""
         # rabbit_mgmt_format:pack_binding_props/2: the key, encoded as in a form, names the binding;
         # "~" stands for the empty one. A path encodes it once more.
         name = quote_plus(binding.key).replace("~", "%7E") if binding.key else "~"
@@ -192,7 +193,7 @@ class Management:
         await self._send("PUT", f"/parameters/shovel/{_VHOST}/{_quote(name)}", {"value": value})
 
     async def delete_shovel(self, name: str) -> None:
-        """Stop and forget a shovel."""
+        """Stop a shovel and delete its parameter; no error if there is none."""
         await self._delete(f"/parameters/shovel/{_VHOST}/{_quote(name)}")
 
     async def shovel_states(self) -> dict[str, ShovelState]:
@@ -205,7 +206,7 @@ class Management:
         await self._send("POST", "/definitions", document)
 
     async def user_names(self) -> set[str]:
-        """The cluster's users."""
+        """Names of the cluster's users."""
         return {_text(entry, "name") for entry in _objects(await self._get("/users?columns=name"))}
 
     async def delete_user(self, name: str) -> None:

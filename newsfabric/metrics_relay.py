@@ -61,9 +61,11 @@ class RelayedHandler(PlainHandler):
     def initialize(
         self, processes: Mapping[str, int], askers: Sequence[Network], http: AsyncHTTPClient
     ) -> None:
+        """Tornado gives it what :func:`routes` was given."""
         self._processes, self._askers, self._http = processes, askers, http
 
     async def get(self, name: str) -> None:
+        """Also 403 for who isn't among ``askers``, 404 for a name that isn't listed."""
         if not self._may_ask():
             self._refuse(403, "not for this address")
             return

@@ -148,11 +148,13 @@ class PlainHandler(tornado.web.RequestHandler):
     """Base of our HTTP handlers: no Server header, nothing cached unless said otherwise."""
 
     def set_default_headers(self) -> None:
+        """Tornado calls it before each answer, and again for an error's."""
         self.clear_header("Server")
         self.set_header("Cache-Control", "no-store, no-transform")
         self.set_header("X-Content-Type-Options", "nosniff")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Tornado's short page for ``status_code``; with Allow if that is 405."""
         self.say_what_is_allowed(status_code)
         super().write_error(status_code, **kwargs)
 
@@ -167,6 +169,7 @@ class LiveHandler(PlainHandler):
     """``/healthz/live``: 200 while the loop turns. Restart the process if it doesn't answer."""
 
     def get(self) -> None:
+        """200 with ``{"live": true}``."""
         self.write({"live": True})
 
 
@@ -174,9 +177,11 @@ class ReadyHandler(PlainHandler):
     """``/healthz/ready``: 200, or 503 with what it waits for. Give it no work meanwhile."""
 
     def initialize(self, readiness: Callable[[], Readiness]) -> None:
+        """Tornado gives it ``readiness``, which is asked at each request."""
         self._readiness = readiness
 
     def get(self) -> None:
+        """Answer ``{"ready": …, "waiting_for": […]}``; 503 says to try again after a second."""
         found = self._readiness()
         self.set_status(200 if found.ready else 503)
         if not found.ready:
@@ -188,9 +193,11 @@ class DocumentHandler(PlainHandler):
     """One JSON document, made when it is asked for."""
 
     def initialize(self, document: Callable[[], dict[str, Any]]) -> None:
+        """Tornado gives it ``document``, which is called at each request."""
         self._document = document
 
     def get(self) -> None:
+        """200 with the document as JSON."""
         self.write(self._document())
 
 
@@ -198,9 +205,11 @@ class TraceHandler(PlainHandler):
     """``/trace/ID``: what this process remembers of one message."""
 
     def initialize(self, who: dict[str, str], sightings: Sightings) -> None:
+        """Tornado gives it ``who``, the process's kind, name and region, and its ``sightings``."""
         self._who, self._sightings = who, sightings
 
     def get(self, text: str) -> None:
+        """200 with what :meth:`Sightings.document` has for ``text``, also if that is nothing."""
         self.write(self._who | self._sightings.document(text))
 
 
@@ -208,9 +217,11 @@ class MetricsHandler(PlainHandler):
     """``/metrics`` in the Prometheus text format, or as OpenMetrics for who asks for it."""
 
     def initialize(self, readiness: Callable[[], Readiness]) -> None:
+        """Tornado gives it ``readiness``, for ``newsfabric_service_ready``."""
         self._readiness = readiness
 
     def get(self) -> None:
+        """200 with all of this process's metrics, in the format that Accept names."""
         READY.set(self._readiness().ready)
         text, content_type = metrics.exposition(self.request.headers.get("Accept", ""))
         self.set_header("Content-Type", content_type)

@@ -172,7 +172,8 @@ def server_files_from(environ: Mapping[str, str]) -> ServerFiles | None:
 def file_from(environ: Mapping[str, str], variable: str) -> Path | None:
     """The file that ``variable`` names, None if it isn't set.
 
-    Without a slash it is the name of a credential that systemd passes (``LoadCredential=``).
+    Without a slash it is the name of a credential that systemd passes (``LoadCredential=``);
+    ConfigError if it passed none. Whether the file is there isn't looked at.
     """
     text = environ.get(variable)
     if text is None or "/" in text:
@@ -262,7 +263,7 @@ def load_fabric(path: Path) -> Fabric:
 
 
 def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
-    """The fabric in a parsed ``fabric.json``."""
+    """The fabric in a parsed ``fabric.json``; ConfigError, naming ``source``, if it is none."""
     try:
         regions = tuple(
             Region(

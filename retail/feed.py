@@ -63,7 +63,7 @@ def place(box: str, cores: Sequence[str], n: int, url: str) -> str:
 
 
 def feed_name(n: int) -> str:
-    """The shovel of feed ``n``."""
+    """The name of the shovel of feed ``n`` (1, 2) on its box's broker."""
     return f"postoffice.{n}"
 
 

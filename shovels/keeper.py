@@ -91,7 +91,7 @@ class Pace:
 
 
 class Keeper:
-    """The keeper of one region."""
+    """Keeps the shovels of ``region``, with their queues and exchanges, as the topology wants."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ def status_table(statuses: Iterable[Status]) -> Table:
 
 
 def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
-    """``plan --json``."""
+    """The document of ``newsfabric shovels plan --json``."""
     found = list(looks)
     return {
         "actions": [_action(action) for each in found for action in each.actions],
@@ -100,7 +100,7 @@ def done_as_json(looks: Iterable[Look], done: Iterable[Done]) -> dict[str, Any]:
 
 
 def statuses_as_json(found: Mapping[Cluster, Status | str]) -> dict[str, Any]:
-    """``status --json``."""
+    """The document of ``newsfabric shovels status --json``."""
     return {
         "shovels": [
             {

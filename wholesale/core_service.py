@@ -47,7 +47,7 @@ class Work(Protocol):
         """Take ``delivery`` of ``source``. What it raises is a bug; see wholesale.failed."""
 
     async def run(self) -> None:
-        """Do it, until cancelled."""
+        """Work until cancelled."""
 
     async def settled(self) -> None:
         """Return when everything taken so far is done or given up."""

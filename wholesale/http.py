@@ -66,12 +66,13 @@ class JsonHandler(PlainHandler):
     """Answers JSON and turns what goes wrong into JSON."""
 
     def write_document(self, document: dict[str, Any], status: int = 200) -> None:
-        """Finish with ``document``."""
+        """Finish the request with ``document`` as JSON, and this ``status``."""
         self.set_status(status)
         self.set_header("Content-Type", JSON)
         self.finish(orjson.dumps(document))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Tornado calls it: ``{"error": {"reason": …, "detail": …}}``, whatever went wrong."""
         self.say_what_is_allowed(status_code)
         problem = kwargs.get("exc_info", (None, None))[1]
         if not isinstance(problem, HttpProblem):
@@ -82,12 +83,14 @@ class JsonHandler(PlainHandler):
         self.write_document(problem.document, problem.status)
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
+        """Tornado calls it with 500 for a :class:`HttpProblem`, which has a status of its own."""
         problem = kwargs.get("exc_info", (None, None))[1]
         super().send_error(
             problem.status if isinstance(problem, HttpProblem) else status_code, **kwargs
         )
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Tornado calls it for each exception in a handler."""
         # A refused request is no fault of ours, and peers could fill the log with it.
         if not isinstance(value, HttpProblem | tornado.web.HTTPError):
             super().log_exception(typ, value, tb)
@@ -97,6 +100,7 @@ class NotFoundHandler(JsonHandler):
     """Every path that there isn't."""
 
     def prepare(self) -> None:
+        """404, whatever the method."""
         raise HttpProblem(404, "not_found", "there is nothing here")
 
 

@@ -19,7 +19,7 @@ class Progress:
         self._idle.clear()
 
     def end(self) -> None:
-        """One is done, or given up."""
+        """One of those that began is done, or given up. Once for each."""
         self.under_way -= 1
         if self.under_way == 0:
             self._idle.set()

@@ -152,14 +152,17 @@ class PySpy(Profiler):
     hint = "it may look as root, or after `sysctl kernel.yama.ptrace_scope=0`"
 
     def command(self, data: Path) -> list[str]:
+        """See :meth:`Profiler.command`."""
         to = ("--pid", str(self.pid), "--output", str(data), "--rate", _PY_SPY_RATE)
         how = ("--format", "raw", "--nolineno", "--native")
         return [str(TOOLS / "py-spy"), "record", *to, *how]
 
     def looks(self, data: Path, said: str) -> bool:
+        """See :meth:`Profiler.looks`: it says so itself."""
         return "Sampling process" in said
 
     def fold(self, data: Path) -> str:
+        """See :meth:`Profiler.fold`; stacks that only wait are left out."""
         return without_waits(data.read_text("utf-8", "replace"))
 
 
@@ -174,13 +177,16 @@ class Perf(Profiler):
     )
 
     def command(self, data: Path) -> list[str]:
+        """See :meth:`Profiler.command`."""
         to = ("--pid", str(self.pid), "--output", str(data))
         return ["perf", "record", *to, "--freq", _PERF_RATE, "--call-graph", "fp"]
 
     def looks(self, data: Path, said: str) -> bool:
+        """See :meth:`Profiler.looks`: its file is there."""
         return data.exists()
 
     def fold(self, data: Path) -> str:
+        """See :meth:`Profiler.fold`; it leaves what it folded beside ``data``."""
         stacks = data.with_suffix(".stacks")
         # Each sample counts once, not for the nanoseconds that it stands for.
         _run(["perf", "script", "--input", str(data), "--fields", "-period"], stacks)
@@ -189,6 +195,7 @@ class Perf(Profiler):
         return folded.read_text("utf-8", "replace")
 
     def note(self, costs: Costs) -> str:
+        """See :meth:`Profiler.note`: whether the kernel is missing, and what to do about it."""
         return "" if costs.kernel_seen else f"without the kernel's part; {self.hint}"
 
 

@@ -138,11 +138,13 @@ class Visitors:
         self._count(kind.__name__)
 
     async def connects_and_resets(self) -> None:
+        """Twenty connections, each reset before it says a word."""
         for _ in range(20):
             with await _opened(self._port) as sock:
                 _reset(sock)
 
     async def reads_a_little(self) -> None:
+        """Subscribes, reads for up to a second, and sends a close frame."""
         more = _DEFLATE if self._rng.random() < 0.5 else ""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake(more=more) + b"".join(map(subscribe, _TOPICS)))
@@ -151,6 +153,7 @@ class Visitors:
             await self._read(sock, 0.5)
 
     async def says_a_broken_head(self) -> None:
+        """TLS, or a request that is wrong, too long or no HTTP."""
         heads = [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
             b"GET /websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n",
@@ -164,6 +167,7 @@ class Visitors:
             await self._read(sock, 0.2)
 
     async def says_broken_frames(self) -> None:
+        """Frames against RFC 6455: no mask, no UTF-8, a long ping, no final fragment, noise."""
         frames = [
             b"\x81\x05hello",
             frame(b"\xff\xfe"),
@@ -180,17 +184,20 @@ class Visitors:
             await self._read(sock, 0.3)
 
     async def says_half_a_head(self) -> None:
+        """A request that doesn't end, for three seconds."""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake()[: self._rng.randrange(1, 100)])
             await self._read(sock, 3.0)
 
     async def never_reads(self) -> None:
+        """Subscribes with a receive buffer of 4 KiB and takes nothing for up to six seconds."""
         more = _DEFLATE if self._rng.random() < 0.3 else ""
         with await _opened(self._port, receive_buffer=4096) as sock:
             await self._send(sock, handshake(more=more) + b"".join(map(subscribe, _TOPICS[1:])))
             await asyncio.sleep(self._rng.uniform(1, 6))
 
     async def polls(self) -> None:
+        """A SockJS session over xhr: opened, subscribed twice, polled once and left."""
         session = f"/sockjs/000/p{self._rng.getrandbits(40):x}"
         for verb in (
             b"",
@@ -201,6 +208,7 @@ class Visitors:
         await self._post(f"{session}/xhr", b"")
 
     async def streams(self) -> None:
+        """Server-sent events, ours or SockJS's, for up to a second; closed or reset."""
         path = self._rng.choice(["/events?topic=live.score", "/sockjs/000/e%x/eventsource"])
         path = path.replace("%x", f"{self._rng.getrandbits(40):x}")
         with await _opened(self._port) as sock:
@@ -210,12 +218,14 @@ class Visitors:
                 _reset(sock)
 
     async def asks_for_info(self) -> None:
+        """What SockJS asks before it connects, and a path that there isn't."""
         with await _opened(self._port) as sock:
             for path in ("/sockjs/info", "/sockjs", "/nowhere"):
                 await self._send(sock, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
                 await self._read(sock, 0.05)
 
     async def floods(self) -> None:
+        """More pings at once than a gateway answers, as verbs or as frames."""
         # Of the first the data plane answers those that aren't refused, of the last a few.
         floods = [
             frame(b'{"action":"ping"}') * 400,
@@ -227,6 +237,7 @@ class Visitors:
             await self._read(sock, 0.5)
 
     async def resets_while_subscribed(self) -> None:
+        """Subscribes, and is reset while messages come."""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake() + b"".join(map(subscribe, _TOPICS)))
             await self._read(sock, 0.2)

@@ -61,7 +61,10 @@ class Fleet:
             self._build_image()
 
     def up(self, size: int, *, port_base: int | None = None) -> None:
-        """Boot what isn't up of a fleet of ``size``; forwards are at ``port_base`` and after it."""
+        """Boot what isn't up of a fleet of ``size``; forwards are at ``port_base`` and after it.
+
+        FleetError while a larger fleet is up.
+        """
         with self.folders.locked():
             wanted = machines_of(size)
             first = [m for m in self.members() if m not in wanted and m.role != "retail"]
@@ -75,7 +78,10 @@ class Fleet:
             self._start([*self.members(), *(m for m in wanted if m not in self.members())])
 
     def boot(self, names: Sequence[str], *, new: bool) -> None:
-        """Boot these, also ones that the fleet didn't have; with ``new`` on an empty disk."""
+        """Boot these, also ones that the fleet didn't have; with ``new`` on an empty disk.
+
+        FleetError without a fleet, or for a machine that runs and is to have a ``new`` disk.
+        """
         with self.folders.locked():
             chosen = [machine(name) for name in names]
             if not self.members():

@@ -28,6 +28,7 @@ class Folders:
 
     @classmethod
     def at(cls, top: Path) -> Folders:
+        """Those below ``top``, which may be relative or a symlink."""
         return cls(top.resolve())
 
     @property
@@ -42,14 +43,17 @@ class Folders:
 
     @property
     def layers(self) -> Path:
+        """A folder for each layer of machines' disks (:mod:`fleet.image`)."""
         return self.top / "layers"
 
     @property
     def build(self) -> Path:
+        """What is built and isn't whole yet."""
         return self.top / "build"
 
     @property
     def machines(self) -> Path:
+        """A folder for each machine, by name."""
         return self.top / "machines"
 
     @property
@@ -59,10 +63,12 @@ class Folders:
 
     @property
     def ssh_config(self) -> Path:
+        """How ssh and ansible reach each machine by its name."""
         return self.top / "ssh_config"
 
     @property
     def known_hosts(self) -> Path:
+        """The machines' public host keys."""
         return self.top / "known_hosts"
 
     @property

@@ -35,6 +35,7 @@ class Forward:
         self._places = places
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """asyncio calls it with each connection; beyond 512 that are open it aborts it."""
         if self._places.locked():
             writer.transport.abort()
             return

@@ -71,6 +71,7 @@ class Image:
 
     @property
     def ready(self) -> bool:
+        """Whether no layer is missing."""
         return all(layer.is_dir() for layer in self.layers())
 
     def build(self) -> bool:

@@ -33,6 +33,7 @@ class Box:
 
     @property
     def pids(self) -> list[int]:
+        """Of what runs, the init first; none of a machine that is down."""
         return [pid for pid in (self.init, self.supervisor) if pid is not None]
 
 

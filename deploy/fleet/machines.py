@@ -78,7 +78,10 @@ class Machines:
         return late
 
     def pull_plug(self, names: Sequence[str]) -> None:
-        """End these at once, as a power cut does. What was not on the disk is lost."""
+        """End these at once, as a power cut does. What was not on the disk is lost.
+
+        FleetError if a process of theirs doesn't end.
+        """
         running = self.running()
         boxes = [running[name] for name in names if name in running]
         for box in boxes:

@@ -28,6 +28,7 @@ class Network:
 
     @property
     def exists(self) -> bool:
+        """Whether the namespace is there, with or without its bridges."""
         return self.path.exists()
 
     def up(self) -> None:

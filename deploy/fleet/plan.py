@@ -48,10 +48,12 @@ class Machine:
 
     @property
     def name(self) -> str:
+        """``REGION-ROLE-NUMBER``, which is its host name, too."""
         return f"{self.region}-{self.role}-{self.number}"
 
     @property
     def address(self) -> str:
+        """Its IPv4 address in the fleet's network."""
         return f"{network_of(self.region)}.{_ROLES[self.role][0] + self.number - 1}"
 
     @property

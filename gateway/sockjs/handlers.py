@@ -47,15 +47,18 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
     """Base of every HTTP handler here."""
 
     def initialize(self, server: Any) -> None:
+        """Tornado gives it ``server``, the router of :mod:`gateway.sockjs.sessions`."""
         super().initialize(server)
         self.core = server.core
 
     def prepare(self) -> None:
+        """Tornado calls it before each request: 403 for a page of an origin that isn't allowed."""
         super().prepare()
         if not self.verify_origin():
             self._turn_away(Welcome.BAD_ORIGIN)
 
     def verify_origin(self) -> bool:
+        """Whether the page that asks may; programs, which name no origin, may."""
         return self.core.origins.allows(self.request.headers)
 
     def preflight(self) -> None:
@@ -117,6 +120,7 @@ class GreetingHandler(Polite):
     """``/sockjs``: a person's test that it is there."""
 
     def get(self) -> None:
+        """200 with the text that SockJS 1.0 demands."""
         self.enable_cache()
         self.set_header("Content-Type", "text/plain; charset=UTF-8")
         self.finish("Welcome to SockJS!\n")
@@ -128,6 +132,7 @@ class InfoHandler(Polite, PreflightHandler):  # type: ignore[misc]
     access_methods = "OPTIONS, GET"
 
     def get(self) -> None:
+        """200 with SockJS 1.0's four fields; never from a cache, ``entropy`` is new each time."""
         self.preflight()
         self.disable_cache()
         self.set_header("Content-Type", "application/json; charset=UTF-8")
@@ -150,6 +155,7 @@ class IframeHandler(Polite):
         return f'"{hashlib.sha256(b"".join(version)).hexdigest()}"'
 
     def get(self) -> None:
+        """200 with the page that loads sockjs-client in a frame."""
         policy = self.core.origins.content_policy
         if policy is None:
             self.enable_cache()
@@ -167,6 +173,7 @@ class ScriptHandler(tornado.web.RequestHandler):
     """``/sockjs.min.js``: sockjs-client, for the iframe page and for whoever has none."""
 
     def get(self) -> None:
+        """200 with the script, which caches may keep for a day."""
         script = importlib.resources.files("newsfabric") / "static" / "sockjs.min.js"
         self.set_header("Content-Type", "text/javascript; charset=utf-8")
         self.set_header("Cache-Control", "public, max-age=86400")

@@ -29,6 +29,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
     """A response that takes one packet at a time."""
 
     def prepare(self) -> None:
+        """Tornado calls it: 503 if the session would be new, and there is no room for it."""
         super().prepare()
         if self._finished or self.request.method == "OPTIONS":
             return
@@ -62,6 +63,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         return True
 
     def on_connection_close(self) -> None:
+        """Tornado calls it once the reader has hung up: its session ends (SockJS 1.0)."""
         if self.session is not None:
             self.session.gone()
         # Behind the library's, which ends sessions of its own kind.
@@ -71,6 +73,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         return packet + b"\n"
 
     def send_last(self, packet: bytes) -> None:
+        """Send ``packet`` and end the response."""
         self.amount_limit = 0
         self.send_pack(packet)
 
@@ -79,6 +82,7 @@ class Polling(Transport):
     """A response that ends with its first packet."""
 
     def send_pack(self, packet: bytes) -> None:
+        """Answer with ``packet``, which ends the response."""
         self.active = False
         self._detach()
         if not self._finished:
@@ -90,6 +94,7 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
     """A response that ends after ``response_limit`` bytes, or with the close frame."""
 
     def send_pack(self, packet: bytes) -> None:
+        """Write ``packet``; the session may send another one once this is flushed."""
         self.active = False
         data = self._framed(packet)
         self.notify_sent(len(data))
@@ -127,6 +132,7 @@ class XhrHandler(Polling):
     """xhr: each packet is a response."""
 
     def post(self, session_id: str) -> None:
+        """A poll: 200 with the next packet, as soon as there is one."""
         self._answer_politely()
         self._attach(session_id)
 
@@ -135,6 +141,7 @@ class XhrStreamingHandler(Streaming):
     """xhr_streaming: packets are lines of one long response."""
 
     def post(self, session_id: str) -> None:
+        """200 and the stream."""
         # SockJS 1.0: browsers show nothing of less than so much.
         self._begin(_JAVASCRIPT, "h" * 2048 + "\n", session_id)
 
@@ -143,6 +150,7 @@ class EventSourceHandler(Streaming):
     """eventsource: packets are events."""
 
     def get(self, session_id: str) -> None:
+        """200 and the stream."""
         # SockJS 1.0: exactly this. It is always UTF-8 (WHATWG HTML section 9.2.5).
         self._begin("text/event-stream", "\r\n", session_id)
 
@@ -158,6 +166,7 @@ class Script(Transport):
         return self.core.origins.allows_page(self.request.headers)
 
     def prepare(self) -> None:
+        """Tornado calls it: 500 for a query without a good name of a function, ``c``."""
         super().prepare()
         if self._finished:
             return
@@ -173,6 +182,7 @@ class JsonpHandler(Script, Polling):
     """jsonp: each packet is a script that calls the page."""
 
     def get(self, session_id: str) -> None:
+        """A poll: 200 with the next packet, as soon as there is one."""
         self.handle_session_cookie()
         self.disable_cache()
         self._attach(session_id)
@@ -186,6 +196,7 @@ class HtmlFileHandler(Script, Streaming):
     """htmlfile: packets are scripts in an endless page."""
 
     def get(self, session_id: str) -> None:
+        """200 and the page that doesn't end."""
         head = HTMLFILE_HEAD
         policy = self.core.origins.content_policy
         if policy is not None:

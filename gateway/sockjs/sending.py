@@ -27,6 +27,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
     """
 
     def initialize(self, server: Router) -> None:
+        """Tornado gives it ``server``, whose bodies this one is counted among."""
         super().initialize(server)
         most = server.core.settings.reader.burst_bytes
         connection: Any = self.request.connection
@@ -34,17 +35,21 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         self._body = Body(server.bodies, most)
 
     def prepare(self) -> None:
+        """Tornado calls it before the body comes: 404 without a session."""
         super().prepare()
         if not self._finished and self.request.method == "POST":
             self._open_session()
 
     def data_received(self, chunk: bytes) -> None:
+        """Tornado calls it with each part of the body."""
         self._body.take(chunk)
 
     def on_finish(self) -> None:
+        """Tornado calls it after the answer: the body is let go."""
         self._body.close()
 
     def on_connection_close(self) -> None:
+        """Tornado calls it if the reader hangs up: the body is let go."""
         self._body.close()
         super().on_connection_close()
         # The library's doesn't call it, and the request would wait for its body for ever.
@@ -59,6 +64,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         return None
 
     def post(self, session_id: str) -> None:
+        """204 (jsonp_send: 200) once all verbs are asked for; 404, 413, 503, or 500 for no list."""
         self._answer_politely()
         # It may have ended while the body came.
         session = self._open_session()

@@ -95,6 +95,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         return True
 
     def remove_handler(self, _: Any) -> None:
+        """Its response has ended: it lasts for ``disconnect_delay`` from now without another."""
         self.handler = None
         self.blocked = True
         self.stop_beat()

@@ -132,6 +132,7 @@ class AmqpPublisher(_Publisher):
     protocol = "AMQP"
 
     def work(self) -> None:
+        """Publish for ever; a connection that breaks is made again after a second."""
         self._open: dict[str, _Message] = {}
         while True:
             urls = self.run_now.options.amqp
@@ -211,6 +212,7 @@ class HttpPublisher(_Publisher):
     protocol = "HTTP"
 
     def work(self) -> None:
+        """Publish for ever, a bounded number at a time."""
         pool = gevent.pool.Pool(_HTTP_AT_ONCE)
         try:
             while True:

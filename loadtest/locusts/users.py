@@ -184,6 +184,7 @@ class RegisteredReader(_Reader):
     """Logs in with a token, and reads its mailbox, too."""
 
     def begin(self) -> None:
+        """Take one of the run's users and its token."""
         users = self.run_now.users
         if users:
             which = self.number % len(users)
@@ -191,6 +192,7 @@ class RegisteredReader(_Reader):
 
     @property
     def topics(self) -> tuple[str, ...]:
+        """The run's topics and the user's own."""
         assert self.login is not None, "options were checked: there are tokens"
         return (*self.run_now.options.topics, f"user.{self.login[0]}")
 
@@ -199,6 +201,7 @@ class RoamingReader(_Reader):
     """Goes on in the next region again and again, and takes its position along."""
 
     def between(self, connection: Connection) -> None:
+        """Disconnected once it has stayed for ``roam_every`` seconds."""
         stayed = time.monotonic() - self.since
         if stayed > self.run_now.options.roam_every and not self.run_now.settling:
             self.turn += 1
@@ -211,6 +214,7 @@ class SlowReader(_Reader):
     receive_bytes = _LEAST_RECEIVE_BYTES
 
     def between(self, connection: Connection) -> None:
+        """Every so often take nothing for ``slow_pause`` seconds."""
         pause = self.run_now.options.slow_pause
         if time.monotonic() - self.since < _TAKES or pause <= 0 or self.run_now.settling:
             return

@@ -75,12 +75,14 @@ class WebSocketConnection(Connection):
             raise Disconnected(f"connect: {type(exc).__name__}") from exc
 
     def send(self, verb: Push) -> None:
+        """See :meth:`Connection.send`."""
         try:
             self._socket.send(json.dumps(verb))
         except (OSError, websocket.WebSocketException) as exc:
             raise Disconnected(f"send: {type(exc).__name__}") from exc
 
     def take(self) -> list[Push]:
+        """See :meth:`Connection.take`: one push at most."""
         try:
             text = self._socket.recv()
         except websocket.WebSocketTimeoutException:
@@ -92,6 +94,7 @@ class WebSocketConnection(Connection):
         return [_push(text)]
 
     def close(self) -> None:
+        """See :meth:`Connection.close`: the socket is shut down without a close frame."""
         self._socket.shutdown()
 
 
@@ -106,6 +109,7 @@ class XhrStreamingConnection(Connection):
         self._reader = gevent.spawn(self._stream)
 
     def send(self, verb: Push) -> None:
+        """See :meth:`Connection.send`: a POST to ``xhr_send``, on a connection of its own."""
         body = json.dumps([json.dumps(verb)]).encode()
         try:
             client = _client(self._url, self._source, _TIMEOUT)
@@ -121,6 +125,7 @@ class XhrStreamingConnection(Connection):
             raise Disconnected(f"send: {status}")
 
     def take(self) -> list[Push]:
+        """See :meth:`Connection.take`: the pushes of one SockJS frame."""
         try:
             found = self._waiting.get(timeout=_TAKE)
         except gevent.queue.Empty:
@@ -130,6 +135,7 @@ class XhrStreamingConnection(Connection):
         return [_push(text) for text in found]
 
     def close(self) -> None:
+        """See :meth:`Connection.close`; it waits for nothing."""
         self._reader.kill(block=False)
         # Whoever waits is told, and a full queue is no reason to wait ourselves.
         while True:

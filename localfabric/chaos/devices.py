@@ -111,6 +111,7 @@ class Device(ChaosReader):
         self._opening = False
 
     async def run(self) -> None:
+        """Read and dismiss until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(super().run())
             group.create_task(self._dismiss())

@@ -65,7 +65,7 @@ class Readers:
             await taking
 
     async def ready(self) -> None:
-        """Return when every reader is subscribed."""
+        """Return when every reader is subscribed; WorldError if they aren't in time."""
         try:
             async with asyncio.timeout(_READY_WITHIN):
                 await self._ready.wait()

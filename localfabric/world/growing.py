@@ -160,7 +160,10 @@ def _start_one(layout: WorldLayout, notes: Notes, region: str) -> tuple[WorldLay
 
 
 def fresh_number(numbers: Collection[int], newest: int) -> int:
-    """The number for a box beside ``numbers``: the next after ``newest``, round and round. Pure."""
+    """The number for a box beside ``numbers``: the next free one after ``newest``, after 9 comes 1.
+
+    WorldError if none is free. Pure.
+    """
     for step in range(MAX_BOXES):
         number = (newest + step) % MAX_BOXES + 1
         if number not in numbers:

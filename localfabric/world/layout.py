@@ -80,12 +80,12 @@ class Box:
 
     @property
     def sockjs_url(self) -> str:
-        """SockJS."""
+        """Where readers find SockJS."""
         return f"http://{HOST}:{self.reader_port}/sockjs"
 
     @property
     def websocket_url(self) -> str:
-        """Raw WebSocket."""
+        """Where readers find the raw WebSocket."""
         return f"ws://{HOST}:{self.reader_port}/websocket"
 
     @property
@@ -137,20 +137,20 @@ class RegionLayout:
         yield from (("retail", box.broker) for box in self.boxes)
 
     def router_name(self, n: int) -> str:
-        """The ``n``-th router, from 1."""
+        """The name of the ``n``-th router's process, from 1."""
         return f"{self.name}-router-{n}"
 
     def mailbox_name(self, n: int) -> str:
-        """The ``n``-th mailbox service, from 1."""
+        """The name of the ``n``-th mailbox service's process, from 1."""
         return f"{self.name}-mailbox-{n}"
 
     def scaler_name(self, n: int) -> str:
-        """The ``n``-th scaler, from 1."""
+        """The name of the ``n``-th scaler's process, from 1."""
         return f"{self.name}-scaler-{n}"
 
     @property
     def frontdesk_name(self) -> str:
-        """The frontdesk's process."""
+        """The name of the frontdesk's process."""
         return f"{self.name}-frontdesk-1"
 
     @property

@@ -82,7 +82,7 @@ class Paths:
         return self.state / "fabric" / f"{region}.json"
 
     def definitions(self, name: str) -> Path:
-        """A generated definitions.json."""
+        """The generated definitions.json of the broker or cluster ``name``."""
         return self.state / "definitions" / f"{name}.json"
 
     def log(self, process: str) -> Path:

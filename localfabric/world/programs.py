@@ -44,7 +44,7 @@ class Program:
 
 
 def links_program(layout: WorldLayout) -> Program | None:
-    """Toxiproxy, if it is used."""
+    """Toxiproxy, which stands for the links between regions; None if it isn't used."""
     if not layout.proxies:
         return None
     assert layout.options.toxiproxy is not None

@@ -87,7 +87,7 @@ class Running:
         self._start(broker.name, broker_command(self._home), variables)
 
     def start_program(self, program: Program) -> None:
-        """Start a service."""
+        """Start a service; its output goes to its log file."""
         # Logs are read while things go wrong: nothing of them may wait in a buffer.
         variables = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
         self._start(program.name, program.command, variables)
@@ -110,7 +110,7 @@ class Running:
         self.start_program(programs[name])
 
     def update(self, notes: Notes) -> None:
-        """Replace the notes."""
+        """Replace the notes, and write them to the state folder."""
         self.notes = notes
         write_notes(self.layout.paths.state, notes)
 

@@ -72,7 +72,10 @@ def _check_free(ports: Iterable[tuple[int, str]]) -> None:
 
 
 def write_files(layout: WorldLayout, topics_file: Path) -> None:
-    """Everything that brokers and services read: the world needs no other file afterwards."""
+    """Everything that brokers and services read: the world needs no other file afterwards.
+
+    ConfigError for a topics.toml that is none, or doesn't allow the canaries' topic.
+    """
     paths = layout.paths
     shutil.copyfile(topics_file, paths.topics)
     paths.topics.chmod(0o600)

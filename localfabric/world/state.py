@@ -187,6 +187,7 @@ def changing(state: Path) -> Iterator[None]:
     """Hold the notes of a running world while they are read, changed and written; waits its turn.
 
     Another lock than :func:`locked`, which an ``up`` in the foreground holds all the time.
+    WorldError without a world.
     """
     try:
         descriptor = os.open(state / "logs", os.O_RDONLY | os.O_DIRECTORY)

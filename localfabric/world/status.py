@@ -159,7 +159,7 @@ async def _get(url: str) -> bytes | None:
 
 
 def status_document(layout: WorldLayout, notes: Notes, seen: Observations) -> dict[str, Any]:
-    """The whole status."""
+    """The document of ``newsfabric status --json`` (docs/world.md)."""
     running = notes.running()
     return {
         "state": str(layout.paths.state),

@@ -51,7 +51,7 @@ class Watchdog:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The pid of its process."""
         return self._shell.pid
 
     def release(self) -> None:

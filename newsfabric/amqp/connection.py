@@ -145,6 +145,7 @@ class Connection(asyncio.Protocol):
         self._stream.drop(pika.exceptions.ConnectionOpenAborted("dropped"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio calls it once there is a socket: the AMQP handshake begins."""
         # uvloop's transports are no subclasses of asyncio's.
         self._stream.start(cast(asyncio.WriteTransport, transport))
 
@@ -173,6 +174,7 @@ class Connection(asyncio.Protocol):
         self._stream.receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio calls it once; ``exc`` is None at an end of file, or after our own abort."""
         self._stream.lost(exc)
 
     def _on_open(self, _connection: Any) -> None:

@@ -75,7 +75,7 @@ class Owners:
             owner.on_confirm(tag, multiple, taken)
 
     def on_frame(self, frame: bytes) -> None:
-        """See :class:`newsfabric.amqp.wire.Sink`: pika's business."""
+        """See :class:`newsfabric.amqp.wire.Sink`: pika's business; WireError if it fails."""
         # pika logs each of them, and goes on.
         if (channel := int.from_bytes(frame[1:3], "big")) and channel not in self._owners:
             raise WireError(f"a frame for channel {channel}, which isn't open")

@@ -30,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 class LinkPublisher:
-    """A :class:`newsfabric.amqp.ConfirmingPublisher` on a channel of its own."""
+    """A :class:`newsfabric.amqp.ConfirmingPublisher` on a channel of its own.
+
+    ValueError for ``in_flight`` below 1.
+    """
 
     def __init__(self, name: str, in_flight: int) -> None:
         if in_flight < 1:
@@ -166,7 +169,7 @@ class LinkPublisher:
         self._open.set()
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
-        """The broker answers."""
+        """The broker has taken publication ``tag``, or not; with ``multiple`` all up to it."""
         for future, returned in self._confirms.settled(tag, multiple=multiple):
             if not taken:
                 _fail(future, PublishNacked(f"{self._name}: the broker refused the message"))
@@ -189,7 +192,7 @@ class LinkPublisher:
         self._update()
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
-        """Nothing is consumed on a publisher's channel."""
+        """Nothing is consumed on a publisher's channel: WireError, which ends the connection."""
         raise WireError(f"delivery {tag} on a publisher's channel")
 
 

@@ -223,6 +223,7 @@ class StubLink:
         return await refused
 
     async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
+        """See :meth:`newsfabric.amqp.Link.publisher`; ValueError for ``in_flight`` below 1."""
         publisher = StubPublisher(self, in_flight)
         self._publishers.append(publisher)
         return publisher
@@ -230,6 +231,7 @@ class StubLink:
     async def consumer(
         self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> StubConsumer:
+        """See :meth:`newsfabric.amqp.Link.consumer`; ValueError for a wrong ``prefetch``."""
         consumer = StubConsumer(self.broker, queue, on_delivery, prefetch)
         self._consumers.append(consumer)
         if self.connected:
@@ -237,11 +239,13 @@ class StubLink:
         return consumer
 
     async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """See :meth:`newsfabric.amqp.Link.on_connect`; tried again by :meth:`restore` alone."""
         self._declarations.append(declare)
         if self.connected:
             await self._declare(declare)
 
     async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+        """See :meth:`newsfabric.amqp.Link.declare`."""
         if not self.connected:
             raise LinkClosed("the stub link is down")
         await declare(StubDeclare(self))
@@ -255,6 +259,7 @@ class StubLink:
             logger.warning("stub link: declaration: %s", exc)
 
     async def close(self) -> None:
+        """See :meth:`newsfabric.amqp.Link.close`; it waits one turn of the loop for confirms."""
         self._closed = True
         # Confirms are a turn of the loop away.
         await asyncio.sleep(0)
@@ -290,6 +295,7 @@ class StubDeclare:
         self._link = link
 
     async def exchange(self, name: str, *, type: str = "topic", durable: bool = True) -> None:
+        """See :meth:`newsfabric.amqp.Declare.exchange`; ``durable`` makes no difference here."""
         self._link.broker.declare_exchange(name, type)
 
     async def queue(
@@ -301,6 +307,7 @@ class StubDeclare:
         auto_delete: bool = False,
         arguments: dict[str, Any] | None = None,
     ) -> str:
+        """See :meth:`newsfabric.amqp.Declare.queue`."""
         options = Options(
             durable=durable,
             exclusive=exclusive,
@@ -310,9 +317,11 @@ class StubDeclare:
         return self._link.broker.declare_queue(name, options, self._link)
 
     async def bind(self, queue: str, exchange: str, key: str) -> None:
+        """See :meth:`newsfabric.amqp.Declare.bind`."""
         self._link.broker.bind(queue, exchange, key)
 
     async def delete_queue(self, name: str) -> None:
+        """See :meth:`newsfabric.amqp.Declare.delete_queue`."""
         self._link.broker.delete_queue(name)
 
 
@@ -333,19 +342,23 @@ class StubPublisher:
         return len(self._unconfirmed)
 
     async def ready(self) -> None:
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.ready`."""
         while not self.is_ready:
             await self._wait()
 
     @property
     def is_ready(self) -> bool:
+        """See :attr:`newsfabric.amqp.ConfirmingPublisher.is_ready`."""
         return self._link.connected and not self._is_full()
 
     async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish`."""
         while self._link.connected and self._is_full():
             await self._wait()
         await self._send(exchange, message, mandatory=mandatory)
 
     def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish_nowait`."""
         return self._send(exchange, message, mandatory=False)
 
     def _is_full(self) -> bool:
@@ -434,7 +447,7 @@ class StubConsumer:
         return len(self._unacked) < self._prefetch
 
     def deliver(self, stored: Stored) -> None:
-        """Give it a message."""
+        """Give it a message, in a turn of the loop; what fails goes back once, then is dropped."""
         self._tag += 1
         self._unacked[self._tag] = stored
         delivery = Delivery(stored.message, stored.redelivered, self._tag, self._generation)
@@ -446,9 +459,11 @@ class StubConsumer:
             self.reject(delivery, requeue=not delivery.redelivered)
 
     def ack(self, delivery: Delivery) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.ack`; nothing happens if the link was cut since."""
         self._settle(delivery)
 
     def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.reject`; the same holds."""
         stored = self._settle(delivery)
         if stored is not None and requeue:
             self._broker.put_back(self.queue, [stored])
@@ -461,6 +476,7 @@ class StubConsumer:
         return stored
 
     async def cancel(self) -> None:
+        """See :meth:`newsfabric.amqp.Consumer.cancel`."""
         self._cancelled = True
         self._broker.remove_consumer(self)
 

@@ -144,7 +144,10 @@ class Folder:
         return Done(_BUNDLE, "another authority is trusted")
 
     def sign(self) -> Done:
-        """Second step: the new authority signs from now on. :meth:`renew` then makes all anew."""
+        """Second step: the new authority signs from now on. :meth:`renew` then makes all anew.
+
+        ConfigError before the first step.
+        """
         newest = self._authority_ids()[-1]
         if len(self._authority_ids()) == 1:
             raise ConfigError(

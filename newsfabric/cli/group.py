@@ -51,6 +51,7 @@ class Failure(click.ClickException):
     """One of our errors, as the command line shows it."""
 
     def show(self, file: IO[Any] | None = None) -> None:
+        """Write ``error: …`` to ``file``, or to stderr. click calls it, and exits with code 1."""
         click.echo(f"error: {self.format_message()}", err=True, file=file)
 
 
@@ -58,10 +59,12 @@ class Commands(click.Group):
     """Loads commands late, and turns our errors into one line and exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Our commands' names and those of entry points, in the order of --help."""
         names = {*_COMMANDS, *(point.name for point in entry_points(group=_GROUP))}
         return sorted(names, key=_place)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, whose module is imported now; None if there is none of that name."""
         if cmd_name in _COMMANDS:
             module, _, name = _COMMANDS[cmd_name][0].partition(":")
             command = getattr(importlib.import_module(module), name)
@@ -72,6 +75,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the section Commands of --help: a line for each."""
         names = self.list_commands(ctx)
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._help_of(name, ctx)) for name in names])
@@ -83,6 +87,7 @@ class Commands(click.Group):
         return "" if command is None else command.get_short_help_str()
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command: :class:`Failure` for an error of ours, exit code 130 after Ctrl-C."""
         try:
             return super().invoke(ctx)
         except NewsfabricError as exc:

@@ -22,7 +22,10 @@ _SHOWN: Final = 120
 
 
 def read_body(argument: str) -> bytes:
-    """The body in a command's argument: itself, ``-`` for stdin, ``@FILE`` for a file."""
+    """The body in a command's argument: itself, ``-`` for stdin, ``@FILE`` for a file.
+
+    ConfigError for a file that can't be read. The body is whatever it is: the fabric judges it.
+    """
     if argument == "-":
         return sys.stdin.buffer.read()
     if not argument.startswith("@"):
@@ -92,7 +95,7 @@ def rejection(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rejection_line(found: Mapping[str, Any]) -> str:
-    """A rejection on one line."""
+    """What :func:`rejection` returned, on one line for a person."""
     at = found["rejected_at"]
     when = _time(at) if isinstance(at, int) else "--:--:--"
     by = f" by {found['app_id']}" if found["app_id"] else ""

@@ -44,7 +44,10 @@ def run_command(
     admin_port: int | None,
     log_format: logs.LogFormat,
 ) -> bool:
-    """Run, print and write; whether the command shall fail."""
+    """Run, print and write; whether the command shall fail.
+
+    ConfigError if the folder for ``report`` doesn't exist.
+    """
     if report is not None and not report.parent.is_dir():
         raise ConfigError(f"{report.parent} is no folder")
     if log_format == "json":

@@ -31,7 +31,7 @@ def run_replay(
     keep_ids: bool,
     seconds: float,
 ) -> None:
-    """Replay ``file`` and say what became of it; an error if anything was rejected."""
+    """Replay ``file`` and say what became of it; NewsfabricError if anything was rejected."""
     lines = read_recording(file)
     world = world_to_publish_to(state, lambda text: click.echo(text, err=True))
     chosen = [world.region(name) for name in regions] or [world.region(None)]

@@ -26,7 +26,10 @@ from newsfabric.worlds import running_world
 
 
 def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: float) -> None:
-    """Revoke, and say what came of it; NewsfabricError when no region has taken it."""
+    """Revoke, and say what came of it; NewsfabricError when no region has taken it.
+
+    Each region is waited for ``seconds``. ConfigError for what can't be a user's id.
+    """
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
     fabric = running_world(state).fabric if fabric_file is None else load_fabric(fabric_file)

@@ -35,7 +35,10 @@ def run_tail(
     rewind: str | None,
     as_json: bool,
 ) -> None:
-    """Print messages until there were ``count`` or ``seconds`` have passed."""
+    """Print messages until there were ``count`` or ``seconds`` have passed.
+
+    NewsfabricError if there were fewer by then, or no gateway could be had.
+    """
     back: int | str | None = rewind
     with suppress(ValueError):
         back = rewind and whole_number(rewind, 1, _MOST)

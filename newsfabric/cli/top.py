@@ -28,7 +28,7 @@ _WIDE: Final = 160
 
 def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
     """The frontdesks to ask, in their order: those ``given``, else those of the world in
-    ``state``, with ``region``'s first."""
+    ``state``, with ``region``'s first. ConfigError for one that is no http or https URL."""
     for url in given:
         if not is_frontdesk_url(url):
             raise ConfigError(f"--frontdesk {url}: write http://HOST:PORT or https://HOST")
@@ -53,7 +53,10 @@ def run_top(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Show the board of the first of ``urls`` that answers, until the operator leaves."""
+    """Show the board of the first of ``urls`` that answers, until the operator leaves.
+
+    ConfigError for two things to follow, or a token that would go over plain http.
+    """
     wanted = [Followed(View(kind), name) for kind, name in followed.items() if name is not None]
     if len(wanted) > 1:
         raise ConfigError("--box, --topic and --publisher: follow one thing")

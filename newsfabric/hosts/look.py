@@ -84,7 +84,7 @@ def fetch_json(url: str) -> object:
 
 
 def main() -> None:
-    """Print it."""
+    """Print the units, and what a gateway answers, as JSON; each question has five seconds."""
     done = subprocess.run(
         ["systemctl", "show", "--all", f"--property={','.join(PROPERTIES)}", *UNITS],
         capture_output=True,

@@ -21,7 +21,7 @@ All = Mapping[str, Seen | None]
 
 
 def hosts_status(hosts: Hosts, seen: All) -> dict[str, Any]:
-    """The whole status."""
+    """The document of ``newsfabric status --json``, with the keys that a world's has."""
     regions = [place for place in hosts.places if not _is_proxy(hosts, place)]
     proxies = [place for place in hosts.places if _is_proxy(hosts, place)]
     return {

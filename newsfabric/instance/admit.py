@@ -44,7 +44,7 @@ class Passwords(Protocol):
     """What ``admit`` asks of AWS; each call blocks."""
 
     def instances(self, group: str) -> set[str]:
-        """The group's instances."""
+        """Ids of the autoscaling group's instances."""
         ...
 
     def box_password(self, prefix: str, box: str, machine: str, key: str | None) -> str:
@@ -52,7 +52,7 @@ class Passwords(Protocol):
         ...
 
     def forget_box(self, prefix: str, box: str) -> None:
-        """Delete it."""
+        """Delete the password of ``box``."""
         ...
 
 
@@ -60,15 +60,15 @@ class Users(Protocol):
     """The core's users (:class:`newsfabric.management.Management`)."""
 
     async def user_names(self) -> set[str]:
-        """All of them."""
+        """Names of all users."""
         ...
 
     async def import_definitions(self, document: dict[str, object]) -> None:
-        """Add some."""
+        """Add or replace the users that ``document`` (definitions.json) has."""
         ...
 
     async def delete_user(self, name: str) -> None:
-        """Take one away."""
+        """Delete the user; its connections are closed."""
         ...
 
 

@@ -31,7 +31,10 @@ class CloudError(NewsfabricError):
 
 
 class Cloud:
-    """AWS, as the role of this machine may use it, in the AWS region ``region``."""
+    """AWS, as the role of this machine may use it, in the AWS region ``region``.
+
+    CloudError for a region that there isn't, and for whatever AWS refuses.
+    """
 
     def __init__(self, region: str) -> None:
         try:

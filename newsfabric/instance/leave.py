@@ -45,11 +45,11 @@ class LifecycleHook(Protocol):
     """The hook that waits for this box."""
 
     def beat(self, group: str, hook: str, box: str) -> None:
-        """The drain goes on."""
+        """Say that the drain goes on, which puts off the hook's time-out."""
         ...
 
     def complete(self, group: str, hook: str, box: str) -> None:
-        """The instance may go."""
+        """Say that the instance may be ended."""
         ...
 
 
@@ -57,7 +57,7 @@ class BoxDrain(Protocol):
     """The box's own drain."""
 
     def begin(self) -> None:
-        """Begin; at once."""
+        """Begin to drain, and return at once."""
         ...
 
     def over(self) -> bool:
@@ -73,7 +73,7 @@ class StoppedServices:
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
-        """Stop the first."""
+        """Begin to stop the first service, and return at once."""
         self._next()
 
     def over(self) -> bool:

@@ -26,7 +26,10 @@ class MetadataError(NewsfabricError):
 
 
 class Metadata:
-    """Asks the service at ``endpoint``; each call waits ``timeout`` seconds for each answer."""
+    """Asks the service at ``endpoint``; each call waits ``timeout`` seconds for each answer.
+
+    MetadataError for an endpoint that is no http URL, and from each call without a sound answer.
+    """
 
     def __init__(self, endpoint: str = _DEFAULT, *, timeout: float = 2.0) -> None:
         parts = urlsplit(endpoint)

@@ -70,7 +70,10 @@ class SecretsOf(Protocol):
 
 
 def described(root: Path) -> Description | None:
-    """The box that this machine is told to be; None if it is told to be another part."""
+    """The box that this machine is told to be; None if it is told to be another part.
+
+    ConfigError for a description that can't be read, is longer than 64 KiB, or is none.
+    """
     path = root / INSTANCE
     try:
         with path.open(encoding="utf-8") as file:

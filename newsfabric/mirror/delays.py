@@ -24,7 +24,7 @@ class Delays:
         self._buckets: collections.Counter[int] = collections.Counter()
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one more delay; below 0.1 ms or above a day it counts as that."""
         bounded = min(max(seconds, _LEAST), _MOST)
         self._buckets[math.ceil(math.log(bounded / _LEAST) / _GROWTH)] += 1
         self.count += 1
@@ -41,6 +41,6 @@ class Delays:
         return float(_LEAST * math.exp(bucket * _GROWTH))
 
     def ms(self, part: float) -> float | None:
-        """The same in ms, to a tenth."""
+        """As :meth:`percentile`, in ms, rounded to a tenth."""
         found = self.percentile(part)
         return None if found is None else round(found * 1000, 1)

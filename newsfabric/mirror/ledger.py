@@ -69,7 +69,7 @@ class SideTally:
         self.recent = Delays()
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """This side's part of the mirror's JSON document; delays are in ms."""
         return {
             "watched": self.watched,
             "delivered": self.delivered,
@@ -90,7 +90,7 @@ class Tally:
         self.sides: dict[Side, SideTally] = {side: SideTally() for side in SIDES}
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """One class's part of the mirror's JSON document."""
         sides: dict[str, Any] = {side: tally.document() for side, tally in self.sides.items()}
         return {"shared": self.shared, "outcomes": dict(self.outcomes)} | sides
 

@@ -26,7 +26,7 @@ class Rates:
         self._swept = began
 
     def note(self, topic: str, now: float) -> None:
-        """One message of ``topic``."""
+        """Count one message of ``topic`` at ``now`` (seconds). A new topic needs room."""
         known = self._left.get(topic)
         if known is None and len(self._left) >= self._most and not self._sweep(now):
             return
@@ -34,7 +34,7 @@ class Rates:
         self._left[topic] = (left * _decay(now - at) + 1.0, now)
 
     def per_second(self, now: float) -> dict[str, float]:
-        """Messages a second by topic."""
+        """Messages a second by topic; what was 20 s ago counts half."""
         # What a steady rate would have left by now.
         seconds = _TAU * (1.0 - _decay(max(1.0, now - self._began)))
         return {

@@ -212,7 +212,7 @@ class Mirror:
         self.ledger.judge(float("inf"))
 
     def document(self) -> dict[str, Any]:
-        """All that is known, as JSON."""
+        """All that is known by now, as ``--json`` prints it."""
         ledger, options = self.ledger, self.options
         classes = {name: ledger.tallies[name].document() for name in CLASSES}
         outcomes: dict[str, int] = {}

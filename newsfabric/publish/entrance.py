@@ -124,7 +124,7 @@ async def first_of(*work: Coroutine[Any, Any, Any]) -> None:
 
 
 async def cancel(tasks: list[asyncio.Task[None]]) -> None:
-    """End ``tasks``."""
+    """Cancel ``tasks`` and return when they have ended, however."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -26,7 +26,7 @@ class Lines:
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that ``chunk`` completes, without their LF (and CR before it)."""
+        """The lines that ``chunk`` completes, without (CR) LF; Disconnected for an endless one."""
         self._rest += chunk
         *lines, rest = self._rest.split(b"\n")
         self._rest = bytearray(rest)
@@ -80,7 +80,7 @@ class EventStream:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that ``chunk`` completes, without those that have no data."""
+        """The events with data that ``chunk`` completes; Disconnected for an endless one."""
         events = []
         for line in self._lines.feed(chunk):
             field, _, value = line.partition(b":")

@@ -95,7 +95,7 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     async def send(self, verb: dict[str, Any]) -> None:
-        """Send any verb."""
+        """Send any verb, as JSON; Disconnected if the connection has ended."""
 
     @abc.abstractmethod
     async def close(self) -> None:

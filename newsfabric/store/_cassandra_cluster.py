@@ -109,9 +109,11 @@ class AskAnother(RetryPolicy):  # type: ignore[misc]
     """Ask one other replica once. Right for us alone: everything we send is idempotent."""
 
     def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        """The driver asks it when too few replicas have answered a read in time."""
         return self._once(retry_num)
 
     def on_write_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
+        """The driver asks it when too few replicas have answered a write in time."""
         return self._once(retry_num)
 
     def _once(self, retry_num: int) -> Any:
@@ -122,6 +124,7 @@ class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
     """The nodes of all regions but ``local_dc``; of one alone if the request has a ``region``."""
 
     def make_query_plan(self, working_keyspace: Any = None, query: Any = None) -> Iterator[Any]:
+        """The driver asks it for the nodes to try, in order."""
         plan = super().make_query_plan(working_keyspace, query)
         region = getattr(query, "region", None)
         if region is not None:

@@ -80,7 +80,10 @@ def _wrong(url: str, why: str) -> ConfigError:
 
 
 def login_from(environ: Mapping[str, str]) -> Credentials | None:
-    """NEWSFABRIC_CASSANDRA_USERNAME with …_PASSWORD_FILE or …_PASSWORD; None without a user."""
+    """NEWSFABRIC_CASSANDRA_USERNAME with …_PASSWORD_FILE or …_PASSWORD; None without a user.
+
+    ConfigError for a file that can't be read.
+    """
     username = environ.get("NEWSFABRIC_CASSANDRA_USERNAME")
     if username is None:
         return None

@@ -46,7 +46,10 @@ def is_frontdesk_url(text: str) -> bool:
 
 
 def login_from(path: Path | None) -> Login:
-    """Reads the token in the file anew each time, so that it may be replaced meanwhile."""
+    """Reads the token in the file anew each time, so that it may be replaced meanwhile.
+
+    None without a file; ConfigError when it is called and the file has no token.
+    """
 
     def login() -> str | None:
         if path is None:

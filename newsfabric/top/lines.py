@@ -123,7 +123,7 @@ def fitting(columns: Sequence[Column], width: int, least: int = 16) -> list[tupl
 
 
 def box_lines(board: Board) -> Iterator[Line]:
-    """Boxes."""
+    """A line for each box."""
     for box in board.all(lambda region: region.boxes):
         yield Line(
             key=f"{box.region}/{box.name}",
@@ -160,7 +160,7 @@ def _box_cells(box: Box) -> tuple[str, ...]:
 
 
 def service_lines(board: Board) -> Iterator[Line]:
-    """Processes of the cores."""
+    """A line for each process beside a core."""
     for one in board.all(lambda region: region.services):
         running = None if one.started is None else max(0.0, board.now - one.started)
         yield Line(
@@ -183,7 +183,7 @@ def service_lines(board: Board) -> Iterator[Line]:
 
 
 def shovel_lines(board: Board) -> Iterator[Line]:
-    """Shovels."""
+    """A line for each shovel."""
     for one in board.all(lambda region: region.shovels):
         yield Line(
             key=f"{one.region}/{one.runs_on}/{one.name}",
@@ -204,7 +204,7 @@ def shovel_lines(board: Board) -> Iterator[Line]:
 
 
 def node_lines(board: Board) -> Iterator[Line]:
-    """RabbitMQ nodes."""
+    """A line for each RabbitMQ node."""
     for one in board.all(lambda region: region.nodes):
         yield Line(
             key=f"{one.cluster}/{one.name}",
@@ -238,7 +238,7 @@ def _busy_line(one: Busy) -> Line:
 
 
 def event_lines(board: Board) -> Iterator[Line]:
-    """What happened."""
+    """A line for each event."""
     for one in board.events:
         yield Line(
             key=str(one.seq),

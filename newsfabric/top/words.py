@@ -24,14 +24,14 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """A number a second: 0, 0.4, 37, 12345."""
+    """So many a second as text: 0, 0.4, 37, 12345; None is unknown."""
     if value is None:
         return UNKNOWN
     return f"{value:.1f}" if 0 < value < 9.95 else count(value)
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds: 0.4, 12, 1.2s."""
+    """Milliseconds as text: 0.4, 12, 1.2s; None is unknown."""
     if value is None:
         return UNKNOWN
     if value < 9.95:

@@ -73,7 +73,7 @@ class Link:
         return Part(queues=(queue,), bindings=bindings)
 
     def shovel(self, home: Node) -> ShovelLink:
-        """The shovel itself."""
+        """The shovel that takes from the source queue on ``home``."""
         return ShovelLink(
             name=self.name,
             sources=(home.amqp_url,),
@@ -83,7 +83,7 @@ class Link:
 
 
 def region_links(fabric: Fabric, region: str, topics: TopicTable) -> tuple[Link, ...]:
-    """Every link that ``region`` keeps."""
+    """Every link that the keepers of ``region`` keep, also those at proxy clusters."""
     links = [*_receipts(fabric, region)]
     for other in fabric.regions:
         links += _publish(fabric, region, other.name, topics)

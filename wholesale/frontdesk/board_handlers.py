@@ -42,13 +42,16 @@ class BoardPageHandler(PageHandler):
     """``GET /board``: the page. It holds nothing that a stranger may not see."""
 
     def set_default_headers(self) -> None:
+        """Tornado calls it before each answer: the page's scripts may ask this host alone."""
         super().set_default_headers()
         self.set_header("Content-Security-Policy", _POLICY)
 
     async def get(self, path: str = "board.html", include_body: bool = True) -> None:
+        """200 with the page; 304 if the browser has it."""
         await super().get("board.html", include_body)
 
     async def head(self, path: str = "board.html") -> None:
+        """As :meth:`get`, without the page itself."""
         await super().head("board.html")
 
 
@@ -82,10 +85,12 @@ class BoardDocumentHandler(_BoardHandler):
     """``GET /board.json``: the whole document; with ``own=1`` the own region alone."""
 
     async def prepare(self) -> None:
+        """With ``own=1`` frontdesks of other regions may ask, too."""
         self.own = self.get_query_argument("own", "") == "1"
         await super().prepare()
 
     def get(self) -> None:
+        """200 with the document, JSON."""
         self.send(self._board.document(own=self.own))
 
 
@@ -93,6 +98,7 @@ class BoardPlotsHandler(_BoardHandler):
     """``GET /board/plots.json``: the last hour."""
 
     def get(self) -> None:
+        """200 with the plots, JSON."""
         self.send(self._board.plotted())
 
 
@@ -104,15 +110,18 @@ class BoardStreamHandler(_BoardHandler):
     """
 
     def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
+        """Tornado gives it what :func:`board_routes` was given."""
         super().initialize(board, access, pace)
         self._wake = asyncio.Event()
         self._closed = False
 
     def on_connection_close(self) -> None:
+        """Tornado calls it once the watcher has gone: the stream ends."""
         self._closed = True
         self._wake.set()
 
     async def get(self) -> None:
+        """200 and the stream; 503 if too many watch already."""
         if not self._board.watch(self._wake):
             raise HttpProblem(503, "busy", "too many watch the board", headers=RETRY)
         try:
@@ -145,9 +154,11 @@ class BoardLoginHandler(JsonHandler):
     """
 
     def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
+        """Tornado gives it what :func:`board_routes` was given."""
         self._access, self._pace = access, pace
 
     async def post(self) -> None:
+        """403 also for a token too long for a cookie, or another site's page; 429 for too many."""
         self._pace.mind(self.request)
         origin = _own_origin(self.request)
         token = self.get_body_argument("token", "")
@@ -172,9 +183,11 @@ class BoardLogoutHandler(JsonHandler):
     """
 
     def initialize(self, pace: AskerPace) -> None:
+        """Tornado gives it the ``pace`` at which one address may ask."""
         self._pace = pace
 
     def post(self) -> None:
+        """403 for another site's page, 429 for who asks too often."""
         self._pace.mind(self.request)
         _own_origin(self.request)
         self.clear_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
@@ -190,7 +203,7 @@ def _own_origin(request: HTTPServerRequest) -> str | None:
 
 
 def problem(refusal: Refusal) -> HttpProblem:
-    """``refusal`` as an answer."""
+    """``refusal`` as an HTTP error; with 401 it asks for a token (RFC 9110 section 15.5.2)."""
     asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)
 

@@ -39,7 +39,7 @@ _PASSED_ON: Final = ("Authorization",)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """A gateway's answer: JSON."""
+    """What a gateway answered: its HTTP status, and JSON."""
 
     status: int
     body: bytes

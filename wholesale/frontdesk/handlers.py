@@ -53,6 +53,7 @@ class OpenHandler(JsonHandler):
     """Answers that any page may read: public, and without credentials."""
 
     def set_default_headers(self) -> None:
+        """Tornado calls it before each answer: any page may read it (CORS)."""
         super().set_default_headers()
         self.set_header("Access-Control-Allow-Origin", "*")
 
@@ -61,10 +62,12 @@ class EndpointsHandler(OpenHandler):
     """``GET /endpoints.json``: which boxes to connect to, or 503 with the other regions."""
 
     def initialize(self, boxes: Boxes, endpoints: Endpoints) -> None:
+        """Tornado gives it the ``boxes`` heard of, and what makes the answer."""
         self._boxes = boxes
         self._endpoints = endpoints
 
     def get(self) -> None:
+        """200, which caches may keep for ENDPOINTS_TTL seconds, or 503."""
         now = time.monotonic()
         offered = self._boxes.offers(now=now)
         counters.BOXES.set(self._boxes.count(now=now))
@@ -92,6 +95,7 @@ class HistoryHandler(OpenHandler):
         failing: LineLimit,
         pace: AskerPace,
     ) -> None:
+        """Tornado gives it these; ``failing`` limits log lines, ``pace`` each address."""
         self._failing = failing
         self._store = store
         self._topics = topics
@@ -100,6 +104,10 @@ class HistoryHandler(OpenHandler):
         self._pace = pace
 
     async def get(self) -> None:
+        """400 for what isn't understood, 403 for a topic that isn't public, 404 for none, 429, 503.
+
+        With ``after=`` the status is the gateway's.
+        """
         self._pace.mind(self.request)
         if "after" in self.request.query_arguments:
             await self._catch_up()
@@ -174,6 +182,7 @@ class PublishHandler(JsonHandler):
         draining: Callable[[], bool],
         login: str | None,
     ) -> None:
+        """Tornado gives it these; ``login`` is the frontdesk's own user at the broker."""
         self._receipts = receipts
         self._repeats = repeats
         self._access = access
@@ -186,6 +195,7 @@ class PublishHandler(JsonHandler):
         self.request.connection.set_max_body_size(_MAX_READ)
 
     def prepare(self) -> None:
+        """Tornado calls it before the body: 405, 401, 403, 415, 503, 400 or 413, in this order."""
         if self.request.method != "POST":
             raise HttpProblem(405, "method_not_allowed", "POST a JSON object")
         caller = self._access.caller(self.request.headers)
@@ -205,6 +215,7 @@ class PublishHandler(JsonHandler):
         self._check_size(_length(self.request.headers.get("Content-Length", "0")))
 
     def data_received(self, chunk: bytes) -> None:
+        """Tornado calls it with each part of the body."""
         # Tornado drops the connection when this raises, so post() refuses what is too large.
         self._size += len(chunk)
         if self._size <= MAX_REQUEST_BYTES:
@@ -215,6 +226,7 @@ class PublishHandler(JsonHandler):
             raise HttpProblem(413, "too_large", f"at most {MAX_REQUEST_BYTES} bytes")
 
     async def post(self) -> None:
+        """400 or 413 for the body; 403, 413, 422 or 503 as the receipt says; 504 without one."""
         self._check_size(self._size)
         start = time.monotonic()
         message = parse_publication(
@@ -253,6 +265,7 @@ class PublishHandler(JsonHandler):
         return await self._repeats.once(name, publish, clock=time.monotonic)
 
     def on_finish(self) -> None:
+        """Tornado calls it after each answer, which is counted by status."""
         counters.PUBLISHED.labels(str(self.get_status())).inc()
 
 

@@ -40,15 +40,18 @@ class PageHandler(tornado.web.StaticFileHandler):
     """
 
     def set_default_headers(self) -> None:
+        """Tornado calls it before each answer."""
         self.clear_header("Server")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Content-Security-Policy", _POLICY)
         self.set_header("Referrer-Policy", "no-referrer")
 
     def set_extra_headers(self, path: str) -> None:
+        """Tornado calls it before it sends the file at ``path``."""
         self.set_header("Cache-Control", "no-cache")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """One line, ``status_code``."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}\n")
 
@@ -60,9 +63,11 @@ class MetricsPageHandler(PageHandler):
     """
 
     async def get(self, path: str = "", include_body: bool = True) -> None:
+        """200 with the page; 304 if the browser has it."""
         await super().get(METRICS_PAGE, include_body)
 
     async def head(self, path: str = "") -> None:
+        """As :meth:`get`, without the page itself."""
         await super().head(METRICS_PAGE)
 
 
@@ -70,6 +75,7 @@ class SharedHandler(PageHandler):
     """A file that pages of other origins may load as well, be it as a module."""
 
     def set_default_headers(self) -> None:
+        """Tornado calls it before each answer: any page may load it (CORS)."""
         super().set_default_headers()
         self.set_header("Access-Control-Allow-Origin", "*")
 

@@ -45,12 +45,12 @@ class Place:
 
     @property
     def core(self) -> str:
-        """The region's core cluster."""
+        """The name of the region's core cluster."""
         return f"{self.region}/core"
 
     @property
     def client(self) -> str:
-        """The region's client cluster."""
+        """The name of the region's client cluster."""
         return f"{self.region}/client"
 
 
@@ -78,7 +78,7 @@ class Picture:
         return self._presence.report(report, now)
 
     def load(self, load: LoadReport, now: float) -> bool:
-        """The same of a box's load."""
+        """Take a box's load report, whose sender was checked; whether it was believed."""
         return self._presence.load(load, now)
 
     def links(self, *, core: bool, client: bool, now: float) -> None:

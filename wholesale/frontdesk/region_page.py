@@ -118,7 +118,7 @@ def waiting_for(known: Known) -> list[str]:
 
 
 def service_page(known: Known, now: float) -> dict[str, Any]:
-    """A service."""
+    """A process in the board's document; times are in ms."""
     assert known.report is not None
     return {
         "name": known.name,
@@ -134,7 +134,7 @@ def service_page(known: Known, now: float) -> dict[str, Any]:
 
 
 def box_page(known: Known, now: float) -> dict[str, Any]:
-    """A box."""
+    """A box in the board's document; times are in ms, rates per second."""
     report, load = known.report, known.load
     figures: Mapping[str, float] = {} if report is None else report.figures
     return {

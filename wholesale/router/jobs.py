@@ -52,7 +52,7 @@ class Claim:
         return self.source.is_stale(self.delivery)
 
     def ack(self) -> None:
-        """Acknowledge the delivery."""
+        """Acknowledge the delivery: the broker forgets the message."""
         self.source.ack(self.delivery)
 
     def give_back(self) -> None:

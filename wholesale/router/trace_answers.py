@@ -26,9 +26,11 @@ class StoredHandler(JsonHandler):
     """``/stored/ID?topic=TOPIC``: the rows of one message."""
 
     def initialize(self, settings: CoreSettings, store: Store) -> None:
+        """Tornado gives it these; answers name the router's region."""
         self._settings, self._store = settings, store
 
     async def get(self, text: str) -> None:
+        """200 with the rows, perhaps none; 400 without a topic, 503 while the store is away."""
         identity, ms = identity_of_id(text), ms_of_id(text)
         topic = self.get_query_argument("topic")
         try:

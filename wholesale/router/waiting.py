@@ -20,7 +20,10 @@ _CLASSES: Final[tuple[TopicClass, ...]] = ("gold", "silver", "bronze")
 
 
 class Waiting:
-    """Jobs in the order in which they are stored; bronze while ``bronze_room`` are under way."""
+    """Jobs in the order in which they are stored; bronze while ``bronze_room`` are under way.
+
+    ValueError for a room below 1.
+    """
 
     def __init__(self, *, bronze_room: int) -> None:
         if bronze_room < 1:

@@ -31,7 +31,7 @@ class Routed(NamedTuple):
 
 
 class Window:
-    """Identities routed in the last ``keep_ms``, at most ``most`` of them.
+    """Identities routed in the last ``keep_ms``, at most ``most`` of them; both are 1 or more.
 
     ``evicted_early`` counts those that had to go before their time.
     """

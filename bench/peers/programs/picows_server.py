@@ -12,21 +12,27 @@ TOPICS = Topics()
 
 
 class Listener(WSListener):
+    """One reader."""
+
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """picows calls it with each frame: a topic, which is answered with ``{}``."""
         TOPICS[frame.get_payload_as_utf8_text()].add(transport)
         transport.send(WSMsgType.TEXT, b"{}")
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """picows calls it once the reader has gone."""
         TOPICS.remove(transport)
 
 
 def publish(topic: str, payload: str) -> None:
+    """Send ``payload`` to each reader of ``topic``."""
     data = payload.encode()
     for transport in TOPICS[topic]:
         transport.send(WSMsgType.TEXT, data)
 
 
 async def main() -> None:
+    """Serve the port of the first argument until standard input ends."""
     await ws_create_server(lambda _request: Listener(), "127.0.0.1", int(sys.argv[1]), backlog=1024)
     await each_line(publish)
 

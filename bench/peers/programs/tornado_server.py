@@ -15,27 +15,35 @@ TOPICS = Topics()
 
 
 class Handler(WebSocketHandler):
+    """One reader."""
+
     def check_origin(self, origin: str) -> bool:
+        """Tornado asks it: pages of any site may read."""
         return True
 
     def get_compression_options(self) -> dict[str, Any] | None:
+        """Tornado asks it: None, no compression, unless the second argument is ``deflate``."""
         return {} if sys.argv[2:] == ["deflate"] else None
 
     def on_message(self, message: str | bytes) -> None:
+        """Tornado calls it with each message: a topic, which is answered with ``{}``."""
         TOPICS[str(message)].add(self)
         self.write_message("{}")
 
     def on_close(self) -> None:
+        """Tornado calls it once the reader has gone."""
         TOPICS.remove(self)
 
 
 def publish(topic: str, payload: str) -> None:
+    """Send ``payload`` to each reader of ``topic``; those that are closing get nothing."""
     for handler in TOPICS[topic]:
         with contextlib.suppress(WebSocketClosedError):
             handler.write_message(payload)
 
 
 async def main() -> None:
+    """Serve the port of the first argument until standard input ends."""
     Application([("/websocket", Handler)]).listen(int(sys.argv[1]), "127.0.0.1", backlog=1024)
     await each_line(publish)
 

@@ -73,6 +73,10 @@ class AwsDriver:
         self._launched: dict[str, datetime.datetime] = {}
 
     async def boxes(self) -> tuple[Instance, ...]:
+        """As :meth:`wholesale.scaler.drivers.Driver.boxes`.
+
+        Neither those that terminate nor, until it is known, those whose launch time isn't.
+        """
         group = await self._describe()
         there = {
             each["InstanceId"]: each["AvailabilityZone"]
@@ -88,6 +92,7 @@ class AwsDriver:
         )
 
     async def want(self, count: int) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit above its MaxSize."""
         group = await self._describe()
         most = int(group["MaxSize"])
         if int(group["DesiredCapacity"]) < min(count, most):
@@ -102,6 +107,7 @@ class AwsDriver:
             raise DriverLimit(f"{self._group} may have {most} instances, {count} are wanted")
 
     async def end(self, names: Iterable[str]) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.end`; DriverLimit at the group's MinSize."""
         group = await self._describe()
         there = {
             each["InstanceId"]
@@ -118,6 +124,7 @@ class AwsDriver:
             desired -= 1
 
     async def close(self) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.close`."""
         self._groups.close()
         self._machines.close()
 

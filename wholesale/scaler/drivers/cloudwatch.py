@@ -41,6 +41,7 @@ class CloudWatch:
         self._failures = RepeatedFailures()
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
+        """As :meth:`Watching.run`, every ``every`` seconds."""
         while True:
             await self.tell(document())
             await asyncio.sleep(self._every)

@@ -46,15 +46,17 @@ class CommandDriver:
         return tuple(_instance(line) for line in lines if line.strip())
 
     async def want(self, count: int) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit for exit code 3."""
         await self._run("want", str(count))
 
     async def end(self, names: Iterable[str]) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.end`, a hundred names at a time."""
         listed = list(names)
         for n in range(0, len(listed), _NAMES_AT_ONCE):
             await self._run("end", *listed[n : n + _NAMES_AT_ONCE])
 
     async def close(self) -> None:
-        pass
+        """As :meth:`wholesale.scaler.drivers.Driver.close`: there is nothing to let go of."""
 
     async def _run(self, *words: str) -> bytes:
         try:

@@ -11,13 +11,14 @@ class NoDriver:
     """Knows no boxes but those that report, and moves nothing."""
 
     async def boxes(self) -> tuple[Instance, ...] | None:
+        """None: it can't know."""
         return None
 
     async def want(self, count: int) -> None:
-        pass
+        """Nothing happens."""
 
     async def end(self, names: Iterable[str]) -> None:
-        pass
+        """Nothing happens."""
 
     async def close(self) -> None:
-        pass
+        """Nothing to let go of."""

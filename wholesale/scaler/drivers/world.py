@@ -23,21 +23,24 @@ class WorldDriver:
         self._region = region
 
     async def boxes(self) -> tuple[Instance, ...]:
+        """As :meth:`wholesale.scaler.drivers.Driver.boxes`."""
         found = await _done("boxes", lambda: growing.boxes(self._state, self._region))
         return tuple(checked(each.name, each.age_seconds, "") for each in found)
 
     async def want(self, count: int) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit above MAX_BOXES."""
         fitting = min(count, MAX_BOXES)
         await _done("want", lambda: growing.want(self._state, self._region, fitting))
         if count > MAX_BOXES:
             raise DriverLimit(f"a region here has room for {MAX_BOXES} boxes, {count} are wanted")
 
     async def end(self, names: Iterable[str]) -> None:
+        """As :meth:`wholesale.scaler.drivers.Driver.end`."""
         listed = tuple(names)
         await _done("end", lambda: growing.end(self._state, listed))
 
     async def close(self) -> None:
-        pass
+        """As :meth:`wholesale.scaler.drivers.Driver.close`: there is nothing to let go of."""
 
 
 async def _done(what: str, call: Callable[[], T]) -> T:

@@ -158,7 +158,10 @@ def check(disk: Disk, folder: str, place: str) -> None:
 
 
 def sign(disk: Disk, folder: str, place: str) -> str:
-    """Sign the volume that is mounted at ``folder``; `new`, or `known` if it was signed."""
+    """Sign the volume that is mounted at ``folder``; `new`, or `known` if it was signed.
+
+    VolumeError if it isn't mounted there.
+    """
     if folder not in disk.mounted:
         raise VolumeError(f"{disk.path} isn't mounted at {folder}")
     if signed(disk, folder):
