@@ -25,10 +25,10 @@ import uvloop
 
 from newsfabric import logs, metrics, otel_tracer, sd_notify
 from newsfabric._listener import SpareListener
-from newsfabric._taking import TakingServer
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.settings import ServerFiles
 from newsfabric.sightings import Sightings
+from newsfabric.taking import TakingServer
 from newsfabric.tls import ServerTls
 from newsfabric.version import version
 
