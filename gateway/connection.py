@@ -70,7 +70,7 @@ _BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many reques
 class Readers:
     """The open connections, those that are saying goodbye, and who is logged in on which.
 
-    ``clock`` gives seconds, and only goes on. ``changed`` is called when one has come or gone.
+    ``clock`` gives seconds, and only goes on.
     """
 
     settings: GatewaySettings
@@ -79,7 +79,6 @@ class Readers:
     desk: Desk
     clock: Callable[[], float]
     spawn: Spawn
-    changed: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         # In the order they came.
@@ -108,14 +107,12 @@ class Readers:
         self.connects += 1
         measures.CONNECTS.labels(connection.transport).inc()
         measures.READERS.labels(connection.transport).inc()
-        self.changed()
 
     def leaving(self, connection: Connection) -> None:
         """``connection`` is closing: it doesn't count any more, but must be waited for."""
         del self.open[connection]
         self.closing.add(connection)
         measures.READERS.labels(connection.transport).dec()
-        self.changed()
 
     def left(self, connection: Connection) -> None:
         """``connection`` is gone. Idempotent."""
