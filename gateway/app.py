@@ -17,9 +17,8 @@ from gateway.admin import admin_application, urls_under
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
 from gateway.descriptors import connections_at_most
-from gateway.drain import drain
+from gateway.drain import drain, rebalance
 from gateway.listener import Listener
-from gateway.rebalance import rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import WebSocketHandler
