@@ -16,7 +16,6 @@ from gateway import sockjs
 from gateway.admin import admin_application, urls_under
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
-from gateway.descriptors import connections_at_most
 from gateway.drain import drain, rebalance
 from gateway.listener import Listener
 from gateway.settings import GatewaySettings
@@ -59,14 +58,7 @@ async def running(
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
         await core.gate.start()
-        readers = Listener(
-            readers_server(stack, core),
-            settings.host,
-            settings.port,
-            core.readers.budget,
-            most=connections_at_most(),
-            per_address=settings.per_address,
-        )
+        readers = Listener(readers_server(stack, core), core.readers.budget, settings)
         stack.callback(readers.stop)
         core.follower.begin()
         gateway = await opened(stack, core, link, readers.port, stop)
