@@ -46,6 +46,7 @@ from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.closing import (
+    INTERNAL,
     INVALID_TOKEN,
     SLOW_READER,
     TOKEN_EXPIRED,
@@ -375,7 +376,12 @@ class Connection(abc.ABC):
             self._busy = True
             intent, size = self._verbs.popleft()
             self._hold_verbs(-size)
-            pending = self.readers.desk.decide(self, intent)
+            try:
+                pending = self.readers.desk.decide(self, intent)
+            except Exception:
+                logger.exception("a verb can't be answered: its reader has to come again")
+                self.close(INTERNAL)
+                pending = None
             if pending is None:
                 self._busy = False
             else:
@@ -384,6 +390,10 @@ class Connection(abc.ABC):
     async def _finish(self, pending: Pending) -> None:
         try:
             await pending
+        except Exception:
+            # It is logged as that of any task; a reader that gets no answer would wait for ever.
+            self.close(INTERNAL)
+            raise
         finally:
             self._busy = False
         self._obey()
