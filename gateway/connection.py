@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 from gateway import measures
-from gateway.auth_state import ANONYMOUS, AuthState
+from gateway.access import ANONYMOUS, AuthState
 from gateway.budget import Budget, ReaderStream
 from gateway.desk import Desk, Found, Pending, refuse
 from gateway.frames import Variant, disconnect_push, dress

@@ -21,7 +21,7 @@ from typing import Final
 import orjson
 
 from gateway import measures
-from gateway.auth_state import AuthState
+from gateway.access import AuthState
 from gateway.protocol import LogIn, Refusal
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
