@@ -18,11 +18,11 @@ from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
-from newsfabric.networks import Network, parse_networks
+from newsfabric.networks import Network
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
 from newsfabric.otel_tracer import trace_options
-from newsfabric.service import process_options, run
+from newsfabric.service import networks_given, process_options, run
 from newsfabric.settings import credentials_from, without_login
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
@@ -47,16 +47,6 @@ def choose_engine(wanted: str) -> str:
         logger.warning("running the Tornado engine: %s", exc)
         return "tornado"
     return "native"
-
-
-def _networks(
-    _context: click.Context, _option: click.Parameter, given: Sequence[str]
-) -> tuple[Network, ...]:
-    """Networks as values; click's error for what is none."""
-    try:
-        return parse_networks(given)
-    except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
 
 
 def _origins(
@@ -143,7 +133,7 @@ def _origins(
     "frontdesks",
     multiple=True,
     metavar="NETWORK",
-    callback=_networks,
+    callback=networks_given,
     help="Where frontdesks are (10.0.0.0/8), who may ask /history at any rate; repeat.",
 )
 @click.option(
@@ -166,7 +156,7 @@ def _origins(
     "--proxy-from",
     multiple=True,
     metavar="NETWORK",
-    callback=_networks,
+    callback=networks_given,
     help="Balancers (10.0.0.0/8) whose PROXY headers say who a reader is; native engine; repeat.",
 )
 @click.option(

@@ -1,15 +1,67 @@
-"""Who may read which topic: policy and login in, a refusal or nothing out. Pure.
+"""Who a reader is, if it has logged in, and which topics it may read. Pure.
 
-Asked for each verb when its turn comes, on each engine and transport. A topic that isn't
+On the Tornado engine each connection has an :class:`AuthState`. On the native engine the data plane
+keeps it for the control plane, as bytes that mean nothing to it (docs/design/0015).
+
+A verb's topic is looked at when its turn comes, on each engine and transport. One that isn't
 well-formed has no policy in the first place.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from typing import Final
+
+import orjson
+
 from gateway.protocol import History, Refusal, SetMark, Subscribe
 from newsfabric.closing import ErrorCode
 from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy, matches, owner_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AuthState:
+    """``login`` is None as long as the reader is nobody in particular."""
+
+    login: Login | None = None
+    bad_tokens: int = 0
+
+
+ANONYMOUS: Final = AuthState()
+# Those of readers who speak often are read once.
+_READ: Final = 4_096
+
+
+def encode_auth(auth: AuthState) -> bytes:
+    """``auth`` as bytes, for :func:`decode_auth` alone."""
+    login, who = auth.login, None
+    if login is not None:
+        who = (login.user, login.topics, login.issued_ms, login.expires_ms, login.ends_ms)
+    return orjson.dumps([auth.bad_tokens, who])
+
+
+@functools.lru_cache(_READ)
+def decode_auth(data: bytes) -> AuthState:
+    """What :func:`encode_auth` made; ValueError for anything else. b"" is ANONYMOUS."""
+    if not data:
+        return ANONYMOUS
+    try:
+        bad_tokens, who = orjson.loads(data)
+        return AuthState(None if who is None else _login(*who), int(bad_tokens))
+    except (orjson.JSONDecodeError, TypeError, ValueError) as exc:
+        raise ValueError("an auth state that we didn't make") from exc
+
+
+def _login(user: str, topics: list[str], issued_ms: int, expires_ms: int, ends_ms: int) -> Login:
+    return Login(
+        user=str(user),
+        topics=tuple(map(str, topics)),
+        issued_ms=int(issued_ms),
+        expires_ms=int(expires_ms),
+        ends_ms=int(ends_ms),
+    )
 
 
 def may_read(topic: str, policy: TopicPolicy, login: Login | None) -> bool:

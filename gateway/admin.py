@@ -171,9 +171,11 @@ class GatewayMetricsHandler(MetricsHandler):
 
 
 def admin_application(
-    core: Core, rates: Rates, urls: dict[str, str], stop: asyncio.Event
+    core: Core, urls: dict[str, str], stop: asyncio.Event
 ) -> tornado.web.Application:
-    """The application of the admin port."""
+    """The application of the admin port of a gateway whose readers come to ``urls``."""
+    rates = Rates(core)
+    core.spawn(rates.watch())
     figures = Figures(measures.FIGURES)
     return OperatorsApplication(
         [

@@ -13,18 +13,16 @@ import tornado.web
 from tornado.httpserver import HTTPServer
 
 from gateway import sockjs
-from gateway.admin import Rates, admin_application, urls_under
+from gateway.admin import admin_application, urls_under
 from gateway.catchup import CatchUpHandler
 from gateway.core import Core
-from gateway.descriptors import connections_at_most
-from gateway.drain import drain
+from gateway.drain import drain, rebalance
 from gateway.listener import Listener
-from gateway.rebalance import rebalance
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
 from gateway.websocket import WebSocketHandler
 from newsfabric.amqp import Link
-from newsfabric.service import health_routes, up
+from newsfabric.service import health_routes, serving, up
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 
@@ -60,14 +58,7 @@ async def running(
         stack.push_async_callback(core.close)
         stack.push_async_callback(link.close)
         await core.gate.start()
-        readers = Listener(
-            readers_server(stack, core),
-            settings.host,
-            settings.port,
-            core.readers.budget,
-            most=connections_at_most(),
-            per_address=settings.per_address,
-        )
+        readers = Listener(readers_server(stack, core), core.readers.budget, settings)
         stack.callback(readers.stop)
         core.follower.begin()
         gateway = await opened(stack, core, link, readers.port, stop)
@@ -79,12 +70,17 @@ async def running(
 async def opened(
     stack: contextlib.AsyncExitStack, core: Core, link: Link, port: int, stop: asyncio.Event
 ) -> Gateway:
-    """Hear the feed, as soon as it is known where each log begins for us; open the admin port.
+    """Open the admin port; hear the feed, as soon as it is known where each log begins for us.
 
     Returns when readers, who come to ``port``, can be served, or after a few seconds: then they are
     served from then on, and until then nobody is sent here.
     """
-    admin = _admin_listener(stack, core, port, stop)
+    settings = core.settings
+    urls = urls_under(settings.public_url or f"http://{settings.host}:{port}")
+    pages = serving(admin_application(core, urls, stop), host=_LOOPBACK, port=settings.admin_port)
+    admin_port = await stack.enter_async_context(pages)
+    if settings.endpoints:
+        core.spawn(rebalance(core, urls["websocket_url"]))
     feed = core.spawn(core.feed.start(link))
     await asyncio.wait({feed}, timeout=START_SECONDS)
     if feed.done():
@@ -93,10 +89,9 @@ async def opened(
     else:
         logger.warning("the directory of logs can't be read yet: not ready until it is")
     await core.upstream.start(link)
-    admin.start()
-    logger.info("readers on port %d, admin on port %d", port, admin.port)
+    logger.info("readers on port %d, admin on port %d", port, admin_port)
     up()
-    return Gateway(core, port, admin.port)
+    return Gateway(core, port, admin_port)
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
@@ -110,36 +105,11 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
         *sockjs.routes(router),
         *health_routes(core.readiness),
     ]
-    application = tornado.web.Application(routes, log_function=lambda handler: None)
-    return _server(stack, application, core.settings)
-
-
-def _admin_listener(
-    stack: contextlib.AsyncExitStack, core: Core, port: int, stop: asyncio.Event
-) -> Listener:
-    """The admin port of a gateway whose readers come to ``port``; not started yet."""
-    settings = core.settings
-    urls = urls_under(settings.public_url or f"http://{settings.host}:{port}")
-    rates = Rates(core)
-    server = _server(stack, admin_application(core, rates, urls, stop), settings)
-    listener = Listener(server, _LOOPBACK, settings.admin_port, core.readers.budget)
-    stack.callback(listener.stop)
-    core.spawn(rates.watch())
-    if settings.endpoints:
-        core.spawn(rebalance(core, urls["websocket_url"]))
-    return listener
-
-
-def _server(
-    stack: contextlib.AsyncExitStack,
-    application: tornado.web.Application,
-    settings: GatewaySettings,
-) -> HTTPServer:
     server = HTTPServer(
-        application,
+        tornado.web.Application(routes, log_function=lambda handler: None),
         max_header_size=16 * 1024,
         # Of requests that don't say otherwise.
-        max_body_size=settings.reader.frame_bytes,
+        max_body_size=core.settings.reader.frame_bytes,
         idle_connection_timeout=_IDLE_SECONDS,
         body_timeout=_IDLE_SECONDS,
     )

@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
-
-from tornado.iostream import IOStream
 
 from gateway import measures
 from gateway.outbox import Account, Outbox
 from newsfabric.closing import SLOW_READER, CloseReason
+from newsfabric.taking import WatchedStream
 
 _LOOK_SECONDS: Final = 1.0
 # What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
@@ -157,44 +155,10 @@ class Budget:
             self._note(reader.stream)
 
 
-class ReaderStream(IOStream):
+class ReaderStream(WatchedStream):
     """A stream to somebody we know nothing of, who may take nothing.
 
     ``reader`` is the connection that owns it, if one does; requests over HTTP share one.
-    ``on_closed`` is called once when the socket is closed, whoever owns it by then.
     """
 
-    def __init__(
-        self,
-        connection: socket.socket,
-        budget: Budget,
-        on_closed: Callable[[], None],
-        *,
-        max_buffer_size: int,
-    ) -> None:
-        self._budget = budget
-        self._on_closed = on_closed
-        self.reader: Waiting | None = None
-        super().__init__(connection, max_buffer_size=max_buffer_size)
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that the kernel hasn't taken."""
-        return 0 if self.closed() else len(self._write_buffer)
-
-    @property
-    def sent(self) -> int:
-        """Bytes that it has taken of what it didn't take at once, since the beginning."""
-        return self._total_write_done_index
-
-    def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
-        """As Tornado's; what the kernel doesn't take at once counts in the budget."""
-        written = super().write(data)
-        if self.writing():
-            self._budget.waits(self)
-        return written
-
-    def close_fd(self) -> None:
-        """Tornado calls it once, whoever closed the stream."""
-        super().close_fd()
-        self._on_closed()
+    reader: Waiting | None = None

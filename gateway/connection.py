@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 from gateway import measures
-from gateway.auth_state import ANONYMOUS, AuthState
+from gateway.access import ANONYMOUS, AuthState
 from gateway.budget import Budget, ReaderStream
 from gateway.desk import Desk, Found, Pending, refuse
 from gateway.frames import Variant, disconnect_push, dress
@@ -46,6 +46,7 @@ from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.closing import (
+    INTERNAL,
     INVALID_TOKEN,
     SLOW_READER,
     TOKEN_EXPIRED,
@@ -70,7 +71,7 @@ _BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many reques
 class Readers:
     """The open connections, those that are saying goodbye, and who is logged in on which.
 
-    ``clock`` gives seconds, and only goes on. ``changed`` is called when one has come or gone.
+    ``clock`` gives seconds, and only goes on.
     """
 
     settings: GatewaySettings
@@ -79,7 +80,6 @@ class Readers:
     desk: Desk
     clock: Callable[[], float]
     spawn: Spawn
-    changed: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         # In the order they came.
@@ -108,14 +108,12 @@ class Readers:
         self.connects += 1
         measures.CONNECTS.labels(connection.transport).inc()
         measures.READERS.labels(connection.transport).inc()
-        self.changed()
 
     def leaving(self, connection: Connection) -> None:
         """``connection`` is closing: it doesn't count any more, but must be waited for."""
         del self.open[connection]
         self.closing.add(connection)
         measures.READERS.labels(connection.transport).dec()
-        self.changed()
 
     def left(self, connection: Connection) -> None:
         """``connection`` is gone. Idempotent."""
@@ -378,7 +376,12 @@ class Connection(abc.ABC):
             self._busy = True
             intent, size = self._verbs.popleft()
             self._hold_verbs(-size)
-            pending = self.readers.desk.decide(self, intent)
+            try:
+                pending = self.readers.desk.decide(self, intent)
+            except Exception:
+                logger.exception("a verb can't be answered: its reader has to come again")
+                self.close(INTERNAL)
+                pending = None
             if pending is None:
                 self._busy = False
             else:
@@ -387,6 +390,10 @@ class Connection(abc.ABC):
     async def _finish(self, pending: Pending) -> None:
         try:
             await pending
+        except Exception:
+            # It is logged as that of any task; a reader that gets no answer would wait for ever.
+            self.close(INTERNAL)
+            raise
         finally:
             self._busy = False
         self._obey()

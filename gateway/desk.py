@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar, assert_never
 
 from gateway import measures
-from gateway.access import refusal
-from gateway.auth_state import AuthState
+from gateway.access import AuthState, refusal
 from gateway.bounded import newest_that_fit
 from gateway.frames import Variant, encode_push, messages_push
 from gateway.gate import Gate, Verdict

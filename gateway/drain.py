@@ -1,6 +1,10 @@
-"""Draining: readers are told to connect elsewhere, a few at a time.
+"""Readers are told to connect elsewhere, a few at a time: in a drain, or for want of a feed.
 
 All at once they would fall on the other boxes in the same second.
+
+A box that has had no feed for ``stranded_seconds`` asks what a reader asks, ``endpoints.json`` of
+its own region and of the others. If a gateway is listed that isn't itself its readers are better
+served there. docs/design/0018 says why.
 """
 
 from __future__ import annotations
@@ -10,9 +14,13 @@ import contextlib
 import dataclasses
 import logging
 import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from newsfabric.backoff import Backoff
 from newsfabric.closing import DRAIN
+from newsfabric.errors import Disconnected
+from newsfabric.reader import fetch_endpoints
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -24,6 +32,11 @@ _STEP: Final = 0.05
 _AGAIN_MS: Final = 2 * DRAIN.retry_after_ms
 # Connections are cut off after the linger time; this is for the cutting.
 _GRACE: Final = 0.2
+_LOOK_SECONDS: Final = 1.0
+# Who is ready may have changed by then: what a frontdesk says is good for so long.
+_ASK_AGAIN: Final = 5.0
+# More regions than a fabric has.
+_MOST_ASKED: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +58,14 @@ class Spread:
             return self.readers
         return min(self.readers, math.floor(self.readers * max(0.0, elapsed) / self.duration))
 
+    def turns(self, clock: Callable[[], float]) -> Iterator[int]:
+        """How many to tell each time that this is asked, which starts it; until all are told."""
+        started, told = clock(), 0
+        while told < self.readers:
+            due = self.due(clock() - started)
+            yield due - told
+            told = due
+
 
 async def drain(core: Core) -> None:
     """Let no new reader in, tell all others to go, wait until they are gone.
@@ -59,14 +80,67 @@ async def _drain_here(core: Core) -> None:
     readers, settings = core.readers, core.settings
     pace = Spread(len(readers.open), settings.drain_seconds, settings.drain_per_second)
     logger.info("draining %d readers in %.1f s", pace.readers, pace.duration if pace.readers else 0)
-    started, told = core.clock(), 0
-    while told < pace.readers:
-        due = pace.due(core.clock() - started)
-        readers.send_away(due - told, DRAIN, _AGAIN_MS)
-        told = due
+    for count in pace.turns(core.clock):
+        readers.send_away(count, DRAIN, _AGAIN_MS)
         await asyncio.sleep(_STEP)
     # Handshakes that were under way when the drain began.
     readers.send_away(len(readers.open), DRAIN, _AGAIN_MS)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(readers.all_left(), settings.linger + _GRACE)
     logger.info("drained; %d connections were left", len(readers.closing))
+
+
+async def rebalance(core: Core, own: str) -> None:
+    """Send readers, who come to ``own``, a WebSocket URL, away whenever they are better served
+    elsewhere; never returns."""
+    backoff, said = Backoff(base=1.0, cap=10.0), False
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if not core.stranded:
+            said = False
+            continue
+        await core.look()
+        if not core.reader_count:
+            continue
+        if await _others_are_ready(core, own):
+            backoff.succeeded(core.clock())
+            await _leave(core, own)
+        elif core.stranded:
+            if not said:
+                logger.warning("no feed here nor elsewhere: %d readers stay", core.reader_count)
+            said = True
+            await asyncio.sleep(backoff.failed(core.clock()))
+
+
+async def _leave(core: Core, own: str) -> None:
+    """Tell all who are here now, unless the feed comes back or nobody else is ready."""
+    settings = core.settings
+    pace = Spread(core.reader_count, settings.drain_seconds, settings.drain_per_second)
+    logger.warning("no feed: %d readers are sent to other boxes", pace.readers)
+    asked = core.clock()
+    for count in pace.turns(core.clock):
+        if not core.stranded:
+            return
+        if core.clock() - asked > _ASK_AGAIN:
+            if not await _others_are_ready(core, own):
+                return
+            asked = core.clock()
+        if count:
+            core.send_away(count)
+        await asyncio.sleep(_STEP)
+
+
+async def _others_are_ready(core: Core, own: str) -> bool:
+    """Whether a reader who asks would be sent to another gateway than this."""
+    to_ask = list(core.settings.endpoints)
+    for url in to_ask:
+        try:
+            endpoints = await fetch_endpoints(url)
+        except Disconnected as exc:
+            logger.debug("no endpoints: %s", exc)
+            continue
+        if any(gateway.websocket_url != own for gateway in endpoints.gateways):
+            return True
+        to_ask += [url for url in endpoints.alternates if url not in to_ask]
+        del to_ask[_MOST_ASKED:]
+    return False

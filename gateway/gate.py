@@ -21,7 +21,7 @@ from typing import Final
 import orjson
 
 from gateway import measures
-from gateway.auth_state import AuthState
+from gateway.access import AuthState
 from gateway.protocol import LogIn, Refusal
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
@@ -29,7 +29,7 @@ from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
 from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import BadToken, StoreError
-from newsfabric.numbers import is_whole
+from newsfabric.json_fields import mapping, text, whole
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
 from newsfabric.token_keys import TokenKeys
@@ -46,15 +46,11 @@ _GOOD: Final = measures.TOKENS.labels("good")
 
 def decode_revocation(envelope: Envelope) -> tuple[str, int]:
     """User and time (ms since the epoch) of a revocation; ValueError if it is none."""
-    fields = orjson.loads(envelope.body)
-    if not isinstance(fields, dict):
-        raise ValueError("a revocation is an object")
-    user, at_ms = fields.get("user"), fields.get("at")
-    if not isinstance(user, str) or not is_user(user):
+    fields = mapping(orjson.loads(envelope.body), "a revocation")
+    user, at_ms = text(fields, "user"), whole(fields, "at", MAX_MS)
+    if not is_user(user):
         raise ValueError("a revocation names a user")
-    if not is_whole(at_ms, 0, MAX_MS):
-        raise ValueError("a revocation has a time")
-    return user, int(at_ms)
+    return user, at_ms
 
 
 class Revocations:
@@ -168,8 +164,8 @@ class Gate:
             try:
                 user, at_ms = decode_revocation(envelope)
             except ValueError as exc:
-                text = "a revocation that can't be read: %s"
-                logger.warning(text, exc, extra={"id": envelope.id})
+                about = {"id": envelope.id}
+                logger.warning("a revocation that can't be read: %s", exc, extra=about)
                 continue
             if self.revocations.add(user, at_ms, now_ms):
                 news.append((user, at_ms))
@@ -244,8 +240,8 @@ class Gate:
                 if not failing:
                     ours = not isinstance(exc, (StoreError, TimeoutError))
                     level = logging.ERROR if ours else logging.WARNING
-                    text = "the revocations can't be read, trying again: %r"
-                    logger.log(level, text, exc, exc_info=ours)
+                    what = "the revocations can't be read, trying again: %r"
+                    logger.log(level, what, exc, exc_info=ours)
                 failing = True
                 await asyncio.sleep(backoff.failed(time.monotonic()))
         logger.info("%d users are revoked", len(self.revocations))

@@ -2,8 +2,8 @@
 
 Tornado's own accept handler lets EMFILE go up to the loop, which calls it again at once: a
 gateway out of descriptors would spin and log without end. This one stops listening for
-a moment instead; the connections wait in the kernel's backlog. It also stops while ``most`` of its
-connections are open, so that the rest of the gateway doesn't run out of them.
+a moment instead; the connections wait in the kernel's backlog. It also stops while so many of its
+connections are open that the rest of the gateway would run out of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from tornado.httpserver import HTTPServer
 
 from gateway import measures
 from gateway.budget import Budget, ReaderStream
+from gateway.descriptors import connections_at_most
+from gateway.settings import GatewaySettings
 from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
 from newsfabric.line_limits import LineLimit
@@ -40,32 +42,24 @@ _READ_BUFFER: Final = 256 * 1024
 
 
 class Listener:
-    """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`.
+    """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`, at the address of
+    ``settings``; ConfigError if it is taken.
 
-    At most ``most`` at once (None: any number), of one address at most ``per_address`` (0: any
-    number). One more of an address is closed without a word, as the data plane does it. What waits
-    for them counts in ``budget``.
+    At most as many at once as descriptors allow, of one address as ``settings`` do. One more of an
+    address is closed without a word, as the data plane does it. What waits for them counts in
+    ``budget``.
     """
 
-    def __init__(
-        self,
-        server: HTTPServer,
-        host: str,
-        port: int,
-        budget: Budget,
-        *,
-        most: int | None = None,
-        per_address: int = 0,
-    ) -> None:
+    def __init__(self, server: HTTPServer, budget: Budget, settings: GatewaySettings) -> None:
         self._server = server
         self._budget = budget
-        self._most = most
+        self._most = connections_at_most()
         self._open = 0
-        self._addresses = Addresses(per_address)
+        self._addresses = Addresses(settings.per_address)
         self._pauses = LineLimit(every=60.0)
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
-        self._socket = listen(host, port)
+        self._socket = listen(settings.host, settings.port)
 
     @property
     def port(self) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 
-from gateway.auth_state import AuthState
+from gateway.access import AuthState
 from gateway.budget import ReaderStream
 from gateway.connection import Readers
 from gateway.frames import Variant, dress

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import tornado.web
 from tornado.iostream import StreamClosedError
 
-from gateway.access import refusal
+from gateway.access import ANONYMOUS, AuthState, refusal
 from gateway.admission import Welcome
-from gateway.auth_state import ANONYMOUS, AuthState
 from gateway.budget import ReaderStream
 from gateway.connection import Connection, Readers
 from gateway.protocol import LogIn, Refusal, Subscribe, error_push

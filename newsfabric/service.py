@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -25,10 +25,11 @@ import uvloop
 
 from newsfabric import logs, metrics, otel_tracer, sd_notify
 from newsfabric._listener import SpareListener
-from newsfabric._taking import TakingServer
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.networks import Network, parse_networks
 from newsfabric.settings import ServerFiles
 from newsfabric.sightings import Sightings
+from newsfabric.taking import TakingServer
 from newsfabric.tls import ServerTls
 from newsfabric.version import version
 
@@ -61,6 +62,16 @@ def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
         callback=_keep,
         help="Lines of text, or of JSON.",
     )(command)
+
+
+def networks_given(
+    _context: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> tuple[Network, ...]:
+    """The callback of an option that takes networks; click's error for what is none."""
+    try:
+        return parse_networks(given)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param=parameter) from exc
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:

@@ -14,8 +14,8 @@ import tornado.web
 from authorities import certify
 from gateways import until
 
-from newsfabric._taking import TakingServer
 from newsfabric.settings import ServerFiles
+from newsfabric.taking import TakingServer
 from newsfabric.tls import ServerTls
 
 ANSWER = b"x" * (8 << 20)

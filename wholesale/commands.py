@@ -14,7 +14,7 @@ import click
 
 from newsfabric import service, topology
 from newsfabric.amqp.link import PikaLink, connect
-from newsfabric.networks import Network, Places, parse_networks
+from newsfabric.networks import Network, Places
 from newsfabric.operators import admin_host_option
 from newsfabric.otel_tracer import trace_options
 from newsfabric.settings import (
@@ -84,15 +84,6 @@ def _name(_context: click.Context, parameter: click.Parameter, value: str) -> st
     if not is_name(value):
         raise click.BadParameter("a name has a-z, 0-9 and -, at most 63 of them", param=parameter)
     return value
-
-
-def _networks(
-    _context: click.Context, parameter: click.Parameter, given: Sequence[str]
-) -> tuple[Network, ...]:
-    try:
-        return parse_networks(given)
-    except ValueError as exc:
-        raise click.BadParameter(str(exc), param=parameter) from exc
 
 
 def _places(
@@ -199,7 +190,7 @@ def mailbox(**options: Any) -> None:
     "proxy-from",
     multiple=True,
     metavar="NETWORK",
-    callback=_networks,
+    callback=service.networks_given,
     help="Balancers (10.0.0.0/8) whose X-Forwarded-For says who asks; repeat.",
 )
 @_option(

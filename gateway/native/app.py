@@ -35,7 +35,6 @@ async def running(
         stack.push_async_callback(link.close)
         await core.gate.start()
         serving = Serving(core, plane, readers_server(stack, core), stop)
-        stack.callback(serving.close)
         try:
             await plane.attach()
         except OSError as exc:
@@ -44,6 +43,7 @@ async def running(
             raise ConfigError(f"can't attach to the data plane: {why}") from exc
         core.spawn(plane.stay_attached())
         core.follower.begin(serving.left_logs)
-        core.spawn(serving.go_on())
+        core.spawn(serving.share_room())
+        core.spawn(serving.leave_logs())
         yield await opened(stack, core, link, plane.port, stop)
         await drain(core)

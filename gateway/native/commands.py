@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.auth_state import AuthState, encode_auth
+from gateway.access import AuthState, encode_auth
 from gateway.frames import Variant
 from gateway.native.marks import encode_mark
 from gateway.native.wire import (

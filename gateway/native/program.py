@@ -99,13 +99,9 @@ def start(program: Path, control: Path, settings: GatewaySettings, port: int) ->
     return Process(program, *options)
 
 
-def start_newer(program: Path, control: Path) -> Process:
-    """Start a data plane that takes over from the one at ``control``; see :func:`succeeded`."""
-    return Process(program, "--take-over", "--control", str(control), stdout=subprocess.PIPE)
-
-
 async def succeeded(newer: Process) -> None:
-    """Return when readers are ``newer``'s own; ConfigError with its reason if they won't be."""
+    """Return when a data plane that takes over has the readers of the former one; ConfigError with
+    its reason if it won't have them."""
     assert newer.stdout is not None
     line = b""
     with newer.stdout as says:
@@ -181,7 +177,8 @@ class Child:
         one that lives serves on.
         """
         try:
-            newer = start_newer(self._program, self.control)
+            options = ("--take-over", "--control", str(self.control))
+            newer = Process(self._program, *options, stdout=subprocess.PIPE)
             try:
                 async with asyncio.timeout(TAKE_OVER_SECONDS):
                     await succeeded(newer)

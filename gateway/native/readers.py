@@ -21,7 +21,7 @@ from typing import Final
 
 import orjson
 
-from gateway.auth_state import ANONYMOUS, AuthState, decode_auth
+from gateway.access import ANONYMOUS, AuthState, decode_auth
 from gateway.bounded import BoundedMap
 from gateway.core import Core
 from gateway.desk import Found, Pending

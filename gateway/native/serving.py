@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _REMEMBER_SECONDS: Final = 1.0
 # Of the blob this is left for marks: about 3,500 messages.
 _MARKS_ROOM: Final = 128 << 10
-# Readers here leave less room there; a crowd that comes is told in one go.
+# A crowd that comes here leaves less room there, and is told in one go.
 _RESIZE_SECONDS: Final = 0.1
 
 
@@ -51,11 +51,9 @@ class Serving:
         self._plane = plane
         self._handovers = Handovers(plane, server, core.readers.budget)
         self._stop = stop
-        self._resizing: asyncio.TimerHandle | None = None
         self._readers = NativeReaders(core, plane)
         plane.on_event = self._on_event
         plane.room.answer = self._readers.answer
-        core.readers.changed = self._resize_soon
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:
         match event:
@@ -84,11 +82,18 @@ class Serving:
                 # We begin anew: what is past here, and wasn't given to them, they would never get.
                 self._plane.send_away(event.readers)
 
-    async def go_on(self) -> None:
-        """As soon as readers can be served there is room for them in the data plane; from then on
-        it is left, each second, what we know of the logs."""
+    async def share_room(self) -> None:
+        """As soon as readers can be served there is room for them in the data plane, less that of
+        readers here."""
         await self._core.follower.begun.wait()
-        self._resize()
+        while True:
+            here = len(self._core.readers.open)
+            self._plane.resize(max(0, self._core.settings.capacity - here))
+            await asyncio.sleep(_RESIZE_SECONDS)
+
+    async def leave_logs(self) -> None:
+        """From then on the data plane is left, each second, what we know of the logs."""
+        await self._core.follower.begun.wait()
         too_much = LineLimit(every=60.0)
         while True:
             try:
@@ -101,22 +106,6 @@ class Serving:
                 # Less than all of it would have the successor give messages again.
                 self._plane.send(commands.remember(UNKNOWN))
             await asyncio.sleep(_REMEMBER_SECONDS)
-
-    def close(self) -> None:
-        """Stop looking after the data plane's room."""
-        self._core.readers.changed = lambda: None
-        if self._resizing is not None:
-            self._resizing.cancel()
-
-    def _resize_soon(self) -> None:
-        if self._resizing is None:
-            loop = asyncio.get_running_loop()
-            self._resizing = loop.call_later(_RESIZE_SECONDS, self._resize)
-
-    def _resize(self) -> None:
-        self._resizing = None
-        here = self._core.settings.capacity - len(self._core.readers.open)
-        self._plane.resize(max(0, here) if self._core.follower.begun.is_set() else 0)
 
 
 class Handovers:

@@ -25,7 +25,8 @@ from guarded import TOPICS, Attempt, Guarded, opened, publishes
 from house import SETTINGS, open_house
 from loads import load
 
-from gateway.native.program import find_program, start, start_newer, succeeded
+from gateway.native.program import Child, find_program, start
+from gateway.settings import GatewaySettings
 from newsfabric.amqp.link import connect
 from newsfabric.control import encode_load, load_key
 from newsfabric.errors import SetupError
@@ -336,10 +337,9 @@ async def test_its_successors_is_as_clean(tmp_path: Path, monkeypatch: pytest.Mo
     program = tmp_path / "dataplane"
     program.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\necho serving\n", "utf-8")
     program.chmod(0o700)
-    successor = start_newer(program, tmp_path / "control")
-    await succeeded(successor)
-    while successor.poll() is None:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0.01)
+    child = Child(GatewaySettings(name="b", region="r"), program, tmp_path / "b" / "control")
+    await child.take_over()
+    await child.end()
     seen = (tmp_path / "seen").read_text("utf-8")
     assert "PATH=" in seen
     assert "s3cret-word" not in seen

@@ -87,7 +87,7 @@ async def tornado_peer() -> AsyncIterator[Peer]:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
         for name, (server, budget) in _servers(stack).items():
-            listener = Listener(server, "127.0.0.1", 0, budget)
+            listener = Listener(server, budget, _settings_of(name))
             stack.callback(listener.stop)
             listener.start()
             ports[name] = (listener.port, PREFIX)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.auth_state import ANONYMOUS, AuthState, decode_auth, encode_auth
+from gateway.access import ANONYMOUS, AuthState, decode_auth, encode_auth
 from newsfabric.tokens import MAX_PATTERN_BYTES, MAX_PATTERNS, Login
 
 # What the data plane takes.

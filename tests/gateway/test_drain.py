@@ -24,6 +24,13 @@ def test_nobody_takes_no_time() -> None:
     assert Spread(readers=3, seconds=0.0, per_second=1000).due(0.003) == 3
 
 
+def test_each_turn_tells_those_who_are_due_since_the_last_one() -> None:
+    times = iter((50.0, 50.0, 52.5, 52.5, 59.5, 61.0))
+    pace = Spread(readers=100, seconds=10.0, per_second=1000)
+    assert list(pace.turns(lambda: next(times))) == [0, 25, 0, 70, 5]
+    assert list(Spread(0, 10.0, 10).turns(lambda: 0.0)) == []
+
+
 @given(
     st.integers(0, 10_000),
     st.floats(0, 60),

@@ -13,7 +13,7 @@ from envelopes import envelope
 from gateways import until
 from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 
-from gateway.auth_state import ANONYMOUS
+from gateway.access import ANONYMOUS
 from gateway.gate import Gate, Verdict
 from gateway.protocol import LogIn
 from gateway.settings import GatewaySettings, TokenSettings

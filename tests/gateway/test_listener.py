@@ -15,7 +15,10 @@ from tornado.httpserver import HTTPServer
 
 from gateway.budget import Budget
 from gateway.listener import Listener, listen
+from gateway.settings import GatewaySettings
 from newsfabric.errors import ConfigError
+
+SETTINGS = GatewaySettings(name="oregon-retail-1", region="oregon")
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ async def test_without_descriptors_it_pauses_and_then_serves(
     descriptors: Descriptors, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, "127.0.0.1", 0, budget())
+    listener = Listener(server, budget(), SETTINGS)
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as waiting:
@@ -53,10 +56,11 @@ async def test_without_descriptors_it_pauses_and_then_serves(
 
 
 async def test_with_all_connections_that_it_may_have_others_wait(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gateway.listener.connections_at_most", lambda: 1)
     server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
-    listener = Listener(server, "127.0.0.1", 0, budget(), most=1)
+    listener = Listener(server, budget(), SETTINGS)
     listener.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as first, socket.socket() as second:

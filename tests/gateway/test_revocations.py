@@ -67,5 +67,5 @@ def test_a_revocation_is_a_message_that_can_be_read_again() -> None:
      {"user": "42", "at": True}, {"user": "42", "at": -1}, {"user": "42", "at": "1"}],
 )  # fmt: skip
 def test_what_is_no_revocation_is_a_value_error(body: Any) -> None:
-    with pytest.raises(ValueError, match="revocation"):
+    with pytest.raises(ValueError, match=r"revocation|user must be|at must be"):
         decode_revocation(envelope(1, topic=REVOKED, body=orjson.dumps(body)))

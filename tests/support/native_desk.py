@@ -28,7 +28,7 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
 import gateway.desk
-from gateway.auth_state import AuthState
+from gateway.access import AuthState
 from gateway.core import Core
 from gateway.logs import LeftLogs
 from gateway.native.plane import Plane, State

@@ -345,14 +345,42 @@ async def test_without_the_store_subscribing_works_and_history_is_refused_for_no
         async def history(self, *args: Any, **kwargs: Any) -> Any:
             raise StoreUnavailable("away")
 
-    from gateways import TABLE
-
     async with opened_box(engine, store=AwayStore(TABLE)) as box, box.reader() as reader:
         await reader.subscribe("news.breaking", rewind=5)
         box.publish(body=1)
         assert await reader.hear_bodies(1) == [1]
         refused = await reader.ask(action="history", topic="news.breaking", ref=9)
         assert (refused["code"], refused["temporary"], refused["ref"]) == (100, True, 9)
+
+
+async def test_a_reader_whose_verb_cant_be_answered_has_to_come_again(
+    engine: str, expect_error_log: Any
+) -> None:
+    class FaultyStore(MemoryStore):
+        async def history(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("a bug of ours")
+
+    # The read is one, and the answer that waits for it another.
+    for _ in range(2):
+        expect_error_log("a task of the gateway failed")
+    async with opened_box(engine, store=FaultyStore(TABLE)) as box, box.reader() as reader:
+        await reader.say(action="history", topic="news.breaking")
+        code, pushes = await reader.hear_close()
+        assert (code, [push["type"] for push in pushes]) == (4100, ["disconnect"])
+
+
+async def test_so_has_one_whose_verb_would_have_been_answered_at_once(
+    engine: str, expect_error_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("a bug of ours")
+
+    expect_error_log("a verb can't be answered")
+    async with opened_box(engine) as box, box.reader() as reader:
+        monkeypatch.setattr(box.gateway.core.hub, "position", breaks)
+        await reader.say(action="subscribe", topic="news.breaking")
+        code, pushes = await reader.hear_close()
+        assert (code, [push["type"] for push in pushes]) == (4100, ["disconnect"])
 
 
 @pytest.mark.parametrize("ping", ['{"action":"ping"}', '{"action": "ping"}'])

@@ -10,7 +10,7 @@ from fake_dataplane import READER, decoded
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.auth_state import AuthState, decode_auth
+from gateway.access import AuthState, decode_auth
 from gateway.frames import Variant
 from gateway.native import commands
 from gateway.native.wire import WireError

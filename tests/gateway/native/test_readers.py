@@ -14,7 +14,7 @@ from fake_dataplane import (
 )
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, past, seqs
 
-from gateway.auth_state import encode_auth
+from gateway.access import encode_auth
 from gateway.native import commands
 from gateway.native.readers import SHORT, Sayings
 from gateway.position import Position, decode, encode, log_of

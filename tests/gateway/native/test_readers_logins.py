@@ -13,7 +13,7 @@ from gateways import until
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, attached, past, seqs
 from signing import token
 
-from gateway.auth_state import AuthState, decode_auth, encode_auth
+from gateway.access import AuthState, decode_auth, encode_auth
 from gateway.native import commands
 from gateway.position import log_of
 

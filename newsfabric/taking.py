@@ -8,7 +8,8 @@ are closed; and who has taken nothing for half a minute is closed, however littl
 One address may have so many connections and no more, where that is said: one more is closed without
 a word, as gateways do it.
 
-Not for a gateway, whose readers are told why they are closed (:mod:`gateway.budget`).
+A gateway's readers are told why they are closed: of this module it has the streams alone
+(:mod:`gateway.budget`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import functools
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
@@ -80,17 +81,25 @@ class Taking:
         stream.close()
 
 
+class Watcher(Protocol):
+    """Who hears of streams that wait, like :class:`Taking`."""
+
+    def waits(self, stream: Any, /) -> None:
+        """The kernel didn't take all of what was written to ``stream``."""
+
+
 class WatchedStream(IOStream):
-    """A stream whose :class:`Taking` hears what waits. ``on_closed`` is called once."""
+    """A stream whose watcher hears what waits. ``on_closed`` is called once when the socket is
+    closed, whoever owns the stream by then."""
 
     def __init__(
         self,
         connection: socket.socket,
-        taking: Taking,
+        watcher: Watcher,
         on_closed: Callable[[], None],
         **options: Any,
     ) -> None:
-        self._taking = taking
+        self._watcher = watcher
         self._on_closed = on_closed
         super().__init__(connection, **options)
 
@@ -113,7 +122,7 @@ class WatchedStream(IOStream):
         """As :meth:`IOStream.write`; what the kernel doesn't take at once counts from now on."""
         written = super().write(data)
         if self.writing():
-            self._taking.waits(self)
+            self._watcher.waits(self)
         return written
 
 
