@@ -22,7 +22,7 @@ from worlds import PORTS, World, gateways_in, ports_in_use, require_rabbitmq
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-SECOND_BASE = PORTS + 1000
+SECOND_BASE = PORTS + 1900
 needs_native = pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
 
 
