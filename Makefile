@@ -27,7 +27,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow test-all lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ test: setup ## Lint, check types and run the tests, some at once (PYTEST_ARGS=�
 
 test-slow: setup ## Run the tests that take minutes each (PYTEST_ARGS=…)
 	$(BIN)/pytest -n auto -m slow $(PYTEST_ARGS)
+
+test-all: setup ## Run both side by side, in less time than one after the other (PYTEST_ARGS=…)
+	$(BIN)/pytest -n auto -m 'not fleet' $(PYTEST_ARGS)
 
 lint: python ## Check style and formatting
 	$(BIN)/ruff check

@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import secrets
+import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         # One of several: its mark is that of the process which started it.
         return
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell that starts pytest by `&` has it ignore Ctrl-C, and all that tests start, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     reaper = watch(f"{os.getpid()}-{secrets.token_hex(8)}")
 
     def done() -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,10 @@ import pytest
 SUPPORT = Path(__file__).parent / "support"
 CONFTEST = """
 import pytest
+import spreading
 from spreading import ByGroupOrFile, spread
+
+spreading.WORLDS_AT_A_TIME = 1
 
 def pytest_xdist_make_scheduler(config, log):
     return ByGroupOrFile(config, log)
@@ -46,6 +48,24 @@ def test_grouped(n):
 def test_in_a_world(world, n):
     pass
 """
+WORLD_OF_ITS_OWN = """
+import pytest
+
+@pytest.mark.world
+@pytest.mark.parametrize("n", range(3))
+def test_with_its_own(n):
+    pass
+"""
+MINUTES = """
+import pytest
+
+def test_quick():
+    pass
+
+@pytest.mark.slow
+def test_of_minutes():
+    pass
+"""
 SHARED = """
 import pytest
 
@@ -65,32 +85,45 @@ SETTINGS = """
 pythonpath = {}
 markers =
     world: needs a world
+    slow: takes minutes
 """
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
-    """The worker and the id of each test, as they ended."""
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("suite")
     (folder / "pytest.ini").write_text(SETTINGS.format(SUPPORT))
     (folder / "conftest.py").write_text(CONFTEST)
     for name in ("test_one.py", "test_two.py"):
         (folder / name).write_text(TESTS)
+    for name in ("test_own.py", "test_too.py"):
+        (folder / name).write_text(WORLD_OF_ITS_OWN)
+    (folder / "test_zz.py").write_text(MINUTES)
     below = folder / "tests" / "attacks"
     below.mkdir(parents=True)
     (below / "conftest.py").write_text(SHARED)
     for name in ("test_three.py", "test_four.py"):
         (below / name).write_text(SHARING)
-    command = [sys.executable, "-m", "pytest", "-v", "-n", "3", "--dist=loadscope"]
+    return folder
+
+
+def passed(suite: Path, *options: str) -> list[tuple[str, str]]:
+    """The worker and the id of each test, as they ended."""
+    command = [sys.executable, "-m", "pytest", "-v", "-n", "3", "--dist=loadscope", *options]
     command += ["--no-loadscope-reorder", "-p", "no:cacheprovider", "--basetemp", "temporary"]
     # A worker may run this.
     alone = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = subprocess.run(
-        command, cwd=folder, env=alone, capture_output=True, text=True, check=False
+        command, cwd=suite, env=alone, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.findall(r"^\[(gw\d)\] \[.+\] PASSED (\S+)", done.stdout, re.MULTILINE)
-    assert len(found) == 48
+    return re.findall(r"^\[(gw\d)\] \[.+\] PASSED (\S+)", done.stdout, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def ran(suite: Path) -> list[tuple[str, str]]:
+    found = passed(suite)
+    assert len(found) == 56
     return found
 
 
@@ -118,8 +151,27 @@ def test_who_shares_what_a_folder_makes_for_a_session_stays_together(
 
 
 def test_worlds_begin_first(ran: list[tuple[str, str]]) -> None:
-    first: dict[str, str] = defaultdict(str)
-    for worker, test in ran:
-        first[worker] = first[worker] or test
     (holder,) = workers(ran, "test_in_a_world")
-    assert "test_in_a_world" in first[holder]
+    assert "test_in_a_world" in first_of(ran, holder)
+
+
+def test_no_more_worlds_are_up_at_a_time_than_may_be(ran: list[tuple[str, str]]) -> None:
+    # One here, so who holds it takes the next.
+    assert workers(ran, "test_with_its_own") == workers(ran, "test_in_a_world")
+
+
+def test_where_only_worlds_are_left_who_may_have_none_ends(suite: Path) -> None:
+    found = passed(suite, "-k", "with_its_own or in_a_world")
+    assert len(found) == 18
+    assert len({worker for worker, _ in found}) == 1
+
+
+def test_the_file_of_what_takes_minutes_begins_first_in_its_order(
+    ran: list[tuple[str, str]],
+) -> None:
+    (worker,) = workers(ran, "test_of_minutes")
+    assert first_of(ran, worker) == "test_zz.py::test_quick"
+
+
+def first_of(ran: list[tuple[str, str]], worker: str) -> str:
+    return next(test for each, test in ran if each == worker)

@@ -28,6 +28,8 @@ from newsfabric.errors import NewsfabricError, SetupError
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _LOCUST: Final = _ROOT / ".tools" / "loadtest" / "bin" / "locust"
 _PORT_BASE: Final = 30_000
+# For the world to start, seconds: it may not be alone on the machine.
+_START: Final = 300
 # Ports of a world that nothing in it uses.
 _WEB, _MASTER = 97, 98
 _MOST_USERS: Final = 1000
@@ -96,7 +98,7 @@ def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
         yield read_running(state_path(state))[0]
         return
     size = ("--regions", arguments.regions, "--retail", str(arguments.retail))
-    base = ("--port-base", str(arguments.port_base))
+    base = ("--port-base", str(arguments.port_base), "--timeout", str(_START))
     try:
         print(f"starting a world in {state}", flush=True)
         up = (*command, "up", "--detach", *size, *base, *where)

@@ -19,6 +19,8 @@ from localfabric.world.state import read_running, state_path
 from newsfabric.errors import NewsfabricError
 
 PORT_BASE = 31_000
+# For the world to start, seconds: it may not be alone on the machine.
+_START = 300
 MOST_BOXES = 9
 
 
@@ -105,7 +107,8 @@ def _world(state: Path, options: tuple[str, ...], *, running: bool) -> Iterator[
         return
     command = (sys.executable, "-m", "newsfabric.cli")
     where = ("--state", str(state))
-    up = (*command, "up", "--detach", "--regions", "oregon", *options, *where)
+    size = ("--regions", "oregon", "--timeout", str(_START))
+    up = (*command, "up", "--detach", *size, *options, *where)
     subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
     try:
         yield

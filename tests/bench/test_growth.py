@@ -166,7 +166,7 @@ def test_a_store_is_measured_as_it_fills(tmp_path: Path) -> None:
 @pytest.mark.cargo
 @pytest.mark.broker
 @pytest.mark.timeout(1200)
-@pytest.mark.xdist_group("loadtest")
+@pytest.mark.xdist_group("bench")
 def test_a_gateway_and_a_router_are_measured_at_several_sizes(tmp_path: Path) -> None:
     arguments = ["readers", "topics", "rate", "--quick", "--report", str(tmp_path)]
     subprocess.run(

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.cargo,
     pytest.mark.timeout(1200),
-    pytest.mark.xdist_group("loadtest"),
+    pytest.mark.xdist_group("bench"),
 ]
 
 PROGRAMS = Path(peers.__file__).with_name("programs")

@@ -26,7 +26,7 @@ from newsfabric.errors import NewsfabricError
 
 SELF = process_id(os.getpid())
 # Behind those of the worlds that run meanwhile.
-OPTIONS = WorldOptions(port_base=PORTS + 1_400)
+OPTIONS = WorldOptions(port_base=PORTS + 2_100)
 LIMIT = "0.6"
 
 

@@ -19,9 +19,8 @@ from worlds import PORTS, ROOT, World, ports_in_use, require_rabbitmq
 
 pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(900)]
 
-# Beside those that stand; tests/e2e/test_the_world.py runs in the same group, before or after.
 BASES = {"original": PORTS + 1000, "other": PORTS + 1200}
-METRICS_PORT = PORTS + 1400
+METRICS_PORT = PORTS + 1692
 START = 300
 TOPICS = ("news.breaking", "markets.indices", "sport.football")
 

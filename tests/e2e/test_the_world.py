@@ -22,7 +22,7 @@ from worlds import PORTS, World, gateways_in, ports_in_use, require_rabbitmq
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-SECOND_BASE = PORTS + 1000
+SECOND_BASE = PORTS + 1900
 needs_native = pytest.mark.skipif("native" not in ENGINES, reason="the native engine isn't built")
 
 
@@ -119,7 +119,8 @@ def test_a_world_of_the_tornado_engine_runs_in_the_foreground_until_ctrl_c(
     second: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "tornado")
-    up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
+    where = ("--port-base", str(SECOND_BASE), "--timeout", "240")
+    up = second.start("up", "--regions", "oregon", *where)
     assert up.stdout is not None
     lines = iter(up.stdout.readline, "")
     assert any("http://" in line for line in lines), "the page's address is never printed"

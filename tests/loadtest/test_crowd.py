@@ -21,7 +21,7 @@ from worlds import ROOT
 
 from loadtest.records import BODY_FIELD, Census, census
 
-pytestmark = [pytest.mark.cargo, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cargo, pytest.mark.timeout(900)]
 
 TOPIC = "news.breaking"
 PATIENCE = 120.0

@@ -33,8 +33,7 @@ from loadtest.locusts.report import Sample, plot, summary, write_report
 from loadtest.locusts.shapes import dense_at, messages_at, readers_at, storms
 from loadtest.records import Census, census
 
-# Beside the ports of tests/e2e that are there, too; the surge's world is in the same group.
-BASE = PORTS + 1401
+BASE = PORTS + 1400
 LOCUST = ROOT / ".tools" / "loadtest" / "bin" / "locust"
 
 
@@ -313,7 +312,6 @@ def test_locust_itself_refuses_it_too() -> None:
 @pytest.mark.slow
 @pytest.mark.world
 @pytest.mark.timeout(900)
-@pytest.mark.xdist_group("loadtest")
 class TestWithAWorld:
     """Worlds on the same ports, one after the other."""
 

@@ -9,8 +9,9 @@ Workers find the groups, and the process that schedules them collects no tests: 
 file. pytest-xdist itself (3.8) writes them into the tests' ids, which pytest (9.2) doesn't let it
 do any more; then it spreads all tests one by one, without a word (its issue 1386).
 
-What mostly waits (worlds, brokers, browsers) begins first, and the rest fills the processor beside
-it. One process (``-n 0``) takes the same order.
+What takes minutes begins first, then what mostly waits (worlds, brokers, browsers), and the rest
+fills the processor beside it. One process (``-n 0``) takes the same order. A few worlds are up at
+a time: whoever would start one more takes what is next and needs none.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Fixtures that are worlds, where a test has several: the first is the one.
 WORLDS = ("far_world", "boxes", "world")
-# In this order worlds are dealt out to workers, in turn. None is those that tests start themselves.
-DEALT = ("far_world", "world", None, "boxes")
+# In this order worlds begin, by how long all their tests take. None is those that tests start
+# themselves: each file's, or group's, is a world of its own, on ports of its own.
+KINDS = ("world", "boxes", None, "far_world")
+# Groups that have a world up are called so.
+WITH_A_WORLD = "with a world: "
 # What a test needs, by its marks: what comes first here begins first.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
-# A world that starts takes two cores for half a minute, and 2 GB of memory.
-WORLDS_AT_A_TIME = max(1, min(4, os.cpu_count() or 1))
+# Marks of tests that take minutes each.
+MINUTES = ("slow", "cargo")
+# A world that starts takes two cores for half a minute, and 2 GB of memory; one that is up waits.
+WORLDS_AT_A_TIME = max(2, min(4, 1 + (os.cpu_count() or 1)))
 
 
 class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -43,13 +49,48 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
         self._file = _groups_of(config)
 
     @functools.cached_property
-    def _groups(self) -> dict[str, str]:
+    def _known(self) -> dict[str, Any]:
         # Asked for only when all workers have collected.
-        groups: dict[str, str] = json.loads(self._file.read_text("utf-8"))
-        return groups
+        known: dict[str, Any] = json.loads(self._file.read_text("utf-8"))
+        return known
 
     def _split_scope(self, nodeid: str) -> str:
-        return self._groups.get(nodeid) or nodeid.partition("::")[0]
+        return str(self._known["groups"][nodeid])
+
+    def _reschedule(self, node: Any) -> None:
+        # Two left is soon enough: a worker begins the last when it knows what comes after it.
+        # What is given out sooner waits behind tests that may take minutes.
+        if self.workqueue and self._pending_of(self.assigned_work[node]) > 1:
+            return
+        super()._reschedule(node)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        group = self._next_for(node)
+        if group is None:
+            # Only worlds are left, and others are at them.
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(group, last=False)
+        super()._assign_work_unit(node)
+
+    def _next_for(self, node: Any) -> str | None:
+        """The group that ``node`` begins next; None if each needs a world, and enough are up."""
+        holders = [each for each in self.nodes if self._has_a_world(each)]
+        room = node in holders or len(holders) < WORLDS_AT_A_TIME
+        can = [group for group in self.workqueue if room or not group.startswith(WITH_A_WORLD)]
+        # What waits behind a test of minutes is what comes last, since it is quick.
+        return (can[-1] if self._takes_minutes(node) else can[0]) if can else None
+
+    def _takes_minutes(self, node: Any) -> bool:
+        units = self.assigned_work[node].values()
+        left = (test for unit in units for test, done in unit.items() if not done)
+        return any(test in self._known["minutes"] for test in left)
+
+    def _has_a_world(self, node: Any) -> bool:
+        return any(
+            group.startswith(WITH_A_WORLD) and not all(tests.values())
+            for group, tests in self.assigned_work[node].items()
+        )
 
 
 def workers() -> int:
@@ -58,15 +99,20 @@ def workers() -> int:
 
 
 def spread(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Give tests their groups, and bring them into the order in which groups begin."""
+    """Give tests their groups, and bring groups into the order in which they begin."""
     for item in items:
         if world_of(item) is not None:
             item.add_marker(pytest.mark.world)
-    items.sort(key=_turn)
-    groups = {item.nodeid: group for item in items if (group := _group_of(item)) is not None}
+    groups = {item.nodeid: _group_of(item) or _file_of(item.nodeid) for item in items}
+    turns: dict[str, tuple[bool, int, int, int]] = {}
+    for place, item in enumerate(items):
+        turn = (*_turn(item), place)
+        turns[groups[item.nodeid]] = min(turn, turns.get(groups[item.nodeid], turn))
+    items.sort(key=lambda item: turns[groups[item.nodeid]])
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
         # All workers find the same.
-        _groups_of(config).write_text(json.dumps(groups), "utf-8")
+        minutes = [item.nodeid for item in items if any(map(item.get_closest_marker, MINUTES))]
+        _groups_of(config).write_text(json.dumps({"groups": groups, "minutes": minutes}), "utf-8")
 
 
 def _groups_of(config: pytest.Config) -> Path:
@@ -81,16 +127,22 @@ def world_of(item: pytest.Item) -> str | None:
 
 
 def _group_of(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("xdist_group")
     if item.get_closest_marker("world") is not None:
-        return f"worlds-{_kind(item) % WORLDS_AT_A_TIME}"
+        own = _file_of(item.nodeid) if mark is None else mark.args[0]
+        return f"{WITH_A_WORLD}{world_of(item) or own}"
     names = getattr(item, "fixturenames", ())
     if item.get_closest_marker("cassandra") is not None and not (
         "cassandra_home" in names and "cassandra" not in names
     ):
         return "cassandra"
-    if (mark := item.get_closest_marker("xdist_group")) is not None:
+    if mark is not None:
         return str(mark.args[0])
     return _shared_in_a_folder(item)
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def _shared_in_a_folder(item: pytest.Item) -> str | None:
@@ -103,10 +155,7 @@ def _shared_in_a_folder(item: pytest.Item) -> str | None:
     return next((folder for folder in folders if folder.startswith("tests/")), None)
 
 
-def _kind(item: pytest.Item) -> int:
-    return DEALT.index(world_of(item))
-
-
-def _turn(item: pytest.Item) -> tuple[int, int]:
+def _turn(item: pytest.Item) -> tuple[bool, int, int]:
+    quick = item.get_closest_marker("slow") is None
     marks = (n for n, mark in enumerate(NEEDS) if item.get_closest_marker(mark) is not None)
-    return next(marks, len(NEEDS)), _kind(item)
+    return quick, next(marks, len(NEEDS)), KINDS.index(world_of(item))

@@ -18,8 +18,9 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# The first of 1,700 ports for the worlds of one test run: below the kernel's ephemeral range, away
-# from the default world and the bench. Two runs side by side need two of it.
+# The first of 2,300 ports for the worlds of one test run: below the kernel's ephemeral range, away
+# from the default world and the bench. Two runs side by side need two of it. Worlds that may be up
+# at a time have ports of their own.
 PORTS = int(os.environ.get("NEWSFABRIC_TEST_PORTS", "23000"))
 # Of a region or a proxy in its status.
 PARTS = ("brokers", "store", "services", "gateways")
