@@ -425,7 +425,7 @@ async def test_what_memory_forgets_before_the_answer_is_made_is_in_it(box: Box) 
     await box.store.write(messages(*range(1, 10)))
     await box.past.try_to_warm(TOPIC)
     (task,) = await box.waiting(last(7))
-    (read,) = [one for one in box.tasks if not one.done()]
+    (read,) = [one for one in box.tasks._running if not one.done()]
     read.add_done_callback(lambda _: box.comes(message(100)))
     box.store.gate.set()
     assert seqs(await task) == [4, 5, 6, 7, 8, 9, 100]
@@ -444,7 +444,7 @@ async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box:
     await box.store.write(messages(*range(1, 21)))
     await box.past.try_to_warm(TOPIC)
     (first,) = await box.waiting(last(10))
-    (read,) = [one for one in box.tasks if not one.done()]
+    (read,) = [one for one in box.tasks._running if not one.done()]
     late: list[asyncio.Task[Recalled]] = []
     # In the same turn of the loop, before those who wait have been told.
     read.add_done_callback(lambda _: late.append(asyncio.create_task(box.recover(last(10)))))
