@@ -20,6 +20,7 @@ import orjson
 
 from gateway import measures
 from gateway.bounded import newest_that_fit
+from gateway.late import clusters, span_of
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
@@ -38,8 +39,6 @@ _MORE: Final = 4
 _CHECKED_BYTES: Final = 1 << 20
 # Of messages that are no JSON, a history reads beyond so many times its limit.
 _BEYOND: Final = 4
-# Copies of one message are routed within this time (docs/guarantees.md), with some to spare.
-_APART_MS: Final = 900_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,17 +101,17 @@ class Archive:
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
     async def copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
-        """The copies of these ``messages`` of ``topic`` that this region has, oldest first; bounded
-        as :meth:`since` is, so the oldest may be left out."""
+        """The copies of these ``messages`` of ``topic`` that this region has, oldest first; each
+        read is bounded as :meth:`since` is, so some may be left out."""
         identities = {one.identity for one in messages}
-        times = [ms_of_id(one.id) for one in messages]
-        stored = await self.since(
-            topic,
-            from_ms=min(times),
-            to_ms=max(times) + _APART_MS,
-            region=self._settings.region,
-        )
-        return [one for one in stored.envelopes if one.identity in identities]
+        found: list[Envelope] = []
+        for group in clusters(messages):
+            from_ms, to_ms = span_of(group)
+            stored = await self.since(
+                topic, from_ms=from_ms, to_ms=to_ms + 1, region=self._settings.region
+            )
+            found += (one for one in stored.envelopes if one.identity in identities)
+        return found
 
     async def latest(self, topic: str) -> list[Envelope]:
         """The newest version of each key, oldest first."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 
 
-class Verdict(enum.Enum):
+class BodyState(enum.Enum):
     """Whether a body is taken."""
 
     TAKEN = "taken"
@@ -37,7 +37,7 @@ class Bodies:
             largest = max(self._bodies, key=lambda one: len(one.data), default=body)
             if len(largest.data) <= after:
                 return False
-            largest.close(Verdict.NO_ROOM)
+            largest.close(BodyState.NO_ROOM)
         self.held += size
         self._bodies.add(body)
         return True
@@ -52,7 +52,7 @@ class Body:
     """One body, of at most ``most`` bytes. :meth:`close` it, whatever becomes of it."""
 
     def __init__(self, bodies: Bodies, most: int) -> None:
-        self.verdict = Verdict.TAKEN
+        self.state = BodyState.TAKEN
         #: All of it, until it is closed. Not a list of what came: a byte in a packet of its own
         #: would cost 40.
         self.data = bytearray()
@@ -61,17 +61,17 @@ class Body:
 
     def take(self, chunk: bytes) -> None:
         """More has come. What isn't taken is dropped, and what came before it too."""
-        if self.verdict is not Verdict.TAKEN:
+        if self.state is not BodyState.TAKEN:
             return
         if len(self.data) + len(chunk) > self._most:
-            self.close(Verdict.TOO_LARGE)
+            self.close(BodyState.TOO_LARGE)
         elif self._bodies.admit(self, len(chunk)):
             self.data += chunk
         else:
-            self.close(Verdict.NO_ROOM)
+            self.close(BodyState.NO_ROOM)
 
-    def close(self, verdict: Verdict | None = None) -> None:
-        """Make room, because of ``verdict`` if it wasn't answered yet. Idempotent."""
-        self.verdict = verdict or self.verdict
+    def close(self, state: BodyState | None = None) -> None:
+        """Make room; with ``state`` that is what became of it. Idempotent."""
+        self.state = state or self.state
         self._bodies.release(self)
         self.data = bytearray()

@@ -353,7 +353,7 @@ class Connection(abc.ABC):
             if self.is_open:
                 self._firm(self._replayed(publication))
         if not was_blocked:
-            self._flush()
+            self.unblocked()
 
     def _flush(self) -> None:
         self.blocked = False

@@ -101,10 +101,10 @@ class Core:
             mailroom=Mailroom(
                 hub=hub,
                 store=store,
+                archive=archive,
                 settings=settings,
                 spawn=spawn,
                 publish=self.broadcast.publish,
-                store_is_away=archive.failed,
             ),
             upstream=self.upstream,
             gate=self.gate,

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from gateway.archive import Archive
 from gateway.hub import Hub
 from gateway.late import is_late
 from gateway.memory import TopicMemory
@@ -59,16 +60,16 @@ _Batch = Sequence[tuple[str, asyncio.Future[_Read]]]
 class Mailroom:
     """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
 
-    ``store_is_away`` is told why, when the store itself failed. ``now`` is a clock in seconds
-    since the epoch.
+    ``archive`` has the copies of what is kept, and is told when the store itself failed. ``now`` is
+    a clock in seconds since the epoch.
     """
 
     hub: Hub
     store: Store
+    archive: Archive
     settings: GatewaySettings
     spawn: Spawn
     publish: Callable[[Publication], None]
-    store_is_away: Callable[[StoreError], None]
     now: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -85,10 +86,30 @@ class Mailroom:
         """
         for _ in range(_ATTEMPTS):
             read = await self._read(topic)
+            read = dataclasses.replace(read, kept=await self._as_given(topic, read.kept))
             if read.holds(self.hub.memory(topic)):
                 return self._sorted_out(topic, read)
         # So much arrives for this user that memory loses it before the store has answered.
         raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
+
+    async def _as_given(self, topic: str, kept: list[Kept]) -> list[Kept]:
+        """What is ``kept`` on ``topic``, of which the store gives the newest copy each.
+
+        Where that one's number is void here, another one counts.
+        """
+        void = [one.envelope for one in kept if self.hub.is_void(one.envelope)]
+        if not void:
+            return kept
+        try:
+            copies = await self.archive.copies(topic, void)
+        except StoreError as exc:
+            self.archive.failed(exc)
+            raise
+        newest = {one.identity: one for one in copies if not self.hub.is_void(one)}
+        counting = (
+            Kept(newest.get(one.envelope.identity, one.envelope), one.marks) for one in kept
+        )
+        return sorted(counting, key=lambda one: one.envelope.id)
 
     async def _read(self, topic: str) -> _Read:
         waiting = self._waiting.get(topic)
@@ -114,7 +135,7 @@ class Mailroom:
                     await self._read_batch(batch)
                 except (StoreUnavailable, TimeoutError) as exc:
                     away = StoreUnavailable(str(exc) or "the store doesn't answer")
-                    self.store_is_away(away)
+                    self.archive.failed(away)
                     self._fail(batch, away)
                 finally:
                     self._fail(batch, StoreUnavailable("the gateway ends"))
@@ -156,7 +177,7 @@ class Mailroom:
 
     def _sorted_out(self, topic: str, read: _Read) -> Recalled:
         now = self.now()
-        # What has a void number comes under another one.
+        # What has no other number than a void one comes under one.
         there = [one for one in read.kept if not self.hub.is_void(one.envelope)]
         self._hear_of(there, now)
         self.hub.past(topic, (one.envelope for one in there), now)

@@ -175,11 +175,15 @@ class Past:
         return _Older(memory, past)
 
     async def _stored(self, topic: str, *, limit: int, since_ms: int = 0) -> list[Envelope]:
-        """The newest messages of the store, oldest first.
-
-        Of each it gives the oldest copy. If that one's number is void here, another one counts.
-        """
+        """The newest messages of the store, oldest first."""
         stored = await self.archive.history(topic, limit=limit, since_ms=since_ms)
+        return await self._as_given(topic, stored)
+
+    async def _as_given(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
+        """These messages of the store, of which it gives one copy each, oldest first.
+
+        Where that one's number is void here, another one counts.
+        """
         void = [one for one in stored if self.hub.is_void(one)]
         if not void:
             return stored
@@ -195,6 +199,7 @@ class Past:
         policy = self.hub.memory(topic).policy
         history = await self._stored(topic, limit=policy.keep) if policy.keep else []
         latest = await self.archive.latest(topic) if policy.latest else []
+        latest = await self._as_given(topic, latest)
         complete = len(history) < policy.keep
         self.hub.warm(topic, history, latest, complete=complete, now=self.now())
 

@@ -61,6 +61,8 @@ class StreamConnection(Connection):
         self._socket = stream.socket
         # The last sign of life, as far as the transport can know of one.
         self._heard_at = readers.clock()
+        # When it was last asked for one.
+        self._beaten_at = self._heard_at
         self._linger: asyncio.TimerHandle | None = None
         self._ending = Ending.WAIT
         if stream.writing():
@@ -110,10 +112,32 @@ class StreamConnection(Connection):
             self.unblocked()
 
     def _heartbeat(self) -> None:
-        if self.readers.clock() - self._heard_at > 2 * self.settings.heartbeat:
+        if self._is_silent():
             self.close(NO_PONG)
-        elif not self.blocked:
+            return
+        self._beaten_at = self.readers.clock()
+        if not self.blocked:
             self._write([self.heartbeat])
+
+    def _is_silent(self) -> bool:
+        """Whether nothing was heard for a heartbeat before the last one, nor since.
+
+        Not whether that was two heartbeats ago: this process may have stood still, and have asked
+        for no sign of life. Nor does what waits for us unread make a reader silent.
+        """
+        if (
+            self._beaten_at - self._heard_at <= self.settings.heartbeat
+            or not self._stream.reading()
+        ):
+            return False
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            # The read in run() fails next and reports it.
+            pass
+        return False
 
     def _part(self, last: bytes, ending: Ending) -> None:
         """Send the last bytes and end. Whatever the reader does, it is over after the linger."""

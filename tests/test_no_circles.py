@@ -12,12 +12,16 @@ ROOT = Path(__file__).parents[1]
 
 
 def modules() -> dict[str, str]:
-    """The source of each module of each top-level package."""
-    starts = (ROOT, ROOT / "deploy")
+    """The source of each module of each top-level package, and of the model."""
+    packages = [
+        (start, package)
+        for start in (ROOT, ROOT / "deploy")
+        for package in start.glob("*/__init__.py")
+    ]
+    packages.append((ROOT, ROOT / "tests/logmodel/__init__.py"))
     files = {
         path.relative_to(start).with_suffix(""): path
-        for start in starts
-        for package in start.glob("*/__init__.py")
+        for start, package in packages
         for path in package.parent.rglob("*.py")
     }
     names = {".".join(path.parts): file.read_text() for path, file in files.items()}
@@ -50,6 +54,7 @@ def test_the_imports_have_no_circle() -> None:
     assert order.index("newsfabric.errors") < order.index("gateway.hub")
     assert order.index("gateway.hub") < order.index("gateway.desk")
     packages = {"newsfabric", "gateway", "wholesale", "retail", "shovels", "localfabric"}
+    assert order.index("tests.logmodel.gateway") < order.index("tests.logmodel.world")
     assert sources.keys() >= {*packages, "bench", "loadtest", "fleet", "observability", "release"}
 
 

@@ -95,8 +95,6 @@ class Plane(Engine):
         self._counted = asyncio.Event()
         self._replaced = False
         self._taking_over = False
-        # Whether its end was announced, and another one has our readers.
-        self._moving = False
 
     # Attaching, and the process.
 
@@ -150,11 +148,12 @@ class Plane(Engine):
         """
         if self.state is not State.ATTACHED or self._taking_over:
             raise ConfigError("there is no data plane to take over from now")
-        self._taking_over = True
+        self._taking_over, former = True, self._link
         try:
             newer = await self._child.take_over()
+            # If it hasn't said so by then it is frozen.
+            asyncio.get_running_loop().call_later(END_SECONDS, self._leave, former)
             async with asyncio.timeout(TAKE_OVER_SECONDS):
-                # The link to the former one ends by itself.
                 while self.pid != newer:
                     await self._changed.wait()
         except TimeoutError as exc:
@@ -290,8 +289,7 @@ class Plane(Engine):
     def _on_refused(self, event: events.Refused) -> None:
         why = event.why
         if why == events.TAKEN_OVER:
-            logger.info("data plane %s has handed its readers to another one", self.pid)
-            self._moving = True
+            self._leave(self._link)
         elif self._greeting is not None and not self._greeting.done():
             text = f"the data plane at {self._child.control} refuses us: {why}"
             other = _OtherVersion if why == events.OTHER_VERSION else ConfigError
@@ -325,16 +323,22 @@ class Plane(Engine):
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_result(event)
 
+    def _leave(self, link: ControlLink | None) -> None:
+        """Another data plane has the readers of the one at ``link``, which may be left by now."""
+        if link is not None and link is self._link and self.is_there:
+            logger.info("data plane %s has handed its readers to another one", self.pid)
+            link.close()
+            self._detach(State.AWAY, "it has no readers any more")
+
     def _on_lost(self, why: str) -> None:
+        if self.state is State.ATTACHED:
+            logger.warning("the data plane is lost: %s", why)
+        self._detach(State.GONE if self.state in (State.DRAINING, State.GONE) else State.AWAY, why)
+
+    def _detach(self, state: State, why: str) -> None:
+        self.state = state
         self._link = None
         self.room.forget()
-        if self.state is State.ATTACHED:
-            self.state = State.AWAY
-            if not self._moving:
-                logger.warning("the data plane is lost: %s", why)
-        elif self.state is State.DRAINING:
-            self.state = State.AWAY if self._moving else State.GONE
-        self._moving = False
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(ConnectionError(why))
         _pulse(self._counted)

@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 import orjson
 import tornado.web
 
-from gateway.bodies import Body, Verdict
+from gateway.bodies import Body, BodyState
 from gateway.sockjs.handlers import Polite
 from gateway.sockjs.sessions import Router
 from gateway.sockjs.sockjs_tornado import PreflightHandler
@@ -70,10 +70,10 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         session = self._open_session()
         if session is None:
             return
-        if self._body.verdict is Verdict.TOO_LARGE:
+        if self._body.state is BodyState.TOO_LARGE:
             self._refuse(413, "too large")
             return
-        if self._body.verdict is Verdict.NO_ROOM:
+        if self._body.state is BodyState.NO_ROOM:
             self.set_header("Retry-After", "1")
             self._refuse(503, "not now: no room")
             return

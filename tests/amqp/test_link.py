@@ -17,7 +17,8 @@ from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Link, Message, parameters
 from newsfabric.amqp.link import connect
-from newsfabric.errors import ConfigError, LinkBusy, LinkClosed
+from newsfabric.backoff import Backoff
+from newsfabric.errors import ConfigError, LinkBusy, LinkClosed, LinkRefused
 from newsfabric.settings import Credentials, Node
 
 
@@ -113,6 +114,37 @@ async def test_who_is_turned_away_everywhere_is_told(rabbitmq: Node) -> None:
         assert "403 ACCESS_REFUSED - Login was refused" in str(error)
         assert link.trouble is not None
         assert not link.connected
+
+
+async def test_who_is_turned_away_for_long_tries_on_within_bounds_and_says_so_once(
+    warnings: Warnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise LinkRefused("403 ACCESS_REFUSED")
+
+    class Noted(Backoff):
+        def failed(self, now: float, rng: random.Random | None = None) -> float:
+            waits.append(Backoff.failed(self, now, rng))
+            return 0.0
+
+    monkeypatch.setattr("newsfabric.amqp.link.open_connection", refuse)
+    monkeypatch.setattr(
+        "newsfabric.amqp.link.broker_backoff", lambda: Noted(base=0.2, cap=2.0, reset_after=60.0)
+    )
+    async with link_to("amqp://127.0.0.1") as link:
+        async with asyncio.timeout(PATIENCE):
+            while len(waits) < 200:  # noqa: ASYNC110 - what is waited for sets no event
+                await asyncio.sleep(0)
+        assert isinstance(link.trouble, LinkRefused)
+        assert not link.established
+    # Full jitter, from soon again to the longest pause.
+    assert waits[0] <= 0.2
+    assert 1.0 < max(waits) <= 2.0
+    assert len(set(waits)) > 100
+    (said,) = warnings.messages
+    assert "ACCESS_REFUSED; trying again" in said
 
 
 @pytest.mark.broker

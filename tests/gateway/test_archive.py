@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -53,3 +54,13 @@ async def test_a_read_of_which_nothing_fits_reaches_nothing_that_there_is() -> N
 async def test_what_is_no_json_is_left_out_and_told() -> None:
     found = await read(message(1), message(2, b'{"cut off'), message(3))
     assert (seqs(found), found.reach_ms, found.spoilt) == ([1, 3], START_MS, True)
+
+
+async def test_copies_of_messages_that_are_hours_apart_are_found_whatever_came_between() -> None:
+    first, last = (message(number) for number in (3_600_000, 36_000_000))
+    again = dataclasses.replace(first, router="oregon-router-2")
+    between = [message(18_000_000 + n) for n in range(5)]
+    store = MemoryStore(TABLE, now_ms=lambda: START_MS + 40_000_000)
+    await store.write([first, again, *between, last])
+    archive = Archive(store, GatewaySettings(name="box", region="oregon", resume_rows=3))
+    assert await archive.copies("news.a", [first, last]) == [first, again, last]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bodies import Bodies, Body, Verdict
+from gateway.bodies import Bodies, Body, BodyState
 
 
 def test_a_body_comes_in_pieces() -> None:
@@ -13,7 +13,7 @@ def test_a_body_comes_in_pieces() -> None:
     body = Body(bodies, 10)
     for chunk in (b"abc", b"", b"defg"):
         body.take(chunk)
-    assert (bytes(body.data), body.verdict, bodies.held) == (b"abcdefg", Verdict.TAKEN, 7)
+    assert (bytes(body.data), body.state, bodies.held) == (b"abcdefg", BodyState.TAKEN, 7)
     body.close()
     body.close()
     assert bodies.held == 0
@@ -24,7 +24,7 @@ def test_one_that_is_too_large_is_dropped_as_it_comes() -> None:
     body = Body(bodies, 10)
     for _ in range(3):
         body.take(b"12345678")
-    assert (body.verdict, bodies.held) == (Verdict.TOO_LARGE, 0)
+    assert (body.state, bodies.held) == (BodyState.TOO_LARGE, 0)
 
 
 def test_without_room_for_all_the_largest_is_dropped() -> None:
@@ -34,18 +34,18 @@ def test_without_room_for_all_the_largest_is_dropped() -> None:
     second.take(b"12345")
     # It would be the largest itself.
     third.take(b"123456")
-    assert (third.verdict, bodies.held) == (Verdict.NO_ROOM, 9)
+    assert (third.state, bodies.held) == (BodyState.NO_ROOM, 9)
     third = Body(bodies, 10)
     third.take(b"12")
-    assert [one.verdict for one in (first, second, third)] == [
-        Verdict.TAKEN, Verdict.NO_ROOM, Verdict.TAKEN,
+    assert [one.state for one in (first, second, third)] == [
+        BodyState.TAKEN, BodyState.NO_ROOM, BodyState.TAKEN,
     ]  # fmt: skip
     # It comes in all the same, and is dropped.
     second.take(b"6")
     assert (bytes(second.data), bodies.held) == (b"", 6)
     first.close()
     third.take(b"34567890")
-    assert (third.verdict, bodies.held) == (Verdict.TAKEN, 10)
+    assert (third.state, bodies.held) == (BodyState.TAKEN, 10)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.binary(max_size=9)))))

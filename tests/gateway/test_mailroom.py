@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from envelopes import START_MS, envelope
 
+from gateway.archive import Archive
 from gateway.hub import Hub
 from gateway.logs import Logs
 from gateway.mailroom import Mailroom
@@ -73,13 +74,15 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
     published: list[Publication] = []
     tasks = Tasks()
     away: list[StoreError] = []
+    archive = Archive(store, told)
+    archive.failed = away.append  # type: ignore[method-assign]
     mailroom = Mailroom(
         hub=hub,
         store=store,
+        archive=archive,
         settings=told,
         spawn=tasks.spawn,
         publish=published.append,
-        store_is_away=away.append,
         now=lambda: NOW,
     )
     yield Room(mailroom, hub, store, published, away)
@@ -193,6 +196,23 @@ async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
     assert numbers(found.publications) == [2]
     again = letter(1, router="oregon-router-2")
     assert room.hub.offer(again, NOW) is not None
+
+
+async def test_of_a_message_whose_newest_copy_ended_void_another_copy_counts(room: Room) -> None:
+    """Its router had a clock that is ahead and died, and another one routed it again."""
+    void = letter(1, at=-600_000, router="oregon-router-2", message_id="m")
+    again = letter(1, at=-601_000, router="oregon-router-3", message_id="m")
+    room.hub.logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=0.0)
+    room.hub.logs.saw(log_of(again), 1)
+    await room.store.write([void, again, letter(2, at=-599_000)])
+    await room.store.mark([UserMark(topic="user.42", id=void.id, kind="read", at_ms=START_MS)])
+    found = await room.mailroom.collect("user.42")
+    told = [(one.envelope.router, one.mark is not None) for one in found.publications]
+    assert told == [
+        ("oregon-router-3", False),
+        ("oregon-router-3", True),
+        ("oregon-router-1", False),
+    ]
 
 
 async def test_what_was_past_when_the_gateway_began_is_no_news(room: Room) -> None:

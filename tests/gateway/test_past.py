@@ -64,6 +64,24 @@ async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
     ]
 
 
+async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_another_copy(
+    box: Box,
+) -> None:
+    """The router that died had a clock that is ahead."""
+    void, again = (
+        message(1, at=at, router=f"oregon-router-{n}", key="k", message_id="m", topic="news.latest")
+        for at, n in ((81_000, 2), (80_000, 3))
+    )
+    logs = box.hub.logs
+    logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=NOW)
+    logs.saw(log_of(again), 1)
+    # As many as the topic remembers.
+    others = messages(82, 83, 84, topic="news.latest")
+    await box.store.write([void, again, *others])
+    found = await box.recover(newest())
+    assert [one.envelope.router for one in found.publications] == ["oregon-router-3"]
+
+
 async def test_a_topic_is_warmed_once_however_many_wait(box: Box) -> None:
     await box.store.write(messages(1, 2, 3, 4))
     tasks = await box.waiting(last(2), last(2), last(3), seconds(597))
@@ -407,7 +425,7 @@ async def test_what_memory_forgets_before_the_answer_is_made_is_in_it(box: Box) 
     await box.store.write(messages(*range(1, 10)))
     await box.past.try_to_warm(TOPIC)
     (task,) = await box.waiting(last(7))
-    (read,) = [one for one in box.tasks if not one.done()]
+    (read,) = [one for one in box.tasks._running if not one.done()]
     read.add_done_callback(lambda _: box.comes(message(100)))
     box.store.gate.set()
     assert seqs(await task) == [4, 5, 6, 7, 8, 9, 100]
@@ -426,7 +444,7 @@ async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box:
     await box.store.write(messages(*range(1, 21)))
     await box.past.try_to_warm(TOPIC)
     (first,) = await box.waiting(last(10))
-    (read,) = [one for one in box.tasks if not one.done()]
+    (read,) = [one for one in box.tasks._running if not one.done()]
     late: list[asyncio.Task[Recalled]] = []
     # In the same turn of the loop, before those who wait have been told.
     read.add_done_callback(lambda _: late.append(asyncio.create_task(box.recover(last(10)))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from gateway.protocol import Gap
 from gateway.recalled import Recalled
 from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
+from gateway.tasks import Tasks
 from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.logs import DirectoryRow, Log
@@ -79,13 +80,13 @@ class Box:
         self.logs.begin([DirectoryRow(OREGON, low=90), DirectoryRow(DUBLIN, low=9)], now=NOW)
         self.hub = Hub(TABLE, self.logs)
         self.store = Store()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
         told = GatewaySettings(name="box", region="oregon", resume_bytes=1 << 20)
         self.resumer = Resumer(
             hub=self.hub,
             archive=Archive(self.store, told),
             settings=told,
-            spawn=self._spawn,
+            spawn=self.tasks.spawn,
             now=lambda: NOW,
         )
 
@@ -95,19 +96,12 @@ class Box:
             self.logs.heard(copy.log, copy.seq, copy.seq, sent_ms=copy.routed_ms, now=NOW)
             self.hub.offer(one, NOW)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self.tasks.add(task)
-        return task
-
 
 @pytest.fixture
 async def box() -> AsyncIterator[Box]:
     box = Box()
     yield box
-    for task in box.tasks:
-        task.cancel()
-    await asyncio.gather(*box.tasks, return_exceptions=True)
+    await box.tasks.close()
 
 
 def oregon(number: int, **fields: Any) -> Envelope:

@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from .book import InvariantBroken
-from .mutations import AS_WRITTEN, MUTATIONS, parts_of
-from .parts import Parts
-from .settings import DEFAULT, Profile
-from .world import history
+from tests.logmodel.book import InvariantBroken
+from tests.logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
+from tests.logmodel.parts import Parts
+from tests.logmodel.settings import DEFAULT, Profile
+from tests.logmodel.world import history
 
 EXAMPLES = """examples:
   python -m tests.logmodel --seeds 0-500                              the design: no counterexample

@@ -5,8 +5,7 @@ from __future__ import annotations
 import collections
 
 from newsfabric.store.logs import Log
-
-from .rows import Copy
+from tests.logmodel.rows import Copy
 
 
 class InvariantBroken(Exception):

@@ -5,20 +5,15 @@ They drop, double and delay. A delivery that a dead or frozen router held goes t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from .rows import Delivery, Published, Tick
-from .settings import APART, QUEUE_TTL
-
-if TYPE_CHECKING:
-    from .gateway import Gateway
-    from .world import World
+from tests.logmodel.protocols import AnyGateway, AnyWorld
+from tests.logmodel.rows import Delivery, Published, Tick
+from tests.logmodel.settings import APART, QUEUE_TTL
 
 
 class Cuts:
     """Which regions are cut off from each other, and until when."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AnyWorld) -> None:
         self._world = world
         self._ends: dict[tuple[str, str], float] = {}
 
@@ -39,7 +34,7 @@ class Cuts:
 class Brokers:
     """The brokers of all regions."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AnyWorld) -> None:
         self._world = world
         self._loss = world.rng.choice([0.02, 0.1, 0.3, 0.6])
 
@@ -60,7 +55,9 @@ class Brokers:
                     delay = slowest * random()
                     world.at(world.now + delay, self._arrive, region, gateway, item, world.now)
 
-    def _arrive(self, region: str, gateway: Gateway, item: Published | Tick, sent: float) -> None:
+    def _arrive(
+        self, region: str, gateway: AnyGateway, item: Published | Tick, sent: float
+    ) -> None:
         world = self._world
         end = world.cuts.end(region, gateway.region)
         if end > world.now:

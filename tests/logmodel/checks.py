@@ -7,18 +7,13 @@ answer, and the rest at the end of a history, when all is healed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from .book import InvariantBroken
-from .rows import VOID, Copy, Row
-
-if TYPE_CHECKING:
-    from .gateway import Gateway
-    from .readers import Reader
-    from .world import World
+from tests.logmodel.book import InvariantBroken
+from tests.logmodel.protocols import AnyGateway, AnyReader, AnyWorld
+from tests.logmodel.rows import VOID, Copy, Row
 
 
-def check_end(world: World) -> None:
+def check_end(world: AnyWorld) -> None:
     """Everything that must be true once all is healed."""
     check_receipts(world)
     check_withheld(world)
@@ -28,7 +23,7 @@ def check_end(world: World) -> None:
         check_owed(world, reader)
 
 
-def check_receipts(world: World) -> None:
+def check_receipts(world: AnyWorld) -> None:
     """L1: what was confirmed to a publisher has its rows, is within its log, and isn't void."""
     for copies in world.book.receipts.values():
         for copy in copies:
@@ -43,7 +38,7 @@ def check_receipts(world: World) -> None:
                 raise InvariantBroken("L1", f"{name} has a receipt, and its log ended before it")
 
 
-def check_marks(world: World, gateway: Gateway) -> None:
+def check_marks(world: AnyWorld, gateway: AnyGateway) -> None:
     """L2: no mark passed a message that wasn't offered. L3: nothing is missing any more."""
     for known in gateway.logs:
         log = known.log
@@ -66,7 +61,7 @@ def check_marks(world: World, gateway: Gateway) -> None:
             )
 
 
-def check_owed(world: World, reader: Reader) -> None:
+def check_owed(world: AnyWorld, reader: AnyReader) -> None:
     """L3: who is connected got everything. L4: so did who resumed."""
     gateway = reader.gateway
     if reader.owed_since is None or gateway is None or not gateway.is_alive:
@@ -77,7 +72,9 @@ def check_owed(world: World, reader: Reader) -> None:
         raise InvariantBroken(invariant, f"a {reader} never got the messages {lacks[:5]}")
 
 
-def check_answer(world: World, gateway: Gateway, reader: Reader, given: Sequence[int]) -> None:
+def check_answer(
+    world: AnyWorld, gateway: AnyGateway, reader: AnyReader, given: Sequence[int]
+) -> None:
     """L4: who is told ``recovered: true`` has, or is given, all that is past at this gateway."""
     for identity in _owed(world, reader):
         if identity in reader.got or identity in given:
@@ -92,7 +89,9 @@ def check_answer(world: World, gateway: Gateway, reader: Reader, given: Sequence
     _note_withheld(world, gateway, reader, given)
 
 
-def _note_withheld(world: World, gateway: Gateway, reader: Reader, given: Sequence[int]) -> None:
+def _note_withheld(
+    world: AnyWorld, gateway: AnyGateway, reader: AnyReader, given: Sequence[int]
+) -> None:
     """What was offered here already, though its rows aren't at home yet: they may come."""
     book = world.book
     has = reader.got.union(given, reader.past)
@@ -102,7 +101,7 @@ def _note_withheld(world: World, gateway: Gateway, reader: Reader, given: Sequen
             book.withheld[copy, reader.topic] = None
 
 
-def check_withheld(world: World) -> None:
+def check_withheld(world: AnyWorld) -> None:
     """L4 once more: it will not come live, since it was offered before."""
     for copy, topic in world.book.withheld:
         routed = world.book.routed.get(world.book.identity_of[copy])
@@ -113,7 +112,7 @@ def check_withheld(world: World) -> None:
             )
 
 
-def _owed(world: World, reader: Reader) -> list[int]:
+def _owed(world: AnyWorld, reader: AnyReader) -> list[int]:
     since = reader.owed_since
     assert since is not None
     return [
@@ -123,6 +122,6 @@ def _owed(world: World, reader: Reader) -> list[int]:
     ]
 
 
-def _is_message(world: World, copy: Copy) -> bool:
+def _is_message(world: AnyWorld, copy: Copy) -> bool:
     row: Row | None = world.stores[copy[0].region].find(copy)
     return row is not None and row is not VOID

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from newsfabric.store.logs import Log, Number, State
+from tests.logmodel.directory import DirectoryRow, Ending, as_in_store
+from tests.logmodel.rows import VOID, Row
+from tests.logmodel.settings import WINDOW
 from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
-
-from .directory import DirectoryRow, Ending, as_in_store
-from .rows import VOID, Row
-from .settings import WINDOW
 
 #: A number's index row and its message, each None if it has none: ``read(number)``.
 Reading = Callable[[int], tuple[Row | None, Row | None]]

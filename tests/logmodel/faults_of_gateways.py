@@ -12,14 +12,13 @@ from gateway.position import Position as ProjectPosition
 from gateway.runs import Run
 from newsfabric.store import logs
 from newsfabric.store.logs import Log
-
-from .gateway import Gateway, each
-from .late import LateMessages
-from .memory import TopicMemory
-from .positions import Position
-from .resuming import Resuming
-from .rows import Copy
-from .settings import IDENTITY_WINDOW
+from tests.logmodel.gateway import Gateway, each
+from tests.logmodel.late import LateMessages
+from tests.logmodel.memory import TopicMemory
+from tests.logmodel.positions import Position
+from tests.logmodel.resuming import Resuming
+from tests.logmodel.rows import Copy
+from tests.logmodel.settings import IDENTITY_WINDOW
 
 # A gateway with the fault void_wrong reads a number so often before it takes it for void.
 VOID_AFTER_TRIES = 3

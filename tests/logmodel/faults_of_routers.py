@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from newsfabric.store.logs import Log
-
-from .closing import Closing
-from .directory import Directory, DirectoryRow, Ending
-from .numbering import Numbering
-from .router import Job, Router
-from .rows import VOID, Row
-from .settings import HOLD
+from tests.logmodel.closing import Closing
+from tests.logmodel.directory import Directory, DirectoryRow, Ending
+from tests.logmodel.numbering import Numbering
+from tests.logmodel.router import Job, Router
+from tests.logmodel.rows import VOID, Row
+from tests.logmodel.settings import HOLD
 
 
 class LowAtStore(Numbering):

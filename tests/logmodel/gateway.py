@@ -8,24 +8,20 @@ times; ``resumes`` answers readers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gateway.known_log import KnownLog, Left
 from gateway.logs import LeftLogs, Logs
 from gateway.position import Listed
 from newsfabric.store.logs import Log
-
-from .directory import as_in_store
-from .memory import TopicMemory
-from .positions import Position
-from .readers import Ghost
-from .resumes import Answers
-from .rows import VOID, Copy, Published, Row, Tick
-from .settings import IDENTITY_WINDOW, TOPICS
-
-if TYPE_CHECKING:
-    from .readers import Reader
-    from .world import World
+from tests.logmodel.directory import as_in_store
+from tests.logmodel.memory import TopicMemory
+from tests.logmodel.positions import Position
+from tests.logmodel.protocols import AnyWorld
+from tests.logmodel.readers import Ghost, Reader
+from tests.logmodel.resumes import Answers
+from tests.logmodel.resuming import Resuming
+from tests.logmodel.rows import VOID, Copy, Published, Row, Tick
+from tests.logmodel.settings import IDENTITY_WINDOW, TOPICS
 
 # How far a gateway's clock is wrong.
 CLOCK_ERROR = 2.0
@@ -34,7 +30,7 @@ CLOCK_ERROR = 2.0
 class Gateway:
     """One gateway from its start to its end."""
 
-    def __init__(self, world: World, region: str) -> None:
+    def __init__(self, world: AnyWorld, region: str) -> None:
         self.world = world
         self.region = region
         self.is_alive, self.is_listening = True, False
@@ -46,7 +42,7 @@ class Gateway:
         #: All numbers that were offered to the hub; for the checks.
         self.offered: dict[Copy, None] = {}
         self.late = world.parts.late()
-        self.resuming = world.parts.resuming(region)
+        self.resuming: Resuming = world.parts.resuming(region)
         self.answers = Answers(world, self, self.resuming)
         #: When a message was given to readers: what the hub knows it by.
         self._given_at: dict[int, float] = {}
@@ -133,7 +129,7 @@ class Gateway:
     def _new_logs(self) -> Logs:
         """Nothing is known yet, by the project's own code with this world's sizes."""
         world = self.world
-        logs = world.parts.logs(int(self.clock() * 1000))
+        logs: Logs = world.parts.logs(int(self.clock() * 1000))
         logs.known_log = world.known_log
         logs.reach_ms = world.parts.position.reach_ms
         return logs
@@ -280,7 +276,8 @@ class Gateway:
         """Of a reader who was given everything until now."""
         time_ms, entries = self.logs.listing(int(self.clock() * 1000))
         listed = {one.hash: Listed(one.known.mark, one.known.whole_ms) for one in entries}
-        return self.world.parts.position(time_ms, listed)
+        position: Position = self.world.parts.position(time_ms, listed)
+        return position
 
 
 def each(runs: Iterable[tuple[int, int]]) -> list[int]:

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 from gateway.late import LATE_MS
 from gateway.logs import Logs
-
-from .rows import Copy
+from tests.logmodel.rows import Copy
 
 
 class LateMessages:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 
 from gateway.forgotten import Forgotten, HasAll
 from newsfabric.store.logs import Log
-
-from .positions import Position
-from .rows import Copy
-from .settings import MEMORY_SIZE
+from tests.logmodel.positions import Position
+from tests.logmodel.rows import Copy
+from tests.logmodel.settings import MEMORY_SIZE
 
 
 class TopicMemory:

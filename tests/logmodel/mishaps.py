@@ -3,51 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from .router import CLOCK_ERROR
-from .settings import POSITION_REACH, TOPICS
-
-if TYPE_CHECKING:
-    from .router import Router
-    from .world import World
+from tests.logmodel.protocols import AnyWorld
+from tests.logmodel.router import CLOCK_ERROR, Router
+from tests.logmodel.settings import POSITION_REACH, TOPICS
 
 
-def publications(world: World) -> None:
+def publications(world: AnyWorld) -> None:
     for _ in range(world.rng.choice([1, 1, 2, 5])):
         world.publishers.publish()
 
 
-def router_dies(world: World) -> None:
+def router_dies(world: AnyWorld) -> None:
     world.rng.choice(world.routers).kill()
 
 
-def router_leaves(world: World) -> None:
+def router_leaves(world: AnyWorld) -> None:
     router = world.rng.choice(world.routers)
     router.later(0, router.leave)
 
 
-def router_starts(world: World) -> None:
+def router_starts(world: AnyWorld) -> None:
     router = world.rng.choice(world.routers)
     if not router.is_alive:
         router.start()
 
 
-def router_freezes(world: World) -> None:
+def router_freezes(world: AnyWorld) -> None:
     rng = world.rng
     rng.choice(world.routers).freeze(rng.choice([5, 20, 28, 50, 100, 400]) * rng.uniform(0.7, 1.3))
 
 
-def clock_steps(world: World) -> None:
+def clock_steps(world: AnyWorld) -> None:
     world.rng.choice(world.routers).clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
 
 
-def store_goes_down(world: World) -> None:
+def store_goes_down(world: AnyWorld) -> None:
     region = world.rng.choice(world.regions)
     world.stores.down[region] = world.now + world.rng.choice([5, 60, 400])
 
 
-def store_is_overloaded(world: World) -> None:
+def store_is_overloaded(world: AnyWorld) -> None:
     """For minutes no write of messages is confirmed there; their rows come late, or elsewhere.
 
     If a router dies amid it, its log may be closed before its rows come.
@@ -60,7 +56,7 @@ def store_is_overloaded(world: World) -> None:
         world.at(world.now + rng.uniform(5, 40), _restart, world, router)
 
 
-def region_has_an_outage(world: World) -> None:
+def region_has_an_outage(world: AnyWorld) -> None:
     """Its store is down for minutes amid much work, and its routers are restarted afterwards.
 
     If the router doesn't try to write meanwhile, voids come in a row.
@@ -76,39 +72,39 @@ def region_has_an_outage(world: World) -> None:
             world.at(end + rng.uniform(2, 15), _restart, world, router)
 
 
-def _restart(world: World, router: Router) -> None:
+def _restart(world: AnyWorld, router: Router) -> None:
     if not world.is_quiet:
         router.kill()
         router.start()
 
 
-def _many_publications(world: World) -> None:
+def _many_publications(world: AnyWorld) -> None:
     for _ in range(world.rng.choice([6, 12])):
         world.publishers.publish()
 
 
-def directory_goes_down(world: World) -> None:
+def directory_goes_down(world: AnyWorld) -> None:
     region = world.rng.choice(world.regions)
     world.stores.directory_down[region] = world.now + world.rng.choice([20, 90, 200])
 
 
-def regions_are_cut(world: World) -> None:
+def regions_are_cut(world: AnyWorld) -> None:
     rng = world.rng
     a, b = rng.sample(world.regions, 2)
     if not world.cuts.between(a, b):
         world.cuts.cut(a, b, world.now + rng.choice([30, 300, 1500]) * rng.random())
 
 
-def gateway_is_deaf(world: World) -> None:
+def gateway_is_deaf(world: AnyWorld) -> None:
     rng = world.rng
     rng.choice(world.gateways).deaf_until = world.now + rng.choice([5, 60, 1300]) * rng.random()
 
 
-def control_plane_is_replaced(world: World) -> None:
+def control_plane_is_replaced(world: AnyWorld) -> None:
     world.rng.choice(world.gateways).replace()
 
 
-def gateway_is_exchanged(world: World) -> None:
+def gateway_is_exchanged(world: AnyWorld) -> None:
     """One ends, another one begins; every region keeps at least one."""
     old = world.rng.choice(world.gateways)
     old.stop()
@@ -117,15 +113,15 @@ def gateway_is_exchanged(world: World) -> None:
     world.begin_gateway(missing[0] if missing else world.rng.choice(world.regions))
 
 
-def memory_is_lost(world: World) -> None:
+def memory_is_lost(world: AnyWorld) -> None:
     world.rng.choice(world.gateways).forget_topic(world.rng.choice(TOPICS))
 
 
-def reader_leaves(world: World) -> None:
+def reader_leaves(world: AnyWorld) -> None:
     world.rng.choice(world.readers).leave()
 
 
-def reader_comes(world: World) -> None:
+def reader_comes(world: AnyWorld) -> None:
     reader = world.rng.choice(world.readers)
     if reader.gateway is None and reader.waits_for is None:
         reader.come(world.rng.choice(world.gateways))
@@ -135,7 +131,7 @@ def reader_comes(world: World) -> None:
 REGION_DIES = 0.5
 
 # How often, by weight.
-_SHARES: tuple[tuple[int, Callable[[World], None]], ...] = (
+_SHARES: tuple[tuple[int, Callable[[AnyWorld], None]], ...] = (
     (290, publications),
     (40, router_dies),
     (10, router_leaves),
@@ -163,7 +159,7 @@ _LENGTHS = (20, 60, 150, 300)
 _LENGTH_WEIGHTS = (15, 5, 2, 1)
 
 
-def play(world: World) -> None:
+def play(world: AnyWorld) -> None:
     """One history: chaos, the healing, and time enough for everything to be settled."""
     rng = world.rng
     world.run(rng.choice([0, 5, 30]))
@@ -181,7 +177,7 @@ def play(world: World) -> None:
     world.run(900)
 
 
-def _chaos(world: World, acts: int, pace: float) -> None:
+def _chaos(world: AnyWorld, acts: int, pace: float) -> None:
     rng = world.rng
     for act in rng.choices(_ACTS, _WEIGHTS, k=acts):
         act(world)
@@ -191,7 +187,7 @@ def _chaos(world: World, acts: int, pace: float) -> None:
         world.run(pause)
 
 
-def heal(world: World) -> None:
+def heal(world: AnyWorld) -> None:
     """Everything works again; but at times a region's routers are dead for good."""
     rng = world.rng
     dead = rng.choice(world.regions) if rng.random() < REGION_DIES else None
@@ -208,7 +204,7 @@ def heal(world: World) -> None:
         gateway.deaf_until = 0.0
 
 
-def _settle(world: World) -> None:
+def _settle(world: AnyWorld) -> None:
     """Until every row has come, and all was written, closed and read.
 
     Rows of a cut come up to half an hour after its end.
@@ -216,7 +212,7 @@ def _settle(world: World) -> None:
     world.run(max(1200, world.last_row_at + 300 - world.now))
 
 
-def _region_dies(world: World, region: str) -> None:
+def _region_dies(world: AnyWorld, region: str) -> None:
     """All its routers die amid their work.
 
     Nobody is left there who could close a log: what its store has must be found all the same.
@@ -228,7 +224,7 @@ def _region_dies(world: World, region: str) -> None:
             router.kill()
 
 
-def _all_readers_come(world: World) -> None:
+def _all_readers_come(world: AnyWorld) -> None:
     """Replays are cut short at times: who isn't connected after one comes again."""
     for _ in range(20):
         away = [reader for reader in world.readers if reader.gateway is None]

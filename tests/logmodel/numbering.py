@@ -5,9 +5,8 @@ which the project's stages do by themselves.
 from __future__ import annotations
 
 from newsfabric.store.logs import Log
+from tests.logmodel.settings import HOLD, WINDOW
 from wholesale.router import numbering
-
-from .settings import HOLD, WINDOW
 
 
 class Numbering(numbering.Numbering):

@@ -9,16 +9,15 @@ from collections.abc import Iterable
 
 from gateway.known_log import KnownLog
 from gateway.logs import Logs
-
-from .closing import Closing
-from .directory import Directory
-from .gateway import Gateway
-from .late import LateMessages
-from .memory import TopicMemory
-from .numbering import Numbering
-from .positions import Position
-from .resuming import Resuming
-from .router import Router
+from tests.logmodel.closing import Closing
+from tests.logmodel.directory import Directory
+from tests.logmodel.gateway import Gateway
+from tests.logmodel.late import LateMessages
+from tests.logmodel.memory import TopicMemory
+from tests.logmodel.numbering import Numbering
+from tests.logmodel.positions import Position
+from tests.logmodel.resuming import Resuming
+from tests.logmodel.router import Router
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gateway import position
-
-from .settings import POSITION_REACH
+from tests.logmodel.settings import POSITION_REACH
 
 
 class Position(position.Position):

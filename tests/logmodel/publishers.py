@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING
 
-from .rows import Delivery
-from .settings import TOPICS
-
-if TYPE_CHECKING:
-    from .world import World
+from tests.logmodel.protocols import AnyWorld
+from tests.logmodel.rows import Delivery
+from tests.logmodel.settings import TOPICS
 
 # A publisher repeats a message for so long after it sent it first; APART counts on it.
 REPEATS = 450.0
@@ -31,7 +28,7 @@ class Message:
 class Publishers:
     """All publishers of all regions."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AnyWorld) -> None:
         self._world = world
         self._identities = itertools.count(1)
         self._serials = itertools.count(1)

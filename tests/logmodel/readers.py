@@ -7,15 +7,11 @@ checked without a resume.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from .book import InvariantBroken
-from .checks import check_answer
-from .positions import Position
-
-if TYPE_CHECKING:
-    from .gateway import Gateway
-    from .world import World
+from tests.logmodel.book import InvariantBroken
+from tests.logmodel.checks import check_answer
+from tests.logmodel.positions import Position
+from tests.logmodel.protocols import AnyGateway, AnyWorld
 
 
 class Reader:
@@ -23,12 +19,12 @@ class Reader:
 
     keeps_position = True
 
-    def __init__(self, world: World, topic: str) -> None:
+    def __init__(self, world: AnyWorld, topic: str) -> None:
         self.world = world
         self.topic = topic
-        self.gateway: Gateway | None = None
+        self.gateway: AnyGateway | None = None
         #: The gateway that is to answer its resume.
-        self.waits_for: Gateway | None = None
+        self.waits_for: AnyGateway | None = None
         self.position: Position | None = None
         #: All that it ever got, and what it got on this connection.
         self.got: set[int] = set()
@@ -38,7 +34,7 @@ class Reader:
         self.past: set[int] = set()
         self._was_cut_short = False
 
-    def come(self, gateway: Gateway) -> None:
+    def come(self, gateway: AnyGateway) -> None:
         """Connect: with its position, or without one as who knows nothing."""
         if self.position is not None:
             self.waits_for = gateway
@@ -46,13 +42,13 @@ class Reader:
         elif gateway.is_listening:
             self.begin(gateway)
 
-    def begin(self, gateway: Gateway) -> None:
+    def begin(self, gateway: AnyGateway) -> None:
         """It is connected, and all that comes now is owed to it."""
         self._owe_from_now(gateway)
         self._got_here = set()
         self._join(gateway)
 
-    def resumed(self, gateway: Gateway, given: Sequence[int], *, is_proved: bool) -> None:
+    def resumed(self, gateway: AnyGateway, given: Sequence[int], *, is_proved: bool) -> None:
         """The answer: these messages, and whether they are all (``recovered``)."""
         world = self.world
         self.waits_for = None
@@ -89,12 +85,12 @@ class Reader:
             self.gateway.readers[self.topic].remove(self)
         self.gateway = self.waits_for = None
 
-    def _owe_from_now(self, gateway: Gateway) -> None:
+    def _owe_from_now(self, gateway: AnyGateway) -> None:
         self.owed_since = self.world.now
         identity_of = self.world.book.identity_of
         self.past = {identity_of[copy] for copy in gateway.offered}
 
-    def _join(self, gateway: Gateway) -> None:
+    def _join(self, gateway: AnyGateway) -> None:
         self.gateway = gateway
         gateway.readers[self.topic].append(self)
         if self.keeps_position:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from .memory import TopicMemory
-from .positions import Position
-from .resuming import Resuming
-from .rows import Copy, Row
-from .settings import RESUME_PATIENCE
-
-if TYPE_CHECKING:
-    from .gateway import Gateway
-    from .readers import Reader
-    from .world import World
+from tests.logmodel.memory import TopicMemory
+from tests.logmodel.positions import Position
+from tests.logmodel.protocols import AnyGateway, AnyWorld
+from tests.logmodel.readers import Reader
+from tests.logmodel.resuming import Resuming
+from tests.logmodel.rows import Copy, Row
+from tests.logmodel.settings import RESUME_PATIENCE
 
 
 class Answers:
     """From memory if it has forgotten nothing that the reader lacks, else from stores."""
 
-    def __init__(self, world: World, gateway: Gateway, resuming: Resuming) -> None:
+    def __init__(self, world: AnyWorld, gateway: AnyGateway, resuming: Resuming) -> None:
         self._world = world
         self._gateway = gateway
         self._resuming = resuming

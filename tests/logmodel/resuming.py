@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from gateway import position
 from gateway.logs import Logs
 from newsfabric.store.logs import Log
-
-from .positions import Position
-from .rows import Copy
+from tests.logmodel.positions import Position
+from tests.logmodel.rows import Copy
 
 
 class Resuming:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from newsfabric.store.logs import Log
-
-from .numbering import Numbering
-from .router_closing import Closer
-from .rows import VOID, Copy, Delivery, Published, Row, Tick
-from .settings import APART, HEARTBEAT, HOLD
-
-if TYPE_CHECKING:
-    from .world import World
+from tests.logmodel.numbering import Numbering
+from tests.logmodel.protocols import AnyWorld
+from tests.logmodel.router_closing import Closer
+from tests.logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
+from tests.logmodel.settings import APART, HEARTBEAT, HOLD
 
 # How far a router's clock is wrong.
 CLOCK_ERROR = 10.0
@@ -53,7 +50,7 @@ class Job:
 class Router:
     """One router under its name, through all its lives."""
 
-    def __init__(self, world: World, region: str, name: str) -> None:
+    def __init__(self, world: AnyWorld, region: str, name: str) -> None:
         self.world = world
         self.region = region
         self.name = name

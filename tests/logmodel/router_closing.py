@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from newsfabric.store.logs import Log
-
-from .directory import DirectoryRow, Ending
-from .rows import Row
-
-if TYPE_CHECKING:
-    from .router import Router
-    from .world import World
+from tests.logmodel.directory import DirectoryRow, Ending
+from tests.logmodel.protocols import AnyRouter, AnyWorld
+from tests.logmodel.rows import Row
 
 
 class Closer:
     """Watches the directory of its router's region, and closes what doesn't move."""
 
-    def __init__(self, world: World, router: Router) -> None:
+    def __init__(self, world: AnyWorld, router: AnyRouter) -> None:
         self._world = world
         self._router = router
         self._region = router.region

@@ -6,16 +6,11 @@ number's index row and its message's row are written, lost, late and replicated 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from newsfabric.store.logs import Log
-
-from .directory import DirectoryRow
-from .rows import VOID, Copy, Row
-from .settings import TOPICS
-
-if TYPE_CHECKING:
-    from .world import World
+from tests.logmodel.directory import DirectoryRow
+from tests.logmodel.protocols import AnyWorld
+from tests.logmodel.rows import VOID, Copy, Row
+from tests.logmodel.settings import TOPICS
 
 
 class Store:
@@ -73,7 +68,7 @@ class Store:
 class Stores:
     """All regions' stores: which can be asked, and how rows get from one to another."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AnyWorld) -> None:
         self._world = world
         self._stores = {region: Store() for region in world.regions}
         # Until when.

@@ -13,18 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.known_log import KnownLog
-
-from .book import Book
-from .brokers import Brokers, Cuts
-from .checks import check_end
-from .gateway import Gateway
-from .mishaps import play
-from .parts import DESIGN, Parts
-from .publishers import Publishers
-from .readers import Ghost, Reader
-from .router import Router
-from .settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
-from .stores import Stores
+from tests.logmodel.book import Book
+from tests.logmodel.brokers import Brokers, Cuts
+from tests.logmodel.checks import check_end
+from tests.logmodel.gateway import Gateway
+from tests.logmodel.mishaps import play
+from tests.logmodel.parts import DESIGN, Parts
+from tests.logmodel.publishers import Publishers
+from tests.logmodel.readers import Ghost, Reader
+from tests.logmodel.router import Router
+from tests.logmodel.settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
+from tests.logmodel.stores import Stores
 
 # Later than any age that is reckoned with, so that no time is negative.
 FIRST_SECOND = 1_000_000.0

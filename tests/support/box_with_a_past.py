@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from gateway.protocol import Rewind, Subscribe
 from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
+from gateway.tasks import Tasks
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
 from newsfabric.metrics import REGISTRY
@@ -73,13 +74,13 @@ class Box:
         logs.begin([DirectoryRow(OREGON, low=LOW)], now=NOW)
         self.hub = Hub(TABLE, logs, limits)
         self.store = Store()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
         told = GatewaySettings(name="box", region="oregon")
         self.past = Past(
             hub=self.hub,
             archive=Archive(self.store, told),
             settings=told,
-            spawn=self._spawn,
+            spawn=self.tasks.spawn,
             now=lambda: self.now,
         )
 
@@ -102,19 +103,12 @@ class Box:
         await until(lambda: self.store.reads > before)
         return tasks
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self.tasks.add(task)
-        return task
-
 
 @pytest.fixture
 async def box() -> AsyncIterator[Box]:
     box = Box()
     yield box
-    for task in box.tasks:
-        task.cancel()
-    await asyncio.gather(*box.tasks, return_exceptions=True)
+    await box.tasks.close()
 
 
 def message(number: int, **fields: Any) -> Envelope:

@@ -140,6 +140,11 @@ class Router:
         return self._storing.store_answers and self._listing.has_lease
 
     @property
+    def may_publish(self) -> bool:
+        """Whether its broker lets it publish what it routes now."""
+        return self._routing.may_publish
+
+    @property
     def under_way(self) -> int:
         """How many messages and acknowledgements are neither settled nor given up."""
         return self._progress.under_way

@@ -47,6 +47,12 @@ class Routing:
         self._settling = settling
         self._stored: asyncio.Queue[list[Job]] = asyncio.Queue(_BATCHES_BETWEEN)
         self._sent: asyncio.Queue[list[_Sent]] = asyncio.Queue(_BATCHES_BETWEEN)
+        self._confirming: list[PendingPublish] = []
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether the broker has refused nothing that it is asked to confirm now."""
+        return not any(pending.refused for pending in self._confirming)
 
     async def route_stored(self, jobs: list[Job]) -> None:
         """Route stored ``jobs`` in their turn; waits while two batches are before them."""
@@ -87,7 +93,7 @@ class Routing:
                 await self._confirm_all(sent)
 
     async def _confirm_all(self, sent: list[_Sent]) -> None:
-        publishes = [pending for _, *pair in sent for pending in pair]
+        publishes = self._confirming = [pending for _, *pair in sent for pending in pair]
         jobs = [job for job, *_ in sent]
         may_send = self._lease_of(jobs)
         try:
@@ -97,6 +103,8 @@ class Routing:
         except LogClosed:
             self._give_back(jobs)
             return
+        finally:
+            self._confirming = []
         for job, here, elsewhere in sent:
             if here.expired or elsewhere.expired:
                 self._settling.expired(job)

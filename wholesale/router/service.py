@@ -11,6 +11,7 @@ from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures
 from newsfabric.races import Races
 from newsfabric.reporting import Reporting, Speaker
+from newsfabric.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
@@ -53,6 +54,13 @@ class RouterService(CoreService[Router]):
         self._topics = topics
         self._races = Races(counters.COPIES, counters.LEAD)
         self._traffic = Traffic()
+
+    def readiness(self) -> Readiness:
+        """As every service's; nor is it ready while the broker refuses what it publishes."""
+        found = super().readiness()
+        if self._work is None or self._work.may_publish:
+            return found
+        return Readiness(False, (*found.waiting_for, "publishing"))
 
     def _pages(self) -> list[Any]:
         return trace_routes(self.settings, self._races, self._store)

@@ -69,14 +69,14 @@ impl Wheel {
         self.due.get(slot as usize).filter(|due| **due != NONE).map(|due| self.ms_of(*due))
     }
 
-    /// The next slot whose timer has fired by `now_ms`; the timer is gone then.
+    /// The next slot whose timer has fired by `now_ms`, and when it should have; the timer is gone then.
     /// Call it until there is none. In between, timers may be set and cancelled.
-    pub fn pop(&mut self, now_ms: u64) -> Option<u32> {
+    pub fn pop(&mut self, now_ms: u64) -> Option<(u32, u64)> {
         let elapsed = now_ms.saturating_sub(self.start_ms) / self.tick_ms;
         let now = u32::try_from(elapsed).unwrap_or(NONE).min(NONE - 2);
         loop {
-            if let Some(slot) = self.pop_in_hand() {
-                return Some(slot);
+            if let Some((slot, due)) = self.pop_in_hand() {
+                return Some((slot, self.ms_of(due)));
             }
             if self.tick >= now {
                 return None;
@@ -88,12 +88,12 @@ impl Wheel {
         }
     }
 
-    fn pop_in_hand(&mut self) -> Option<u32> {
+    fn pop_in_hand(&mut self) -> Option<(u32, u32)> {
         while let Some(slot) = self.in_hand.pop() {
             let due = self.due[slot as usize];
             if due <= self.tick {
                 self.cancel(slot);
-                return Some(slot);
+                return Some((slot, due));
             }
             let bucket = self.bucket(due);
             if due != NONE && bucket == self.bucket(self.tick) {

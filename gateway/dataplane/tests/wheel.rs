@@ -12,7 +12,8 @@ fn wheel() -> Wheel {
 }
 
 fn fired(wheel: &mut Wheel, now_ms: u64) -> Vec<u32> {
-    let mut slots: Vec<_> = std::iter::from_fn(|| wheel.pop(now_ms)).collect();
+    let mut slots: Vec<_> =
+        std::iter::from_fn(|| wheel.pop(now_ms)).map(|(slot, _)| slot).collect();
     slots.sort_unstable();
     slots
 }
@@ -65,15 +66,22 @@ fn after_a_long_sleep_everything_that_was_due_fires() {
 }
 
 #[test]
+fn a_timer_that_fires_late_says_when_it_was_due() {
+    let mut wheel = wheel();
+    wheel.set(3, 1_250);
+    assert_eq!(wheel.pop(99_999), Some((3, 1_300)));
+}
+
+#[test]
 fn a_timer_may_be_set_while_others_fire() {
     let mut wheel = wheel();
     wheel.set(1, 1_100);
     wheel.set(2, 1_100);
-    let first = wheel.pop(1_100).expect("one of the two");
+    let (first, _) = wheel.pop(1_100).expect("one of the two");
     wheel.set(first, 0);
     wheel.cancel(3 - first);
     assert_eq!(wheel.pop(1_100), None);
-    assert_eq!(wheel.pop(1_200), Some(first));
+    assert_eq!(wheel.pop(1_200), Some((first, 1_200)));
 }
 
 #[test]

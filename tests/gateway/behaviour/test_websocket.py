@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import time
 from typing import Any
 
@@ -521,6 +522,38 @@ async def test_a_reader_without_a_sign_of_life_is_closed_with_4203(engine: str) 
         assert (0x89, b"") in frames
         assert json.loads(frames[-2][1])["code"] == 4203
         assert int.from_bytes(frames[-1][1][:2], "big") == 4203
+
+
+@pytest.mark.parametrize("state", ["was asked once", "is read just then", "isn't read yet"])
+async def test_a_reader_is_not_blamed_for_a_gateway_that_stood_still(
+    monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    # The first heartbeat comes after half of the time between two.
+    monkeypatch.setattr("gateway.connection.random.uniform", lambda *_: 0.5)
+    async with opened_box("tornado", heartbeat=0.6) as box, box.opened() as raw:
+        await raw.upgrade()
+        assert await raw.read_frame() == (0x89, b"")
+        if state != "was asked once":
+            # Its answer to this one comes amid the standstill.
+            assert await raw.read_frame() == (0x89, b"")
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+
+        def stand_still() -> None:
+            loop.remove_reader(ours)
+            if state != "was asked once":
+                raw.send_frame(0x8A, b"")
+            time.sleep(2.0)
+
+        if state == "isn't read yet":
+            # Among what sockets have: the loop looks at its timers before it looks there again.
+            loop.add_reader(ours, stand_still)
+            theirs.send(b"x")
+        else:
+            stand_still()
+        assert await raw.read_frame() == (0x89, b"")
+        ours.close()
+        theirs.close()
 
 
 async def test_a_reader_that_answers_pings_stays(engine: str) -> None:

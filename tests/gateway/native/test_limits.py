@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from dataplanes import GREETING, Control, Dataplane, driven, storm, subscribed, told
-from gateways import RawSocket, Response
+from gateways import RawSocket, Response, until
 
 from gateway.protocol import ReaderLimits
 from newsfabric.closing import CLOSE_REASONS
@@ -198,6 +200,36 @@ async def test_a_peer_that_vanished_is_closed_after_two_heartbeats(tmp_path: Pat
             alive.send_frame(0x8A, b"")
         await control.counted(closes__no_pong=1, readers__websocket=1)
         assert await closed_with(gone) == ([4203], 4203)
+
+
+async def test_readers_are_not_blamed_for_a_data_plane_that_stood_still(tmp_path: Path) -> None:
+    """Of more than it reads in one turn it asks for a sign of life first."""
+    quick = told(heartbeat=1.0)
+    async with (
+        driven(tmp_path, "--threads=1", settings=quick) as (plane, _),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        pongs = collections.Counter[int]()
+
+        async def answer(number: int) -> None:
+            reader = await stack.enter_async_context(plane.reader())
+            await reader.upgrade()
+            while (await reader.read_frame())[0] == 0x89:
+                pongs[number] += 1
+                reader.send_frame(0x8A, b"")
+
+        async with asyncio.TaskGroup() as group:
+            readers = [group.create_task(answer(number)) for number in range(300)]
+            await until(lambda: len(pongs) == 300)
+            plane.process.send_signal(signal.SIGSTOP)
+            # For so long it gets no time.
+            await asyncio.sleep(4 * quick.heartbeat)
+            plane.process.send_signal(signal.SIGCONT)
+            pongs.clear()
+            await until(lambda: len(pongs) == 300 or any(reader.done() for reader in readers))
+            assert not any(reader.done() for reader in readers)
+            for reader in readers:
+                reader.cancel()
 
 
 async def test_a_vanished_peer_with_a_full_socket_is_closed_too(tmp_path: Path) -> None:

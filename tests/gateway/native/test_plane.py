@@ -213,6 +213,29 @@ async def test_when_another_data_plane_has_our_readers_it_is_attached_to(pair: P
     assert (pair.plane.state, done) == (State.ATTACHED, [1])
 
 
+async def test_one_that_has_handed_its_readers_over_is_left_before_its_end(pair: Pair) -> None:
+    await pair.visit.say(refused(TAKEN_OVER))
+    await pair.attached(attachment=4)
+    assert pair.plane.state is State.ATTACHED
+
+
+async def test_one_that_freezes_when_it_has_handed_its_readers_over_is_left(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another control plane has started it, so we can't wait for its end."""
+    monkeypatch.setattr("gateway.native.plane.END_SECONDS", 0.01)
+    program = program_of(tmp_path, "echo serving", "exec sleep 60")
+    monkeypatch.setattr(pair.plane._child, "_program", program)
+    taking = asyncio.create_task(pair.plane.take_over())
+    visit = await pair.fake.visited()
+    newer = pair.plane._child._process
+    assert newer is not None
+    await visit.greet(pid=newer.pid)
+    assert await asyncio.wait_for(taking, 60) == newer.pid
+    newer.kill()
+    newer.wait()
+
+
 async def test_room_is_told_when_it_changes(pair: Pair) -> None:
     for room in (9, 9, 8):
         pair.plane.resize(room)

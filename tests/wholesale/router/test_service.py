@@ -15,7 +15,7 @@ from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from newsfabric.cli.trace import gather, places_at
-from newsfabric.errors import StoreUnavailable
+from newsfabric.errors import LinkRefused, StoreUnavailable
 from newsfabric.message_trace import trace
 from newsfabric.store.memory import MemoryStore
 from wholesale.router.service import RouterService, RouterSettings
@@ -120,6 +120,20 @@ async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: 
     # The tick comes last: it names every number that was given out.
     last = core.broker.take(core.taps["outbound"])[-1]
     assert json.loads(last.body)["seq"] == len(receipts)
+
+
+async def test_while_the_broker_refuses_what_it_publishes_it_isnt_ready(
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
+    async with serving(core) as (router, _):
+        await until(lambda: router.readiness().ready)
+        core.broker.nacks = True
+        core.publish(message())
+        await until(lambda: router.readiness().waiting_for == ("publishing",))
+        core.broker.nacks = False
+        await until(lambda: router.readiness().ready)
+        assert len(core.envelopes()) == 1
 
 
 async def test_it_stops_in_time_when_the_store_never_comes_back(

@@ -14,7 +14,7 @@ impl Readers {
         let mut heartbeats = std::mem::take(&mut self.heartbeats);
         let mut more = true;
         for _ in 0..most {
-            let Some(slot) = self.wheel.pop(self.clock.now_ms()) else {
+            let Some((slot, due_ms)) = self.wheel.pop(self.clock.now_ms()) else {
                 more = false;
                 break;
             };
@@ -24,7 +24,7 @@ impl Readers {
                     self.counters.add(Count::HandshakeTimeouts);
                     self.forget(slot);
                 }
-                Phase::Open => heartbeats.extend(self.on_timer(slot).then_some(slot)),
+                Phase::Open => heartbeats.extend(self.on_timer(slot, due_ms).then_some(slot)),
                 Phase::Closing(_) => self.forget(slot),
             }
         }
@@ -36,13 +36,24 @@ impl Readers {
         more
     }
 
-    /// A reader's timer has fired: end it, or set the next; whether it is to get its heartbeat.
-    fn on_timer(&mut self, slot: u32) -> bool {
+    /// A reader's timer has fired, due at `due_ms`: end it, or set the next; whether it is to get its
+    /// heartbeat.
+    fn on_timer(&mut self, slot: u32, due_ms: u64) -> bool {
+        if self.was_silent(slot, due_ms) {
+            let generation = self.slab.at(slot).generation;
+            // What it has said may wait for us in its socket.
+            self.read(slot);
+            if self.phase_of(slot, generation) != Some(Phase::Open) {
+                return false;
+            }
+            if self.was_silent(slot, due_ms) {
+                self.close(slot, CloseReason::NoPong, None);
+                return false;
+            }
+        }
         let now_ms = self.clock.now_ms();
         let heartbeat = u64::from(self.settings().heartbeat_ms);
-        let heard_ms = u64::from(self.slab.at(slot).heard) * HEARD_MS;
         let ends = [
-            (CloseReason::NoPong, Some(heard_ms + 2 * heartbeat + HEARD_MS + 1)),
             (CloseReason::SlowReader, self.stall_ends_ms(slot)),
             (CloseReason::TokenExpired, self.token_ends_ms(slot)),
             (CloseReason::Unfinished, self.message_ends_ms(slot)),
@@ -59,12 +70,17 @@ impl Readers {
                 self.close(slot, reason, None);
                 return false;
             }
-            if reason != CloseReason::NoPong {
-                next = next.min(end);
-            }
+            next = next.min(end);
         }
         self.wheel.set(slot, next);
         !self.slab.at(slot).blocked
+    }
+
+    /// Whether a reader hadn't been heard for two heartbeats at `due_ms`. Not by now: this thread may have
+    /// stood still since, and have asked for no sign of life.
+    fn was_silent(&mut self, slot: u32, due_ms: u64) -> bool {
+        let heard_ms = u64::from(self.slab.at(slot).heard) * HEARD_MS;
+        heard_ms + 2 * u64::from(self.settings().heartbeat_ms) + HEARD_MS < due_ms
     }
 
     /// When an open reader that takes nothing is given up; `None` if nothing waits for it.

@@ -1,0 +1,85 @@
+"""What the parts of a world need of it and of each other, where an import would be a circle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gateway.known_log import KnownLog
+from gateway.logs import Logs
+from tests.logmodel.book import Book
+from tests.logmodel.memory import TopicMemory
+from tests.logmodel.positions import Position
+from tests.logmodel.rows import Copy, Row
+from tests.logmodel.settings import Profile
+
+
+class AnyWorld(Protocol):
+    """See :class:`tests.logmodel.world.World`."""
+
+    rng: random.Random
+    profile: Profile
+    parts: Any
+    now: float
+    regions: list[str]
+    window: int
+    known_log: type[KnownLog]
+    is_quiet: bool
+    last_row_at: float
+    book: Book
+    cuts: Any
+    stores: Any
+    brokers: Any
+    publishers: Any
+    ghosts: list[Any]
+    routers: list[Any]
+    gateways: list[Any]
+    readers: list[Any]
+
+    def begin_router(self, region: str, name: str) -> None: ...
+    def begin_gateway(self, region: str) -> None: ...
+    def at(self, when: float, step: Callable[..., None], *args: Any) -> None: ...
+    def bring(self, when: float, step: Callable[..., None], *args: Any) -> None: ...
+    def pause(self, shortest: float, longest: float, *, quiet: float) -> float: ...
+    def run(self, seconds: float) -> None: ...
+
+
+class AnyRouter(Protocol):
+    """What closes logs for a router needs of it."""
+
+    region: str
+    name: str
+    numbering: Any
+    directory: Any
+
+    def later(self, seconds: float, step: Callable[..., None], *args: Any) -> None: ...
+
+
+class AnyGateway(Protocol):
+    """What readers, checks and brokers need of a gateway."""
+
+    region: str
+    is_alive: bool
+    is_listening: bool
+    logs: Logs
+    memory: dict[str, TopicMemory]
+    offered: Any
+    readers: dict[str, list[Any]]
+    answers: Any
+
+    def position(self) -> Position: ...
+    def take(self, item: Any) -> None: ...
+    def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool: ...
+    def note_replayed(self, identity: int) -> None: ...
+
+
+class AnyReader(Protocol):
+    """What checks need of a reader."""
+
+    topic: str
+    keeps_position: bool
+    gateway: AnyGateway | None
+    got: set[int]
+    past: set[int]
+    owed_since: float | None
