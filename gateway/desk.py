@@ -54,7 +54,13 @@ _OF_A_TOPIC: Final = (Subscribe, History, SetMark)
 
 
 class Port(Protocol):
-    """One reader, as the desk knows it. Nothing happens any more once the reader is gone."""
+    """One reader, as the desk knows it, or several who say the same in the same moment and are
+    answered the same. Nothing happens any more to who is gone.
+    """
+
+    @property
+    def many(self) -> int:
+        """How many they are."""
 
     @property
     def auth(self) -> AuthState:
@@ -103,7 +109,7 @@ class Desk:
         if isinstance(intent, Refusal):
             refuse(reader, intent)
             return None
-        measures.VERBS.labels(type(intent).__name__.lower()).inc()
+        measures.VERBS.labels(type(intent).__name__.lower()).inc(reader.many)
         denied = self._denied(reader, intent)
         if denied is not None:
             refuse(reader, denied)
@@ -203,7 +209,7 @@ class Desk:
         if recovered and len(fitting) < len(replay.publications):
             recovered, gap = False, Gap.TOO_LARGE
         if verb.position is not None:
-            self.resumer.answered(verb.topic, gap)
+            self.resumer.answered(verb.topic, gap, reader.many)
         position: str | None = self.hub.position(time.time())
         if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
@@ -267,7 +273,7 @@ class Desk:
 
 def refuse(reader: Port, refused: Refusal) -> None:
     """Answer that it can't be."""
-    measures.ERRORS.labels(int(refused.code)).inc()
+    measures.ERRORS.labels(int(refused.code)).inc(reader.many)
     reader.push(error_push(refused))
 
 

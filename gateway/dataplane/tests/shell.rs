@@ -77,6 +77,37 @@ fn a_batch_comes_before_what_is_live_and_one_that_isnt_there_ends_the_connection
 }
 
 #[test]
+fn who_says_the_same_is_asked_for_and_answered_together() {
+    let data_plane = DataPlane::start("together");
+    let (plane, port) = data_plane.attach();
+    drop(plane);
+    let mut readers: Vec<Reader> = (0..8).map(|_| Reader::connect(port)).collect();
+    let mut leaver = Reader::connect(port);
+    for reader in readers.iter_mut().chain([&mut leaver]) {
+        reader.say(b"the same");
+    }
+    let (mut plane, _) = data_plane.attach();
+    plane.wait_for_count("held_bytes", 9 * 8);
+    let mut said = 0;
+    while said < 9 {
+        // All of one thread, or of both: its threads report when they like.
+        let body = plane.wait_for(130);
+        assert_eq!(body[..4], [1, 0, 0, 0]);
+        let count = usize::from(u16::from_le_bytes([body[4], body[5]]));
+        assert_eq!(body[6 + 10 * count..], *b"\0\0\x08\0\0\0the same");
+        drop(leaver.0.shutdown(std::net::Shutdown::Both));
+        plane.wait_for_count("closes.lost", 1);
+        plane.subscribe_all(&body[4..6 + 10 * count]);
+        said += count;
+    }
+    plane.publish(1, b"{1}");
+    for reader in &mut readers {
+        assert_eq!([reader.frame(), reader.frame()], [text(b"subs"), text(b"{1}")]);
+    }
+    plane.wait_for_count("deliveries.websocket", 8);
+}
+
+#[test]
 fn what_is_replayed_unseen_comes_again_and_to_everybody_else() {
     let data_plane = DataPlane::start("unseen");
     let (mut plane, port) = data_plane.attach();
