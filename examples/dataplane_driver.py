@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 HELLO, SETTINGS, PUBLISH, SUBSCRIBE, REPLY, AUTH = 1, 2, 3, 5, 7, 16
-VERBS, COUNTERS, VERBS_WITH_AUTH = 130, 134, 139
+VERBS, COUNTERS = 130, 134
 REASONS = {
     "protocol_error": 1002, "invalid_payload": 1007, "too_big": 1009, "too_many_requests": 4102,
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
@@ -34,7 +34,7 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 def attach(plane: socket.socket) -> None:
     """Say hello, and what the limits are."""
-    send(plane, HELLO, b"nfdp" + struct.pack("<H", 7))
+    send(plane, HELLO, b"nfdp" + struct.pack("<H", 8))
     body = struct.pack("<28IHB", *LIMITS, *SENDING, *ENDING, 0, len(REASONS))
     for name, code in REASONS.items():
         body += text8(name) + struct.pack("<H", code) + text8(name) + struct.pack("<BI", 1, 1_000)
@@ -49,24 +49,24 @@ def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
     send(plane, PUBLISH, struct.pack("<Q", number) + message)
 
 
-def answer(plane: socket.socket, reader: bytes, auth: bytes, verb: dict[str, str]) -> None:
+def answer(plane: socket.socket, readers: bytes, auth: bytes, verb: dict[str, str]) -> None:
     """Answer a verb: ``subscribe``, ``login``, ``ping``, and an error for everything else."""
     if verb.get("action") == "subscribe":
         push = json32({"type": "subscribed", "topic": verb["topic"]})
         # No batch, nothing of it seen, no ref, no messages from before.
-        command = reader + topic(verb["topic"]) + struct.pack("<QBH", 0, 0, 0) + push + bytes(4)
+        command = readers + topic(verb["topic"]) + struct.pack("<QBH", 0, 0, 0) + push + bytes(4)
         send(plane, SUBSCRIBE, command)
     elif verb.get("action") == "login":
         # Believed for an hour: a real control plane checks who that is.
         user, now_ms = verb.get("token", "")[:64], int(time.time() * 1000)
         times = struct.pack("<QQ", now_ms, now_ms + 3_600_000)
         push = json32({"type": "logged_in", "user": user})
-        send(plane, AUTH, reader + text8(user) + times + bytes16(user.encode()) + push)
+        send(plane, AUTH, readers + text8(user) + times + bytes16(user.encode()) + push)
     elif verb.get("action") == "ping":
-        send(plane, REPLY, reader + json32({"type": "pong", "user": auth.decode() or None}))
+        send(plane, REPLY, readers + json32({"type": "pong", "user": auth.decode() or None}))
     else:
         error = {"type": "error", "code": 107, "reason": "no such verb here", "temporary": False}
-        send(plane, REPLY, reader + json32(error))
+        send(plane, REPLY, readers + json32(error))
 
 
 def events(plane: socket.socket) -> Iterator[tuple[int, bytes]]:
@@ -77,18 +77,18 @@ def events(plane: socket.socket) -> Iterator[tuple[int, bytes]]:
         yield kind, stream.read(length - 1)
 
 
-def verbs(kind: int, body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
-    """The verbs of a batch: who says it, that one's auth (empty for none), and what."""
+def verbs(body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
+    """The verbs of an event: the list of who says it, their auth (empty for none), and what."""
     at = 4
     for _ in range(int.from_bytes(body[:4], "little")):
-        reader, auth = body[at : at + 10], b""
-        at += 10
-        if kind == VERBS_WITH_AUTH:
-            (size,) = struct.unpack_from("<H", body, at)
-            auth = body[at + 2 : at + 2 + size]
-            at += 2 + size
+        (count,) = struct.unpack_from("<H", body, at)
+        readers = body[at : at + 2 + 10 * count]
+        at += len(readers)
+        (size,) = struct.unpack_from("<H", body, at)
+        auth = body[at + 2 : at + 2 + size]
+        at += 2 + size
         (size,) = struct.unpack_from("<I", body, at)
-        yield reader, auth, json.loads(body[at + 4 : at + 4 + size])
+        yield readers, auth, json.loads(body[at + 4 : at + 4 + size])
         at += 4 + size
 
 
@@ -117,8 +117,8 @@ if __name__ == "__main__":
     plane.connect(sys.argv[1])
     attach(plane)
     for number, (kind, body) in enumerate(events(plane), 1):
-        if kind in (VERBS, VERBS_WITH_AUTH):
-            for reader, auth, verb in verbs(kind, body):
-                answer(plane, reader, auth, verb)
+        if kind == VERBS:
+            for readers, auth, verb in verbs(body):
+                answer(plane, readers, auth, verb)
         elif kind == COUNTERS:  # they come once a second
             publish(plane, number, "news.example", {"headline": "It is " + time.ctime()})

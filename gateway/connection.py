@@ -103,6 +103,7 @@ class Readers:
         return len(self.closing) < _TURNED_AWAY_AT_ONCE
 
     def joined(self, connection: Connection) -> None:
+        """``connection`` has come: it is open, and counts."""
         self.open[connection] = None
         self._empty.clear()
         self.connects += 1
@@ -122,12 +123,15 @@ class Readers:
             self._empty.set()
 
     async def all_left(self) -> None:
+        """Return when there is no connection, not even one that is saying goodbye."""
         await self._empty.wait()
 
     def logged_in(self, user: str, connection: Connection) -> None:
+        """``user`` can be evicted on ``connection`` from now on, until :meth:`logged_out`."""
         self._by_user.setdefault(user, set()).add(connection)
 
     def logged_out(self, user: str, connection: Connection) -> None:
+        """``user``, who was logged in on ``connection``, isn't any more."""
         connections = self._by_user[user]
         connections.discard(connection)
         if not connections:
@@ -153,6 +157,8 @@ class Connection(abc.ABC):
 
     transport: str
     variant: Variant
+    #: Nobody else's verbs are answered with its own.
+    many: Final = 1
     # Bytes of verbs that may wait; one verb may be longer alone.
     most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
@@ -183,25 +189,30 @@ class Connection(abc.ABC):
     # What the desk calls.
 
     async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
+        """What ``read`` finds: there is always room here."""
         # What a reader doesn't take waits in its outbox, and its next verb with it.
         return await read()
 
     def clash(self, verb: Subscribe) -> Refusal | None:
+        """Why it can't have another topic, or this one."""
         return self.readers.verbs.clash(verb, self.subscriptions)
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
+        """Enter the audience, answer ``verb`` with ``told``, and send what fits of ``replay``."""
         if self.is_open:
             self.subscriptions[verb.topic] = self.readers.hub.topics.subscribe(verb.topic, self)
             self.push(subscribed_push(verb, told))
             self._replay(replay.that_fit(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
+        """Leave the topic's audience, if it is in it, and answer with ``push``."""
         subscription = self.subscriptions.pop(topic, None)
         if subscription is not None:
             self.readers.hub.topics.unsubscribe(subscription)
         self.push(push)
 
     def identify(self, auth: AuthState, push: bytes) -> None:
+        """Be who ``auth`` says, and answer with ``push``."""
         self.set_auth(auth)
         self.push(push)
 
@@ -261,6 +272,7 @@ class Connection(abc.ABC):
             self._expiry = self._loop.call_later(left, self.close, TOKEN_EXPIRED)
 
     def received(self, data: str | bytes) -> None:
+        """The reader has said ``data``, a whole message: obey it in its turn, within its rate."""
         if not self.is_open:
             return
         verdict = self._bucket.admit(self.readers.clock())
@@ -317,6 +329,7 @@ class Connection(abc.ABC):
             self._beat = self._loop.call_later(wait, self._on_beat)
 
     def stop_beat(self) -> None:
+        """Send no more heartbeats. Idempotent."""
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

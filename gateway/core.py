@@ -134,10 +134,12 @@ class Core:
 
     @property
     def connects(self) -> int:
+        """Readers let in since the start, here and in the data plane."""
         return self.readers.connects + self.engine.tally.connects
 
     @property
     def deliveries(self) -> int:
+        """Frames given to readers since the start, here and in the data plane."""
         return self.fanout.deliveries + self.engine.tally.deliveries
 
     @property
@@ -146,6 +148,7 @@ class Core:
         return not self.admission.draining and self.feed.is_stranded
 
     def send_away(self, count: int) -> None:
+        """Have ``count`` readers, here and in the data plane, connect to other boxes."""
         here = count * len(self.readers.open) // max(1, self.reader_count)
         self.readers.send_away(here, REBALANCE, self.settings.retry_after_ms)
         self.engine.send_away(count - here)

@@ -53,7 +53,13 @@ _OF_A_TOPIC: Final = (Subscribe, History, SetMark)
 
 
 class Port(Protocol):
-    """One reader, as the desk knows it. Nothing happens any more once the reader is gone."""
+    """One reader, as the desk knows it, or several who say the same in the same moment and are
+    answered the same. Nothing happens any more to who is gone.
+    """
+
+    @property
+    def many(self) -> int:
+        """How many they are."""
 
     @property
     def auth(self) -> AuthState:
@@ -102,28 +108,30 @@ class Desk:
         if isinstance(intent, Refusal):
             refuse(reader, intent)
             return None
-        measures.VERBS.labels(type(intent).__name__.lower()).inc()
+        measures.VERBS.labels(type(intent).__name__.lower()).inc(reader.many)
         denied = self._denied(reader, intent)
         if denied is not None:
             refuse(reader, denied)
             return None
         match intent:
             case Subscribe():
-                return self._subscribe(reader, intent)
+                pending = self._subscribe(reader, intent)
             case History():
-                return self._history(reader, intent)
+                pending = self._history(reader, intent)
             case SetMark():
-                return self._mark(reader, intent)
+                pending = self._mark(reader, intent)
             case LogIn():
                 return self._log_in(reader, intent)
             case Unsubscribe():
                 push = encode_push("unsubscribed", ref=intent.ref, topic=intent.topic)
                 reader.unsubscribe(intent.topic, push)
+                return None
             case Ping():
                 reader.push(encode_push("pong", ref=intent.ref))
+                return None
             case _:
                 assert_never(intent)
-        return None
+        return None if pending is None else _unless_away(reader, intent, pending)
 
     def _denied(self, reader: Port, intent: Intent) -> Refusal | None:
         if not isinstance(intent, _OF_A_TOPIC):
@@ -158,12 +166,8 @@ class Desk:
         self._join(reader, verb, found, recovered=False, gap=gap)
 
     async def _open_mailbox(self, reader: Port, verb: Subscribe) -> None:
-        try:
-            kept = await reader.room_for(lambda: self.mailroom.collect(verb.topic))
-        except StoreError:
-            refuse(reader, _not_now(verb, "the store is away"))
-        else:
-            self._join(reader, verb, kept, recovered=kept.recovered, gap=kept.gap)
+        kept = await reader.room_for(lambda: self.mailroom.collect(verb.topic))
+        self._join(reader, verb, kept, recovered=kept.recovered, gap=kept.gap)
 
     def _resume(self, reader: Port, verb: Subscribe, position: str) -> Pending | None:
         missed = self.resumer.recall(verb.topic, position)
@@ -202,7 +206,7 @@ class Desk:
         if recovered and len(fitting) < len(replay.publications):
             recovered, gap = False, Gap.TOO_LARGE
         if verb.position is not None:
-            self.resumer.answered(verb.topic, gap)
+            self.resumer.answered(verb.topic, gap, reader.many)
         position: str | None = self.hub.position(time.time())
         if recovered and fitting:
             # The reader doesn't have these yet: it must not lose them if it is cut off now.
@@ -213,61 +217,67 @@ class Desk:
         found = self.past.recall_history(verb)
         if found is None:
             return self._history_with_store(reader, verb)
-        self._send_history(reader, verb, found)
+        reader.push(_history_push(verb, found, self.replay_bytes))
         return None
 
     async def _history_with_store(self, reader: Port, verb: History) -> None:
-        try:
-            found = await reader.room_for(lambda: self.past.recover_history(verb))
-        except StoreError:
-            refuse(reader, _not_now(verb, "the store is away"))
-        else:
-            self._send_history(reader, verb, found)
-
-    def _send_history(self, reader: Port, verb: History, found: Selection) -> None:
-        fitting = newest_that_fit(found.publications, push_bytes, self.replay_bytes)
-        more = len(found.publications) >= verb.limit or len(fitting) < len(found.publications)
-        messages = [publication.frame(Variant.RAW) for publication in fitting]
-        reader.push(messages_push(verb.ref, verb.topic, messages, more))
+        found = await reader.room_for(lambda: self.past.recover_history(verb))
+        reader.push(_history_push(verb, found, self.replay_bytes))
 
     async def _mark(self, reader: Port, verb: SetMark) -> None:
         mark = UserMark(topic=verb.topic, id=verb.id, kind=verb.kind, at_ms=clock_ms())
-        try:
-            await self.upstream.send(mark)
-        except LinkError:
-            refuse(reader, _not_now(verb, "marks can't be sent now"))
-        else:
-            push = encode_push("marked", ref=verb.ref, topic=verb.topic, id=verb.id, mark=verb.kind)
-            reader.push(push)
+        await self.upstream.send(mark)
+        push = encode_push("marked", ref=verb.ref, topic=verb.topic, id=verb.id, mark=verb.kind)
+        reader.push(push)
 
     def _log_in(self, reader: Port, verb: LogIn) -> Pending | None:
         verdict = self.gate.decide(reader.auth, verb)
         if verdict is None:
             return self._log_in_later(reader, verb)
-        self._identify(reader, verb, verdict)
+        _identify(reader, verb, verdict)
         return None
 
     async def _log_in_later(self, reader: Port, verb: LogIn) -> None:
-        self._identify(reader, verb, await self.gate.decide_later(reader.auth, verb))
-
-    def _identify(self, reader: Port, verb: LogIn, verdict: Verdict) -> None:
-        if verdict.refusal is not None:
-            measures.ERRORS.labels(int(verdict.refusal.code)).inc()
-            push = error_push(verdict.refusal)
-        else:
-            login = verdict.auth.login
-            assert login is not None
-            kind = "refreshed" if verb.refresh else "logged_in"
-            push = encode_push(kind, ref=verb.ref, user=login.user, expires_at=login.expires_ms)
-        reader.identify(verdict.auth, push)
-        if verdict.hang_up:
-            reader.close(INVALID_TOKEN)
+        _identify(reader, verb, await self.gate.decide_later(reader.auth, verb))
 
 
 def refuse(reader: Port, refused: Refusal) -> None:
     """Answer that it can't be."""
-    measures.ERRORS.labels(int(refused.code)).inc()
-    reader.push(error_push(refused))
+    reader.push(_refusal_push(reader, refused))
+
+
+def _refusal_push(reader: Port, refused: Refusal) -> bytes:
+    measures.ERRORS.labels(int(refused.code)).inc(reader.many)
+    return error_push(refused)
+
+
+async def _unless_away(reader: Port, verb: History | Subscribe | SetMark, pending: Pending) -> None:
+    try:
+        await pending
+    except StoreError:
+        refuse(reader, _not_now(verb, "the store is away"))
+    except LinkError:
+        refuse(reader, _not_now(verb, "marks can't be sent now"))
+
+
+def _history_push(verb: History, found: Selection, most_bytes: int) -> bytes:
+    fitting = newest_that_fit(found.publications, push_bytes, most_bytes)
+    more = len(found.publications) >= verb.limit or len(fitting) < len(found.publications)
+    messages = [publication.frame(Variant.RAW) for publication in fitting]
+    return messages_push(verb.ref, verb.topic, messages, more)
+
+
+def _identify(reader: Port, verb: LogIn, verdict: Verdict) -> None:
+    if verdict.refusal is not None:
+        push = _refusal_push(reader, verdict.refusal)
+    else:
+        login = verdict.auth.login
+        assert login is not None
+        kind = "refreshed" if verb.refresh else "logged_in"
+        push = encode_push(kind, ref=verb.ref, user=login.user, expires_at=login.expires_ms)
+    reader.identify(verdict.auth, push)
+    if verdict.hang_up:
+        reader.close(INVALID_TOKEN)
 
 
 def _not_now(verb: History | Subscribe | SetMark, reason: str) -> Refusal:

@@ -13,6 +13,8 @@ from newsfabric.store.logs import Log
 
 HasAll: TypeAlias = Callable[[Position, Log, int], bool]
 
+# Of whom nothing was forgotten yet; never changed.
+_NOTHING: Final[dict[Log, int]] = {}
 # Logs of which something was forgotten since the memory was made; then it is made anew.
 _LOGS: Final = 64
 
@@ -29,15 +31,17 @@ class Forgotten:
     def __init__(self, tops: Callable[[], Mapping[Log, int]] = dict) -> None:
         self._tops = tops
         self._before = tops()
-        self._since: dict[Log, int] = {}
+        self._since = _NOTHING
 
     def add(self, log: Log, seq: int) -> None:
         """One more copy of a message isn't remembered."""
         if seq <= self._since.get(log, self._before.get(log, 0)):
             return
+        if self._since is _NOTHING:
+            self._since = {}
         self._since[log] = seq
         if len(self._since) > _LOGS:
-            self._before, self._since = self._tops(), {}
+            self._before, self._since = self._tops(), _NOTHING
 
     def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
         """The logs of which something isn't remembered that a reader at ``position`` may lack.

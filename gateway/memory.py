@@ -13,7 +13,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 from gateway.forgotten import Forgotten
 from gateway.position import copy_of
@@ -21,6 +21,9 @@ from gateway.publication import Publication
 from gateway.windows import Window
 from newsfabric.envelope import Envelope
 from newsfabric.topics import TopicPolicy
+
+# Shared by all topics that have none, and never changed: a gateway has thousands of them.
+_NONE: Final[OrderedDict[Any, Publication]] = OrderedDict()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,15 +57,15 @@ class TopicMemory:
     arrived: int = 0
     lost: int = 0
     version: int = dataclasses.field(default_factory=_versions.__next__)
-    # None as long as there was none: a gateway has thousands of topics.
+    # None as long as there was none.
     _windows: weakref.WeakSet[Window] | None = None
     # How many had arrived when the last one was begun.
     _read_at: int = 0
     # How much more than policy.keep may be remembered, for each who holds it.
     _held: tuple[int, ...] = ()
-    _recent: OrderedDict[int, Publication] = dataclasses.field(default_factory=OrderedDict)
+    _recent: OrderedDict[int, Publication] = dataclasses.field(default_factory=lambda: _NONE)
     # By key, the one that was renewed last at the end.
-    _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=OrderedDict)
+    _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=lambda: _NONE)
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -83,6 +86,8 @@ class TopicMemory:
         self.arrived += 1
         self.version = next(self._versions)
         publication.arrival = self.arrived
+        if self._recent is _NONE:
+            self._recent = OrderedDict()
         self._recent[publication.envelope.identity] = publication
         self.weight += publication.weight
         while len(self._recent) > self.policy.keep + max(self._held, default=0):
@@ -133,6 +138,8 @@ class TopicMemory:
         """Put messages, oldest first, in front of those remembered, none of which they are; and
         learn versions of keys, oldest first: never an older version over a newer."""
         kept = older[max(0, len(older) + len(self._recent) - self.policy.keep) :]
+        if self._recent is _NONE:
+            self._recent = OrderedDict()
         for publication in reversed(kept):
             self._recent[publication.envelope.identity] = publication
             self._recent.move_to_end(publication.envelope.identity, last=False)
@@ -207,6 +214,8 @@ class TopicMemory:
             if not publication.supersedes(known):
                 return
             self.weight -= known.weight
+        elif self._latest is _NONE:
+            self._latest = OrderedDict()
         self._latest[key] = publication
         self._latest.move_to_end(key)
         self.weight += publication.weight

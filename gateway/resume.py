@@ -199,12 +199,12 @@ class Resumer:
         assert answer is not None
         return answer
 
-    def answered(self, topic: str, gap: Gap | None) -> None:
-        """A reader has been told so: count it, and say it now and then."""
+    def answered(self, topic: str, gap: Gap | None, many: int = 1) -> None:
+        """So many readers have been told so: count it, and say it now and then."""
         if gap is None:
-            measures.RESUMES.labels("recovered", "").inc()
+            measures.RESUMES.labels("recovered", "").inc(many)
             return
-        measures.RESUMES.labels("gap", gap.value).inc()
+        measures.RESUMES.labels("gap", gap.value).inc(many)
         unsaid = self._lines.may_log(self.now())
         if unsaid is not None:
             logger.info(

@@ -22,7 +22,7 @@ from gateway.native.wire import (
     U64,
     VERSION,
     CommandKind,
-    ConnectionId,
+    Connections,
     WireError,
 )
 from gateway.publication import Publication
@@ -32,8 +32,6 @@ from newsfabric.topics import SlowPolicy, TopicPolicy
 
 _HEAD: Final = struct.Struct("<IB")
 _MESSAGE: Final = struct.Struct("<16sq")
-# A subscribe goes on there after its connection.
-_AFTER_CONNECTION: Final = _HEAD.size + CONNECTION_BYTES
 _SLOW: Final[dict[SlowPolicy, int]] = {"disconnect": 0, "conflate": 1, "drop_oldest": 2}
 _MAX_U32: Final = 2**32 - 1
 # Of settings: sixteen bytes that mean nothing any more. A data plane of version 6 takes over, if an
@@ -44,9 +42,6 @@ _UNUSED: Final = (1, 0, 0, 0)
 #: Between the labels of a series, which is all that the data plane knows of them.
 SERIES: Final = ","
 _SERIES_BYTES: Final = 64
-
-#: In a command that is made once for many (:func:`subscribe_again`).
-ANY_CONNECTION: Final = bytes(CONNECTION_BYTES)
 
 # So many batches the data plane keeps; one more makes it forget the first.
 MOST_BATCHES: Final = 32
@@ -125,8 +120,12 @@ def publish(number: int, publication: Publication) -> bytes:
     return command if publication.way is None else _stamp(publication) + command
 
 
-def subscribe(
-    connection: ConnectionId,
+def subscribe(connections: Connections, subscription: bytes) -> bytes:
+    """Answer a ``subscribe`` with what :func:`subscription` made."""
+    return _command(CommandKind.SUBSCRIBE, _to(connections), subscription)
+
+
+def subscription(
     topic: str,
     policy: TopicPolicy,
     *,
@@ -136,13 +135,11 @@ def subscribe(
     push: bytes,
     messages: Sequence[Publication] = (),
 ) -> bytes:
-    """Answer a ``subscribe``: ``push``, then the :func:`batch` of that number; 0: ``messages``.
+    """``push``, then the :func:`batch` of that number; 0: ``messages``. For any connections.
 
-    Unless they are ``seen``, a copy that is published later is news to this reader too.
+    Unless they are ``seen``, a copy that is published later is news to these readers too.
     """
-    return _command(
-        CommandKind.SUBSCRIBE,
-        connection,
+    parts = (
         _topic(topic, policy),
         U64.pack(batch),
         U8.pack(seen),
@@ -150,36 +147,31 @@ def subscribe(
         _sized(U32, push),
         _messages(messages),
     )
+    return b"".join(parts)
 
 
-def subscribe_again(command: bytes, connection: ConnectionId) -> bytes:
-    """What :func:`subscribe` made, for another connection."""
-    return command[: _HEAD.size] + connection + command[_AFTER_CONNECTION:]
-
-
-def unsubscribe(connection: ConnectionId, topic: str, push: bytes) -> bytes:
+def unsubscribe(connections: Connections, topic: str, push: bytes) -> bytes:
     """Answer an ``unsubscribe``."""
-    return _command(CommandKind.UNSUBSCRIBE, connection, _text8(topic), _sized(U32, push))
+    return _command(CommandKind.UNSUBSCRIBE, _to(connections), _text8(topic), _sized(U32, push))
 
 
-def reply(connection: ConnectionId, push: bytes) -> bytes:
+def reply(connections: Connections, push: bytes) -> bytes:
     """Answer any verb with ``push``."""
-    return _command(CommandKind.REPLY, connection, _sized(U32, push))
+    return _command(CommandKind.REPLY, _to(connections), _sized(U32, push))
 
 
-def close(connection: ConnectionId, reason: CloseReason) -> bytes:
-    """End a connection."""
-    return _command(
-        CommandKind.CLOSE, connection, _text8(reason.name), U32.pack(reason.retry_after_ms)
-    )
+def close(connections: Connections, reason: CloseReason) -> bytes:
+    """End connections."""
+    ending = _text8(reason.name), U32.pack(reason.retry_after_ms)
+    return _command(CommandKind.CLOSE, _to(connections), *ending)
 
 
-def auth(connection: ConnectionId, auth: AuthState, push: bytes) -> bytes:
-    """Answer a ``login``: from now on the reader is who ``auth`` says, until that ends."""
+def auth(connections: Connections, auth: AuthState, push: bytes) -> bytes:
+    """Answer a ``login``: from now on they are who ``auth`` says, until that ends."""
     login, blob = auth.login, encode_auth(auth)
     return _command(
         CommandKind.AUTH,
-        connection,
+        _to(connections),
         _text8("" if login is None else login.user),
         U64.pack(0 if login is None else login.issued_ms),
         U64.pack(0 if login is None else login.ends_ms),
@@ -247,6 +239,10 @@ def _command(kind: CommandKind, *parts: bytes) -> bytes:
     if length > MAX_MESSAGE:
         raise WireError(f"a command of {length} bytes")
     return b"".join((_HEAD.pack(length, kind), *parts))
+
+
+def _to(connections: Connections) -> bytes:
+    return U16.pack(len(connections) // CONNECTION_BYTES) + connections
 
 
 def _stamp(publication: Publication) -> bytes:

@@ -19,7 +19,7 @@ from gateway.native.wire import (
     U32,
     U64,
     VERSION,
-    ConnectionId,
+    Connections,
     EventKind,
     WireError,
 )
@@ -35,12 +35,12 @@ class Attached(NamedTuple):
     blob: bytes
 
 
-#: A reader's connection, its auth state (empty for none), and what it said.
-Verb: TypeAlias = tuple[ConnectionId, bytes, bytes]
+#: Who said it, in the same auth state (empty for none), and what they said.
+Verb: TypeAlias = tuple[Connections, bytes, bytes]
 
 
 class Verbs(NamedTuple):
-    """Answer each once."""
+    """Answer each of those who said it once."""
 
     verbs: list[Verb]
 
@@ -77,9 +77,6 @@ OTHER_VERSION: Final = "bad value of version"
 REPLACED: Final = "replaced"
 # When another data plane has our readers: attach again, over the same path.
 TAKEN_OVER: Final = "taken_over"
-
-
-_VERB: Final = struct.Struct(f"<{CONNECTION_BYTES}sI")
 
 
 class Decoder:
@@ -145,17 +142,10 @@ class _Fields:
         return self.take(self.number(form))
 
     def verb(self) -> Verb:
-        """A verb without auth state: a crowd's come by the thousand."""
-        start = self._at + _VERB.size
-        if start > len(self._body):
-            raise WireError("a message ends in the middle of a field")
-        connection, size = _VERB.unpack_from(self._body, self._at)
-        self._at = start
-        return connection, b"", self.take(size)
-
-    def verb_with_auth(self) -> Verb:
-        """A verb behind its auth state."""
-        return self.take(CONNECTION_BYTES), self.data(U16), self.data(U32)
+        connections = self.take(CONNECTION_BYTES * self.number(U16))
+        if not connections:
+            raise WireError("a verb that nobody says")
+        return connections, self.data(U16), self.data(U32)
 
     def text(self) -> str:
         try:
@@ -186,7 +176,4 @@ _EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
         {fields.text(): fields.number(U64) for _ in range(fields.number(U16))}
     ),
     EventKind.REFUSED: lambda fields: Refused(fields.text()),
-    EventKind.VERBS_WITH_AUTH: lambda fields: Verbs(
-        [fields.verb_with_auth() for _ in range(fields.number(U32))]
-    ),
 }

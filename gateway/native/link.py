@@ -214,7 +214,7 @@ class Room:
 
     def __init__(self, is_full: Callable[[], bool]) -> None:
         self.is_full = is_full
-        #: Answers a verb, exactly once. It may not block or raise.
+        #: Answers a verb, each who said it once. It may not block or raise.
         self.answer: Callable[[bytes, bytes, bytes], None]
         self._verbs: collections.deque[Verb] = collections.deque()
         # Whose turn it is waits for room; all at once would find none for most of them.
@@ -227,6 +227,7 @@ class Room:
         self._answer()
 
     def grew(self) -> None:
+        """There is room again: answer who waits."""
         self._grew.set()
         self._answer()
 

@@ -226,6 +226,7 @@ class Plane(Engine):
 
     @property
     def is_there(self) -> bool:
+        """Whether we are attached, draining or not."""
         return self.state in (State.ATTACHED, State.DRAINING)
 
     def send(self, command: bytes) -> None:
@@ -242,6 +243,7 @@ class Plane(Engine):
         self.send(self._unfinished.add(publication, done))
 
     def resize(self, capacity: int) -> None:
+        """It may have so many readers from now on."""
         if capacity != self._capacity:
             self._capacity = capacity
             self._send_settings()
@@ -252,11 +254,13 @@ class Plane(Engine):
         self.send(commands.settings(self._settings, **bounds))
 
     def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        """Close the connections of users whose logins were issued until then (ms)."""
         for start in range(0, len(revoked), _USERS):
             some = revoked[start : start + _USERS]
             self.send(commands.evict(some, INVALID_TOKEN))
 
     def send_away(self, count: int) -> None:
+        """Have ``count`` of its readers connect to other boxes."""
         self.send(commands.shed(REBALANCE, count, self._settings.retry_after_ms))
 
     async def look(self) -> None:

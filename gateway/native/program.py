@@ -207,5 +207,6 @@ class Child:
             shutil.rmtree(self.control.parent, ignore_errors=True)
 
     def kill(self) -> None:
+        """End it at once, if we have started it."""
         if self._process is not None:
             self._process.kill()

@@ -4,10 +4,11 @@ Nothing is kept of a reader: whoever asked is a handle in the answer, and who it
 verb, as its auth state. Each verb gets exactly one answer. If the attachment that it came by has
 ended it gets none, and comes again with the next one.
 
-A page's readers come back together and say the same, ten thousand of them. So a text, its ``ref``
-included, is read once, and its answer is made once for as long as nothing has changed. What is
-replayed is sent with the answer to the first reader who is given it, since most are the only one;
-from the second on it is a batch, which the data plane keeps, whatever else their verbs say.
+A page's readers come back together and say the same, ten thousand of them. So who says the same in
+the same moment is answered as one. A text, its ``ref`` included, is read once, and its answer is
+made once for as long as nothing has changed. What is replayed is sent with the answer to the first
+reader who is given it, since most are the only one; from the second on it is a batch, which the
+data plane keeps, whatever else their verbs say.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gateway.core import Core
 from gateway.desk import Found, Pending
 from gateway.native import commands
 from gateway.native.plane import Plane
-from gateway.native.wire import ConnectionId
+from gateway.native.wire import CONNECTION_BYTES, Connections
 from gateway.protocol import (
     History,
     Intent,
@@ -58,8 +59,8 @@ MOST_BYTES: Final = 4 << 20
 class Said:
     """What ``text`` means, and the last answer, if it is a subscribe that others may say too.
 
-    ``answer`` is the command that was sent last: it tells the reader ``told``, and names the
-    ``batch`` of what is replayed; 0 if nothing is. The replay is not kept alive here.
+    ``answer`` is the one that was sent last: it tells readers ``told``, and names the ``batch`` of
+    what is replayed; 0 if nothing is. The replay is not kept alive here.
     """
 
     text: bytes
@@ -91,6 +92,7 @@ class Sayings(BoundedMap[bytes, Said]):
         super().__init__(most_bytes // _OVERHEAD, most_bytes)
 
     def find(self, text: bytes) -> Said | None:
+        """What ``text`` means, if that is remembered; it counts as said now."""
         found = self.get(text)
         if found is not None:
             self.touch(text)
@@ -123,12 +125,18 @@ class NativeReaders:
         self._batch_of: weakref.WeakKeyDictionary[Recalled, int] = weakref.WeakKeyDictionary()
         self._batches = 0
 
-    def answer(self, connection: ConnectionId, auth: bytes, text: bytes) -> None:
-        """A reader with ``auth`` has said ``text``."""
+    def answer(self, connections: Connections, auth: bytes, text: bytes) -> None:
+        """Readers with ``auth`` have said ``text``."""
         said = self._said.find(text) or self._learn(text)
-        reader = NativeReader(self, connection, auth, said)
+        # Of those who log in each tries, and each try counts.
+        step = CONNECTION_BYTES if isinstance(said.intent, LogIn) else len(connections)
+        for at in range(0, len(connections), step):
+            reader = NativeReader(self, connections[at : at + step], auth, said)
+            self._decide(reader, said.intent)
+
+    def _decide(self, reader: NativeReader, intent: Intent) -> None:
         try:
-            pending = self._desk.decide(reader, said.intent)
+            pending = self._desk.decide(reader, intent)
         except Exception:
             logger.exception("a verb can't be answered: its reader has to come again")
             reader.close(INTERNAL)
@@ -151,16 +159,17 @@ class NativeReaders:
         self._batch_of.clear()
         self._kept.clear()
 
-    def subscribed(self, said: Said, verb: Subscribe, told: Subscribed, replay: Recalled) -> bytes:
-        """The answer to ``said``, a subscribe; for any connection (``subscribe_again``)."""
+    def subscribed(
+        self, said: Said, verb: Subscribe, told: Subscribed, replay: Recalled, many: int
+    ) -> bytes:
+        """The answer of so ``many`` readers to ``said``, a subscribe; for any connections."""
         is_same = said.replays(replay) and said.told == told
         if is_same and said.answer and (not said.batch or said.batch in self._kept):
             return said.answer
         messages = replay.that_fit(self._replay_bytes)
-        batch = self._batch(verb.topic, replay, messages) if messages else 0
+        batch = self._batch(verb.topic, replay, messages, many) if messages else 0
         alone = [] if batch else messages
-        answer = commands.subscribe(
-            commands.ANY_CONNECTION,
+        answer = commands.subscription(
             verb.topic,
             self._table.known(verb.topic),
             batch=batch,
@@ -173,9 +182,11 @@ class NativeReaders:
         self._said.weigh(said)
         return answer
 
-    def _batch(self, topic: str, replay: Recalled, messages: Sequence[Publication]) -> int:
+    def _batch(
+        self, topic: str, replay: Recalled, messages: Sequence[Publication], many: int
+    ) -> int:
         """The batch with these; 0 for the first reader who gets them: most are the only one."""
-        number = self._batch_of.get(replay)
+        number = self._batch_of.get(replay, None if many == 1 else 0)
         if number is None:
             self._batch_of[replay] = number = 0
         elif number not in self._kept:
@@ -203,15 +214,17 @@ class NativeReaders:
 
 
 class NativeReader:
-    """One reader of the data plane, until its verb is answered (:class:`gateway.desk.Port`)."""
+    """One reader of the data plane, or those who say the same, until they are answered
+    (:class:`gateway.desk.Port`)."""
 
-    __slots__ = ("_attachment", "_auth", "_connection", "_readers", "_said")
+    __slots__ = ("_attachment", "_auth", "_connections", "_readers", "_said", "many")
 
     def __init__(
-        self, readers: NativeReaders, connection: ConnectionId, auth: bytes, said: Said
+        self, readers: NativeReaders, connections: Connections, auth: bytes, said: Said
     ) -> None:
+        self.many = len(connections) // CONNECTION_BYTES
         self._readers = readers
-        self._connection = connection
+        self._connections = connections
         self._auth = auth
         self._said = said
         self._attachment = readers.plane.attachment
@@ -241,21 +254,26 @@ class NativeReader:
         """The data plane knows its topics, and refuses."""
 
     def push(self, push: bytes) -> None:
-        self._send(commands.reply(self._connection, push))
+        """Answer with ``push``."""
+        self._send(commands.reply(self._connections, push))
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
+        """Answer ``verb``; the data plane refuses those who can't have the topic."""
         if self._attachment == self._readers.plane.attachment:
-            answer = self._readers.subscribed(self._said, verb, told, replay)
-            self._send(commands.subscribe_again(answer, self._connection))
+            answer = self._readers.subscribed(self._said, verb, told, replay, self.many)
+            self._send(commands.subscribe(self._connections, answer))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        self._send(commands.unsubscribe(self._connection, topic, push))
+        """Take ``topic`` back from those who have it, and answer with ``push``."""
+        self._send(commands.unsubscribe(self._connections, topic, push))
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        self._send(commands.auth(self._connection, auth, push))
+        """The data plane keeps ``auth`` until it ends; answer with ``push``."""
+        self._send(commands.auth(self._connections, auth, push))
 
     def close(self, reason: CloseReason) -> None:
-        self._send(commands.close(self._connection, reason))
+        """End the connections."""
+        self._send(commands.close(self._connections, reason))
 
     def _send(self, command: bytes) -> None:
         if self._attachment == self._readers.plane.attachment:

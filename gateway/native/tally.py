@@ -65,6 +65,7 @@ class Tally:
         return self._values.get(name, default)
 
     def update(self, values: Mapping[str, int]) -> None:
+        """The data plane's counters have these values now; those of other names stay."""
         for name, value in values.items():
             self._change(name, value - self.get(name))
             self._values[name] = value

@@ -6,14 +6,14 @@ import enum
 import struct
 from typing import Final
 
-VERSION: Final = 7
+VERSION: Final = 8
 # The longest message, without its length.
 MAX_MESSAGE: Final = 16 << 20
 # The longest blob that the data plane keeps for us, marks and all.
 MAX_BLOB: Final = 1 << 20
 
-# thread u16, slot u32, generation u32: what it means is the data plane's business.
-ConnectionId = bytes
+# Of each thread u16, slot u32, generation u32: what it means is the data plane's business.
+Connections = bytes
 CONNECTION_BYTES: Final = 10
 
 U8: Final = struct.Struct("<B")
@@ -59,7 +59,6 @@ class EventKind(enum.IntEnum):
     OFFER = 136
     LANE = 137
     YOURS = 138
-    VERBS_WITH_AUTH = 139
 
 
 class WireError(ValueError):

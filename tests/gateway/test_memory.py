@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tracemalloc
+
 from envelopes import START_MS, envelope
 
 from gateway.forgotten import Forgotten
 from gateway.memory import TopicMemory
+from gateway.position import UNKNOWN, log_of
 from gateway.publication import Publication
 from newsfabric.topics import TopicPolicy
 
@@ -72,3 +76,24 @@ def test_while_it_is_held_it_keeps_more_and_the_next_that_arrives_ends_that() ->
     assert len(made) == 5
     made.add(message(7))
     assert seqs(list(made.recent(NOW))) == [5, 6, 7]
+
+
+def test_thousands_of_topics_without_a_message_cost_little_and_share_nothing_that_changes() -> None:
+    tracemalloc.start()
+    made = [memory() for _ in range(1_000)]
+    each = tracemalloc.get_traced_memory()[0] / len(made)
+    tracemalloc.stop()
+    assert each < 400
+    made[0].add(message(1))
+    made[1].put_before([message(2)], [], complete=True)
+    made[2].forgotten.add(log_of(envelope(1)), 1)
+    assert [len(one) for one in made[:4]] == [1, 1, 0, 0]
+    lacking = [one.forgotten.lacks(UNKNOWN, lambda *_: False) for one in made[:4]]
+    assert lacking == [[], [], [log_of(envelope(1))], []]
+
+
+def test_versions_of_one_topics_keys_are_no_others() -> None:
+    policy = dataclasses.replace(POLICY, latest=True)
+    one, other = (TopicMemory(policy, 10, Forgotten(dict)) for _ in range(2))
+    one.add(Publication(envelope(1, key="k"), policy, None))
+    assert [seqs(made.with_latest([], NOW)) for made in (one, other)] == [[1], []]

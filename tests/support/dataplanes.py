@@ -263,18 +263,17 @@ class Control:
 
     def answer(self) -> None:
         """Answer the verbs that came, one for each connection."""
-        for connection, _, text in self.verbs:
+        for connections, _, text in self.verbs:
             verb = json.loads(text)
             if verb["action"] == "subscribe":
                 push = json.dumps({"type": "subscribed", "topic": verb["topic"]}).encode()
                 policy = TopicPolicy(pattern="#", slow=self.slow)
-                self.send(
-                    commands.subscribe(
-                        connection, verb["topic"], policy, batch=0, seen=True, ref=b"", push=push
-                    )
+                subscription = commands.subscription(
+                    verb["topic"], policy, batch=0, seen=True, ref=b"", push=push
                 )
+                self.send(commands.subscribe(connections, subscription))
             else:
-                self.send(commands.reply(connection, json.dumps({"type": "pong"}).encode()))
+                self.send(commands.reply(connections, json.dumps({"type": "pong"}).encode()))
         self.verbs.clear()
 
     def close_reader(self, connection: bytes, reason: CloseReason) -> None:

@@ -30,6 +30,9 @@ class Body:
         assert self.at <= len(self.body)
         return self.body[self.at - size : self.at]
 
+    def connections(self) -> bytes:
+        return self.take(10 * self.number("H"))
+
     def number(self, form: str) -> int:
         (value,) = struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
         return int(value)
@@ -88,7 +91,7 @@ def _settings(b: Body) -> dict[str, Any]:
 
 def _auth(b: Body) -> dict[str, Any]:
     return {
-        "connection": b.take(10),
+        "connections": b.connections(),
         "user": b.data("B").decode(),
         "issued_ms": b.number("Q"),
         "ends_ms": b.number("Q"),
@@ -109,7 +112,7 @@ def _publish(b: Body) -> dict[str, Any]:
 
 def _subscribe(b: Body) -> dict[str, Any]:
     return {
-        "connection": b.take(10),
+        "connections": b.connections(),
         "topic": b.topic(),
         "batch": b.number("Q"),
         "seen": b.number("B"),
@@ -125,10 +128,11 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
     3: ("publish", _publish),
     5: ("subscribe", _subscribe),
     6: ("unsubscribe", lambda b: {
-        "connection": b.take(10), "name": b.data("B").decode(), "push": b.data("I")}),
-    7: ("reply", lambda b: {"connection": b.take(10), "push": b.data("I")}),
+        "connections": b.connections(), "name": b.data("B").decode(), "push": b.data("I")}),
+    7: ("reply", lambda b: {"connections": b.connections(), "push": b.data("I")}),
     9: ("close", lambda b: {
-        "connection": b.take(10), "name": b.data("B").decode(), "retry_after_ms": b.number("I")}),
+        "connections": b.connections(), "name": b.data("B").decode(),
+        "retry_after_ms": b.number("I")}),
     10: ("remember", lambda b: {"blob": b.data("I")}),
     11: ("drain", lambda b: {"seconds_ms": b.number("I"), "per_second": b.number("I")}),
     12: ("count", lambda b: {}),
@@ -173,18 +177,15 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 7, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 8, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 
-def verbs(*texts: bytes, connection: bytes = READER) -> bytes:
-    body = b"".join(connection + struct.pack("<I", len(text)) + text for text in texts)
+def verbs(*texts: bytes, connections: bytes = READER, auth: bytes = b"") -> bytes:
+    """Each of ``connections`` (10 bytes each) has said all of ``texts``."""
+    head = struct.pack("<H", len(connections) // 10) + connections + struct.pack("<H", len(auth))
+    body = b"".join(head + auth + struct.pack("<I", len(text)) + text for text in texts)
     return event(130, struct.pack("<I", len(texts)) + body)
-
-
-def verbs_with_auth(auth: bytes, text: bytes, *, connection: bytes = READER) -> bytes:
-    parts = struct.pack("<H", len(auth)) + auth + struct.pack("<I", len(text)) + text
-    return event(139, struct.pack("<I", 1) + connection + parts)
 
 
 def published(number: int) -> bytes:

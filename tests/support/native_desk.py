@@ -20,7 +20,6 @@ from fake_dataplane import (
     Visit,
     fake_dataplane,
     verbs,
-    verbs_with_auth,
 )
 from gateways import until
 from signing import AUDIENCE, ISSUER, keys_file
@@ -109,8 +108,7 @@ class Desk:
         return envelope(number, at=at, epoch=self.young_ms, **fields)
 
     async def say(self, text: bytes, *, auth: bytes = b"", by: bytes = READER) -> None:
-        said = verbs_with_auth(auth, text, connection=by) if auth else verbs(text, connection=by)
-        await self.visit.say(said)
+        await self.visit.say(verbs(text, connections=by, auth=auth))
 
     async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> Command:
         """Say ``verb``; the command that comes of it."""
@@ -126,7 +124,8 @@ class Desk:
     async def replied(self, **verb: Any) -> dict[str, Any]:
         """The push with which ``verb`` is answered, and nothing else."""
         command = await self.ask(**verb)
-        assert (command.name, command.fields["connection"]) == ("reply", READER)
+        who = verb.get("by", READER)
+        assert (command.name, command.fields["connections"]) == ("reply", who)
         return dict(json.loads(command.fields["push"]))
 
     async def leaves(self) -> None:

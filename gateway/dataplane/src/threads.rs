@@ -27,8 +27,9 @@ pub enum Order {
     Publish(u64, Arc<Publication>),
     /// Messages that many readers will be given, by this number.
     Batch(u64, Batch),
-    /// A command to one connection of this thread: its type and its body, which is well formed.
-    Command(u8, Box<[u8]>),
+    /// A command to connections, some of which are this thread's: its type and its body, which is well
+    /// formed.
+    Command(u8, Arc<[u8]>),
     Evict(Arc<Eviction>),
     /// Send readers away: over so many ms, but no more than so many a second.
     Drain(u32, u32),

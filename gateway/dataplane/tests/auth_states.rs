@@ -32,7 +32,7 @@ fn closed_with(reader: &mut Reader, code: u16) {
 /// Whether the reader is there still: what it says is asked.
 fn is_there(plane: &mut Plane, reader: &mut Reader, auth: &[u8]) {
     reader.say(b"still here");
-    let (connection, found, verb) = plane.verbs_with_auth();
+    let (connection, found, verb) = plane.verb_with_auth();
     assert_eq!((&found[..], &verb[..]), (auth, &b"still here"[..]));
     let mut reply = connection.to_vec();
     reply.extend(b"\x02\0\0\0[]");
@@ -47,16 +47,13 @@ fn every_verb_after_an_auth_state_comes_with_it() {
     let mut reader = verbs_with_auth(&mut plane, port, b"42", 0, b"me");
     is_there(&mut plane, &mut reader, b"me");
     reader.say(b"a newer one");
-    let (connection, auth, _) = plane.verbs_with_auth();
+    let (connection, auth, _) = plane.verb_with_auth();
     assert_eq!(auth, b"me");
     // Two verbs at once: the second comes with the auth state that answers the first.
     reader.say(b"and another");
     plane.auth(connection, b"42", 0, b"me again");
     assert_eq!(reader.frame(), text(b"{}"));
-    assert_eq!(
-        plane.verbs_with_auth(),
-        (connection, b"me again".to_vec(), b"and another".to_vec())
-    );
+    assert_eq!(plane.verb_with_auth(), (connection, b"me again".to_vec(), b"and another".to_vec()));
 }
 
 #[test]
@@ -66,14 +63,14 @@ fn it_outlives_control_planes_and_data_planes() {
     let mut reader = verbs_with_auth(&mut plane, port, b"42", now_ms() + 60_000, b"me");
     let mut stranger = Reader::connect(port);
     reader.say(b"not answered");
-    plane.verbs_with_auth();
+    plane.verb_with_auth();
     drop(plane);
     let (mut plane, _) = data_plane.attach();
-    let (connection, auth, verb) = plane.verbs_with_auth();
+    let (connection, auth, verb) = plane.verb_with_auth();
     assert_eq!((&auth[..], &verb[..]), (&b"me"[..], &b"not answered"[..]));
     data_plane.renew();
     let (mut plane, _) = data_plane.attach();
-    assert_eq!(plane.verbs_with_auth(), (connection, auth, verb));
+    assert_eq!(plane.verb_with_auth(), (connection, auth, verb));
     stranger.say(b"who am I?");
     assert_eq!(plane.verb().1, b"who am I?");
     plane.evict(&[(b"42", 5)]);
@@ -89,7 +86,7 @@ fn an_auth_state_that_runs_out_ends_its_connection_unless_another_came_before() 
     let mut short = verbs_with_auth(&mut plane, port, b"1", started + 3_000, b"a");
     let mut renewed = verbs_with_auth(&mut plane, port, b"2", started + 3_000, b"b");
     renewed.say(b"longer, please");
-    let (connection, _, _) = plane.verbs_with_auth();
+    let (connection, _, _) = plane.verb_with_auth();
     plane.auth(connection, b"2", started + 60_000, b"c");
     assert_eq!(renewed.frame(), text(b"{}"));
     closed_with(&mut short, 4202);
@@ -139,10 +136,7 @@ fn a_token_behind_our_subprotocol_is_the_first_verb() {
         if path == "/websocket" {
             reader.say(b"behind it");
             plane.auth(connection, b"42", 0, b"me");
-            assert_eq!(
-                plane.verbs_with_auth(),
-                (connection, b"me".to_vec(), b"behind it".to_vec())
-            );
+            assert_eq!(plane.verb_with_auth(), (connection, b"me".to_vec(), b"behind it".to_vec()));
         }
     }
 }

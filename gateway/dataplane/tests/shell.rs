@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use driver::{DataPlane, PATIENCE, Reader, text};
+use driver::{DataPlane, PATIENCE, Plane, Reader, text};
 
 #[test]
 fn a_subscriber_gets_each_message_once_and_copies_not_at_all() {
@@ -74,6 +74,56 @@ fn a_batch_comes_before_what_is_live_and_one_that_isnt_there_ends_the_connection
             assert_eq!(reader.frame().0, 8);
         }
     }
+}
+
+const ALREADY: &[u8] =
+    br#"{"type":"error","topic":"news","code":105,"reason":"already subscribed","temporary":false}"#;
+
+#[test]
+fn who_says_the_same_is_asked_for_and_answered_together() {
+    let data_plane = DataPlane::start("together");
+    let (plane, port) = data_plane.attach();
+    drop(plane);
+    let mut readers: Vec<Reader> = (0..8).map(|_| Reader::connect(port)).collect();
+    let mut leaver = Reader::connect(port);
+    for reader in readers.iter_mut().chain([&mut leaver]) {
+        reader.say(b"the same");
+    }
+    let (mut plane, _) = data_plane.attach();
+    let crowd = who_says(&mut plane, b"the same", 9);
+    drop(leaver);
+    plane.wait_for_count("closes.lost", 1);
+    crowd.iter().for_each(|connections| plane.subscribe_all(connections));
+    plane.publish(1, b"{1}");
+    for reader in &mut readers {
+        assert_eq!([reader.frame(), reader.frame()], [text(b"subs"), text(b"{1}")]);
+    }
+    // Who can't have it is told so alone.
+    let mut another = Reader::connect(port);
+    for reader in readers.iter_mut().chain([&mut another]) {
+        reader.say(b"once more");
+    }
+    let crowd = who_says(&mut plane, b"once more", 9);
+    crowd.iter().for_each(|connections| plane.subscribe_all(connections));
+    assert_eq!(another.frame(), text(b"subs"));
+    for reader in &mut readers {
+        assert_eq!(reader.frame(), text(ALREADY));
+    }
+    plane.wait_for_count("errors.105", 8);
+}
+
+/// The connections of so `many` who say `verb`, as lists: the threads report when they like.
+fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
+    let (mut found, mut lists) = (0, Vec::new());
+    while found < many {
+        let body = plane.wait_for(130);
+        let count = usize::from(u16::from_le_bytes([body[4], body[5]]));
+        let (connections, said) = body[4..].split_at(2 + 10 * count);
+        assert_eq!((&body[..4], &said[6..]), (&[1, 0, 0, 0][..], verb));
+        lists.push(connections.to_vec());
+        found += count;
+    }
+    lists
 }
 
 #[test]

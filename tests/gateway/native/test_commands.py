@@ -20,6 +20,8 @@ from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
 from newsfabric.tokens import Login
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
+# A list of one.
+ALONE = b"\x01\0" + READER
 POLICY = TopicPolicy(pattern="news.*", topic_class="gold", keep=10, slow="conflate", latest=True)
 TOPIC = ("news.breaking", 1)
 # The same as bytes.
@@ -45,7 +47,7 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x07\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x08\0"
 
 
 def test_publish() -> None:
@@ -88,19 +90,20 @@ def test_batch() -> None:
 
 def test_subscribe_with_its_messages() -> None:
     one = publication(1)
-    made = commands.subscribe(
-        READER, "news.breaking", POLICY, batch=0, seen=True, ref=b'"r"', push=b"{}", messages=[one]
+    made = commands.subscription(
+        "news.breaking", POLICY, batch=0, seen=True, ref=b'"r"', push=b"{}", messages=[one]
     )
     rest = bytes(8) + b"\x01" + b"\x03\0" + b'"r"' + b"\x02\0\0\0{}"
-    assert made == command(5, READER + TOPIC_BYTES + rest + b"\x01\0\0\0" + message_bytes(one))
+    assert made == TOPIC_BYTES + rest + b"\x01\0\0\0" + message_bytes(one)
+    assert commands.subscribe(READER, made) == command(5, ALONE + made)
 
 
 def test_subscribe_with_a_batch() -> None:
-    made = commands.subscribe(
-        READER, "news.breaking", POLICY, batch=513, seen=False, ref=b"", push=b"{}"
+    made = commands.subscription(
+        "news.breaking", POLICY, batch=513, seen=False, ref=b"", push=b"{}"
     )
     rest = b"\x01\x02\0\0\0\0\0\0" + b"\0" + b"\0\0" + b"\x02\0\0\0{}" + b"\0\0\0\0"
-    assert made == command(5, READER + TOPIC_BYTES + rest)
+    assert made == TOPIC_BYTES + rest
 
 
 @pytest.mark.parametrize(
@@ -114,26 +117,20 @@ def test_of_a_topics_policy_it_is_told_what_becomes_of_slow_readers(
     assert made.fields["topic"] == ("news.breaking", number)
 
 
-def test_a_subscribe_can_be_sent_again_for_somebody_else() -> None:
-    other = struct.pack("<HII", 9, 9, 9)
-
-    def made(connection: bytes) -> bytes:
-        return commands.subscribe(
-            connection, "news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}"
-        )
-
-    for_anybody = made(commands.ANY_CONNECTION)
-    assert commands.subscribe_again(for_anybody, other) == made(other)
-    assert commands.subscribe_again(made(READER), other) == made(other)
+def test_an_answer_names_each_who_is_told() -> None:
+    both = READER + struct.pack("<HII", 9, 9, 9)
+    made = commands.subscription("news.a", POLICY, batch=7, seen=True, ref=b"", push=b"{}")
+    assert commands.subscribe(both, made) == command(5, b"\x02\0" + both + made)
+    assert commands.reply(both, b"{}") == command(7, b"\x02\0" + both + b"\x02\0\0\0{}")
 
 
 def test_unsubscribe_reply_and_close() -> None:
     assert commands.unsubscribe(READER, "news.a", b"{}") == command(
-        6, READER + b"\x06news.a" + b"\x02\0\0\0{}"
+        6, ALONE + b"\x06news.a" + b"\x02\0\0\0{}"
     )
-    assert commands.reply(READER, b"{}") == command(7, READER + b"\x02\0\0\0{}")
+    assert commands.reply(READER, b"{}") == command(7, ALONE + b"\x02\0\0\0{}")
     assert commands.close(READER, INTERNAL) == command(
-        9, READER + b"\x08internal" + (5_000).to_bytes(4, "little")
+        9, ALONE + b"\x08internal" + (5_000).to_bytes(4, "little")
     )
 
 
@@ -152,7 +149,7 @@ def test_an_auth_state_says_whose_it_is_and_when_it_ends() -> None:
     blob = made.fields.pop("blob")
     assert decode_auth(blob) == auth
     assert made.fields == {
-        "connection": READER, "user": "42", "issued_ms": 1, "ends_ms": 3, "push": b"{}"
+        "connections": READER, "user": "42", "issued_ms": 1, "ends_ms": 3, "push": b"{}"
     }  # fmt: skip
     (nobodys,) = decoded(commands.auth(READER, AuthState(None, 1), b"{}"))
     assert (nobodys.fields["user"], nobodys.fields["ends_ms"]) == ("", 0)
@@ -227,7 +224,7 @@ def test_the_other_end_reads_what_was_written(push: bytes, key: str, version: in
     message = read.fields["message"]
     assert (message["key"], message["version"]) == (key, -1 if version is None else version)
     (replied,) = decoded(commands.reply(READER, push))
-    assert replied.fields == {"connection": READER, "push": push}
+    assert replied.fields == {"connections": READER, "push": push}
 
 
 def test_a_command_that_is_too_long_is_an_error_here() -> None:

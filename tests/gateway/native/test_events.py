@@ -15,7 +15,6 @@ from fake_dataplane import (
     published,
     refused,
     verbs,
-    verbs_with_auth,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +37,8 @@ ALL: list[tuple[bytes, Event]] = [
         Attached(pid=7, attachment=2, readers=3, ports=(8080,), blob=b"marks"),
     ),
     (verbs(b"{}", b""), Verbs([(READER, b"", b"{}"), (READER, b"", b"")])),
-    (verbs_with_auth(b"me", b"{}"), Verbs([(READER, b"me", b"{}")])),
+    (verbs(b"{}", auth=b"me"), Verbs([(READER, b"me", b"{}")])),
+    (verbs(b"{}", connections=2 * READER), Verbs([(2 * READER, b"", b"{}")])),
     (verbs(), Verbs([])),
     (published(2**40), Published(2**40)),
     (handover("2001:db8::1"), Handover("2001:db8::1")),
@@ -89,9 +89,21 @@ def test_a_body_cut_short_or_too_long_is_refused(data: bytes, expected: Event) -
         event(1, b"nfdp\x01\0"),
         event(129, struct.pack("<H", 6) + bytes(19)),
         event(130, struct.pack("<I", 2**32 - 1)),
+        event(130, struct.pack("<IH", 1, 2**16 - 1) + READER),
+        verbs(b"{}", connections=b""),
         event(133, b"\x01\xff"),
     ],
-    ids=["empty", "endless", "unknown", "a command", "version 6", "count", "not UTF-8"],
+    ids=[
+        "empty",
+        "endless",
+        "unknown",
+        "a command",
+        "version 6",
+        "count",
+        "connections",
+        "nobody",
+        "not UTF-8",
+    ],
 )
 def test_what_is_not_the_protocol_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):

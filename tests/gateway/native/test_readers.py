@@ -14,6 +14,7 @@ from fake_dataplane import (
 )
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, past, seqs
 
+from gateway import measures
 from gateway.access import encode_auth
 from gateway.native import commands
 from gateway.native.readers import SHORT, Sayings
@@ -27,7 +28,7 @@ async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(desk: Desk) 
     fields = await desk.subscribed(topic="news.a", ref="r")
     push = json.loads(fields.pop("push"))
     assert fields == {
-        "connection": READER, "topic": ("news.a", 2), "batch": 0, "seen": 1, "ref": b'"r"',
+        "connections": READER, "topic": ("news.a", 2), "batch": 0, "seen": 1, "ref": b'"r"',
         "messages": [],
     }  # fmt: skip
     assert decode(push.pop("position"))
@@ -51,7 +52,7 @@ async def test_unsubscribe_and_ping(desk: Desk) -> None:
     command = await desk.ask(action="unsubscribe", topic="news.a", ref=1)
     push = json.loads(command.fields.pop("push"))
     assert push == {"type": "unsubscribed", "ref": 1, "topic": "news.a"}
-    assert command == Command("unsubscribe", {"connection": READER, "name": "news.a"})
+    assert command == Command("unsubscribe", {"connections": READER, "name": "news.a"})
     assert await desk.replied(action="ping") == {"type": "pong"}
 
 
@@ -89,7 +90,7 @@ async def test_a_text_is_read_once_whoever_says_it(desk: Desk) -> None:
     text = b'{"action":"subscribe","topic":"news.a","ref":1}'
     for by in (READER, OTHER, THIRD):
         await desk.say(text, by=by)
-        assert (await desk.visit.hear_named("subscribe"))["connection"] == by
+        assert (await desk.visit.hear_named("subscribe"))["connections"] == by
     assert desk.texts_read == [text]
 
 
@@ -128,10 +129,10 @@ async def test_an_answer_counts_in_what_is_remembered_of_its_text(
 
 async def test_who_says_the_same_is_answered_the_same_by_name(desk: Desk) -> None:
     text = b'{"action":"subscribe","topic":"news.latest"}'
-    await desk.visit.say(verbs(text) + verbs(text, connection=OTHER))
+    await desk.visit.say(verbs(text) + verbs(text, connections=OTHER))
     first, second = [await desk.visit.hear_named("subscribe") for _ in range(2)]
-    assert (first["connection"], second["connection"]) == (READER, OTHER)
-    assert {**first, "connection": OTHER} == second
+    assert (first["connections"], second["connections"]) == (READER, OTHER)
+    assert {**first, "connections": OTHER} == second
 
 
 async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: Desk) -> None:
@@ -141,6 +142,39 @@ async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: D
     after = await desk.subscribed(topic="news.a")
     positions = [json.loads(fields["push"])["position"] for fields in (before, after)]
     assert [decode(one).covers(log_of(made), 1) for one in positions] == [False, True]
+
+
+# Those who say the same in the same moment.
+
+
+async def test_they_are_answered_as_one_and_counted_as_many(desk: Desk) -> None:
+    subscribes, refusals = measures.VERBS.labels("subscribe"), measures.ERRORS.labels("102")
+    before = subscribes.total, refusals._value.get()
+    crowd = READER + OTHER + THIRD
+    command = await desk.ask(action="subscribe", topic="news.a", by=crowd)
+    assert (command.name, command.fields["connections"]) == ("subscribe", crowd)
+    command = await desk.ask(action="subscribe", topic="weather.oslo", by=crowd)
+    assert (command.name, command.fields["connections"]) == ("reply", crowd)
+    command = await desk.ask(action="unsubscribe", topic="news.a", by=crowd)
+    assert (command.name, command.fields["connections"]) == ("unsubscribe", crowd)
+    assert (subscribes.total, refusals._value.get()) == (before[0] + 3, before[1] + 3)
+
+
+async def test_what_is_replayed_to_them_is_a_batch_at_once(desk: Desk) -> None:
+    await desk.store.write(past(1, 2))
+    verb = {"action": "subscribe", "topic": "news.a", "rewind": 2}
+    batch = await desk.ask(**verb, by=READER + OTHER)
+    assert (batch.name, seqs(batch.fields["messages"])) == ("batch", [1, 2])
+    answer = await desk.visit.hear_named("subscribe")
+    assert (answer["connections"], answer["batch"]) == (READER + OTHER, 1)
+    assert (await desk.subscribed(topic="news.a", rewind=2))["batch"] == 1
+
+
+async def test_they_wait_for_the_store_together(desk: Desk) -> None:
+    await desk.store.write(past(1, 2))
+    push = await desk.replied(action="history", topic="news.a", by=READER + OTHER)
+    assert [message["body"]["headline"] for message in push["messages"]] == [1, 2]
+    assert desk.store.reads == 1
 
 
 # What is replayed.
@@ -158,12 +192,12 @@ async def test_a_cold_topic_is_read_once_however_many_wait_and_sent_once_to_the_
     assert await desk.replied(action="ping") == {"type": "pong"}
     desk.store.gate.set()
     first = await desk.visit.hear_named("subscribe")
-    assert (first["connection"], first["batch"], seqs(first["messages"])) == (READER, 0, [3, 4])
+    assert (first["connections"], first["batch"], seqs(first["messages"])) == (READER, 0, [3, 4])
     batch = await desk.visit.hear_named("batch")
     assert batch == {"number": 1, "topic": ("news.a", 2), "messages": first["messages"]}
     for by in (OTHER, THIRD):
         answer = await desk.visit.hear_named("subscribe")
-        assert answer == {**first, "connection": by, "batch": 1, "messages": []}
+        assert answer == {**first, "connections": by, "batch": 1, "messages": []}
     assert desk.store.reads == 1
 
 

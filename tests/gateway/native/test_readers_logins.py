@@ -13,6 +13,7 @@ from gateways import until
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, attached, past, seqs
 from signing import token
 
+from gateway import measures
 from gateway.access import AuthState, decode_auth, encode_auth
 from gateway.native import commands
 from gateway.position import log_of
@@ -22,7 +23,7 @@ async def test_an_auth_state_says_who_speaks(desk: Desk) -> None:
     auth = encode_auth(FORTY_TWO)
     fields = await desk.subscribed(topic="user.42", auth=auth)
     push = json.loads(fields["push"])
-    assert (fields["connection"], push["topic"], push["recovered"]) == (READER, "user.42", True)
+    assert (fields["connections"], push["topic"], push["recovered"]) == (READER, "user.42", True)
     assert (await desk.replied(action="subscribe", topic="user.7", auth=auth))["code"] == 103
 
 
@@ -45,7 +46,7 @@ async def test_with_an_auth_state_that_another_release_made_one_is_a_stranger(de
 async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
     auth = encode_auth(AuthState(None, 1))
     command = await desk.ask(action="login", token=token("42"), ref="r", auth=auth)
-    assert (command.name, command.fields["connection"], command.fields["user"]) == (
+    assert (command.name, command.fields["connections"], command.fields["user"]) == (
         "auth", READER, "42",
     )  # fmt: skip
     push = json.loads(command.fields["push"])
@@ -59,6 +60,18 @@ async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
     assert fields["topic"] == ("user.42", 2)
 
 
+async def test_who_logs_in_with_the_same_token_in_the_same_moment_is_decided_on_alone(
+    desk: Desk,
+) -> None:
+    good = measures.TOKENS.labels("good")
+    before = good._value.get()
+    first = await desk.ask(action="login", token=token("42"), by=READER + OTHER)
+    second = await desk.visit.hear_named("auth")
+    assert (first.fields["connections"], second["connections"]) == (READER, OTHER)
+    assert (first.fields["user"], second["user"]) == ("42", "42")
+    assert good._value.get() == before + 2
+
+
 async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_end(
     desk: Desk,
 ) -> None:
@@ -69,7 +82,7 @@ async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_
     second = await desk.ask(action="login", token="x", auth=first.fields["blob"])
     assert decode_auth(second.fields["blob"]) == AuthState(None, 2)
     closed = await desk.visit.hear_named("close")
-    assert (closed["connection"], closed["name"]) == (READER, "invalid_token")
+    assert (closed["connections"], closed["name"]) == (READER, "invalid_token")
 
 
 # Attachments, and room.

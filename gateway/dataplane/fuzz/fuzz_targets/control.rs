@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use dataplane::control::{Command, ConnectionId, Event, MAX_MESSAGE, split};
+use dataplane::control::{Command, ConnectionId, Event, MAX_MESSAGE, Text, split};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -24,9 +24,11 @@ fuzz_target!(|data: &[u8]| {
     }
     let reader = ConnectionId { thread: 1, slot: 2, generation: 3 };
     let name = String::from_utf8_lossy(data);
+    let auth: Text = data[..data.len().min(1024)].into();
+    let said = [(Text::default(), data.into()), (auth, data.into()), Default::default()];
+    let verbs = said.map(|verb| (verb, vec![reader; 2])).into();
     let events = [
-        Event::Verbs(&[(reader, data.into()), (reader, Box::default())]),
-        Event::VerbsWithAuth(&[(reader, data[..data.len().min(1024)].into(), data.into())]),
+        Event::Verbs(&verbs),
         Event::Counters(&[(name.to_string(), 7)]),
         Event::Refused(&name),
     ];

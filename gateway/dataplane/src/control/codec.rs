@@ -1,6 +1,7 @@
 //! Fields off the front of a body, and onto its end.
 
-use super::{ConnectionId, MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
+use super::{CONNECTION_BYTES, ConnectionId, Connections};
+use super::{MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
 
 /// Takes fields off the front of a body.
 pub(crate) struct Fields<'a> {
@@ -79,8 +80,9 @@ impl<'a> Fields<'a> {
         if blob.len() > MAX_BLOB { Err(Malformed::Value("blob")) } else { Ok(blob) }
     }
 
-    pub(crate) fn connection(&mut self) -> Result<ConnectionId, Malformed> {
-        Ok(ConnectionId { thread: self.u16()?, slot: self.u32()?, generation: self.u32()? })
+    pub(super) fn connections(&mut self) -> Result<Connections<'a>, Malformed> {
+        let count = usize::from(self.u16()?);
+        Ok(Connections(self.take(count * CONNECTION_BYTES)?.as_chunks().0))
     }
 
     pub(crate) fn topic_name(&mut self) -> Result<&'a str, Malformed> {
@@ -175,10 +177,13 @@ pub(super) fn put_ports(out: &mut Vec<u8>, ports: &[u16]) {
     }
 }
 
-pub(crate) fn put_connection(out: &mut Vec<u8>, connection: ConnectionId) {
-    out.extend_from_slice(&connection.thread.to_le_bytes());
-    out.extend_from_slice(&connection.slot.to_le_bytes());
-    out.extend_from_slice(&connection.generation.to_le_bytes());
+pub(super) fn put_connections(out: &mut Vec<u8>, connections: &[ConnectionId]) {
+    out.extend_from_slice(&(connections.len() as u16).to_le_bytes());
+    for connection in connections {
+        out.extend_from_slice(&connection.thread.to_le_bytes());
+        out.extend_from_slice(&connection.slot.to_le_bytes());
+        out.extend_from_slice(&connection.generation.to_le_bytes());
+    }
 }
 
 pub(crate) fn put_bytes32(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::codec::{Fields, length};
 use super::kinds::CommandKind;
-use super::{ConnectionId, MAX_AUTH, MAX_MESSAGE, Malformed, Message, Settings, Topic};
+use super::{Connections, MAX_AUTH, MAX_MESSAGE, Malformed, Message, Settings, Topic};
 use crate::delays::NAME_BYTES;
 
 /// The `subscribe` command.
@@ -19,10 +19,10 @@ pub struct Subscribe<'a> {
     pub messages: Vec<Message<'a>>,
 }
 
-/// What a command says to one connection. All but `close` answer a verb.
+/// What a command says to connections. All but `close` answer a verb.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToReader<'a> {
+pub enum ToReaders<'a> {
     Subscribe(Subscribe<'a>),
     Unsubscribe { topic: &'a str, push: &'a [u8] },
     Reply(&'a [u8]),
@@ -40,7 +40,7 @@ pub enum Command<'a> {
     Publish { number: u64, topic: Topic<'a>, message: Message<'a> },
     Stamp { published_ms: u64, series: &'a str },
     Mark(&'a [u8]),
-    ToReader(ConnectionId, ToReader<'a>),
+    ToReaders(Connections<'a>, ToReaders<'a>),
     Remember(&'a [u8]),
     Drain { spread_ms: u32, per_second: u32 },
     Shed { reason: &'a str, count: u32, retry_ms: u32 },
@@ -80,19 +80,19 @@ impl<'a> Command<'a> {
                 message: from.message()?,
             },
             CommandKind::Subscribe => {
-                Command::ToReader(from.connection()?, ToReader::Subscribe(from.subscribe()?))
+                Command::ToReaders(from.connections()?, ToReaders::Subscribe(from.subscribe()?))
             }
-            CommandKind::Unsubscribe => Command::ToReader(
-                from.connection()?,
-                ToReader::Unsubscribe { topic: from.topic_name()?, push: from.bytes32()? },
+            CommandKind::Unsubscribe => Command::ToReaders(
+                from.connections()?,
+                ToReaders::Unsubscribe { topic: from.topic_name()?, push: from.bytes32()? },
             ),
             CommandKind::Reply => {
-                Command::ToReader(from.connection()?, ToReader::Reply(from.bytes32()?))
+                Command::ToReaders(from.connections()?, ToReaders::Reply(from.bytes32()?))
             }
-            CommandKind::Auth => Command::ToReader(from.connection()?, from.auth()?),
-            CommandKind::Close => Command::ToReader(
-                from.connection()?,
-                ToReader::Close { reason: from.text8("reason")?, retry_after_ms: from.u32()? },
+            CommandKind::Auth => Command::ToReaders(from.connections()?, from.auth()?),
+            CommandKind::Close => Command::ToReaders(
+                from.connections()?,
+                ToReaders::Close { reason: from.text8("reason")?, retry_after_ms: from.u32()? },
             ),
             CommandKind::Remember => Command::Remember(from.blob()?),
             CommandKind::Drain => {
@@ -150,8 +150,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn auth(&mut self) -> Result<ToReader<'a>, Malformed> {
-        Ok(ToReader::Auth {
+    fn auth(&mut self) -> Result<ToReaders<'a>, Malformed> {
+        Ok(ToReaders::Auth {
             user: self.text8("user")?,
             issued_ms: self.u64()?,
             ends_ms: self.u64()?,

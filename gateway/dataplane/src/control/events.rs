@@ -1,13 +1,18 @@
 //! Events: what the data plane tells.
 
+use std::collections::BTreeMap;
+
 use super::codec::{
-    put_bytes16, put_bytes32, put_connection, put_ports, put_text8, put_with_length,
+    put_bytes16, put_bytes32, put_connections, put_ports, put_text8, put_with_length,
 };
 use super::kinds::EventKind;
 use super::{ConnectionId, Offer};
 
 /// A reader's verb, or the blob of its auth state.
 pub type Text = Box<[u8]>;
+
+/// By auth state (empty for none) and text: who said it. They are answered together.
+pub type Verbs = BTreeMap<(Text, Text), Vec<ConnectionId>>;
 
 /// What the data plane tells.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each means")]
@@ -21,9 +26,7 @@ pub enum Event<'a> {
         ports: &'a [u16],
         blob: &'a [u8],
     },
-    Verbs(&'a [(ConnectionId, Text)]),
-    /// With the auth state's blob before the verb.
-    VerbsWithAuth(&'a [(ConnectionId, Text, Text)]),
+    Verbs(&'a Verbs),
     Published(u64),
     Handover(&'a str),
     Counters(&'a [(String, u64)]),
@@ -53,8 +56,9 @@ impl Event<'_> {
             Event::Verbs(verbs) => {
                 out.push(EventKind::Verbs as u8);
                 out.extend_from_slice(&(verbs.len() as u32).to_le_bytes());
-                for (connection, text) in *verbs {
-                    put_connection(out, *connection);
+                for ((auth, text), connections) in *verbs {
+                    put_connections(out, connections);
+                    put_bytes16(out, auth);
                     put_bytes32(out, text);
                 }
             }
@@ -87,15 +91,6 @@ impl Event<'_> {
                 out.extend_from_slice(&thread.to_le_bytes());
             }
             Event::Yours => out.push(EventKind::Yours as u8),
-            Event::VerbsWithAuth(verbs) => {
-                out.push(EventKind::VerbsWithAuth as u8);
-                out.extend_from_slice(&(verbs.len() as u32).to_le_bytes());
-                for (connection, auth, text) in *verbs {
-                    put_connection(out, *connection);
-                    put_bytes16(out, auth);
-                    put_bytes32(out, text);
-                }
-            }
         }
     }
 }

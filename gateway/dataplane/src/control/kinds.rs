@@ -58,6 +58,5 @@ kinds! {
         Offer = 136,
         Lane = 137,
         Yours = 138,
-        VerbsWithAuth = 139,
     }
 }

@@ -13,14 +13,14 @@ mod settings;
 use std::{fmt, io};
 
 pub(crate) use codec::{Fields, length, put_bytes16, put_bytes32, put_text8, put_with_length};
-pub use commands::{Command, Split, Subscribe, ToReader, split};
-pub use events::{Event, Text};
+pub use commands::{Command, Split, Subscribe, ToReaders, split};
+pub use events::{Event, Text, Verbs};
 pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};
 pub(crate) use kinds::EventKind;
 pub use settings::{Reason, Settings};
 
 /// The version of the protocol, which both ends must speak.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// The version of what two data planes say to each other, which both must speak.
 pub const TAKE_OVER_VERSION: u16 = 1;
 /// The first bytes of a `hello`.
@@ -72,6 +72,25 @@ pub struct ConnectionId {
     pub thread: u16,
     pub slot: u32,
     pub generation: u32,
+}
+
+/// How long a connection is.
+const CONNECTION_BYTES: usize = 10;
+
+/// Who is told something, as the control plane names them: those who said the same, or one alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections<'a>(&'a [[u8; CONNECTION_BYTES]]);
+
+impl<'a> Connections<'a> {
+    /// Those of an I/O thread.
+    pub fn of_thread(self, thread: u16) -> impl Iterator<Item = ConnectionId> + use<'a> {
+        let all = self.0.iter().map(|&[a, b, c, d, e, f, g, h, i, j]| ConnectionId {
+            thread: u16::from_le_bytes([a, b]),
+            slot: u32::from_le_bytes([c, d, e, f]),
+            generation: u32::from_le_bytes([g, h, i, j]),
+        });
+        all.filter(move |one| one.thread == thread)
+    }
 }
 
 /// What happens to a topic's messages when a reader doesn't keep up.
@@ -171,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_topic_that_could_break_out_of_a_push_is_refused() {
-        let mut body = b"\0\0\0\0\0\0\0\0\0\0\x03a\"b".to_vec();
+        let mut body = b"\0\0\x03a\"b".to_vec();
         body.extend_from_slice(&[0; 4]);
         assert_eq!(Command::decode(6, &body), Err(Malformed::Value("topic")));
     }
@@ -185,15 +204,30 @@ mod tests {
     #[test]
     fn verbs_are_written_with_their_connections() {
         let mut out = Vec::new();
-        Event::Verbs(&[(SUBSCRIBER, (*b"{}").into())]).encode(&mut out);
-        assert_eq!(out, b"\x15\0\0\0\x82\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}");
+        let other = ConnectionId { slot: 4, ..SUBSCRIBER };
+        let said = [
+            ((*b"").into(), (*b"{}").into(), vec![SUBSCRIBER, other]),
+            ((*b"me").into(), (*b"{}").into(), vec![SUBSCRIBER]),
+        ];
+        Event::Verbs(&said.map(|(auth, text, by)| ((auth, text), by)).into()).encode(&mut out);
+        let mut body = b"\x82\x02\0\0\0".to_vec();
+        body.extend(b"\x02\0\x01\0\x02\0\0\0\x03\0\0\0\x01\0\x04\0\0\0\x03\0\0\0\0\0\x02\0\0\0{}");
+        body.extend(b"\x01\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
+        assert_eq!(out[..4], (body.len() as u32).to_le_bytes());
+        assert_eq!(out[4..], body);
     }
 
     #[test]
-    fn verbs_of_those_with_auth_states_are_written_with_them() {
-        let mut out = Vec::new();
-        Event::VerbsWithAuth(&[(SUBSCRIBER, (*b"me").into(), (*b"{}").into())]).encode(&mut out);
-        assert_eq!(out, b"\x19\0\0\0\x8b\x01\0\0\0\x01\0\x02\0\0\0\x03\0\0\0\x02\0me\x02\0\0\0{}");
+    fn what_many_are_told_names_each_and_a_thread_finds_its_own() {
+        let body = b"\x02\0\x01\0\x02\0\0\0\x03\0\0\0\x09\0\x02\0\0\0\x03\0\0\0\x02\0\0\0{}";
+        let Ok(Command::ToReaders(readers, ToReaders::Reply(push))) = Command::decode(7, body)
+        else {
+            panic!("a reply");
+        };
+        assert_eq!(push, b"{}");
+        assert_eq!(readers.of_thread(1).collect::<Vec<_>>(), [SUBSCRIBER]);
+        assert_eq!(readers.of_thread(2).count(), 0);
+        assert_eq!(Command::decode(7, &body[..21]), Err(Malformed::Short));
     }
 
     #[test]
@@ -203,7 +237,7 @@ mod tests {
     }
 
     fn auth_body(blob: &[u8]) -> Vec<u8> {
-        let mut body = b"\x01\0\x02\0\0\0\x03\0\0\0\x0242".to_vec();
+        let mut body = b"\x01\0\x01\0\x02\0\0\0\x03\0\0\0\x0242".to_vec();
         body.extend_from_slice(&5u64.to_le_bytes());
         body.extend_from_slice(&6u64.to_le_bytes());
         body.extend_from_slice(&(blob.len() as u16).to_le_bytes());
@@ -215,8 +249,9 @@ mod tests {
     #[test]
     fn an_auth_state_is_read_field_by_field_and_has_a_bound() {
         let auth =
-            ToReader::Auth { user: "42", issued_ms: 5, ends_ms: 6, blob: b"me", push: b"{}" };
-        let command = Command::ToReader(SUBSCRIBER, auth);
+            ToReaders::Auth { user: "42", issued_ms: 5, ends_ms: 6, blob: b"me", push: b"{}" };
+        let readers = Connections(&[[1, 0, 2, 0, 0, 0, 3, 0, 0, 0]]);
+        let command = Command::ToReaders(readers, auth);
         assert_eq!(Command::decode(16, &auth_body(b"me")), Ok(command));
         let longest = auth_body(&[7; MAX_AUTH]);
         assert!(Command::decode(16, &longest).is_ok());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ControlThread;
-use crate::control::{self, Command, ConnectionId, Event, Malformed, Message, Topic};
+use crate::control::{self, Command, Connections, Event, Malformed, Message, Topic};
 use crate::counters::Counters;
 use crate::delays::{Names, Stamp};
 use crate::drain;
@@ -107,7 +107,7 @@ impl ControlThread {
                 let batch = self.publishing.many(&topic, &messages);
                 self.threads.tell(&Order::Batch(number, batch));
             }
-            Command::ToReader(connection, _) => self.pass_on(connection, kind, body),
+            Command::ToReaders(connections, _) => self.pass_on(connections, kind, body),
             Command::Remember(blob) => self.state.blob = blob.to_vec(),
             Command::Evict { reason, users } => {
                 let users = users.into_iter().map(|(user, ms)| (user.to_owned(), ms)).collect();
@@ -142,11 +142,15 @@ impl ControlThread {
         }
     }
 
-    fn pass_on(&mut self, connection: ConnectionId, kind: u8, body: &[u8]) {
-        let thread = usize::from(connection.thread);
-        if let Some(pending) = self.threads.pending.get_mut(thread) {
-            self.threads.common.counters[thread].owe(body.len());
-            pending.push(Order::Command(kind, body.into()));
+    /// Each thread that has some of them is told; the bytes are shared.
+    fn pass_on(&mut self, connections: Connections<'_>, kind: u8, body: &[u8]) {
+        let body: Arc<[u8]> = body.into();
+        for (thread, pending) in (0..).zip(&mut self.threads.pending) {
+            let here = connections.of_thread(thread).count();
+            if here > 0 {
+                self.threads.common.counters[usize::from(thread)].owe(here * body.len());
+                pending.push(Order::Command(kind, body.clone()));
+            }
         }
     }
 

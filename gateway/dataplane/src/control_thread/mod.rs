@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::{ControlState, Event};
+use crate::control::{ControlState, Event, Verbs};
 use crate::policy::Policy;
 use crate::sys::{self, Epoll};
 use crate::threads::{Order, Report, Threads};
@@ -30,6 +30,9 @@ use handovers::Complaint;
 use take_over::TakeOvers;
 use unidentified::UnidentifiedPeers;
 
+/// Verbs of one event, which must stay below the longest message. And as many answers of a megabyte each,
+/// made as one, are as much as an I/O thread should have to do at once.
+const VERBS_AT_ONCE: usize = 32;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
 /// After everyone was told, a thread that doesn't end is not waited for longer than this.
@@ -204,15 +207,15 @@ impl ControlThread {
 
     fn on_reports(&mut self, reports: &mut Vec<Report>) {
         self.threads.common.reports.take(reports);
-        let (mut verbs, mut known) = (Vec::new(), Vec::new());
+        let (mut verbs, mut count) = (Verbs::new(), 0);
         let attached = self.state.attachments;
         for report in reports.drain(..) {
             match report {
                 Report::Verb(attachment, name, auth, verb) if attachment == attached => {
-                    if auth.is_empty() {
-                        verbs.push((name, verb));
-                    } else {
-                        known.push((name, auth, verb));
+                    verbs.entry((auth, verb)).or_default().push(name);
+                    count += 1;
+                    if count % VERBS_AT_ONCE == 0 {
+                        self.send(&Event::Verbs(&std::mem::take(&mut verbs)));
                     }
                 }
                 Report::Published(attachment, thread, number) if attachment == attached => {
@@ -224,9 +227,9 @@ impl ControlThread {
                 Report::Given(attempt, given) => self.take_overs.on_given(attempt, given),
             }
         }
-        // An event must stay below the longest message.
-        verbs.chunks(256).for_each(|some| self.send(&Event::Verbs(some)));
-        known.chunks(256).for_each(|some| self.send(&Event::VerbsWithAuth(some)));
+        if !verbs.is_empty() {
+            self.send(&Event::Verbs(&verbs));
+        }
         let published = self.published.iter().copied().min().unwrap_or(0);
         if let Some(plane) = &mut self.control_plane
             && published > plane.published

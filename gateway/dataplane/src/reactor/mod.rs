@@ -196,10 +196,11 @@ impl Reactor {
             Order::Batch(number, batch) => self.readers.add_batch(number, batch),
             Order::Command(kind, body) => {
                 // It was decoded before, on the way here.
-                if let Ok(Command::ToReader(connection, told)) = Command::decode(kind, &body) {
-                    self.readers.serve(connection, &told);
+                if let Ok(Command::ToReaders(connections, told)) = Command::decode(kind, &body) {
+                    self.readers.serve(connections, &told);
+                    let here = connections.of_thread(self.number).count();
+                    self.readers.counters.carried_out(here * body.len());
                 }
-                self.readers.counters.carried_out(body.len());
             }
             Order::Evict(eviction) => self.readers.evict(&eviction),
             Order::Drain(spread_ms, per_second) => self.start_drain(spread_ms, per_second),

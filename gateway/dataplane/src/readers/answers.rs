@@ -6,7 +6,7 @@ use super::Readers;
 use crate::auth::AuthState;
 use crate::clock::unix_ms;
 use crate::closing::CloseReason;
-use crate::control::{ConnectionId, Subscribe, ToReader};
+use crate::control::{Connections, Subscribe, ToReaders};
 use crate::counters::Count;
 use crate::hub::Clash;
 use crate::policy::error_push;
@@ -40,26 +40,35 @@ impl Readers {
         Some(made.map(Arc::new).collect())
     }
 
-    /// Do what the control plane says to one connection. Nothing if that is gone, or not open.
-    pub(crate) fn serve(&mut self, id: ConnectionId, told: &ToReader<'_>) {
-        let slot = id.slot;
-        if self.phase_of(slot, id.generation) != Some(Phase::Open) {
-            return;
+    /// Do what the control plane says to those of `connections` that are here, and are open still.
+    pub(crate) fn serve(&mut self, connections: Connections<'_>, told: &ToReaders<'_>) {
+        let first = match told {
+            ToReaders::Subscribe(subscribe) => self.first_messages(subscribe),
+            _ => None,
+        };
+        for id in connections.of_thread(self.thread) {
+            if self.phase_of(id.slot, id.generation) == Some(Phase::Open) {
+                self.serve_one(id.slot, told, first.as_ref());
+                self.keep_within_budget();
+            }
         }
+    }
+
+    fn serve_one(&mut self, slot: u32, told: &ToReaders<'_>, first: Option<&Batch>) {
         match *told {
-            ToReader::Subscribe(ref subscribe) => self.subscribe(slot, subscribe),
-            ToReader::Unsubscribe { topic, push } => {
+            ToReaders::Subscribe(ref subscribe) => self.subscribe(slot, subscribe, first),
+            ToReaders::Unsubscribe { topic, push } => {
                 self.hub.audience.unsubscribe(slot, topic);
                 self.reply(slot, push);
             }
-            ToReader::Reply(push) => self.reply(slot, push),
-            ToReader::Auth { user, issued_ms, ends_ms, blob, push } => {
+            ToReaders::Reply(push) => self.reply(slot, push),
+            ToReaders::Auth { user, issued_ms, ends_ms, blob, push } => {
                 self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, blob));
                 let end = self.token_ends_ms(slot);
                 self.look_by(slot, end);
                 self.reply(slot, push);
             }
-            ToReader::Close { reason, retry_after_ms } => {
+            ToReaders::Close { reason, retry_after_ms } => {
                 self.close(slot, CloseReason::of(reason), Some(retry_after_ms));
             }
         }
@@ -81,21 +90,21 @@ impl Readers {
         }
     }
 
-    fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>) {
+    fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>, first: Option<&Batch>) {
         let most = self.settings().topics as usize;
         if let Some(clash) = self.hub.audience.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
-        let Some(replay) = self.first_messages(verb) else {
+        let Some(replay) = first else {
             crate::tell!(Error, "there is no batch {}: a reader has to come again", verb.batch);
             return self.close(slot, CloseReason::Internal, None);
         };
         if verb.seen {
-            self.hub.replayed(&replay, unix_ms());
+            self.hub.replayed(replay, unix_ms());
         }
         self.hub.audience.subscribe(slot, verb.topic.name);
         self.push(slot, &String::from_utf8_lossy(verb.push));
-        self.replay(slot, &replay);
+        self.replay(slot, replay);
         self.answered(slot);
     }
 

@@ -24,6 +24,9 @@ const REASONS: [(&str, u16); 11] = [
     ("gone", 4001),
 ];
 
+/// The connection of a reader who alone has said something, as a list of one.
+pub type Asking = [u8; 12];
+
 pub struct DataPlane {
     pub process: Child,
     pub path: PathBuf,
@@ -47,9 +50,9 @@ impl DataPlane {
     /// A control plane that was heard in the last `pong_ms` has pings answered for it; 0: never.
     pub fn attach_with(&self, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
-        plane.send(1, b"nfdp\x07\0");
+        plane.send(1, b"nfdp\x08\0");
         let attached = plane.wait_for(129);
-        assert_eq!(attached[..2], [7, 0]);
+        assert_eq!(attached[..2], [8, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
         plane.settle(pong_ms);
         plane.wait_for(134);
@@ -232,29 +235,37 @@ impl Plane {
     }
 
     /// Answer a verb with `[]`.
-    pub fn reply(&mut self, connection: [u8; 10]) {
+    pub fn reply(&mut self, connection: Asking) {
         let mut body = connection.to_vec();
         body.extend(b"\x02\0\0\0[]");
         self.send(7, &body);
     }
 
-    /// The next verb: its connection and its text.
-    pub fn verb(&mut self) -> ([u8; 10], Vec<u8>) {
-        let body = self.wait_for(130);
-        let connection = body[4..14].try_into().expect("a connection");
-        (connection, body[18..].to_vec())
+    /// The next verb, of a reader without an auth state: its connection and its text.
+    pub fn verb(&mut self) -> (Asking, Vec<u8>) {
+        let (connection, auth, text) = self.verb_with_auth();
+        assert_eq!(auth, b"");
+        (connection, text)
     }
 
-    /// The next verb of a reader with an auth state: its connection, the auth state, the text.
-    pub fn verbs_with_auth(&mut self) -> ([u8; 10], Vec<u8>, Vec<u8>) {
-        let body = self.wait_for(139);
-        let connection = body[4..14].try_into().expect("a connection");
-        let size = usize::from(u16::from_le_bytes([body[14], body[15]]));
-        (connection, body[16..16 + size].to_vec(), body[20 + size..].to_vec())
+    /// The next verb, which nobody else says: its connection, the auth state, the text.
+    pub fn verb_with_auth(&mut self) -> (Asking, Vec<u8>, Vec<u8>) {
+        let body = self.wait_for(130);
+        let (count, verbs) = body.split_first_chunk::<4>().expect("a count");
+        let (connection, rest) = verbs.split_first_chunk::<12>().expect("a connection");
+        assert_eq!(connection[..2], [1, 0]);
+        let (auth, rest) = rest[2..].split_at(u16::from_le_bytes([rest[0], rest[1]]).into());
+        let (size, rest) = rest.split_first_chunk::<4>().expect("a length");
+        let (text, others) = rest.split_at(u32::from_le_bytes(*size) as usize);
+        if !others.is_empty() {
+            let left = u32::from_le_bytes(*count) - 1;
+            self.kept.insert(0, (130, [&left.to_le_bytes(), others].concat()));
+        }
+        (*connection, auth.to_vec(), text.to_vec())
     }
 
     /// Answer a verb with an auth state of `user`, issued in ms 5.
-    pub fn auth(&mut self, connection: [u8; 10], user: &[u8], ends_ms: u64, blob: &[u8]) {
+    pub fn auth(&mut self, connection: Asking, user: &[u8], ends_ms: u64, blob: &[u8]) {
         let mut body = connection.to_vec();
         body.push(user.len() as u8);
         body.extend(user);
@@ -278,13 +289,22 @@ impl Plane {
         self.send(17, &body);
     }
 
-    pub fn subscribe(&mut self, connection: [u8; 10]) {
+    pub fn subscribe(&mut self, connection: Asking) {
         self.subscribe_to(connection, 0, true);
     }
 
+    /// Subscribe all whom this lists, and replay nothing.
+    pub fn subscribe_all(&mut self, connections: &[u8]) {
+        self.answer_subscribe(connections, 0, true);
+    }
+
     /// Subscribe with this batch; 0: nothing is replayed. Whether copies of it are dropped later.
-    pub fn subscribe_to(&mut self, connection: [u8; 10], batch: u64, seen: bool) {
-        let mut body = connection.to_vec();
+    pub fn subscribe_to(&mut self, connection: Asking, batch: u64, seen: bool) {
+        self.answer_subscribe(&connection, batch, seen);
+    }
+
+    fn answer_subscribe(&mut self, connections: &[u8], batch: u64, seen: bool) {
+        let mut body = connections.to_vec();
         body.extend(topic());
         body.extend(batch.to_le_bytes());
         body.extend([seen.into(), 0, 0]);
