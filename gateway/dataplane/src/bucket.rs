@@ -7,6 +7,8 @@
 //! number of them and nothing is ever rounded. What 24 bits hold of them limits a bucket to 16,777
 //! verbs.
 
+use serde::{Deserialize, Serialize};
+
 use crate::control::Settings;
 
 const TOKEN: u32 = 1_000;
@@ -25,8 +27,8 @@ pub enum Throttle {
     HangUp,
 }
 
-/// One reader's bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One reader's bucket. Any two numbers are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     updated: u32,
     /// Thousandths of tokens below, refusals in a row above.
@@ -37,16 +39,6 @@ impl Bucket {
     /// A new reader's: full.
     pub fn full(settings: &Settings, now: u32) -> Bucket {
         Bucket { updated: now, packed: size(settings) }
-    }
-
-    /// All of it as a number, for a take-over.
-    pub fn to_bits(self) -> u64 {
-        u64::from(self.updated) << 32 | u64::from(self.packed)
-    }
-
-    /// What [`Bucket::to_bits`] made. Any number is a bucket.
-    pub fn from_bits(bits: u64) -> Bucket {
-        Bucket { updated: (bits >> 32) as u32, packed: bits as u32 }
     }
 
     /// A verb has come in. Call it once for each, before anything is read.

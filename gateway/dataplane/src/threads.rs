@@ -8,11 +8,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::addresses::Addresses;
-use crate::control::{ConnectionId, Text, ThreadOptions};
+use crate::control::{ConnectionId, Settings, Text, ThreadOptions};
 use crate::counters::Counters;
 use crate::mailbox::Mailbox;
 use crate::ping::Pulse;
-use crate::policy::Policy;
 use crate::publication::Publication;
 use crate::sys;
 use crate::take_over::Attempt;
@@ -20,7 +19,7 @@ use crate::take_over::Attempt;
 /// What an I/O thread has to do. Orders are carried out one after the other.
 #[derive(Debug, Clone)]
 pub enum Order {
-    Policy(Arc<Policy>),
+    Settings(Arc<Settings>),
     /// A control plane is there; verbs that are not answered yet are sent again. Counts from 1.
     Attached(u32),
     Detached,

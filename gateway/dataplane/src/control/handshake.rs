@@ -5,7 +5,6 @@
 use super::codec::{Fields, put_bytes32, put_ports};
 use super::kinds::{CommandKind, EventKind};
 use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
-use crate::policy::Policy;
 
 /// What kind of data plane it is, beyond its settings.
 #[allow(missing_docs, reason = "the program's usage says what each is")]
@@ -29,11 +28,9 @@ pub struct ControlState {
 
 impl ControlState {
     /// What the settings mean, if there are any.
-    pub fn policy(&self) -> Result<Option<Policy>, Malformed> {
-        if self.settings.is_empty() {
-            return Ok(None);
-        }
-        Settings::decode(&self.settings).map(|settings| Some(Policy::new(settings)))
+    pub fn decoded(&self) -> Result<Option<Settings>, Malformed> {
+        let body = (!self.settings.is_empty()).then_some(&self.settings);
+        body.map(|body| Settings::decode(body)).transpose()
     }
 
     /// Add a mark to what was given to `remember`; not if nothing was, or there is no room.

@@ -12,7 +12,9 @@ mod settings;
 
 use std::{fmt, io};
 
-pub(crate) use codec::{Fields, length, put_bytes16, put_bytes32, put_text8, put_with_length};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use codec::{in_one_piece, is_topic, length, put_with_length};
 pub use commands::{Command, Split, Subscribe, ToReader, split};
 pub use events::{Event, Text};
 pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};
@@ -75,7 +77,7 @@ pub struct ConnectionId {
 }
 
 /// What happens to a topic's messages when a reader doesn't keep up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Slow {
     /// Nothing is dropped; the reader is closed.
     Disconnect,
@@ -87,7 +89,7 @@ pub enum Slow {
 
 /// A topic, as commands name it.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topic<'a> {
     pub name: &'a str,
     pub slow: Slow,
@@ -95,13 +97,14 @@ pub struct Topic<'a> {
 
 /// One message as it is sent down.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message<'a> {
     pub id: [u8; 16],
     /// -1 is none.
     pub version: i64,
     /// Empty is none.
     pub key: &'a str,
+    #[serde(serialize_with = "in_one_piece")]
     pub push: &'a [u8],
 }
 

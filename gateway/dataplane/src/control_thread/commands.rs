@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use super::ControlThread;
-use crate::control::{self, Command, ConnectionId, Event, Malformed, Message, Topic};
+use crate::control::{self, Command, ConnectionId, Event, Malformed, Message, Settings, Topic};
 use crate::counters::Counters;
 use crate::delays::{Names, Stamp};
 use crate::drain;
-use crate::policy::Policy;
 use crate::publication::Publication;
 use crate::threads::{Batch, Eviction, Order};
 
@@ -94,7 +93,7 @@ impl ControlThread {
         match Command::decode(kind, body)? {
             Command::Settings(settings) => {
                 self.state.settings = body.to_vec();
-                self.settle(Policy::new(*settings));
+                self.settle(Arc::new(*settings));
             }
             Command::Stamp { published_ms, series } => self.publishing.stamp(published_ms, series),
             Command::Mark(mark) => self.publishing.mark = mark.to_vec(),
@@ -150,10 +149,9 @@ impl ControlThread {
         }
     }
 
-    fn settle(&mut self, policy: Policy) {
-        let policy = Arc::new(policy);
-        self.policy = Some(policy.clone());
-        self.threads.tell(&Order::Policy(policy));
+    fn settle(&mut self, settings: Arc<Settings>) {
+        self.settings = Some(settings.clone());
+        self.threads.tell(&Order::Settings(settings));
         let plane = self.control_plane.as_mut();
         if plane.is_some_and(|plane| std::mem::take(&mut plane.wants_counters)) {
             self.send_counters();

@@ -80,7 +80,7 @@ impl ControlThread {
     }
 
     pub(super) fn turn_away(&self, socket: &OwnedFd) {
-        let retry_after_ms = self.policy.as_ref().map_or(1_000, |it| it.settings.retry_after_ms);
+        let retry_after_ms = self.settings.as_ref().map_or(1_000, |it| it.retry_after_ms);
         let mut answer = Vec::new();
         Refusal::NotNow { why: Busy::Control, retry_after_ms }.put(&mut answer);
         // A reader that doesn't take it has a full socket before the first answer: no loss.

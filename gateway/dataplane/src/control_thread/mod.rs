@@ -19,8 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::{ControlState, Event};
-use crate::policy::Policy;
+use crate::control::{ControlState, Event, Settings};
 use crate::sys::{self, Epoll};
 use crate::threads::{Order, Report, Threads};
 
@@ -57,7 +56,7 @@ pub struct ControlThread {
     publishing: Publishing,
     /// Up to which number each thread's fan-outs are over.
     published: Vec<u64>,
-    policy: Option<Arc<Policy>>,
+    settings: Option<Arc<Settings>>,
     alone_since: u64,
     counters_at: u64,
     draining: bool,
@@ -81,7 +80,7 @@ impl ControlThread {
         threads: Threads,
         state: ControlState,
     ) -> io::Result<ControlThread> {
-        let policy = state.policy()?;
+        let settings = state.decoded()?.map(Arc::new);
         let epoll = Epoll::new()?;
         epoll.add(listener.as_raw_fd(), sys::READ, LISTENER)?;
         epoll.add(signals.as_raw_fd(), sys::READ, SIGNALS)?;
@@ -101,7 +100,7 @@ impl ControlThread {
             state,
             publishing: Publishing::default(),
             published,
-            policy: policy.map(Arc::new),
+            settings,
             alone_since: 0,
             counters_at: 0,
             draining: false,
@@ -158,12 +157,12 @@ impl ControlThread {
             self.resume_listener();
         }
         self.unidentified.forget_silent(now_ms);
-        if let Some(policy) = &self.policy
+        if let Some(settings) = &self.settings
             && self.control_plane.is_none()
             && !self.draining
-            && now_ms >= self.alone_since + u64::from(policy.settings.alone_ms)
+            && now_ms >= self.alone_since + u64::from(settings.alone_ms)
         {
-            crate::tell!(Warning, "no control plane for {} s", policy.settings.alone_ms / 1_000);
+            crate::tell!(Warning, "no control plane for {} s", settings.alone_ms / 1_000);
             self.drain_as_set();
         }
     }
@@ -176,11 +175,8 @@ impl ControlThread {
 
     /// Drain as the settings say; without any there is nobody.
     fn drain_as_set(&mut self) {
-        match &self.policy {
-            Some(policy) => {
-                let (ms, per_second) = (policy.settings.drain_ms, policy.settings.drain_per_second);
-                self.drain(ms, per_second);
-            }
+        match &self.settings {
+            Some(settings) => self.drain(settings.drain_ms, settings.drain_per_second),
             None => self.ends_at = Some(0),
         }
     }
@@ -192,7 +188,7 @@ impl ControlThread {
         self.draining = true;
         crate::tell!(Info, "draining {} readers", self.threads.readers());
         let readers = u64::from(self.threads.readers());
-        let linger = self.policy.as_ref().map_or(0, |policy| policy.settings.linger_ms);
+        let linger = self.settings.as_ref().map_or(0, |it| it.linger_ms);
         // Every thread spreads its readers over the same time, whatever its share of them is: then
         // the sum keeps to the pace.
         let least_ms = (readers * 1_000).div_ceil(u64::from(per_second.max(1)));

@@ -83,7 +83,7 @@ impl Reactor {
             crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
         }
         // No settings that were ever sent have a heartbeat of 0: without any, nobody is let in.
-        if self.readers.settings().heartbeat_ms > 0 {
+        if self.readers.settings.heartbeat_ms > 0 {
             self.listener.open(&self.readers.sockets.epoll);
         }
         while !self.is_drained() {
@@ -186,8 +186,8 @@ impl Reactor {
 impl Reactor {
     pub(super) fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Policy(policy) => {
-                self.readers.set_policy(policy);
+            Order::Settings(settings) => {
+                self.readers.settle(settings);
                 self.open_listener();
             }
             Order::Attached(attachment) => self.readers.attached(attachment),

@@ -64,18 +64,18 @@ impl Reactor {
     }
 
     fn await_request(&mut self, slot: u32) {
-        let unfinished_ms = u64::from(self.readers.settings().unfinished_ms);
+        let unfinished_ms = u64::from(self.readers.settings.unfinished_ms);
         self.readers.wheel.set(slot, self.readers.clock.now_ms() + unfinished_ms);
     }
 
     /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
     fn comes_from_proxy(&self, address: IpAddr) -> bool {
-        let networks = &self.readers.settings().proxy_from;
+        let networks = &self.readers.settings.proxy_from;
         self.proxied && networks.iter().any(|one| one.has(address))
     }
 
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
-        let most = self.readers.settings().per_address;
+        let most = self.readers.settings.per_address;
         if most == 0 {
             return true;
         }
@@ -97,7 +97,7 @@ impl Reactor {
     fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
         let fd = self.readers.slab.at(slot).fd;
         let wanted =
-            (self.readers.settings().head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
+            (self.readers.settings.head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
         let seen = match sys::peek(fd, &mut buffer[..wanted]) {
             Ok(0) => return self.abandon(slot),
             Ok(seen) => seen,
@@ -108,9 +108,9 @@ impl Reactor {
         if self.proxied && !done {
             return self.take_proxy_header(slot, ended, &mut buffer[..seen]);
         }
-        let policy = self.readers.policy.clone();
+        let settings = self.readers.settings.clone();
         let (head, scratch) = buffer.split_at_mut(seen);
-        match head::decide(head, &policy.settings) {
+        match head::decide(head, &settings) {
             Decision::Incomplete if ended => self.abandon(slot),
             Decision::Incomplete => self.wait_for_more(slot, seen),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
@@ -204,7 +204,7 @@ impl Reactor {
     }
 
     fn not_now(&mut self, slot: u32, why: Busy) {
-        let retry_after_ms = self.readers.settings().retry_after_ms;
+        let retry_after_ms = self.readers.settings.retry_after_ms;
         self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
     }
 
@@ -226,7 +226,7 @@ impl Reactor {
         }
         let all = self.readers.counters.all().iter();
         let readers: u64 = all.clone().map(|one| one.readers()).sum();
-        let full = readers >= u64::from(self.readers.settings().capacity);
+        let full = readers >= u64::from(self.readers.settings.capacity);
         if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
             return self.not_now(slot, Busy::Capacity);
         }
@@ -241,7 +241,7 @@ impl Reactor {
             return self.readers.forget(slot);
         }
         self.reset_low_water(slot);
-        let heartbeat_ms = self.readers.settings().heartbeat_ms;
+        let heartbeat_ms = self.readers.settings.heartbeat_ms;
         let first_ms = wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, random());
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
@@ -267,7 +267,7 @@ impl Reactor {
         let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
             return self.readers.forget(slot);
         };
-        let most = self.readers.settings().handovers;
+        let most = self.readers.settings.handovers;
         let addresses = &self.readers.addresses;
         if !addresses.all().set_out(most) {
             return self.not_now(slot, Busy::Handovers);

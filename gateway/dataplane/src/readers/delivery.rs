@@ -29,7 +29,7 @@ impl Readers {
 
     /// Of what is under way as many sends as one turn has, of one topic or of several.
     pub(crate) fn send_some(&mut self) {
-        let mut left = self.settings().fanout_chunk as usize;
+        let mut left = self.settings.fanout_chunk as usize;
         let mut chunk = std::mem::take(&mut self.chunk);
         while left > 0 && self.fanout.next_chunk(&mut self.hub.audience, left, &mut chunk) {
             self.send_chunk(&chunk);
@@ -113,7 +113,7 @@ impl Readers {
 
     /// Queue one message's frame behind what waits, under its topic's policy.
     fn queue(&mut self, slot: u32, frame: Frame, publication: &Arc<Publication>) {
-        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
         let now_ms = self.clock.now_ms();
         let fits = outbox.push(frame, publication, now_ms, &mut self.budget.account);
         self.queued(slot, fits);

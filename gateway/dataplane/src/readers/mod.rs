@@ -35,7 +35,6 @@ use crate::fanout::{Chunk, Fanout};
 use crate::head::{Framing, Upgrade};
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
-use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Extra, HEARD_MS, Phase, Slab};
 use crate::sys;
@@ -63,7 +62,7 @@ const GATHER: usize = 256;
 pub struct Readers {
     thread: u16,
     echo: bool,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Clock,
     pub(crate) counters: OwnCounters,
     pub(crate) slab: Slab,
@@ -88,7 +87,7 @@ pub struct Readers {
 
 impl Readers {
     /// None yet. The clock goes on from `now_ms`.
-    pub fn new(parts: &ThreadParts, policy: Arc<Policy>, now_ms: u64) -> io::Result<Readers> {
+    pub fn new(parts: &ThreadParts, settings: Arc<Settings>, now_ms: u64) -> io::Result<Readers> {
         let common = &parts.common;
         let counters = OwnCounters::new(common.counters.clone(), parts.number);
         let mut readers = Readers {
@@ -110,24 +109,20 @@ impl Readers {
             reports: Reports::new(common.reports.clone()),
             input: Input::new(),
             heartbeats: Vec::new(),
-            policy: policy.clone(),
+            settings: settings.clone(),
             counters,
         };
-        readers.set_policy(policy);
+        readers.settle(settings);
         Ok(readers)
     }
 
     /// Other limits from now on.
-    pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
-        self.hub.seen.window_ms = policy.settings.identity_ms.into();
-        self.hub.seen.limit = policy.settings.identities as usize;
-        self.maker = FrameMaker::new(&policy.settings);
-        self.budget.set_share(policy.settings.outbox_bytes, self.counters.all().len());
-        self.policy = policy;
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.policy.settings
+    pub(crate) fn settle(&mut self, settings: Arc<Settings>) {
+        self.hub.seen.window_ms = settings.identity_ms.into();
+        self.hub.seen.limit = settings.identities as usize;
+        self.maker = FrameMaker::new(&settings);
+        self.budget.set_share(settings.outbox_bytes, self.counters.all().len());
+        self.settings = settings;
     }
 
     /// The phase of the connection that epoll or the control plane names; `None` if it is gone.
@@ -136,7 +131,7 @@ impl Readers {
     }
 
     pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
-        self.slab.extra(slot, &self.policy)
+        self.slab.extra(slot, &self.settings)
     }
 
     /// A socket whose request is awaited.
@@ -160,7 +155,7 @@ impl Readers {
         connection.framing = upgrade.framing;
         connection.deflate = upgrade.deflate;
         connection.heard = (now_ms / HEARD_MS) as u32;
-        connection.bucket = Bucket::full(&self.policy.settings, now_ms as u32);
+        connection.bucket = Bucket::full(&self.settings, now_ms as u32);
         connection.extra = None;
         self.wheel.set(slot, first_ms);
         let (readers, connects) = match upgrade.framing {

@@ -62,6 +62,7 @@ impl Readers {
         let mut result = Ok(());
         self.hub.seen.pieces(IDENTITIES, |start, identities| {
             if result.is_ok() {
+                let identities = identities.as_flattened();
                 result = giver.put(&Record::Seen { start, identities }, None);
             }
         });

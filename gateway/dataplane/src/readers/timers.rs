@@ -39,7 +39,7 @@ impl Readers {
     /// A reader's timer has fired: end it, or set the next; whether it is to get its heartbeat.
     fn on_timer(&mut self, slot: u32) -> bool {
         let now_ms = self.clock.now_ms();
-        let heartbeat = u64::from(self.settings().heartbeat_ms);
+        let heartbeat = u64::from(self.settings.heartbeat_ms);
         let heard_ms = u64::from(self.slab.at(slot).heard) * HEARD_MS;
         let ends = [
             (CloseReason::NoPong, Some(heard_ms + 2 * heartbeat + HEARD_MS + 1)),
@@ -69,7 +69,7 @@ impl Readers {
 
     /// When an open reader that takes nothing is given up; `None` if nothing waits for it.
     pub(super) fn stall_ends_ms(&mut self, slot: u32) -> Option<u64> {
-        let stalled_ms = u64::from(self.settings().stalled_ms);
+        let stalled_ms = u64::from(self.settings.stalled_ms);
         let extra = self.slab.at(slot).extra.as_ref()?;
         (stalled_ms > 0 && !extra.outbox.is_empty()).then(|| extra.taken_ms + stalled_ms)
     }
@@ -83,7 +83,7 @@ impl Readers {
     /// When the message or frame that a reader has begun must be whole; `None` if there is none.
     pub(super) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let since = self.slab.at(slot).decoder.unfinished_since(self.clock.now_ms())?;
-        Some(since + u64::from(self.settings().unfinished_ms))
+        Some(since + u64::from(self.settings.unfinished_ms))
     }
 
     /// Look at a reader at `end` at the latest, if it is open and has a timer.

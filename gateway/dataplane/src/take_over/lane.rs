@@ -107,15 +107,15 @@ impl Receiver {
     /// # Errors
     /// Of the kind `InvalidData` if what came is none, of another if nothing came.
     pub fn record(&mut self) -> io::Result<(Record<'_>, Option<OwnedFd>)> {
-        let (kind, body, descriptor) = self.message(record::carries_descriptor)?;
-        Ok((Record::decode(kind, body)?, descriptor))
+        let (message, descriptor) = self.message(record::carries_descriptor)?;
+        Ok((Record::decode(message)?, descriptor))
     }
 
-    /// The next message of any kind: its type and its body, and its descriptor if it `carries` one.
+    /// The next message of any kind, from its type on, and its descriptor if its type `carries` one.
     ///
     /// # Errors
     /// As [`Receiver::record`].
-    pub fn message(&mut self, carries: fn(u8) -> bool) -> io::Result<(u8, &[u8], Option<OwnedFd>)> {
+    pub fn message(&mut self, carries: fn(u8) -> bool) -> io::Result<(&[u8], Option<OwnedFd>)> {
         let end = loop {
             let waiting = &self.bytes[self.used..];
             match record::length(waiting)? {
@@ -125,8 +125,7 @@ impl Receiver {
         };
         let start = self.used + 4;
         self.used = end;
-        let kind = self.bytes[start];
-        let descriptor = if carries(kind) {
+        let descriptor = if carries(self.bytes[start]) {
             if self.descriptors.is_empty() {
                 return Err(Malformed::Value("descriptor, which is missing").into());
             }
@@ -134,7 +133,7 @@ impl Receiver {
         } else {
             None
         };
-        Ok((kind, &self.bytes[start + 1..end], descriptor))
+        Ok((&self.bytes[start..end], descriptor))
     }
 
     /// What it receives from.
