@@ -6,7 +6,7 @@ use super::link::Link;
 use super::{CONTROL_PLANE, ControlThread};
 use crate::control::{self, Event};
 use crate::counters::{self, Counters};
-use crate::sys;
+use crate::sys::{self, EventFlags};
 use crate::threads::Order;
 
 /// What may wait for the control plane. All verbs that readers wait for, with their connections and
@@ -43,11 +43,11 @@ impl ControlThread {
         }
     }
 
-    pub(super) fn on_control_plane(&mut self, ready: u32, buffer: &mut [u8]) {
-        if ready & sys::WRITE != 0 {
+    pub(super) fn on_control_plane(&mut self, ready: EventFlags, buffer: &mut [u8]) {
+        if ready.contains(sys::WRITE) {
             self.flush();
         }
-        if ready & (sys::READ | sys::DEAD) == 0 {
+        if !ready.intersects(sys::READ | sys::DEAD) {
             return;
         }
         if self.threads.common.counters.iter().map(Counters::owed).sum::<u64>() > OWED_BYTES {

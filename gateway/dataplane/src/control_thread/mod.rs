@@ -114,17 +114,17 @@ impl ControlThread {
 
     /// Serve until everyone is gone; whether they are another data plane's, and so is the control socket.
     pub fn run(mut self) -> io::Result<bool> {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
+        let mut events = Vec::with_capacity(64);
         let mut reports = Vec::new();
         let mut buffer = vec![0; READ_BYTES];
         while !self.is_over() {
             let wait = (self.counters_at + COUNTERS_MS).saturating_sub(self.now_ms());
-            let count = self.epoll.wait(&mut events, wait as i32)?.len();
-            for event in &events[..count] {
-                let token = event.u64;
+            self.epoll.wait(&mut events, wait)?;
+            for event in &events {
+                let token = event.data.u64();
                 match token {
                     LISTENER => self.accept(),
-                    CONTROL_PLANE => self.on_control_plane(event.events, &mut buffer),
+                    CONTROL_PLANE => self.on_control_plane(event.flags, &mut buffer),
                     UNIDENTIFIED.. => self.on_unidentified(token, &mut buffer),
                     REPORTS => self.on_reports(&mut reports),
                     SIGNALS => self.on_signal(),

@@ -60,7 +60,7 @@ impl ControlThread {
     pub(super) fn accept(&mut self) {
         let socket = match sys::accept_unix(self.listener.as_raw_fd()) {
             Ok(socket) => socket,
-            Err(error) if sys::exhausted(&error) => {
+            Err(error) if sys::exhausted(error) => {
                 // Who stands before the listener would wake us without end.
                 self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
                 return;

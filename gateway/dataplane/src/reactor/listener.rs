@@ -1,11 +1,10 @@
 //! Where readers come in on one thread: open, closed, or closed for a moment.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::LISTENER;
-use crate::sys::{self, Epoll};
+use crate::sys::{self, Epoll, Errno};
 
 /// So long nobody is accepted when descriptors or memory ran out.
 const PAUSE_MS: u64 = 500;
@@ -28,7 +27,7 @@ impl Listener {
         self.socket.as_raw_fd()
     }
 
-    pub(super) fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {
+    pub(super) fn accept(&self) -> Result<(OwnedFd, SocketAddr), Errno> {
         sys::accept(self.fd())
     }
 

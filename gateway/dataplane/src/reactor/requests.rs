@@ -17,7 +17,7 @@ use crate::head::{self, Busy, Decision, Framing, Refusal, Upgrade};
 use crate::proxy::{self, Proxied};
 use crate::slab::Phase;
 use crate::sockjs;
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::threads::Handover;
 use crate::wheel;
 
@@ -31,8 +31,8 @@ impl Reactor {
         for _ in 0..AT_ONCE {
             match self.listener.accept() {
                 Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
-                Err(error) if sys::would_block(&error) => return,
-                Err(error) if sys::exhausted(&error) => return self.pause(),
+                Err(Errno::AGAIN) => return,
+                Err(error) if sys::exhausted(error) => return self.pause(),
                 // A connection that ended in the backlog, or a network error of its own (accept(2)).
                 Err(_) => {}
             }
@@ -101,7 +101,7 @@ impl Reactor {
         let seen = match sys::peek(fd, &mut buffer[..wanted]) {
             Ok(0) => return self.abandon(slot),
             Ok(seen) => seen,
-            Err(error) if sys::would_block(&error) => return,
+            Err(Errno::AGAIN) => return,
             Err(_) => return self.abandon(slot),
         };
         let done = self.readers.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
@@ -289,7 +289,7 @@ impl Reactor {
                     return self.readers.forget(slot);
                 }
                 // A full socket is emptied at once, and the request is seen again in the next turn.
-                if !sys::would_block(&error) {
+                if error != Errno::AGAIN {
                     self.not_now(slot, Busy::Control);
                 }
             }

@@ -144,7 +144,7 @@ impl Readers {
 
     /// Be woken by its socket.
     pub(crate) fn watch(&mut self, slot: u32) -> io::Result<()> {
-        self.sockets.add(slot, self.slab.at(slot))
+        Ok(self.sockets.add(slot, self.slab.at(slot))?)
     }
 
     /// A request has become a reader, whose first heartbeat is due at `first_ms`.

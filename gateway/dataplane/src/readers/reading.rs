@@ -7,7 +7,7 @@ use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::slab::{HEARD_MS, Phase};
 use crate::sockjs::{self, Texts};
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// Read at a time. Bigger than any message that may come, so that most come in one piece.
 const READ_BYTES: usize = 64 * 1024;
@@ -45,7 +45,7 @@ impl Readers {
         let count = match sys::receive(connection.fd, buffer) {
             Ok(0) => return self.lose(slot),
             Ok(count) => count,
-            Err(error) if sys::would_block(&error) => return,
+            Err(Errno::AGAIN) => return,
             Err(_) => return self.lose(slot),
         };
         connection.heard = (self.clock.now_ms() / HEARD_MS) as u32;

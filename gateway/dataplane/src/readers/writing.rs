@@ -16,7 +16,7 @@ use crate::publication::Frame;
 use crate::pushes::{disconnect_push, error_push};
 use crate::slab::Phase;
 use crate::sockjs;
-use crate::sys::{self, MOST_SENDS};
+use crate::sys::{self, Errno, MOST_SENDS};
 
 /// Frames that leave the outbox in one write.
 const PARTS: usize = 64;
@@ -121,7 +121,7 @@ impl Readers {
                     extra.outbox.advance(sent, &mut self.budget.account);
                     extra.taken_ms = self.clock.now_ms();
                 }
-                Err(error) if sys::would_block(&error) || sys::exhausted(&error) => return,
+                Err(error) if error == Errno::AGAIN || sys::exhausted(error) => return,
                 Err(_) => return self.lose(slot),
             }
         }

@@ -10,11 +10,12 @@ use std::io;
 use std::os::fd::RawFd;
 
 use io_uring::{IoUring, opcode, types::Fd};
+use rustix::io::{Errno, Result};
 
 /// Sends in one batch, at most. A power of two.
 pub const MOST_SENDS: usize = 128;
 
-/// Bytes for a socket, and how many of them it took, or the system's error number.
+/// Bytes for a socket, and how many of them it took.
 #[derive(Debug, Clone, Copy)]
 pub struct Send<'a> {
     /// The socket.
@@ -22,19 +23,18 @@ pub struct Send<'a> {
     /// What it is offered.
     pub bytes: &'a [u8],
     /// What came of it.
-    pub taken: Result<usize, i32>,
+    pub taken: Result<usize>,
 }
 
 impl<'a> Send<'a> {
     /// One that wasn't tried yet.
     pub fn new(fd: RawFd, bytes: &'a [u8]) -> Send<'a> {
-        Send { fd, bytes, taken: Err(libc::EAGAIN) }
+        Send { fd, bytes, taken: Err(Errno::AGAIN) }
     }
 
     /// Try it now, by itself.
     fn one(&mut self) {
-        let failed = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        self.taken = super::send(self.fd, self.bytes).map_err(failed);
+        self.taken = super::send(self.fd, self.bytes);
     }
 }
 
@@ -96,7 +96,7 @@ fn send_batch(ring: &mut IoUring, sends: &mut [Send<'_>]) -> usize {
         }
         for completion in ring.completion() {
             let result = completion.result();
-            let taken = usize::try_from(result).map_err(|_| -result);
+            let taken = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
             sends[completion.user_data() as usize].taken = taken;
             done += 1;
         }
@@ -147,7 +147,7 @@ mod tests {
             let mut pairs = pairs(3);
             let much = vec![7; 4 << 20];
             drop(pairs.remove(1).1);
-            let (full, gone) = (pairs[0].0.as_raw_fd(), -1);
+            let (full, gone) = (pairs[0].0.as_raw_fd(), i32::MAX);
             let mut sends = [
                 Send::new(full, &much),
                 Send::new(gone, b"x"),
@@ -157,10 +157,10 @@ mod tests {
             sender.send(&mut sends);
             let part = sends[0].taken.expect("some of it");
             assert!(0 < part && part < much.len());
-            assert_eq!((sends[1].taken, sends[2].taken), (Err(libc::EBADF), Ok(4)));
+            assert_eq!((sends[1].taken, sends[2].taken), (Err(Errno::BADF), Ok(4)));
             let mut again = [Send::new(full, &much), Send::new(full, b"x")];
             sender.send(&mut again);
-            assert_eq!(again[0].taken, Err(libc::EAGAIN));
+            assert_eq!(again[0].taken, Err(Errno::AGAIN));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::record::{self, Beside, Record};
 use crate::control::Malformed;
 use crate::slab::Connection;
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// Written and read at a time.
 const PIECE: usize = 64 * 1024;
@@ -60,17 +60,12 @@ impl Giver {
                     sent += count;
                     self.descriptors.clear();
                 }
-                Err(error) if sys::would_block(&error) => {
+                Err(Errno::AGAIN) => {
                     sys::wait_until(self.deadline, fd, true)?;
                 }
                 // Too many that nobody has received yet, in all threads together.
-                Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) => {
-                    if Instant::now() >= self.deadline {
-                        return Err(error);
-                    }
-                    thread::sleep(PAUSE);
-                }
-                Err(error) => return Err(error),
+                Err(Errno::TOOMANYREFS) if Instant::now() < self.deadline => thread::sleep(PAUSE),
+                Err(error) => return Err(error.into()),
             }
         }
         self.bytes.clear();
@@ -153,10 +148,10 @@ impl Receiver {
         match sys::receive_descriptors(fd, &mut self.buffer, &mut self.descriptors) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.bytes.extend_from_slice(&self.buffer[..count]),
-            Err(error) if sys::would_block(&error) => {
+            Err(Errno::AGAIN) => {
                 sys::wait_until(self.deadline, fd, false)?;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

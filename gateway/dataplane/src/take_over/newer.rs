@@ -60,7 +60,7 @@ struct Older(Receiver);
 impl Older {
     fn say(&self, bytes: &[u8]) -> io::Result<()> {
         // A few bytes always have room.
-        sys::send(self.0.fd(), bytes).map(drop)
+        Ok(sys::send(self.0.fd(), bytes).map(drop)?)
     }
 
     fn answer(&mut self) -> io::Result<(Event<'_>, Option<OwnedFd>)> {
