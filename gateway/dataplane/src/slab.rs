@@ -224,6 +224,6 @@ mod tests {
 
     #[test]
     fn an_idle_reader_is_small() {
-        assert!(size_of::<Connection>() <= 64, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 48, "{}", size_of::<Connection>());
     }
 }

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::addresses::Addresses;
 use crate::control::{ConnectionId, Settings, Text, ThreadOptions};
 use crate::counters::Counters;
@@ -60,6 +62,7 @@ pub enum Report {
 }
 
 /// What goes with a connection that is handed over to the thread that talks to the control plane.
+#[derive(Serialize, Deserialize)]
 pub struct Handover {
     pub address: IpAddr,
     /// Whether it is counted here.
@@ -67,13 +70,13 @@ pub struct Handover {
 }
 
 impl Handover {
-    pub fn to_text(&self) -> String {
-        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_extend(self, Vec::new()).expect("a Vec takes everything")
     }
 
-    /// What [`Handover::to_text`] made of it.
-    pub fn from_text(text: &str) -> Option<Handover> {
-        Some(Handover { address: text.get(1..)?.parse().ok()?, counted: text.starts_with('+') })
+    /// What [`Handover::to_bytes`] made of it.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Handover> {
+        postcard::from_bytes(bytes).ok()
     }
 }
 
@@ -82,7 +85,7 @@ impl Handover {
 pub struct Common {
     pub reports: Arc<Mailbox<Report>>,
     /// What each I/O thread counts.
-    pub counters: Arc<Vec<Counters>>,
+    pub counters: Arc<[Arc<Counters>]>,
     /// When the control plane was last heard.
     pub pulse: Arc<Pulse>,
     pub addresses: Arc<Addresses>,
@@ -115,7 +118,7 @@ impl Threads {
     pub fn new(options: ThreadOptions, ports: Vec<u16>) -> io::Result<(Threads, Vec<ThreadParts>)> {
         let common = Common {
             reports: Arc::new(Mailbox::new()?),
-            counters: Arc::new((0..options.threads).map(|_| Counters::default()).collect()),
+            counters: (0..options.threads).map(|_| Arc::default()).collect(),
             pulse: Arc::default(),
             addresses: Arc::default(),
             options,
@@ -149,6 +152,6 @@ impl Threads {
     }
 
     pub fn readers(&self) -> u32 {
-        self.common.counters.iter().map(Counters::readers).sum::<u64>() as u32
+        self.common.counters.iter().map(|one| one.readers()).sum::<u64>() as u32
     }
 }

@@ -102,10 +102,6 @@ impl<'a> Fields<'a> {
         if self.array()? == MAGIC { Ok(()) } else { Err(Malformed::Value("magic")) }
     }
 
-    pub(super) fn ports(&mut self) -> Result<Vec<u16>, Malformed> {
-        (0..self.u8()?).map(|_| self.u16()).collect()
-    }
-
     pub(super) fn message(&mut self) -> Result<Message<'a>, Malformed> {
         Ok(Message {
             id: self.array()?,

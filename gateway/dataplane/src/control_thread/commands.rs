@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::ControlThread;
 use crate::control::{self, Command, ConnectionId, Event, Malformed, Message, Settings, Topic};
-use crate::counters::Counters;
 use crate::delays::{Names, Stamp};
 use crate::drain;
 use crate::publication::Publication;
@@ -131,8 +130,8 @@ impl ControlThread {
     /// Each thread sends its share of `count` readers away.
     fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
         let reason: Arc<str> = reason.into();
-        let readers: Vec<u64> =
-            self.threads.common.counters.iter().map(Counters::readers).collect();
+        let counters = self.threads.common.counters.iter();
+        let readers: Vec<u64> = counters.map(|one| one.readers()).collect();
         let shares = drain::shares(count, &readers);
         for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
             if share > 0 {

@@ -34,8 +34,7 @@ impl ControlThread {
         let Ok((count, socket)) = sys::receive_descriptor(socket.as_raw_fd(), &mut note) else {
             return false;
         };
-        let note = std::str::from_utf8(&note[..count]).ok().and_then(Handover::from_text);
-        let Some(Handover { address, counted }) = note else {
+        let Some(Handover { address, counted }) = Handover::from_bytes(&note[..count]) else {
             return false;
         };
         let Some(socket) = socket else {

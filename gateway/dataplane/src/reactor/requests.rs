@@ -79,8 +79,10 @@ impl Reactor {
         if most == 0 {
             return true;
         }
-        let fits = self.readers.addresses.enter(slot, address, most);
-        if !fits {
+        let fits = self.readers.addresses.enter(address, most);
+        if fits {
+            self.readers.counted.insert(slot, address);
+        } else {
             self.readers.counters.add(Count::RejectedAddress);
         }
         fits
@@ -224,7 +226,7 @@ impl Reactor {
         if self.drain.is_some() {
             return self.not_now(slot, Busy::Draining);
         }
-        let all = self.readers.counters.all().iter();
+        let all = self.readers.all_counters.iter();
         let readers: u64 = all.clone().map(|one| one.readers()).sum();
         let full = readers >= u64::from(self.readers.settings.capacity);
         if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
@@ -268,23 +270,25 @@ impl Reactor {
             return self.readers.forget(slot);
         };
         let most = self.readers.settings.handovers;
-        let addresses = &self.readers.addresses;
-        if !addresses.all().set_out(most) {
+        if !self.readers.addresses.set_out(most) {
             return self.not_now(slot, Busy::Handovers);
         }
-        let note = Handover { address: address.ip(), counted: addresses.of(slot).is_some() };
+        let note =
+            Handover { address: address.ip(), counted: self.readers.counted.contains_key(&slot) };
         // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
-        let passed = self.readers.sockets.epoll.remove(fd).and_then(|()| {
-            sys::send_descriptor(self.handovers.as_raw_fd(), note.to_text().as_bytes(), fd)
-        });
+        let passed =
+            self.readers.sockets.epoll.remove(fd).and_then(|()| {
+                sys::send_descriptor(self.handovers.as_raw_fd(), &note.to_bytes(), fd)
+            });
         match passed {
             Ok(_) => {
                 self.readers.counters.add(Count::Handovers);
-                self.readers.addresses.pass_on(slot);
+                // Its count goes with it.
+                self.readers.counted.remove(&slot);
                 self.readers.forget(slot);
             }
             Err(error) => {
-                self.readers.addresses.all().turned_away(note.address, false);
+                self.readers.addresses.turned_away(note.address, false);
                 if self.readers.watch(slot).is_err() {
                     return self.readers.forget(slot);
                 }

@@ -1,7 +1,6 @@
 //! Messages to readers: to all of a topic, and those that one of them has asked for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::Readers;
 use super::sockets::Offers;
@@ -11,7 +10,7 @@ use crate::fanout::Chunk;
 use crate::hub::Offer;
 use crate::publication::{Frame, Publication};
 use crate::slab::Phase;
-use crate::sys::MOST_SENDS;
+use crate::sys::{MOST_SENDS, Send};
 use crate::threads::Report;
 
 impl Readers {
@@ -21,10 +20,12 @@ impl Readers {
         match self.hub.publish(publication, unix_ms()) {
             Offer::Readers(cursor) => self.fanout.publish(publication, cursor, publish),
             Offer::Nobody => self.fanout.skip(publish),
-            Offer::Copy => return self.fanout.skip(publish),
+            Offer::Copy => {
+                self.counters.add(Count::Copies);
+                return self.fanout.skip(publish);
+            }
         }
-        let publications = &self.counters.publications;
-        publications.store(publications.load(Relaxed) + 1, Relaxed);
+        self.counters.add(Count::Publications);
     }
 
     /// Of what is under way as many sends as one turn has, of one topic or of several.
@@ -66,9 +67,9 @@ impl Readers {
                     offers.add(slot, connection.fd, bytes);
                 }
             }
-            for (slot, send) in self.sockets.make(offers) {
-                match self.sockets.taken(slot, self.slab.at(slot), send.taken) {
-                    Some(sent) if sent == send.bytes.len() => continue,
+            for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
+                match self.sockets.taken(slot, self.slab.at(slot), taken) {
+                    Some(sent) if sent == bytes.len() => continue,
                     Some(sent) => self.keep(slot, all, sent, Readers::queue),
                     None => {}
                 }

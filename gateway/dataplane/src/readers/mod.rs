@@ -19,18 +19,19 @@ mod timers;
 mod verbs;
 mod writing;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::addresses::SlotAddresses;
+use crate::addresses::Addresses;
 use crate::auth::AuthStates;
 use crate::bucket::Bucket;
 use crate::clock::Clock;
 use crate::closing::{Ending, LOST};
 use crate::control::Settings;
-use crate::counters::{Count, OwnCounters};
+use crate::counters::{Count, Counters};
 use crate::fanout::{Chunk, Fanout};
 use crate::head::{Framing, Upgrade};
 use crate::hub::Hub;
@@ -64,7 +65,9 @@ pub struct Readers {
     echo: bool,
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Clock,
-    pub(crate) counters: OwnCounters,
+    pub(crate) counters: Arc<Counters>,
+    /// Those of all threads.
+    pub(crate) all_counters: Arc<[Arc<Counters>]>,
     pub(crate) slab: Slab,
     pub(crate) wheel: Wheel,
     pub(crate) sockets: Sockets,
@@ -75,7 +78,9 @@ pub struct Readers {
     chunk: Chunk,
     maker: FrameMaker,
     auth: AuthStates,
-    pub(crate) addresses: SlotAddresses,
+    pub(crate) addresses: Arc<Addresses>,
+    /// By slot, the addresses of those connections that were counted.
+    pub(crate) counted: HashMap<u32, IpAddr>,
     /// What `subscribe`s can refer to, the last that came at the end.
     batches: VecDeque<(u64, Batch)>,
     verbs: Verbs,
@@ -89,7 +94,8 @@ impl Readers {
     /// None yet. The clock goes on from `now_ms`.
     pub fn new(parts: &ThreadParts, settings: Arc<Settings>, now_ms: u64) -> io::Result<Readers> {
         let common = &parts.common;
-        let counters = OwnCounters::new(common.counters.clone(), parts.number);
+        let all_counters = common.counters.clone();
+        let threads = all_counters.len();
         let mut readers = Readers {
             thread: parts.number,
             echo: common.options.echo,
@@ -103,14 +109,16 @@ impl Readers {
             chunk: Chunk::default(),
             maker: FrameMaker::default(),
             auth: AuthStates::default(),
-            addresses: SlotAddresses::new(common.addresses.clone()),
+            addresses: common.addresses.clone(),
+            counted: HashMap::new(),
             batches: VecDeque::new(),
-            verbs: Verbs::new(common.pulse.clone(), counters.all().len()),
+            verbs: Verbs::new(common.pulse.clone(), threads),
             reports: Reports::new(common.reports.clone()),
             input: Input::new(),
             heartbeats: Vec::new(),
             settings: settings.clone(),
-            counters,
+            counters: all_counters[usize::from(parts.number)].clone(),
+            all_counters,
         };
         readers.settle(settings);
         Ok(readers)
@@ -121,7 +129,7 @@ impl Readers {
         self.hub.seen.window_ms = settings.identity_ms.into();
         self.hub.seen.limit = settings.identities as usize;
         self.maker = FrameMaker::new(&settings);
-        self.budget.set_share(settings.outbox_bytes, self.counters.all().len());
+        self.budget.set_share(settings.outbox_bytes, self.all_counters.len());
         self.settings = settings;
     }
 
@@ -202,7 +210,9 @@ impl Readers {
         if let Some(extra) = &connection.extra {
             extra.outbox.leave(&mut self.budget.account);
         }
-        self.addresses.leave(slot);
+        if let Some(address) = self.counted.remove(&slot) {
+            self.addresses.leave(address);
+        }
         self.wheel.cancel(slot);
         self.slab.remove(slot);
         self.note_connections();
@@ -227,12 +237,10 @@ impl Readers {
     }
 
     pub(crate) fn note_sizes(&mut self) {
-        let note = |to: &AtomicU64, value: usize| to.store(value as u64, Relaxed);
-        note(&self.counters.identities, self.hub.seen.len());
-        note(&self.counters.held_bytes, self.verbs.held_bytes);
-        note(&self.counters.outbox_bytes, self.budget.account.bytes());
-        note(&self.counters.copies, self.hub.copies as usize);
-        note(&self.counters.evicted_early, self.hub.seen.evicted_early as usize);
+        self.counters.set(Count::Identities, self.hub.seen.len());
+        self.counters.set(Count::HeldBytes, self.verbs.held_bytes);
+        self.counters.set(Count::OutboxBytes, self.budget.account.bytes());
+        self.counters.set(Count::EvictedEarly, self.hub.seen.evicted_early as usize);
     }
 }
 

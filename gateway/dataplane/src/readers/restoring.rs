@@ -81,7 +81,8 @@ impl Restoring<'_> {
         }
         if let Some(address) = beside.counted {
             // It was let in before.
-            readers.addresses.enter(slot, address, u32::MAX);
+            readers.addresses.enter(address, u32::MAX);
+            readers.counted.insert(slot, address);
         }
         self.subscriptions(slot, &beside.topics)?;
         Ok(())

@@ -76,9 +76,9 @@ impl Sockets {
     pub(super) fn make<'a>(
         &mut self,
         mut offers: Offers<'a>,
-    ) -> impl Iterator<Item = (u32, Send<'a>)> + use<'a> {
+    ) -> impl Iterator<Item = Send<'a>> + use<'a> {
         self.sender.send(&mut offers.sends[..offers.count]);
-        offers.slots.into_iter().zip(offers.sends).take(offers.count)
+        offers.sends.into_iter().take(offers.count)
     }
 }
 
@@ -93,22 +93,20 @@ fn token(slot: u32, connection: &Connection) -> u64 {
 
 /// What up to [`MOST_SENDS`] readers are to be sent at once.
 pub(super) struct Offers<'a> {
-    slots: [u32; MOST_SENDS],
     sends: [Send<'a>; MOST_SENDS],
     count: usize,
 }
 
 impl Default for Offers<'_> {
     fn default() -> Self {
-        Offers { slots: [0; MOST_SENDS], sends: [Send::new(-1, &[]); MOST_SENDS], count: 0 }
+        Offers { sends: [Send::new(-1, 0, &[]); MOST_SENDS], count: 0 }
     }
 }
 
 impl<'a> Offers<'a> {
     /// One more; there must be room.
     pub(super) fn add(&mut self, slot: u32, fd: RawFd, bytes: &'a [u8]) {
-        self.slots[self.count] = slot;
-        self.sends[self.count] = Send::new(fd, bytes);
+        self.sends[self.count] = Send::new(fd, slot, bytes);
         self.count += 1;
     }
 }

@@ -16,7 +16,7 @@ use crate::publication::Frame;
 use crate::pushes::{disconnect_push, error_push};
 use crate::slab::Phase;
 use crate::sockjs;
-use crate::sys::{self, Errno, MOST_SENDS};
+use crate::sys::{self, Errno, MOST_SENDS, Send};
 
 /// Frames that leave the outbox in one write.
 const PARTS: usize = 64;
@@ -64,10 +64,10 @@ impl Readers {
                 let connection = self.slab.at(slot);
                 offers.add(slot, connection.fd, heartbeat(connection.framing));
             }
-            for (slot, send) in self.sockets.make(offers) {
-                let sent = self.sockets.taken(slot, self.slab.at(slot), send.taken);
-                if let Some(sent) = sent.filter(|sent| *sent < send.bytes.len()) {
-                    self.keep_rest(slot, Arc::from(&send.bytes[sent..]), 0);
+            for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
+                let sent = self.sockets.taken(slot, self.slab.at(slot), taken);
+                if let Some(sent) = sent.filter(|sent| *sent < bytes.len()) {
+                    self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
                 }
             }
         }

@@ -66,7 +66,7 @@ pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> Result<(usize, Opti
 pub fn receive_descriptors(
     from: RawFd,
     buffer: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
+    descriptors: &mut impl Extend<OwnedFd>,
 ) -> Result<usize> {
     match receive_some(from, buffer, descriptors)? {
         (count, false) => Ok(count),
@@ -79,7 +79,7 @@ pub fn receive_descriptors(
 fn receive_some(
     from: RawFd,
     buffer: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
+    descriptors: &mut impl Extend<OwnedFd>,
 ) -> Result<(usize, bool)> {
     let mut space = [MaybeUninit::uninit(); SPACE];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,5 +1,6 @@
 //! The socket between an I/O thread and the newer one in its place: records, and descriptors with them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
@@ -80,7 +81,7 @@ pub struct Receiver {
     bytes: Vec<u8>,
     /// How much of `bytes` was used.
     used: usize,
-    descriptors: Vec<OwnedFd>,
+    descriptors: VecDeque<OwnedFd>,
     buffer: Vec<u8>,
 }
 
@@ -92,7 +93,7 @@ impl Receiver {
             deadline,
             bytes: Vec::new(),
             used: 0,
-            descriptors: Vec::new(),
+            descriptors: VecDeque::new(),
             buffer: vec![0; PIECE],
         }
     }
@@ -120,14 +121,11 @@ impl Receiver {
         };
         let start = self.used + 4;
         self.used = end;
-        let descriptor = if carries(self.bytes[start]) {
-            if self.descriptors.is_empty() {
-                return Err(Malformed::Value("descriptor, which is missing").into());
-            }
-            Some(self.descriptors.remove(0))
-        } else {
-            None
-        };
+        let mut descriptor = None;
+        if carries(self.bytes[start]) {
+            let missing = Malformed::Value("descriptor, which is missing");
+            descriptor = Some(self.descriptors.pop_front().ok_or(missing)?);
+        }
         Ok((&self.bytes[start..end], descriptor))
     }
 
