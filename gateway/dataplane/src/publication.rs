@@ -64,8 +64,7 @@ impl Publication {
 
     /// The id without its time.
     pub fn identity(&self) -> Identity {
-        let mut identity = [0; 10];
-        identity.copy_from_slice(&self.id[6..]);
+        let [_, _, _, _, _, _, identity @ ..] = self.id;
         identity
     }
 

@@ -124,12 +124,11 @@ pub struct Slab {
 impl Slab {
     /// A slot for a new connection with this socket.
     pub fn insert(&mut self, fd: RawFd) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            let generation = self.connections[slot as usize].generation;
-            self.connections[slot as usize] = fresh(fd, generation);
-            return slot;
-        }
-        self.append(fresh(fd, 0))
+        let Some(slot) = self.free.pop() else {
+            return self.append(fresh(fd, 0));
+        };
+        *self.at(slot) = fresh(fd, self.at(slot).generation);
+        slot
     }
 
     /// Put a connection into the next slot that never was one, as a take-over does slot by slot.

@@ -6,18 +6,17 @@
 mod batch;
 mod passing;
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::mem::{self, MaybeUninit};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Result;
 use rustix::net::{
     self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
@@ -92,45 +91,18 @@ fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ }
 }
 
-/// A descriptor that becomes readable when another thread says so.
-pub struct Alarm(File);
-
-impl Alarm {
-    /// A new one, not ringing.
-    pub fn new() -> Result<Alarm> {
-        let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Alarm(fd.into()))
-    }
-
-    /// Wake whoever waits for it.
-    pub fn ring(&self) {
-        // It can only fail when it rings already.
-        let _ = (&self.0).write(&1_u64.to_ne_bytes());
-    }
-
-    /// Stop ringing.
-    pub fn hush(&self) {
-        // It can only fail when it doesn't ring.
-        let _ = (&self.0).read(&mut [0; 8]);
-    }
-
-    /// Its descriptor.
-    pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
 /// Make calls on a socket return at once.
 pub fn set_nonblocking(fd: RawFd) -> Result<()> {
     rustix::io::ioctl_fionbio(lent(fd), true)
 }
 
-const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+/// Of every socket that is made here.
+pub const NONBLOCKING: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// A listening TCP socket, non-blocking. Others may listen on the same port.
 pub fn listen_tcp(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = net::socket_with(family, SocketType::STREAM, ACCEPTED, None)?;
+    let socket = net::socket_with(family, SocketType::STREAM, NONBLOCKING, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     set_readers_options(socket.as_raw_fd())?;
@@ -172,7 +144,7 @@ fn of_peer(address: Option<net::SocketAddrAny>) -> Result<SocketAddr> {
 
 /// The next connection, non-blocking, and who it is from.
 pub fn accept(listener: RawFd) -> Result<(OwnedFd, SocketAddr)> {
-    let (socket, address) = net::acceptfrom_with(lent(listener), ACCEPTED)?;
+    let (socket, address) = net::acceptfrom_with(lent(listener), NONBLOCKING)?;
     Ok((socket, of_peer(address)?))
 }
 
@@ -252,18 +224,6 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     let listener = bound?;
     listener.set_nonblocking(true)?;
     Ok(listener.into())
-}
-
-/// A connection to the socket at `path`, non-blocking.
-pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_nonblocking(true)?;
-    Ok(stream.into())
-}
-
-/// The next control plane, non-blocking.
-pub fn accept_unix(listener: RawFd) -> Result<OwnedFd> {
-    net::accept_with(lent(listener), ACCEPTED)
 }
 
 /// Give this thread a descriptor table of its own, in which only `keep` and 0, 1, 2 are open.

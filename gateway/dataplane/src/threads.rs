@@ -69,17 +69,6 @@ pub struct Handover {
     pub counted: bool,
 }
 
-impl Handover {
-    pub fn to_bytes(&self) -> Vec<u8> {
-        postcard::to_extend(self, Vec::new()).expect("a Vec takes everything")
-    }
-
-    /// What [`Handover::to_bytes`] made of it.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Handover> {
-        postcard::from_bytes(bytes).ok()
-    }
-}
-
 /// What all threads have.
 #[derive(Clone)]
 pub struct Common {

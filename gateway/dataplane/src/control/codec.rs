@@ -1,6 +1,6 @@
 //! Fields off the front of a body, and onto its end.
 
-use serde::Serializer;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{ConnectionId, MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
 
@@ -130,6 +130,17 @@ pub(crate) fn is_topic(name: &str) -> bool {
 /// For serde, which writes byte by byte otherwise.
 pub(crate) fn in_one_piece<S: Serializer>(bytes: &&[u8], to: S) -> Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes)
+}
+
+/// Append it in the form of what a take-over passes on.
+pub(crate) fn put_typed(out: &mut Vec<u8>, it: &impl Serialize) {
+    *out = postcard::to_extend(it, std::mem::take(out)).expect("a Vec takes everything");
+}
+
+/// What [`put_typed`] wrote, and nothing behind it.
+pub(crate) fn typed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let (it, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(it)
 }
 
 pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {

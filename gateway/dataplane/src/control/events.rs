@@ -1,7 +1,7 @@
 //! Events: what the data plane tells.
 
 use super::codec::{
-    put_bytes16, put_bytes32, put_connection, put_ports, put_text8, put_with_length,
+    put_bytes16, put_bytes32, put_connection, put_ports, put_text8, put_typed, put_with_length,
 };
 use super::kinds::EventKind;
 use super::{ConnectionId, Offer};
@@ -80,7 +80,7 @@ impl Event<'_> {
             }
             Event::Offer(offer) => {
                 out.push(EventKind::Offer as u8);
-                offer.put(out);
+                put_typed(out, offer);
             }
             Event::Lane(thread) => {
                 out.push(EventKind::Lane as u8);

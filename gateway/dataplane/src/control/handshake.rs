@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::Fields;
+use super::codec::{Fields, typed};
 use super::kinds::{CommandKind, EventKind};
 use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
 
@@ -55,20 +55,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        *out = postcard::to_extend(self, std::mem::take(out)).expect("a Vec takes everything");
-    }
-
     fn read(body: &[u8]) -> Result<Offer, Malformed> {
         let fits = |Offer { options, state, .. }: &Offer| {
             options.threads > 0
                 && state.blob.len() <= MAX_BLOB
                 && state.settings.len() <= MAX_MESSAGE
         };
-        match postcard::take_from_bytes(body) {
-            Ok((offer, [])) if fits(&offer) => Ok(offer),
-            _ => Err(Malformed::Value("offer")),
-        }
+        typed(body).filter(fits).ok_or(Malformed::Value("offer"))
     }
 }
 

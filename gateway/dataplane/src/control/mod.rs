@@ -14,7 +14,7 @@ use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use codec::{in_one_piece, is_topic, length, put_with_length};
+pub(crate) use codec::{in_one_piece, is_topic, length, put_typed, put_with_length, typed};
 pub use commands::{Command, Split, Subscribe, ToReader, split};
 pub use events::{Event, Text};
 pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};

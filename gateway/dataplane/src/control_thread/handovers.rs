@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::ControlThread;
-use crate::control::Event;
+use crate::control::{Event, typed};
 use crate::counters::Count;
 use crate::head::{Busy, Refusal};
 use crate::sys;
@@ -34,7 +34,7 @@ impl ControlThread {
         let Ok((count, socket)) = sys::receive_descriptor(socket.as_raw_fd(), &mut note) else {
             return false;
         };
-        let Some(Handover { address, counted }) = Handover::from_bytes(&note[..count]) else {
+        let Some(Handover { address, counted }) = typed(&note[..count]) else {
             return false;
         };
         let Some(socket) = socket else {

@@ -1,10 +1,9 @@
 //! Where readers come in on one thread: open, closed, or closed for a moment.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::LISTENER;
-use crate::sys::{self, Epoll, Errno};
+use crate::sys::{self, Epoll};
 
 /// So long nobody is accepted when descriptors or memory ran out.
 const PAUSE_MS: u64 = 500;
@@ -25,10 +24,6 @@ impl Listener {
 
     pub(super) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
-    }
-
-    pub(super) fn accept(&self) -> Result<(OwnedFd, SocketAddr), Errno> {
-        sys::accept(self.fd())
     }
 
     pub(super) fn open(&mut self, epoll: &Epoll) {

@@ -181,10 +181,8 @@ impl Reactor {
             self.listener.open(&self.readers.sockets.epoll);
         }
     }
-}
 
-impl Reactor {
-    pub(super) fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: Order) {
         match order {
             Order::Settings(settings) => {
                 self.readers.settle(settings);

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use super::Reactor;
 use crate::clock::{random, unix_ms};
 use crate::closing::{CloseReason, Ending};
+use crate::control::put_typed;
 use crate::counters::Count;
 use crate::frame;
 use crate::head::{self, Busy, Decision, Framing, Refusal, Upgrade};
@@ -29,7 +30,7 @@ const TURNED_AWAY_AT_ONCE: u64 = 1_000;
 impl Reactor {
     pub(super) fn accept_some(&mut self) {
         for _ in 0..AT_ONCE {
-            match self.listener.accept() {
+            match sys::accept(self.listener.fd()) {
                 Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
                 Err(Errno::AGAIN) => return,
                 Err(error) if sys::exhausted(error) => return self.pause(),
@@ -273,13 +274,16 @@ impl Reactor {
         if !self.readers.addresses.set_out(most) {
             return self.not_now(slot, Busy::Handovers);
         }
-        let note =
-            Handover { address: address.ip(), counted: self.readers.counted.contains_key(&slot) };
+        let (address, mut note) = (address.ip(), Vec::new());
+        let counted = self.readers.counted.contains_key(&slot);
+        put_typed(&mut note, &Handover { address, counted });
         // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
-        let passed =
-            self.readers.sockets.epoll.remove(fd).and_then(|()| {
-                sys::send_descriptor(self.handovers.as_raw_fd(), &note.to_bytes(), fd)
-            });
+        let passed = self
+            .readers
+            .sockets
+            .epoll
+            .remove(fd)
+            .and_then(|()| sys::send_descriptor(self.handovers.as_raw_fd(), &note, fd));
         match passed {
             Ok(_) => {
                 self.readers.counters.add(Count::Handovers);
@@ -288,7 +292,7 @@ impl Reactor {
                 self.readers.forget(slot);
             }
             Err(error) => {
-                self.readers.addresses.turned_away(note.address, false);
+                self.readers.addresses.turned_away(address, false);
                 if self.readers.watch(slot).is_err() {
                     return self.readers.forget(slot);
                 }

@@ -8,11 +8,10 @@ use rustix::cmsg_space;
 use rustix::io::{Errno, Result};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use super::lent;
+use super::{NONBLOCKING, lent};
 
 /// As many as the kernel takes with one message (SCM_MAX_FD).
 pub const MOST_DESCRIPTORS: usize = 253;
@@ -29,8 +28,7 @@ pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 fn pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    socketpair(AddressFamily::UNIX, kind, flags, None)
+    socketpair(AddressFamily::UNIX, kind, NONBLOCKING, None)
 }
 
 /// Send `bytes`, and `fd` with the first of them.

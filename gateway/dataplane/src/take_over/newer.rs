@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,11 +32,12 @@ pub fn take_over(
 ) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let began = Instant::now();
     let deadline = began + COMMIT_WITHIN + LONGER;
-    let socket = sys::connect_unix(control).map_err(|error| {
+    let socket = UnixStream::connect(control).map_err(|error| {
         let why = format!("no data plane to take over at {}: {error}", control.display());
         io::Error::new(error.kind(), why)
     })?;
-    let mut older = Older(Receiver::new(socket, deadline));
+    socket.set_nonblocking(true)?;
+    let mut older = Older(Receiver::new(socket.into(), deadline));
     older.say(&control::take_over(record::FORMAT))?;
     let (offer, control_listener) = older.offer()?;
     let lanes = older.lanes(offer.options.threads)?;

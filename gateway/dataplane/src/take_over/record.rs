@@ -21,7 +21,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::AuthState;
-use crate::control::{self, Malformed, Message, Topic, in_one_piece, is_topic, put_with_length};
+use crate::control::{
+    self, Malformed, Message, Topic, in_one_piece, is_topic, put_typed, put_with_length, typed,
+};
 use crate::deflate::Agreement;
 use crate::publication::Identity;
 use crate::slab::{Connection, Phase};
@@ -108,7 +110,7 @@ pub fn carries_descriptor(kind: u8) -> bool {
 impl<'a> Record<'a> {
     /// Append it to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
-        put_with_length(out, |out| put(out, self));
+        put_with_length(out, |out| put_typed(out, self));
     }
 
     /// The record in these bytes, which come behind its length.
@@ -116,10 +118,7 @@ impl<'a> Record<'a> {
     /// # Errors
     /// There is none: nothing of what came with it may be used.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, Malformed> {
-        match postcard::take_from_bytes::<Record<'_>>(bytes) {
-            Ok((record, [])) if record.is_possible() => Ok(record),
-            _ => Err(Malformed::Value("record")),
-        }
+        typed(bytes).filter(Record::is_possible).ok_or(Malformed::Value("record"))
     }
 
     /// What its types don't say.
@@ -147,10 +146,6 @@ impl<'a> Record<'a> {
 pub fn put_connection(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
     put_with_length(out, |out| {
         out.push(CONNECTION);
-        put(out, &(connection, beside));
+        put_typed(out, &(connection, beside));
     });
-}
-
-fn put(out: &mut Vec<u8>, it: &impl Serialize) {
-    *out = postcard::to_extend(it, std::mem::take(out)).expect("a Vec takes everything");
 }
