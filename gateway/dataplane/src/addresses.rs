@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What an address is counted under.
 pub fn place_of(address: IpAddr) -> IpAddr {
@@ -107,49 +107,6 @@ impl Addresses {
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The addresses of one thread's connections that were counted, by slot.
-#[derive(Debug)]
-pub struct SlotAddresses {
-    all: Arc<Addresses>,
-    counted: HashMap<u32, IpAddr>,
-}
-
-impl SlotAddresses {
-    pub fn new(all: Arc<Addresses>) -> SlotAddresses {
-        SlotAddresses { all, counted: HashMap::new() }
-    }
-
-    /// Count the connection in `slot`, if its address may have one more.
-    pub fn enter(&mut self, slot: u32, address: IpAddr, most: u32) -> bool {
-        let fits = self.all.enter(address, most);
-        if fits {
-            self.counted.insert(slot, address);
-        }
-        fits
-    }
-
-    /// The connection in `slot` has ended.
-    pub fn leave(&mut self, slot: u32) {
-        if let Some(address) = self.counted.remove(&slot) {
-            self.all.leave(address);
-        }
-    }
-
-    /// The connection in `slot` is handed over, and its count with it.
-    pub fn pass_on(&mut self, slot: u32) {
-        self.counted.remove(&slot);
-    }
-
-    /// What the connection in `slot` was counted under.
-    pub fn of(&self, slot: u32) -> Option<IpAddr> {
-        self.counted.get(&slot).copied()
-    }
-
-    pub fn all(&self) -> &Addresses {
-        &self.all
     }
 }
 

@@ -4,8 +4,12 @@
 //! They lie by slot beside the connections, so that an anonymous reader costs nothing as long as
 //! everybody is anonymous, and sixteen bytes otherwise.
 
+use serde::{Deserialize, Serialize};
+
+use crate::control::MAX_AUTH;
+
 /// Who one reader is; see the command `auth`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthState(Box<[u8]>);
 
 const USER: usize = 17;
@@ -36,6 +40,12 @@ impl AuthState {
     /// What it means to control planes.
     pub fn blob(&self) -> &[u8] {
         &self.0[self.blob_at()..]
+    }
+
+    /// Whether one that came as bytes has all its parts.
+    pub fn is_possible(&self) -> bool {
+        let blob = self.0.get(USER - 1).and_then(|_| self.0.get(self.blob_at()..));
+        blob.is_some_and(|blob| blob.len() <= MAX_AUTH)
     }
 
     fn blob_at(&self) -> usize {

@@ -1,17 +1,17 @@
-//! How many verbs a reader may send: a token bucket in eight bytes.
+//! How many verbs a reader may send: a token bucket.
 //!
 //! An empty one answers error 111; a reader that goes on nevertheless is hung up on. `now` is any
 //! clock in ms, cut to 32 bits: it may wrap.
 //!
 //! The decision to question: tokens are counted in thousandths, so that one ms earns a whole
-//! number of them and nothing is ever rounded. What 24 bits hold of them limits a bucket to 16,777
-//! verbs.
+//! number of them and nothing is ever rounded.
+
+use serde::{Deserialize, Serialize};
 
 use crate::control::Settings;
 
 const TOKEN: u32 = 1_000;
-const MOST_TOKENS: u32 = (1 << TOKEN_BITS) / TOKEN;
-const TOKEN_BITS: u32 = 24;
+const MOST_TOKENS: u32 = u32::MAX / TOKEN;
 const MOST_REFUSALS: u32 = 254;
 
 /// Whether another verb may come in.
@@ -25,28 +25,20 @@ pub enum Throttle {
     HangUp,
 }
 
-/// One reader's bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One reader's bucket. Any three numbers are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     updated: u32,
-    /// Thousandths of tokens below, refusals in a row above.
-    packed: u32,
+    /// In thousandths.
+    tokens: u32,
+    /// In a row; no more are counted than fit.
+    refused: u8,
 }
 
 impl Bucket {
     /// A new reader's: full.
     pub fn full(settings: &Settings, now: u32) -> Bucket {
-        Bucket { updated: now, packed: size(settings) }
-    }
-
-    /// All of it as a number, for a take-over.
-    pub fn to_bits(self) -> u64 {
-        u64::from(self.updated) << 32 | u64::from(self.packed)
-    }
-
-    /// What [`Bucket::to_bits`] made. Any number is a bucket.
-    pub fn from_bits(bits: u64) -> Bucket {
-        Bucket { updated: (bits >> 32) as u32, packed: bits as u32 }
+        Bucket { updated: now, tokens: size(settings), refused: 0 }
     }
 
     /// A verb has come in. Call it once for each, before anything is read.
@@ -57,24 +49,21 @@ impl Bucket {
         let elapsed = if elapsed > i32::MAX as u32 { 0 } else { elapsed };
         // So many tokens a second are as many thousandths a ms.
         let earned = elapsed.saturating_mul(settings.verbs_per_second);
-        let mut tokens = (self.packed & ((1 << TOKEN_BITS) - 1)).saturating_add(earned).min(size);
-        let mut refused = self.packed >> TOKEN_BITS;
-        let admission = if tokens >= TOKEN {
-            tokens -= TOKEN;
-            if tokens >= size / 2 {
-                refused = 0;
+        self.tokens = self.tokens.saturating_add(earned).min(size);
+        self.updated = now;
+        if self.tokens >= TOKEN {
+            self.tokens -= TOKEN;
+            if self.tokens >= size / 2 {
+                self.refused = 0;
             }
-            Throttle::Allow
+            return Throttle::Allow;
+        }
+        self.refused = self.refused.saturating_add(1);
+        if u32::from(self.refused) <= settings.refusals.min(MOST_REFUSALS) {
+            Throttle::Refuse
         } else {
-            refused = (refused + 1).min(MOST_REFUSALS + 1);
-            if refused <= settings.refusals.min(MOST_REFUSALS) {
-                Throttle::Refuse
-            } else {
-                Throttle::HangUp
-            }
-        };
-        *self = Bucket { updated: now, packed: refused << TOKEN_BITS | tokens };
-        admission
+            Throttle::HangUp
+        }
     }
 }
 
@@ -125,11 +114,6 @@ mod tests {
             bucket.admit(&limits, 3_000);
         }
         assert_eq!(bucket.admit(&limits, 3_000), Throttle::Refuse);
-    }
-
-    #[test]
-    fn a_bucket_is_eight_bytes() {
-        assert_eq!(size_of::<Bucket>(), 8);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Not here: the code and the text of a reason. They are in `newsfabric/closing.py`, the project's one
 //! table, and come with the control plane's settings ([`Reason`](crate::control::Reason)).
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! own_reasons {
-    ($($(#[doc = $doc:literal])+ $reason:ident = $name:literal, $ending:ident, $presence:ident;)+) => {
+    ($($(#[doc = $doc:literal])+ $reason:ident = $name:literal, $ending:ident;)+) => {
         /// A reason for which a connection is closed from here.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum CloseReason<'a> {
@@ -14,7 +16,7 @@ macro_rules! own_reasons {
         }
 
         impl<'a> CloseReason<'a> {
-            /// Those that the data plane uses itself.
+            /// Those that the data plane uses itself: settings must have them.
             pub const OWN: &'static [CloseReason<'static>] = &[$(CloseReason::$reason),+];
 
             /// The reason of this name.
@@ -40,49 +42,33 @@ macro_rules! own_reasons {
                     CloseReason::Other(_) => Ending::Wait,
                 }
             }
-
-            /// Whether settings may lack it: then `internal` is said in its place.
-            pub fn is_optional(self) -> bool {
-                match self {
-                    $(CloseReason::$reason => Presence::$presence == Presence::Optional,)+
-                    CloseReason::Other(_) => true,
-                }
-            }
         }
     };
 }
 
-/// Whether settings must have a reason. One that is added is optional, since the settings of an older
-/// control plane don't have it.
-#[derive(PartialEq)]
-enum Presence {
-    Required,
-    Optional,
-}
-
 own_reasons! {
     /// The reader broke the framing.
-    ProtocolError = "protocol_error", HalfClose, Required;
+    ProtocolError = "protocol_error", HalfClose;
     /// A text isn't UTF-8, or can't be decompressed.
-    InvalidPayload = "invalid_payload", HalfClose, Required;
+    InvalidPayload = "invalid_payload", HalfClose;
     /// A message is longer than `message_bytes`.
-    TooBig = "too_big", HalfClose, Required;
+    TooBig = "too_big", HalfClose;
     /// The whole data plane sends its readers away.
-    Drain = "drain", Wait, Required;
+    Drain = "drain", Wait;
     /// There are `capacity` readers.
-    Overload = "overload", Wait, Required;
+    Overload = "overload", Wait;
     /// A fault on our side.
-    Internal = "internal", Wait, Required;
+    Internal = "internal", Wait;
     /// The reader doesn't take what it is sent.
-    SlowReader = "slow_reader", Wait, Required;
+    SlowReader = "slow_reader", Wait;
     /// The reader went on after `refusals`.
-    TooManyRequests = "too_many_requests", Wait, Required;
+    TooManyRequests = "too_many_requests", Wait;
     /// The reader hasn't been heard for two heartbeats.
-    NoPong = "no_pong", Wait, Required;
+    NoPong = "no_pong", Wait;
     /// The reader's token has run out.
-    TokenExpired = "token_expired", Wait, Optional;
+    TokenExpired = "token_expired", Wait;
     /// A message wasn't complete after `unfinished_ms`.
-    Unfinished = "unfinished", HalfClose, Optional;
+    Unfinished = "unfinished", HalfClose;
 }
 
 /// The counter `closes.LABEL` of connections that readers ended with a close frame.
@@ -91,7 +77,7 @@ pub const BY_READER: &str = "reader";
 pub const LOST: &str = "lost";
 
 /// What follows the last byte of a goodbye.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// The reader answers, then TCP is closed (RFC 6455 section 7.1.1).
     Wait,
@@ -120,12 +106,5 @@ mod tests {
         let broken = CloseReason::OWN.iter().filter(|one| one.ending() == Ending::HalfClose);
         let broken: Vec<_> = broken.map(|one| one.name()).collect();
         assert_eq!(broken, ["protocol_error", "invalid_payload", "too_big", "unfinished"]);
-    }
-
-    #[test]
-    fn settings_may_lack_what_older_control_planes_did_not_know() {
-        let optional = CloseReason::OWN.iter().filter(|one| one.is_optional());
-        let optional: Vec<_> = optional.map(|one| one.name()).collect();
-        assert_eq!(optional, ["token_expired", "unfinished"]);
     }
 }

@@ -3,7 +3,6 @@
 //! Each thread writes its own cache lines, so counting costs what adding to a field costs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,51 +49,40 @@ counts! {
     DroppedDisconnect = "dropped.disconnect",
     DroppedConflate = "dropped.conflate",
     DroppedOldest = "dropped.drop_oldest",
+    // Bytes of verbs that wait or are asked.
+    HeldBytes = "held_bytes",
+    OutboxBytes = "outbox_bytes",
+    // Those that were news to this thread's hub; every thread is offered all.
+    Publications = "publications",
+    Copies = "copies",
+    EvictedEarly = "evicted_early",
+    Identities = "identities",
+}
+
+/// Every thread has the same of these, up to what is still in its mailbox: the most of them is told, not the sum.
+const ALIKE: [Count; 4] =
+    [Count::Publications, Count::Copies, Count::EvictedEarly, Count::Identities];
+
+#[derive(Debug)]
+struct Values([AtomicU64; NAMES.len()]);
+
+impl Default for Values {
+    fn default() -> Values {
+        Values([const { AtomicU64::new(0) }; NAMES.len()])
+    }
 }
 
 /// One thread's counters.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
-    values: [AtomicU64; NAMES.len()],
+    values: Values,
     pub connections: AtomicU64,
-    pub identities: AtomicU64,
-    /// Bytes of verbs that wait or are asked.
-    pub held_bytes: AtomicU64,
-    pub outbox_bytes: AtomicU64,
-    /// Publications that were news to this thread's hub; every thread is offered all.
-    pub publications: AtomicU64,
-    pub copies: AtomicU64,
-    pub evicted_early: AtomicU64,
     /// How long messages were under way to this thread's readers.
     pub delays: Delays,
     closes: Mutex<BTreeMap<String, u64>>,
     /// Bytes of long commands that the thread hasn't carried out yet.
     owed: AtomicU64,
-}
-
-/// The counters of all threads, seen by the one that writes to its own.
-pub struct OwnCounters {
-    all: Arc<Vec<Counters>>,
-    thread: usize,
-}
-
-impl OwnCounters {
-    pub fn new(all: Arc<Vec<Counters>>, thread: u16) -> OwnCounters {
-        OwnCounters { all, thread: thread.into() }
-    }
-
-    pub fn all(&self) -> &[Counters] {
-        &self.all
-    }
-}
-
-impl Deref for OwnCounters {
-    type Target = Counters;
-
-    fn deref(&self) -> &Counters {
-        &self.all[self.thread]
-    }
 }
 
 /// A command that is as long counts until it is carried out; thousands of short ones are soon.
@@ -107,18 +95,23 @@ impl Counters {
 
     /// So many more. Only the thread that owns these counters may call it.
     pub fn add_many(&self, what: Count, many: u64) {
-        let value = &self.values[what as usize];
+        let value = &self.values.0[what as usize];
         value.store(value.load(Relaxed) + many, Relaxed);
     }
 
     /// One less, of what is counted now.
     pub fn take(&self, what: Count) {
-        let value = &self.values[what as usize];
+        let value = &self.values.0[what as usize];
         value.store(value.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
+    /// So much there is now.
+    pub fn set(&self, what: Count, value: usize) {
+        self.values.0[what as usize].store(value as u64, Relaxed);
+    }
+
     pub fn get(&self, what: Count) -> u64 {
-        self.values[what as usize].load(Relaxed)
+        self.values.0[what as usize].load(Relaxed)
     }
 
     pub fn readers(&self) -> u64 {
@@ -156,15 +149,17 @@ impl Counters {
 
 /// Everything as names and values, summed over the threads.
 pub fn report(
-    threads: &[&Counters],
+    threads: &[Arc<Counters>],
     series: &Names,
     draining: bool,
     handed_over: u32,
 ) -> Vec<(String, u64)> {
     let mut out: Vec<(String, u64)> = Vec::new();
     for (index, name) in NAMES.iter().enumerate() {
-        let sum = threads.iter().map(|one| one.values[index].load(Relaxed)).sum();
-        out.push(((*name).to_owned(), sum));
+        let each = threads.iter().map(|one| one.values.0[index].load(Relaxed));
+        let alike = ALIKE.iter().any(|one| *one as usize == index);
+        let value = if alike { each.max().unwrap_or(0) } else { each.sum() };
+        out.push(((*name).to_owned(), value));
     }
     let mut closes: BTreeMap<String, u64> = BTreeMap::new();
     for one in threads {
@@ -174,18 +169,7 @@ pub fn report(
     }
     out.extend(closes);
     series.report(&threads.iter().map(|one| &one.delays).collect::<Vec<_>>(), &mut out);
-    let each = |field: fn(&Counters) -> &AtomicU64| {
-        threads.iter().map(move |one| field(one).load(Relaxed))
-    };
-    // Every thread remembers the same, up to what is still in its mailbox.
-    let most = |field| each(field).max().unwrap_or(0);
     let others = [
-        ("publications", most(|one| &one.publications)),
-        ("copies", most(|one| &one.copies)),
-        ("evicted_early", most(|one| &one.evicted_early)),
-        ("identities", most(|one| &one.identities)),
-        ("held_bytes", each(|one| &one.held_bytes).sum()),
-        ("outbox_bytes", each(|one| &one.outbox_bytes).sum()),
         ("draining", draining.into()),
         ("handed_over", handed_over.into()),
         ("threads", threads.len() as u64),
@@ -209,12 +193,12 @@ mod tests {
 
     #[test]
     fn what_has_not_changed_is_no_change() {
-        let counters = Counters::default();
-        let before = report(&[&counters], &Names::default(), false, 0);
+        let counters: Arc<Counters> = Arc::default();
+        let before = report(std::slice::from_ref(&counters), &Names::default(), false, 0);
         assert_eq!(changes(&[], &before), before);
         counters.add(Count::Accepts);
         counters.closed("drain");
-        let after = report(&[&counters], &Names::default(), false, 0);
+        let after = report(&[counters], &Names::default(), false, 0);
         let news = [("accepts".to_owned(), 1), ("closes.drain".to_owned(), 1)];
         assert_eq!(changes(&before, &after), news);
         assert_eq!(changes(&after, &after), []);
@@ -233,11 +217,11 @@ mod tests {
 
     #[test]
     fn totals_are_summed_over_the_threads() {
-        let (first, second) = (Counters::default(), Counters::default());
+        let (first, second): (Arc<Counters>, Arc<Counters>) = Default::default();
         first.add(Count::Accepts);
         second.add_many(Count::Accepts, 2);
         second.closed("drain");
-        let all = report(&[&first, &second], &Names::default(), false, 0);
+        let all = report(&[first, second], &Names::default(), false, 0);
         let value = |name: &str| all.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
         assert_eq!(value("accepts"), Some(3));
         assert_eq!(value("closes.drain"), Some(1));

@@ -9,6 +9,7 @@
 //! which RFC 7692 section 6 leaves to us for each message.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use serde::{Deserialize, Serialize};
 
 use crate::frame::Violation;
 
@@ -18,7 +19,7 @@ const TAIL: [u8; 4] = [0, 0, 0xFF, 0xFF];
 const STEP: usize = 4096;
 
 /// What was agreed with one reader.
-#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+#[derive(Debug, PartialEq, Eq, Clone, Copy, Serialize, Deserialize)]
 pub struct Agreement {
     /// The window that the reader asked for, if any: 8 to 15 bits.
     window_bits: Option<u8>,
@@ -41,19 +42,9 @@ impl Agreement {
         self.window_bits.is_none_or(|bits| size <= 1 << bits)
     }
 
-    /// The agreement as a byte, for a take-over: 0 or the window's bits.
-    pub fn to_byte(self) -> u8 {
-        self.window_bits.unwrap_or(0)
-    }
-
-    /// What [`Agreement::to_byte`] made; `None` for any other byte.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        let window_bits = match byte {
-            0 => None,
-            8..=15 => Some(byte),
-            _ => return None,
-        };
-        Some(Self { window_bits })
+    /// Whether one that came as bytes can have been agreed.
+    pub fn is_possible(self) -> bool {
+        self.window_bits.is_none_or(|bits| (8..=15).contains(&bits))
     }
 }
 

@@ -42,22 +42,19 @@ pub struct Hub {
     pub audience: Audience,
     /// What was published or replayed lately.
     pub seen: SeenIdentities,
-    /// How many copies were dropped.
-    pub copies: u64,
 }
 
 impl Hub {
     /// One that knows nothing, and will know so many identities for so long.
     pub fn new(identity_ms: u64, identities: usize) -> Hub {
         let seen = SeenIdentities::new(identity_ms, identities);
-        Hub { audience: Audience::default(), seen, copies: 0 }
+        Hub { audience: Audience::default(), seen }
     }
 
     /// Offer a publication: note that it was seen, and say who gets it.
     pub fn publish(&mut self, publication: &Arc<Publication>, now: u64) -> Offer {
         let identity = publication.identity();
         if self.seen.contains(&identity) {
-            self.copies += 1;
             return Offer::Copy;
         }
         self.seen.add(&identity, now);

@@ -97,20 +97,14 @@ impl SeenIdentities {
         self.shrink();
     }
 
-    /// All of them, oldest first, in pieces: since when those of a piece are seen, and they.
-    pub fn pieces(&self, most: usize, mut each: impl FnMut(u64, &[Identity])) {
-        let mut order = self.order.iter();
-        let mut piece = Vec::new();
-        for group in &self.groups {
-            let mut left = group.count;
-            while left > 0 {
-                let count = left.min(most.max(1));
-                piece.clear();
-                piece.extend(order.by_ref().take(count));
-                each(group.start, &piece);
-                left -= count;
-            }
-        }
+    /// All of them, oldest first, in pieces of at most `most`: since when those of a piece are seen, and they.
+    pub fn pieces(&mut self, most: usize) -> impl Iterator<Item = (u64, &[Identity])> {
+        let mut rest = &*self.order.make_contiguous();
+        self.groups.iter().flat_map(move |group| {
+            let (own, others) = rest.split_at(group.count);
+            rest = others;
+            own.chunks(most).map(|piece| (group.start, piece))
+        })
     }
 
     /// Remember a piece that [`SeenIdentities::pieces`] gave; they come in their order.
@@ -266,7 +260,7 @@ mod tests {
             seen.add(&identity(number), number * 5_000);
         }
         let mut again = SeenIdentities::new(60_000, 100);
-        seen.pieces(2, |start, piece| again.restore(start, piece));
+        seen.pieces(2).for_each(|(start, piece)| again.restore(start, piece));
         for now in [70_000, 80_000, 90_000, 110_000] {
             seen.expire(now);
             again.expire(now);

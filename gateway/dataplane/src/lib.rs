@@ -23,9 +23,9 @@ pub mod hub;
 pub mod identities;
 pub mod outbox;
 pub mod ping;
-mod policy;
 pub mod proxy;
 mod publication;
+mod pushes;
 pub mod sockjs;
 pub mod wheel;
 

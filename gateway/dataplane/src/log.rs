@@ -29,26 +29,19 @@ macro_rules! tell {
     };
 }
 
-/// Who writes JSON; `None` writes text.
-struct Who {
-    process: String,
-    region: String,
-}
-
-static WHO: OnceLock<Option<Who>> = OnceLock::new();
+/// The process and the region that write JSON; `None` writes text.
+static WHO: OnceLock<Option<(String, String)>> = OnceLock::new();
 
 /// What `tell!` calls.
 pub fn say(level: Level, text: fmt::Arguments<'_>) {
     let who = WHO.get_or_init(|| {
         let told = |name| std::env::var(name).unwrap_or_default();
-        (told("NEWSFABRIC_LOG_FORMAT") == "json").then(|| Who {
-            process: told("NEWSFABRIC_LOG_PROCESS"),
-            region: told("NEWSFABRIC_LOG_REGION"),
-        })
+        (told("NEWSFABRIC_LOG_FORMAT") == "json")
+            .then(|| (told("NEWSFABRIC_LOG_PROCESS"), told("NEWSFABRIC_LOG_REGION")))
     });
     let line = match who {
         None => format!("{text}\n"),
-        Some(who) => object(unix_ms(), level, &text.to_string(), &who.process, &who.region),
+        Some((process, region)) => object(unix_ms(), level, &text.to_string(), process, region),
     };
     // Whoever reads it may be gone.
     let _ = std::io::stderr().write_all(line.as_bytes());

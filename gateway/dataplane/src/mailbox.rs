@@ -4,20 +4,22 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::sys::Alarm;
+use rustix::event::{EventfdFlags, eventfd};
 
 /// The queue. Its bound is the business of those who put.
 pub struct Mailbox<T> {
     items: Mutex<Vec<T>>,
-    alarm: Alarm,
+    /// An eventfd.
+    alarm: OwnedFd,
 }
 
 impl<T> Mailbox<T> {
     pub fn new() -> io::Result<Mailbox<T>> {
-        Ok(Mailbox { items: Mutex::new(Vec::new()), alarm: Alarm::new()? })
+        let alarm = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Mailbox { items: Mutex::new(Vec::new()), alarm })
     }
 
     /// Put all of `items` at the end, and wake the reader if it may be asleep.
@@ -31,19 +33,21 @@ impl<T> Mailbox<T> {
         drop(there);
         // With more than those, whoever put the first has rung.
         if first {
-            self.alarm.ring();
+            // It can only fail when it rings already.
+            let _ = rustix::io::write(&self.alarm, &1_u64.to_ne_bytes());
         }
     }
 
     /// Take everything, in the order in which it was put. `into` must be empty.
     pub fn take(&self, into: &mut Vec<T>) {
-        self.alarm.hush();
+        // It can only fail when it doesn't ring.
+        let _ = rustix::io::read(&self.alarm, &mut [0; 8]);
         mem::swap(&mut *self.lock(), into);
     }
 
     /// Readable while there is something to take.
     pub fn fd(&self) -> RawFd {
-        self.alarm.fd()
+        self.alarm.as_raw_fd()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<T>> {

@@ -80,17 +80,6 @@ struct Entry {
     publication: Option<Arc<Publication>>,
 }
 
-/// All of an outbox, for a take-over.
-#[derive(Debug, Default)]
-pub struct Saved {
-    /// In their order; without a publication it is firm.
-    pub entries: Vec<(Frame, Option<Arc<Publication>>)>,
-    /// How much of the first is written.
-    pub written: usize,
-    /// Since when there is too much that is firm.
-    pub soft_since: Option<u64>,
-}
-
 /// Equal for two versions of one key.
 #[derive(Debug)]
 struct Story(Arc<Publication>);
@@ -128,12 +117,12 @@ pub struct Outbox {
     droppable: u64,
     holes: usize,
     /// How much of the first entry is written.
-    written: usize,
+    pub written: usize,
     pending_bytes: usize,
     firm_bytes: usize,
     stories: HashMap<Story, u64>,
     /// When the firm bytes first went above the soft limit; none while they are below.
-    soft_since: Option<u64>,
+    pub soft_since: Option<u64>,
     dropped: Dropped,
 }
 
@@ -143,26 +132,31 @@ impl Outbox {
         Outbox { limits, ..Outbox::default() }
     }
 
-    /// What [`Outbox::restore`] needs.
-    pub fn save(&self) -> Saved {
-        let entries = self.entries.iter().filter_map(|entry| {
-            entry.frame.as_ref().map(|frame| (frame.clone(), entry.publication.clone()))
-        });
-        Saved { entries: entries.collect(), written: self.written, soft_since: self.soft_since }
-    }
-
-    /// An outbox like the one that was saved; `None` if there is none like that.
-    pub fn restore(limits: Limits, saved: Saved, account: &mut Account) -> Option<Outbox> {
-        let first = saved.entries.first().map_or(0, |(frame, _)| frame.len());
-        if saved.written >= first.max(1) {
+    /// An outbox in which these wait, in their order; without a publication a frame is firm. `None` if of the
+    /// first can't be so much `written`.
+    pub fn restore(
+        limits: Limits,
+        waiting: Vec<(Frame, Option<Arc<Publication>>)>,
+        written: usize,
+        soft_since: Option<u64>,
+        account: &mut Account,
+    ) -> Option<Outbox> {
+        let first = waiting.first().map_or(0, |(frame, _)| frame.len());
+        if written >= first.max(1) {
             return None;
         }
         let mut outbox = Outbox::new(limits);
-        for (frame, publication) in saved.entries {
+        for (frame, publication) in waiting {
             outbox.append(frame, publication, account);
         }
-        (outbox.written, outbox.soft_since) = (saved.written, saved.soft_since);
+        (outbox.written, outbox.soft_since) = (written, soft_since);
         Some(outbox)
+    }
+
+    /// All that waits, in its order.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Frame, Option<&Arc<Publication>>)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|entry| Some((entry.frame.as_ref()?, entry.publication.as_ref())))
     }
 
     /// How many frames wait.

@@ -39,8 +39,8 @@ pub struct Publication {
     raw: Frame,
     head_bytes: u8,
     sockjs: OnceLock<Frame>,
-    raw_deflated: OnceLock<Frame>,
-    sockjs_deflated: OnceLock<Frame>,
+    /// By framing.
+    deflated: [OnceLock<Frame>; 2],
 }
 
 impl Publication {
@@ -58,15 +58,13 @@ impl Publication {
             head_bytes: (raw.len() - message.push.len()) as u8,
             raw,
             sockjs: OnceLock::new(),
-            raw_deflated: OnceLock::new(),
-            sockjs_deflated: OnceLock::new(),
+            deflated: Default::default(),
         }
     }
 
     /// The id without its time.
     pub fn identity(&self) -> Identity {
-        let mut identity = [0; 10];
-        identity.copy_from_slice(&self.id[6..]);
+        let [_, _, _, _, _, _, identity @ ..] = self.id;
         identity
     }
 
@@ -119,11 +117,8 @@ impl Publication {
         {
             return plain;
         }
-        match framing {
-            Framing::Raw => &self.raw_deflated,
-            Framing::SockJs => &self.sockjs_deflated,
-        }
-        .get_or_init(|| maker.deflated(plain).unwrap_or_else(|| plain.clone()))
+        let deflated = &self.deflated[framing as usize];
+        deflated.get_or_init(|| maker.deflated(plain).unwrap_or_else(|| plain.clone()))
     }
 }
 

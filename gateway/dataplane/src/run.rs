@@ -9,7 +9,6 @@ use std::thread;
 
 use crate::control::{ControlState, Settings, ThreadOptions};
 use crate::control_thread::ControlThread;
-use crate::policy::Policy;
 use crate::reactor::Reactor;
 use crate::readers::Readers;
 use crate::sys;
@@ -69,9 +68,9 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let options_of_threads =
         ThreadOptions { threads, proxied: options.proxied, echo: options.echo };
     let (threads, parts) = Threads::new(options_of_threads, vec![port])?;
-    let policy = Arc::new(Policy::new(Settings::default()));
+    let settings = Arc::new(Settings::default());
     let starting = start(parts, listeners, options.shared_table, move |parts, listener| {
-        let readers = Readers::new(&parts, policy.clone(), 0)?;
+        let readers = Readers::new(&parts, settings.clone(), 0)?;
         Reactor::new(parts, listener, readers)
     })?;
     starting.wait_until_ready()?;

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bucket::Bucket;
 use crate::closing::Ending;
 use crate::control::Settings;
@@ -15,10 +17,9 @@ use crate::deflate::Agreement;
 use crate::frame::Decoder;
 use crate::head::Framing;
 use crate::outbox::{Limits, Outbox};
-use crate::policy::Policy;
 
 /// Where a connection is in its life: Head → Open → Closing, and from each of them it can vanish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Free,
     /// A request's head is awaited.
@@ -29,9 +30,10 @@ pub enum Phase {
     Closing(Ending),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Connection {
     /// Its socket; the slot owns it.
+    #[serde(skip)]
     pub fd: RawFd,
     /// How often the slot was used before.
     pub generation: u32,
@@ -40,6 +42,7 @@ pub struct Connection {
     pub framing: Framing,
     pub deflate: Option<Agreement>,
     /// Whether something waits to be written, so that nothing may be written past it.
+    #[serde(skip)]
     pub blocked: bool,
     /// Whether the kernel was told to wake us later than at the first byte.
     pub low_water: bool,
@@ -68,7 +71,7 @@ impl Connection {
 pub const HEARD_MS: u64 = 64;
 
 /// What stands in a reader's line while an earlier verb isn't answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
     Verb(Box<[u8]>),
     /// The answer to a verb that came too soon after others.
@@ -78,18 +81,22 @@ pub enum Waiting {
 }
 
 /// What a connection has while it is busy.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Extra {
+    #[serde(skip)]
     pub outbox: Outbox,
     /// When the reader last took some of them, or the first began to wait.
+    #[serde(skip)]
     pub taken_ms: u64,
     /// When the first of those that wait began to; 0 if that isn't known.
+    #[serde(skip)]
     pub behind_since_ms: u64,
     /// The verb that the control plane is to answer.
     pub asked: Option<Box<[u8]>>,
     /// The verbs after it.
     pub waiting: VecDeque<Waiting>,
     /// Their bytes.
+    #[serde(skip)]
     pub waiting_bytes: usize,
     /// RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
     pub ping: Option<Box<[u8]>>,
@@ -117,12 +124,11 @@ pub struct Slab {
 impl Slab {
     /// A slot for a new connection with this socket.
     pub fn insert(&mut self, fd: RawFd) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            let generation = self.connections[slot as usize].generation;
-            self.connections[slot as usize] = fresh(fd, generation);
-            return slot;
-        }
-        self.append(fresh(fd, 0))
+        let Some(slot) = self.free.pop() else {
+            return self.append(fresh(fd, 0));
+        };
+        *self.at(slot) = fresh(fd, self.at(slot).generation);
+        slot
     }
 
     /// Put a connection into the next slot that never was one, as a take-over does slot by slot.
@@ -161,8 +167,8 @@ impl Slab {
     }
 
     /// What an idle reader doesn't have; from now on this one has it.
-    pub fn extra(&mut self, slot: u32, policy: &Policy) -> &mut Extra {
-        let limits = Limits::of(&policy.settings);
+    pub fn extra(&mut self, slot: u32, settings: &Settings) -> &mut Extra {
+        let limits = Limits::of(settings);
         self.at(slot).extra.get_or_insert_with(|| {
             Box::new(Extra { outbox: Outbox::new(limits), ..Extra::default() })
         })
@@ -217,6 +223,6 @@ mod tests {
 
     #[test]
     fn an_idle_reader_is_small() {
-        assert!(size_of::<Connection>() <= 64, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 48, "{}", size_of::<Connection>());
     }
 }

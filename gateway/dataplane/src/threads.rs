@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::addresses::Addresses;
-use crate::control::{ConnectionId, Text, ThreadOptions};
+use crate::control::{ConnectionId, Settings, Text, ThreadOptions};
 use crate::counters::Counters;
 use crate::mailbox::Mailbox;
 use crate::ping::Pulse;
-use crate::policy::Policy;
 use crate::publication::Publication;
 use crate::sys;
 use crate::take_over::Attempt;
@@ -20,7 +21,7 @@ use crate::take_over::Attempt;
 /// What an I/O thread has to do. Orders are carried out one after the other.
 #[derive(Debug, Clone)]
 pub enum Order {
-    Policy(Arc<Policy>),
+    Settings(Arc<Settings>),
     /// A control plane is there; verbs that are not answered yet are sent again. Counts from 1.
     Attached(u32),
     Detached,
@@ -62,21 +63,11 @@ pub enum Report {
 }
 
 /// What goes with a connection that is handed over to the thread that talks to the control plane.
+#[derive(Serialize, Deserialize)]
 pub struct Handover {
     pub address: IpAddr,
     /// Whether it is counted here.
     pub counted: bool,
-}
-
-impl Handover {
-    pub fn to_text(&self) -> String {
-        format!("{}{}", if self.counted { '+' } else { '-' }, self.address)
-    }
-
-    /// What [`Handover::to_text`] made of it.
-    pub fn from_text(text: &str) -> Option<Handover> {
-        Some(Handover { address: text.get(1..)?.parse().ok()?, counted: text.starts_with('+') })
-    }
 }
 
 /// What all threads have.
@@ -84,7 +75,7 @@ impl Handover {
 pub struct Common {
     pub reports: Arc<Mailbox<Report>>,
     /// What each I/O thread counts.
-    pub counters: Arc<Vec<Counters>>,
+    pub counters: Arc<[Arc<Counters>]>,
     /// When the control plane was last heard.
     pub pulse: Arc<Pulse>,
     pub addresses: Arc<Addresses>,
@@ -117,7 +108,7 @@ impl Threads {
     pub fn new(options: ThreadOptions, ports: Vec<u16>) -> io::Result<(Threads, Vec<ThreadParts>)> {
         let common = Common {
             reports: Arc::new(Mailbox::new()?),
-            counters: Arc::new((0..options.threads).map(|_| Counters::default()).collect()),
+            counters: (0..options.threads).map(|_| Arc::default()).collect(),
             pulse: Arc::default(),
             addresses: Arc::default(),
             options,
@@ -151,6 +142,6 @@ impl Threads {
     }
 
     pub fn readers(&self) -> u32 {
-        self.common.counters.iter().map(Counters::readers).sum::<u64>() as u32
+        self.common.counters.iter().map(|one| one.readers()).sum::<u64>() as u32
     }
 }

@@ -71,10 +71,12 @@ fn a_small_window_gets_small_messages_compressed() {
     assert!(!small.may_compress(513));
     let any = negotiate([b"permessage-deflate".as_slice()]).expect("an agreement");
     assert!(any.may_compress(1 << 20));
-    for agreement in [small, any] {
-        assert_eq!(Agreement::from_byte(agreement.to_byte()), Some(agreement));
+    for bytes in [&[0][..], &[1, 8], &[1, 15]] {
+        assert!(postcard::from_bytes::<Agreement>(bytes).is_ok_and(Agreement::is_possible));
     }
-    assert_eq!(Agreement::from_byte(7), None);
+    for bytes in [[1, 7], [1, 16], [1, 255]] {
+        assert!(!postcard::from_bytes::<Agreement>(&bytes).is_ok_and(Agreement::is_possible));
+    }
 }
 
 #[test]

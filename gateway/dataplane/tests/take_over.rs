@@ -11,10 +11,10 @@ use std::process::Output;
 
 use dataplane::control::{COMMIT, ControlState, Event, Offer, ThreadOptions};
 use dataplane::sys;
-use dataplane::take_over::record::Record;
+use dataplane::take_over::record::{self, Record};
 use driver::{DataPlane, Plane, Reader, text};
 
-const TAKE_OVER: &[u8] = b"nfdp\x01\0\x02\0";
+const TAKE_OVER: &[u8] = b"nfdp\x01\0\x03\0";
 
 /// A reader who is subscribed.
 fn subscribed(plane: &mut Plane, mut reader: Reader) -> Reader {
@@ -179,7 +179,7 @@ fn a_newer_one_that_is_killed_before_its_commit_changes_nothing() {
 fn one_that_reads_another_format_or_speaks_another_version_is_refused() {
     let data_plane = DataPlane::start("format");
     let (mut plane, _) = data_plane.attach();
-    for wish in [b"nfdp\x01\0\x01\0", b"nfdp\x02\0\x02\0", b"nfdq\x01\0\x02\0"] {
+    for wish in [b"nfdp\x01\0\x02\0", b"nfdp\x02\0\x03\0", b"nfdq\x01\0\x03\0"] {
         let mut newer = Plane::on(data_plane.connect());
         newer.send(13, wish);
         newer.wait_for(135);
@@ -267,7 +267,7 @@ impl Older {
         let mut bytes = Vec::new();
         let offer = Offer {
             pid: 1,
-            format: 1,
+            format: record::FORMAT,
             options: ThreadOptions { threads: 1, proxied: false, echo: false },
             ports: vec![1],
             state: ControlState::default(),

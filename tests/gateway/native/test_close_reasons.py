@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/dataplane-protocol.md").read_text()
 
 def in_rust() -> dict[str, str]:
     body = RUST.split("\nown_reasons! {")[1].split("\n}")[0]
-    return dict(re.findall(r'^    (\w+) = "(\w+)", \w+, \w+;$', body, re.MULTILINE))
+    return dict(re.findall(r'^    (\w+) = "(\w+)", \w+;$', body, re.MULTILINE))
 
 
 def in_the_document() -> set[str]:

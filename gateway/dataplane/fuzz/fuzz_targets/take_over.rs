@@ -15,12 +15,12 @@ fuzz_target!(|data: &[u8]| {
             return;
         }
         let (record, others) = rest.split_at(size);
-        if let Ok(read) = Record::decode(record[4], &record[5..]) {
+        if let Ok(read) = Record::decode(&record[4..]) {
             let mut bytes = Vec::new();
             read.put(&mut bytes);
             assert_eq!(length(&bytes), Ok(Some(bytes.len())));
             let mut again = Vec::new();
-            Record::decode(bytes[4], &bytes[5..]).expect("ours").put(&mut again);
+            Record::decode(&bytes[4..]).expect("ours").put(&mut again);
             assert_eq!(again, bytes);
         }
         rest = others;

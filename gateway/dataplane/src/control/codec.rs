@@ -1,58 +1,55 @@
 //! Fields off the front of a body, and onto its end.
 
+use serde::{Deserialize, Serialize, Serializer};
+
 use super::{CONNECTION_BYTES, ConnectionId, Connections};
 use super::{MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
 
 /// Takes fields off the front of a body.
-pub(crate) struct Fields<'a> {
+pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
     /// All of a body is to be read.
-    pub(crate) fn new(body: &'a [u8]) -> Fields<'a> {
+    pub(super) fn new(body: &'a [u8]) -> Fields<'a> {
         Fields { rest: body }
     }
 
     /// Nothing may be left.
-    pub(crate) fn end(&self) -> Result<(), Malformed> {
+    pub(super) fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Long) }
     }
 
-    /// All that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.rest)
-    }
-
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed::Short)?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+    pub(super) fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn flag(&mut self, field: &'static str) -> Result<bool, Malformed> {
+    pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -60,22 +57,22 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(crate) fn text8(&mut self, field: &'static str) -> Result<&'a str, Malformed> {
+    pub(super) fn text8(&mut self, field: &'static str) -> Result<&'a str, Malformed> {
         let count = self.u8()? as usize;
         text(self.take(count)?, field)
     }
 
-    pub(crate) fn bytes16(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(super) fn bytes16(&mut self) -> Result<&'a [u8], Malformed> {
         let count = self.u16()? as usize;
         self.take(count)
     }
 
-    pub(crate) fn bytes32(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(super) fn bytes32(&mut self) -> Result<&'a [u8], Malformed> {
         let count = self.u32()? as usize;
         self.take(count)
     }
 
-    pub(crate) fn blob(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(super) fn blob(&mut self) -> Result<&'a [u8], Malformed> {
         let blob = self.bytes32()?;
         if blob.len() > MAX_BLOB { Err(Malformed::Value("blob")) } else { Ok(blob) }
     }
@@ -85,22 +82,16 @@ impl<'a> Fields<'a> {
         Ok(Connections(self.take(count * CONNECTION_BYTES)?.as_chunks().0))
     }
 
-    pub(crate) fn topic_name(&mut self) -> Result<&'a str, Malformed> {
+    pub(super) fn topic_name(&mut self) -> Result<&'a str, Malformed> {
         let name = self.text8("topic")?;
-        // It is put into pushes as it is, so it must be what a topic is made of.
-        let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if !name.is_empty() && name.bytes().all(fine) {
-            Ok(name)
-        } else {
-            Err(Malformed::Value("topic"))
-        }
+        if is_topic(name) { Ok(name) } else { Err(Malformed::Value("topic")) }
     }
 
-    pub(crate) fn topic(&mut self) -> Result<Topic<'a>, Malformed> {
+    pub(super) fn topic(&mut self) -> Result<Topic<'a>, Malformed> {
         Ok(Topic { name: self.topic_name()?, slow: self.slow()? })
     }
 
-    pub(crate) fn slow(&mut self) -> Result<Slow, Malformed> {
+    pub(super) fn slow(&mut self) -> Result<Slow, Malformed> {
         match self.u8()? {
             0 => Ok(Slow::Disconnect),
             1 => Ok(Slow::Conflate),
@@ -113,19 +104,9 @@ impl<'a> Fields<'a> {
         if self.array()? == MAGIC { Ok(()) } else { Err(Malformed::Value("magic")) }
     }
 
-    pub(crate) fn ports(&mut self) -> Result<Vec<u16>, Malformed> {
-        (0..self.u8()?).map(|_| self.u16()).collect()
-    }
-
-    pub(crate) fn message(&mut self) -> Result<Message<'a>, Malformed> {
-        let id = self.array()?;
-        self.message_after(id)
-    }
-
-    /// The rest of a message.
-    pub(crate) fn message_after(&mut self, id: [u8; 16]) -> Result<Message<'a>, Malformed> {
+    pub(super) fn message(&mut self) -> Result<Message<'a>, Malformed> {
         Ok(Message {
-            id,
+            id: self.array()?,
             version: i64::from_le_bytes(self.array()?),
             key: text(self.bytes16()?, "key")?,
             push: self.bytes32()?,
@@ -134,12 +115,34 @@ impl<'a> Fields<'a> {
 
     /// So many as the count before them says. No capacity is set aside for a count that the bytes may not
     /// keep.
-    pub(crate) fn list32<T, All: FromIterator<T>>(
+    pub(super) fn list32<T, All: FromIterator<T>>(
         &mut self,
         mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
     ) -> Result<All, Malformed> {
         (0..self.u32()?).map(|_| one(self)).collect()
     }
+}
+
+/// Whether a topic may have this name: it is put into pushes as it is.
+pub(crate) fn is_topic(name: &str) -> bool {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    !name.is_empty() && name.bytes().all(fine)
+}
+
+/// For serde, which writes byte by byte otherwise.
+pub(crate) fn in_one_piece<S: Serializer>(bytes: &&[u8], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bytes(bytes)
+}
+
+/// Append it in the form of what a take-over passes on.
+pub(crate) fn put_typed(out: &mut Vec<u8>, it: &impl Serialize) {
+    *out = postcard::to_extend(it, std::mem::take(out)).expect("a Vec takes everything");
+}
+
+/// What [`put_typed`] wrote, and nothing behind it.
+pub(crate) fn typed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let (it, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(it)
 }
 
 pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, Malformed> {
@@ -186,18 +189,18 @@ pub(super) fn put_connections(out: &mut Vec<u8>, connections: &[ConnectionId]) {
     }
 }
 
-pub(crate) fn put_bytes32(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes32(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
-pub(crate) fn put_text8(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text8(out: &mut Vec<u8>, text: &str) {
     let bytes = &text.as_bytes()[..text.len().min(255)];
     out.push(bytes.len() as u8);
     out.extend_from_slice(bytes);
 }
 
-pub(crate) fn put_bytes16(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes16(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
     out.extend_from_slice(bytes);
 }

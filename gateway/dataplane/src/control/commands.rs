@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
         self.text8("address")?.parse().map_err(|_| Malformed::Value("address"))
     }
 
-    pub(crate) fn auth_blob(&mut self) -> Result<&'a [u8], Malformed> {
+    fn auth_blob(&mut self) -> Result<&'a [u8], Malformed> {
         let blob = self.bytes16()?;
         if blob.len() > MAX_AUTH { Err(Malformed::Value("auth")) } else { Ok(blob) }
     }

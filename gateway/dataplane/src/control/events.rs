@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::codec::{
-    put_bytes16, put_bytes32, put_connections, put_ports, put_text8, put_with_length,
+    put_bytes16, put_bytes32, put_connections, put_ports, put_text8, put_typed, put_with_length,
 };
 use super::kinds::EventKind;
 use super::{ConnectionId, Offer};
@@ -84,7 +84,7 @@ impl Event<'_> {
             }
             Event::Offer(offer) => {
                 out.push(EventKind::Offer as u8);
-                offer.put(out);
+                put_typed(out, offer);
             }
             Event::Lane(thread) => {
                 out.push(EventKind::Lane as u8);

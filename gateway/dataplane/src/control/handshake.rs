@@ -2,14 +2,15 @@
 //!
 //! The older one speaks as to a control plane, in events; the newer one's part is two commands.
 
-use super::codec::{Fields, put_bytes32, put_ports};
+use serde::{Deserialize, Serialize};
+
+use super::codec::{Fields, typed};
 use super::kinds::{CommandKind, EventKind};
 use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
-use crate::policy::Policy;
 
 /// What kind of data plane it is, beyond its settings.
 #[allow(missing_docs, reason = "the program's usage says what each is")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadOptions {
     pub threads: u16,
     pub proxied: bool,
@@ -17,7 +18,7 @@ pub struct ThreadOptions {
 }
 
 /// What a data plane keeps for the control planes to come, and for a newer data plane.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlState {
     /// How many control planes have attached.
     pub attachments: u32,
@@ -29,11 +30,9 @@ pub struct ControlState {
 
 impl ControlState {
     /// What the settings mean, if there are any.
-    pub fn policy(&self) -> Result<Option<Policy>, Malformed> {
-        if self.settings.is_empty() {
-            return Ok(None);
-        }
-        Settings::decode(&self.settings).map(|settings| Some(Policy::new(settings)))
+    pub fn decoded(&self) -> Result<Option<Settings>, Malformed> {
+        let body = (!self.settings.is_empty()).then_some(&self.settings);
+        body.map(|body| Settings::decode(body)).transpose()
     }
 
     /// Add a mark to what was given to `remember`; not if nothing was, or there is no room.
@@ -46,7 +45,7 @@ impl ControlState {
 
 /// What a data plane has beside its readers.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     pub pid: u32,
     pub format: u16,
@@ -56,32 +55,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        let ThreadOptions { threads, proxied, echo } = self.options;
-        out.extend_from_slice(&self.pid.to_le_bytes());
-        out.extend_from_slice(&self.format.to_le_bytes());
-        out.extend_from_slice(&threads.to_le_bytes());
-        out.extend([u8::from(proxied), u8::from(echo)]);
-        out.extend_from_slice(&self.state.attachments.to_le_bytes());
-        put_ports(out, &self.ports);
-        put_bytes32(out, &self.state.settings);
-        put_bytes32(out, &self.state.blob);
-    }
-
-    fn read(from: &mut Fields<'_>) -> Result<Offer, Malformed> {
-        let (pid, format) = (from.u32()?, from.u16()?);
-        let (threads, proxied, echo) = (from.u16()?, from.flag("proxied")?, from.flag("echo")?);
-        let (attachments, ports) = (from.u32()?, from.ports()?);
-        let (settings, blob) = (from.bytes32()?.to_vec(), from.blob()?.to_vec());
-        if threads == 0 {
-            return Err(Malformed::Value("threads"));
-        }
-        if settings.len() > MAX_MESSAGE {
-            return Err(Malformed::Length);
-        }
-        let options = ThreadOptions { threads, proxied, echo };
-        let state = ControlState { attachments, settings, blob };
-        Ok(Offer { pid, format, options, ports, state })
+    fn read(body: &[u8]) -> Result<Offer, Malformed> {
+        let fits = |Offer { options, state, .. }: &Offer| {
+            options.threads > 0
+                && state.blob.len() <= MAX_BLOB
+                && state.settings.len() <= MAX_MESSAGE
+        };
+        typed(body).filter(fits).ok_or(Malformed::Value("offer"))
     }
 }
 
@@ -106,7 +86,7 @@ impl<'a> Event<'a> {
         let mut from = Fields::new(body);
         let event = match EventKind::of(kind) {
             Some(EventKind::Refused) => Event::Refused(from.text8("why")?),
-            Some(EventKind::Offer) => Event::Offer(Offer::read(&mut from)?),
+            Some(EventKind::Offer) => return Offer::read(body).map(Event::Offer),
             Some(EventKind::Lane) => Event::Lane(from.u16()?),
             Some(EventKind::Yours) => Event::Yours,
             _ => return Err(Malformed::Type(kind)),

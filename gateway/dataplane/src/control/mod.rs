@@ -12,7 +12,9 @@ mod settings;
 
 use std::{fmt, io};
 
-pub(crate) use codec::{Fields, length, put_bytes16, put_bytes32, put_text8, put_with_length};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use codec::{in_one_piece, is_topic, length, put_typed, put_with_length, typed};
 pub use commands::{Command, Split, Subscribe, ToReaders, split};
 pub use events::{Event, Text, Verbs};
 pub use handshake::{COMMIT, ControlState, Offer, ThreadOptions, take_over};
@@ -94,7 +96,7 @@ impl<'a> Connections<'a> {
 }
 
 /// What happens to a topic's messages when a reader doesn't keep up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Slow {
     /// Nothing is dropped; the reader is closed.
     Disconnect,
@@ -106,7 +108,7 @@ pub enum Slow {
 
 /// A topic, as commands name it.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topic<'a> {
     pub name: &'a str,
     pub slow: Slow,
@@ -114,13 +116,14 @@ pub struct Topic<'a> {
 
 /// One message as it is sent down.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message<'a> {
     pub id: [u8; 16],
     /// -1 is none.
     pub version: i64,
     /// Empty is none.
     pub key: &'a str,
+    #[serde(serialize_with = "in_one_piece")]
     pub push: &'a [u8],
 }
 

@@ -88,8 +88,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The reason of this name.
-    pub fn reason(&self, name: &str) -> Option<&Reason> {
+    /// The code and text of a reason; those of `internal` if there are none.
+    pub fn reason(&self, reason: CloseReason<'_>) -> Reason {
+        let found = self.named(reason.name()).or_else(|| self.named(CloseReason::Internal.name()));
+        found.cloned().unwrap_or_default()
+    }
+
+    fn named(&self, name: &str) -> Option<&Reason> {
         self.reasons.iter().find(|reason| reason.name == name)
     }
 }
@@ -163,8 +168,7 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
     if let Some((_, name)) = needed.into_iter().find(|(value, _)| *value == 0) {
         return Err(Malformed::Value(name));
     }
-    let mut needed = CloseReason::OWN.iter().filter(|reason| !reason.is_optional());
-    if needed.any(|reason| settings.reason(reason.name()).is_none()) {
+    if CloseReason::OWN.iter().any(|reason| settings.named(reason.name()).is_none()) {
         return Err(Malformed::Value("reasons"));
     }
     Ok(())

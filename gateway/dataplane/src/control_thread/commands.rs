@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::ControlThread;
-use crate::control::{self, Command, Connections, Event, Malformed, Message, Topic};
-use crate::counters::Counters;
+use crate::control::{self, Command, Connections, Event, Malformed, Message, Settings, Topic};
 use crate::delays::{Names, Stamp};
 use crate::drain;
-use crate::policy::Policy;
 use crate::publication::Publication;
 use crate::threads::{Batch, Eviction, Order};
 
@@ -94,7 +92,7 @@ impl ControlThread {
         match Command::decode(kind, body)? {
             Command::Settings(settings) => {
                 self.state.settings = body.to_vec();
-                self.settle(Policy::new(*settings));
+                self.settle(Arc::new(*settings));
             }
             Command::Stamp { published_ms, series } => self.publishing.stamp(published_ms, series),
             Command::Mark(mark) => self.publishing.mark = mark.to_vec(),
@@ -132,8 +130,8 @@ impl ControlThread {
     /// Each thread sends its share of `count` readers away.
     fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
         let reason: Arc<str> = reason.into();
-        let readers: Vec<u64> =
-            self.threads.common.counters.iter().map(Counters::readers).collect();
+        let counters = self.threads.common.counters.iter();
+        let readers: Vec<u64> = counters.map(|one| one.readers()).collect();
         let shares = drain::shares(count, &readers);
         for (pending, share) in self.threads.pending.iter_mut().zip(shares) {
             if share > 0 {
@@ -154,10 +152,9 @@ impl ControlThread {
         }
     }
 
-    fn settle(&mut self, policy: Policy) {
-        let policy = Arc::new(policy);
-        self.policy = Some(policy.clone());
-        self.threads.tell(&Order::Policy(policy));
+    fn settle(&mut self, settings: Arc<Settings>) {
+        self.settings = Some(settings.clone());
+        self.threads.tell(&Order::Settings(settings));
         let plane = self.control_plane.as_mut();
         if plane.is_some_and(|plane| std::mem::take(&mut plane.wants_counters)) {
             self.send_counters();

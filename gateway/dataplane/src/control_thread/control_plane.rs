@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::link::Link;
 use super::{CONTROL_PLANE, ControlThread};
 use crate::control::{self, Event};
-use crate::counters::{self, Counters};
-use crate::sys;
+use crate::counters;
+use crate::sys::{self, EventFlags};
 use crate::threads::Order;
 
 /// What may wait for the control plane. All verbs that readers wait for, with their connections and
@@ -43,14 +43,14 @@ impl ControlThread {
         }
     }
 
-    pub(super) fn on_control_plane(&mut self, ready: u32, buffer: &mut [u8]) {
-        if ready & sys::WRITE != 0 {
+    pub(super) fn on_control_plane(&mut self, ready: EventFlags, buffer: &mut [u8]) {
+        if ready.contains(sys::WRITE) {
             self.flush();
         }
-        if ready & (sys::READ | sys::DEAD) == 0 {
+        if !ready.intersects(sys::READ | sys::DEAD) {
             return;
         }
-        if self.threads.common.counters.iter().map(Counters::owed).sum::<u64>() > OWED_BYTES {
+        if self.threads.common.counters.iter().map(|one| one.owed()).sum::<u64>() > OWED_BYTES {
             // epoll tells again that there is something to read.
             std::thread::sleep(NAP);
             return;
@@ -118,11 +118,11 @@ impl ControlThread {
         let Some(plane) = self.control_plane.as_mut() else {
             return;
         };
-        let threads: Vec<&Counters> = self.threads.common.counters.iter().collect();
         plane.readers_told = self.threads.readers();
         let handed_over = self.threads.common.addresses.handed_over();
         let series = &self.publishing.series;
-        let counters = counters::report(&threads, series, self.draining, handed_over);
+        let counters =
+            counters::report(&self.threads.common.counters, series, self.draining, handed_over);
         let changes = counters::changes(&plane.told, &counters);
         if !changes.is_empty() {
             plane.link.say(&Event::Counters(&changes));

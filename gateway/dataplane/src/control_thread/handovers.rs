@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::ControlThread;
-use crate::control::Event;
+use crate::control::{Event, typed};
 use crate::counters::Count;
 use crate::head::{Busy, Refusal};
 use crate::sys;
@@ -34,8 +34,7 @@ impl ControlThread {
         let Ok((count, socket)) = sys::receive_descriptor(socket.as_raw_fd(), &mut note) else {
             return false;
         };
-        let note = std::str::from_utf8(&note[..count]).ok().and_then(Handover::from_text);
-        let Some(Handover { address, counted }) = note else {
+        let Some(Handover { address, counted }) = typed(&note[..count]) else {
             return false;
         };
         let Some(socket) = socket else {
@@ -80,7 +79,7 @@ impl ControlThread {
     }
 
     pub(super) fn turn_away(&self, socket: &OwnedFd) {
-        let retry_after_ms = self.policy.as_ref().map_or(1_000, |it| it.settings.retry_after_ms);
+        let retry_after_ms = self.settings.as_ref().map_or(1_000, |it| it.retry_after_ms);
         let mut answer = Vec::new();
         Refusal::NotNow { why: Busy::Control, retry_after_ms }.put(&mut answer);
         // A reader that doesn't take it has a full socket before the first answer: no loss.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::control::Event;
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// So much that was sent is never worth moving the rest for.
 const KEPT_BYTES: usize = 256 * 1024;
@@ -46,7 +46,7 @@ impl Link {
                 self.incoming.extend_from_slice(&buffer[..count]);
                 Ok(())
             }
-            Err(error) if sys::would_block(&error) => Ok(()),
+            Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -88,8 +88,8 @@ impl Link {
                     }
                     self.sent += count;
                 }
-                Err(error) if sys::would_block(&error) => break,
-                Err(error) => return Err(error),
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
             }
         }
         self.compact();

@@ -19,8 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::{ControlState, Event, Verbs};
-use crate::policy::Policy;
+use crate::control::{ControlState, Event, Settings, Verbs};
 use crate::sys::{self, Epoll};
 use crate::threads::{Order, Report, Threads};
 
@@ -60,7 +59,7 @@ pub struct ControlThread {
     publishing: Publishing,
     /// Up to which number each thread's fan-outs are over.
     published: Vec<u64>,
-    policy: Option<Arc<Policy>>,
+    settings: Option<Arc<Settings>>,
     alone_since: u64,
     counters_at: u64,
     draining: bool,
@@ -84,7 +83,7 @@ impl ControlThread {
         threads: Threads,
         state: ControlState,
     ) -> io::Result<ControlThread> {
-        let policy = state.policy()?;
+        let settings = state.decoded()?.map(Arc::new);
         let epoll = Epoll::new()?;
         epoll.add(listener.as_raw_fd(), sys::READ, LISTENER)?;
         epoll.add(signals.as_raw_fd(), sys::READ, SIGNALS)?;
@@ -104,7 +103,7 @@ impl ControlThread {
             state,
             publishing: Publishing::default(),
             published,
-            policy: policy.map(Arc::new),
+            settings,
             alone_since: 0,
             counters_at: 0,
             draining: false,
@@ -118,17 +117,17 @@ impl ControlThread {
 
     /// Serve until everyone is gone; whether they are another data plane's, and so is the control socket.
     pub fn run(mut self) -> io::Result<bool> {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 64];
+        let mut events = Vec::with_capacity(64);
         let mut reports = Vec::new();
         let mut buffer = vec![0; READ_BYTES];
         while !self.is_over() {
             let wait = (self.counters_at + COUNTERS_MS).saturating_sub(self.now_ms());
-            let count = self.epoll.wait(&mut events, wait as i32)?.len();
-            for event in &events[..count] {
-                let token = event.u64;
+            self.epoll.wait(&mut events, wait)?;
+            for event in &events {
+                let token = event.data.u64();
                 match token {
                     LISTENER => self.accept(),
-                    CONTROL_PLANE => self.on_control_plane(event.events, &mut buffer),
+                    CONTROL_PLANE => self.on_control_plane(event.flags, &mut buffer),
                     UNIDENTIFIED.. => self.on_unidentified(token, &mut buffer),
                     REPORTS => self.on_reports(&mut reports),
                     SIGNALS => self.on_signal(),
@@ -161,12 +160,12 @@ impl ControlThread {
             self.resume_listener();
         }
         self.unidentified.forget_silent(now_ms);
-        if let Some(policy) = &self.policy
+        if let Some(settings) = &self.settings
             && self.control_plane.is_none()
             && !self.draining
-            && now_ms >= self.alone_since + u64::from(policy.settings.alone_ms)
+            && now_ms >= self.alone_since + u64::from(settings.alone_ms)
         {
-            crate::tell!(Warning, "no control plane for {} s", policy.settings.alone_ms / 1_000);
+            crate::tell!(Warning, "no control plane for {} s", settings.alone_ms / 1_000);
             self.drain_as_set();
         }
     }
@@ -179,11 +178,8 @@ impl ControlThread {
 
     /// Drain as the settings say; without any there is nobody.
     fn drain_as_set(&mut self) {
-        match &self.policy {
-            Some(policy) => {
-                let (ms, per_second) = (policy.settings.drain_ms, policy.settings.drain_per_second);
-                self.drain(ms, per_second);
-            }
+        match &self.settings {
+            Some(settings) => self.drain(settings.drain_ms, settings.drain_per_second),
             None => self.ends_at = Some(0),
         }
     }
@@ -195,7 +191,7 @@ impl ControlThread {
         self.draining = true;
         crate::tell!(Info, "draining {} readers", self.threads.readers());
         let readers = u64::from(self.threads.readers());
-        let linger = self.policy.as_ref().map_or(0, |policy| policy.settings.linger_ms);
+        let linger = self.settings.as_ref().map_or(0, |it| it.linger_ms);
         // Every thread spreads its readers over the same time, whatever its share of them is: then
         // the sum keeps to the pace.
         let least_ms = (readers * 1_000).div_ceil(u64::from(per_second.max(1)));

@@ -108,17 +108,17 @@ impl ControlThread {
     }
 
     fn wait_for_commit(&mut self, to: &mut Link, epoll: &Epoll, by: Instant) -> io::Result<()> {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 4];
+        let mut events = Vec::with_capacity(4);
         let mut reports = Vec::new();
         let mut committed = false;
         while !committed || self.take_overs.given != Some(self.threads.orders.len()) {
-            let left = by.saturating_duration_since(Instant::now()).as_millis() as i32;
-            let found = epoll.wait(&mut events, left)?;
-            if left == 0 && found.is_empty() {
+            let left = by.saturating_duration_since(Instant::now()).as_millis() as u64;
+            epoll.wait(&mut events, left)?;
+            if left == 0 && events.is_empty() {
                 return Err(io::Error::other("it wasn't ready in time"));
             }
-            for event in found {
-                match event.u64 {
+            for event in &events {
+                match event.data.u64() {
                     NEWER => committed |= hear_commit(to)?,
                     REPORTS => self.on_reports(&mut reports),
                     SIGNALS => return Err(io::Error::other("we are told to end")),

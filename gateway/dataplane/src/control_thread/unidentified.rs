@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 
+use rustix::net::accept_with;
+
 use super::link::Link;
 use super::{ControlThread, LISTENER, UNIDENTIFIED};
 use crate::control::{self, Command, Event, Malformed};
@@ -58,9 +60,9 @@ impl UnidentifiedPeers {
 
 impl ControlThread {
     pub(super) fn accept(&mut self) {
-        let socket = match sys::accept_unix(self.listener.as_raw_fd()) {
+        let socket = match accept_with(&self.listener, sys::NONBLOCKING) {
             Ok(socket) => socket,
-            Err(error) if sys::exhausted(&error) => {
+            Err(error) if sys::exhausted(error) => {
                 // Who stands before the listener would wake us without end.
                 self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
                 return;

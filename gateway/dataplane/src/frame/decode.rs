@@ -1,13 +1,12 @@
 //! The decoder. A frame goes through `Head::parse` and then `finish`, whether it came in one
 //! piece, inside the read buffer, or in several (`Partial`).
 
-mod saved;
+use serde::{Deserialize, Serialize};
 
 use super::{
     BINARY, CLOSE, CONTINUATION, CONTROL_BYTES, Event, NO_STATUS, PING, PONG, TEXT, Violation,
     may_be_sent,
 };
-use crate::control::Malformed;
 
 const FIN: u8 = 0x80;
 const RSV1: u8 = 0x40;
@@ -26,7 +25,7 @@ pub struct Rules {
 }
 
 /// The decoder of one connection: eight bytes, and a box while a frame or message is unfinished.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Decoder {
     partial: Option<Box<Partial>>,
 }
@@ -76,27 +75,14 @@ impl Decoder {
         Some(*partial.since_ms.get_or_insert(now_ms))
     }
 
-    /// Append the unfinished state to `out`, for a take-over. Nothing is appended if there is none.
-    pub fn save(&self, out: &mut Vec<u8>) {
-        if let Some(partial) = self.partial.as_ref().filter(|p| !p.is_done()) {
-            saved::write(partial, out);
-        }
-    }
-
-    /// The decoder that [`Decoder::save`] wrote.
-    ///
-    /// # Errors
-    /// `saved` is anything else.
-    pub fn restore(saved: &[u8], rules: &Rules) -> Result<Self, Malformed> {
-        if saved.is_empty() {
-            return Ok(Self::default());
-        }
-        Ok(Self { partial: Some(Box::new(saved::read(saved, rules)?)) })
+    /// Whether one that came as bytes is what a reader's bytes can have made.
+    pub fn is_possible(&self) -> bool {
+        self.partial.as_ref().is_none_or(|partial| partial.is_possible())
     }
 }
 
 /// A frame's head, checked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Head {
     fin: bool,
     opcode: u8,
@@ -112,7 +98,7 @@ enum Parsed {
 }
 
 /// The message that a frame stands in.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Message {
     /// TEXT, BINARY, or CONTINUATION while there is none.
     opcode: u8,
@@ -161,7 +147,6 @@ impl Head {
     fn check_start(first: u8, second: u8, rules: &Rules) -> Result<(), Violation> {
         let opcode = first & 0x0F;
         let control = opcode & 0x8 != 0;
-        let known = matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG);
         // RFC 6455 section 5.2: reserved bits need an extension; RFC 7692 section 6: RSV1 says
         // that a message is compressed, so it stands on its first frame alone.
         let compressible = rules.deflate && !control && opcode != CONTINUATION;
@@ -169,7 +154,7 @@ impl Head {
         // Section 5.1: readers must mask. Section 5.5: control frames are short and whole.
         let long = usize::from(second & 0x7F) > CONTROL_BYTES;
         let stretched = control && (long || first & FIN == 0);
-        if !known || reserved != 0 || second & MASKED == 0 || stretched {
+        if !is_known(opcode) || reserved != 0 || second & MASKED == 0 || stretched {
             return Err(Violation::Protocol);
         }
         Ok(())
@@ -191,6 +176,10 @@ impl Head {
         }
         Ok(())
     }
+}
+
+fn is_known(opcode: u8) -> bool {
+    matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG)
 }
 
 fn finish(opcode: u8, compressed: bool, payload: &[u8]) -> Result<Event<'_>, Violation> {
@@ -223,7 +212,7 @@ fn utf8(payload: &[u8]) -> Result<&str, Violation> {
 }
 
 /// What has come of a frame or message that isn't complete.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Partial {
     /// The head's bytes until it is complete.
     head_bytes: [u8; LONGEST_HEAD],
@@ -235,8 +224,10 @@ struct Partial {
     message: Message,
     payload: Vec<u8>,
     /// So much of `payload` is UTF-8. What follows is at most the start of one character.
+    #[serde(skip)]
     valid: usize,
     /// When it was first seen unfinished.
+    #[serde(skip)]
     since_ms: Option<u64>,
 }
 
@@ -244,6 +235,20 @@ impl Partial {
     /// Nothing is unfinished: the box can go. So it never holds two messages.
     fn is_done(&self) -> bool {
         self.message.opcode == CONTINUATION && self.frame.is_none() && self.head_len == 0
+    }
+
+    fn is_possible(&self) -> bool {
+        let fits = |frame: Head| {
+            let control = frame.opcode & 0x8 != 0;
+            let held = if control { self.control.len() } else { self.payload.len() };
+            is_known(frame.opcode)
+                && (!control || frame.size <= CONTROL_BYTES)
+                && self.received <= held.min(frame.size)
+        };
+        self.head_len <= LONGEST_HEAD
+            && self.frame.is_none_or(fits)
+            && matches!(self.message.opcode, CONTINUATION | TEXT | BINARY)
+            && self.control.len() <= CONTROL_BYTES
     }
 
     fn step<'a>(
@@ -362,13 +367,11 @@ pub fn unmask(data: &mut [u8], mask: [u8; 4], phase: usize) {
     key.rotate_left(phase & 3);
     let [a, b, c, d] = key;
     let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
-    let mut words = data.chunks_exact_mut(8);
-    for word in &mut words {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(word);
-        word.copy_from_slice(&(u64::from_ne_bytes(bytes) ^ wide).to_ne_bytes());
+    let (words, rest) = data.as_chunks_mut();
+    for word in words {
+        *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
     }
-    for (byte, key) in words.into_remainder().iter_mut().zip(key.iter().cycle()) {
+    for (byte, key) in rest.iter_mut().zip(key.iter().cycle()) {
         *byte ^= key;
     }
 }

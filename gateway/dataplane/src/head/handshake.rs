@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 
 use super::fields::Fields;
@@ -18,7 +19,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// What is inside the WebSocket messages.
-#[derive(Debug, PartialEq, Eq, Clone, Copy, Hash)]
+#[derive(Debug, PartialEq, Eq, Clone, Copy, Hash, Serialize, Deserialize)]
 pub enum Framing {
     /// One verb or push per message: `/websocket`, `/sockjs/websocket`.
     Raw,

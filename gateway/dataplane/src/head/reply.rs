@@ -42,35 +42,28 @@ pub enum Busy {
     Control,
 }
 
-impl Busy {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Draining => "draining",
-            Self::Handovers => "handovers",
-            Self::Control => "control",
-        }
-    }
-}
-
 impl Refusal {
     /// Append the answer.
     pub fn put(self, out: &mut Vec<u8>) {
         let mut extra = String::new();
         let (status, why) = match self {
-            Self::BadRequest(text) => ("400 Bad Request", text.to_owned()),
-            Self::BadOrigin => ("403 Forbidden", "origin not allowed".to_owned()),
-            Self::NotFound => ("404 Not Found", "no WebSocket here".to_owned()),
+            Self::BadRequest(text) => ("400 Bad Request", text),
+            Self::BadOrigin => ("403 Forbidden", "origin not allowed"),
+            Self::NotFound => ("404 Not Found", "no WebSocket here"),
             Self::WrongVersion => {
                 extra = "Sec-WebSocket-Version: 13\r\n".to_owned();
-                ("426 Upgrade Required", "only version 13".to_owned())
+                ("426 Upgrade Required", "only version 13")
             }
-            Self::HeadTooLarge => {
-                ("431 Request Header Fields Too Large", "head too large".to_owned())
-            }
+            Self::HeadTooLarge => ("431 Request Header Fields Too Large", "head too large"),
             Self::NotNow { why, retry_after_ms } => {
                 extra = format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1));
-                ("503 Service Unavailable", format!("not now: {}", why.word()))
+                let why = match why {
+                    Busy::Capacity => "not now: capacity",
+                    Busy::Draining => "not now: draining",
+                    Busy::Handovers => "not now: handovers",
+                    Busy::Control => "not now: control",
+                };
+                ("503 Service Unavailable", why)
             }
         };
         // Writing to a Vec can't fail, here and below.

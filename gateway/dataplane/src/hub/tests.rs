@@ -30,7 +30,6 @@ fn a_publication_goes_to_those_subscribed_and_its_copies_to_nobody() {
     assert_eq!(served(&mut hub, &offer), [1, 2]);
     assert_eq!(hub.publish(&on("a", &message(2, 7)), 0), Offer::Copy);
     assert_eq!(hub.publish(&on("c", &message(3, 8)), 0), Offer::Nobody);
-    assert_eq!(hub.copies, 1);
 }
 
 #[test]
@@ -60,9 +59,9 @@ fn what_is_replayed_and_older_than_the_window_takes_no_room_in_it() {
 }
 
 /// The hub of a data plane that has taken over.
-fn taken_over(hub: &Hub) -> Hub {
+fn taken_over(hub: &mut Hub) -> Hub {
     let mut again = new_hub();
-    hub.seen.pieces(2, |start, piece| again.seen.restore(start, piece));
+    hub.seen.pieces(2).for_each(|(start, piece)| again.seen.restore(start, piece));
     for slot in 0..4 {
         for name in hub.audience.subscriptions(slot) {
             again.audience.subscribe(slot, name);
@@ -82,7 +81,7 @@ proptest! {
         for (index, (step, slot, number, topic)) in steps.into_iter().enumerate() {
             let now = index as u64 * 3_000;
             if index == at {
-                other = taken_over(&one);
+                other = taken_over(&mut one);
             }
             let name = names[topic];
             let both = |hub: &mut Hub| match step {

@@ -304,11 +304,14 @@ proptest! {
                 }
                 // A take-over changes nothing.
                 6 if size > 300 => {
-                    let saved = outbox.save();
+                    let all = outbox.waiting();
+                    let all = all.map(|(frame, it)| (frame.clone(), it.cloned())).collect();
+                    let (written, soft_since) = (outbox.written, outbox.soft_since);
                     outbox.leave(&mut account);
                     prop_assert_eq!(account.bytes(), 0);
-                    outbox = Outbox { dropped: outbox.dropped, ..Outbox::restore(LIMITS, saved, &mut account)
-                        .expect("what was saved") };
+                    let restored = Outbox::restore(LIMITS, all, written, soft_since, &mut account);
+                    let restored = restored.expect("what was saved");
+                    outbox = Outbox { dropped: outbox.dropped, ..restored };
                 }
                 _ if size < 20 => {
                     outbox.clear(&mut account);

@@ -50,7 +50,7 @@ impl Reactor {
 
     fn send_away(&mut self, slot: u32) {
         // Full jitter around the reason's own time, so that they don't come back in one second.
-        let usual = self.readers.policy.reason(CloseReason::Drain).retry_after_ms;
+        let usual = self.readers.settings.reason(CloseReason::Drain).retry_after_ms;
         let wait = random_up_to(2 * u64::from(usual));
         self.readers.close(slot, CloseReason::Drain, Some(wait));
     }

@@ -1,7 +1,5 @@
 //! Where readers come in on one thread: open, closed, or closed for a moment.
 
-use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::LISTENER;
@@ -26,10 +24,6 @@ impl Listener {
 
     pub(super) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
-    }
-
-    pub(super) fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {
-        sys::accept(self.fd())
     }
 
     pub(super) fn open(&mut self, epoll: &Epoll) {

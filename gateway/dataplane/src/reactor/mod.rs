@@ -21,7 +21,7 @@ use crate::drain::Pace;
 use crate::mailbox::Mailbox;
 use crate::readers::Readers;
 use crate::slab::Phase;
-use crate::sys;
+use crate::sys::{self, EventFlags};
 use crate::take_over::Attempt;
 use crate::threads::{Order, Report, ThreadParts};
 
@@ -77,27 +77,27 @@ impl Reactor {
 
     /// Serve until drained.
     pub fn run(mut self) -> io::Result<()> {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let mut events = Vec::with_capacity(EVENTS);
         let mut orders = Vec::new();
         if let Some(why) = self.readers.sockets.begin_batches().filter(|_| self.number == 0) {
             crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
         }
         // No settings that were ever sent have a heartbeat of 0: without any, nobody is let in.
-        if self.readers.settings().heartbeat_ms > 0 {
+        if self.readers.settings.heartbeat_ms > 0 {
             self.listener.open(&self.readers.sockets.epoll);
         }
         while !self.is_drained() {
             let wait_ms = self.wait_ms();
-            let count = self.readers.sockets.epoll.wait(&mut events, wait_ms)?.len();
+            self.readers.sockets.epoll.wait(&mut events, wait_ms)?;
             self.readers.clock.tick();
-            for event in &events[..count] {
-                self.on_event(event.u64, event.events, &mut orders);
+            for event in &events {
+                self.on_event(event.data.u64(), event.flags, &mut orders);
             }
             self.readers.send_some();
             self.readers.keep_within_budget();
             self.on_time();
             self.readers.end_broken();
-            if count == 0 || self.readers.reports.are_due(self.readers.clock.now_ms()) {
+            if events.is_empty() || self.readers.reports.are_due(self.readers.clock.now_ms()) {
                 self.readers.reports.send();
             }
             if self.crowded && self.is_busy() {
@@ -110,7 +110,7 @@ impl Reactor {
         Ok(())
     }
 
-    fn on_event(&mut self, token: u64, ready: u32, orders: &mut Vec<Order>) {
+    fn on_event(&mut self, token: u64, ready: EventFlags, orders: &mut Vec<Order>) {
         match token {
             LISTENER => self.accept_some(),
             MAILBOX => {
@@ -127,19 +127,19 @@ impl Reactor {
         }
     }
 
-    fn on_socket(&mut self, slot: u32, generation: u32, ready: u32) {
+    fn on_socket(&mut self, slot: u32, generation: u32, ready: EventFlags) {
         if self.readers.phase_of(slot, generation).is_none() {
             return;
         }
-        if ready & sys::WRITE != 0 && self.readers.slab.at(slot).blocked {
+        if ready.contains(sys::WRITE) && self.readers.slab.at(slot).blocked {
             self.readers.flush(slot);
         }
         let Some(phase) = self.readers.phase_of(slot, generation) else {
             return;
         };
-        if ready & (sys::READ | sys::DEAD) != 0 {
+        if ready.intersects(sys::READ | sys::DEAD) {
             match phase {
-                Phase::Head => self.look_at_head(slot, ready & sys::ENDED != 0),
+                Phase::Head => self.look_at_head(slot, ready.intersects(sys::ENDED)),
                 _ => self.readers.read(slot),
             }
         }
@@ -151,7 +151,7 @@ impl Reactor {
         self.late || !readers.reports.is_empty() || readers.fanout.is_busy()
     }
 
-    fn wait_ms(&self) -> i32 {
+    fn wait_ms(&self) -> u64 {
         if self.is_busy() {
             return 0;
         }
@@ -161,7 +161,7 @@ impl Reactor {
             self.drain.map(|_| DRAIN_STEP_MS),
             self.listener.opens_in_ms(now_ms),
         ];
-        waits.into_iter().flatten().fold(1_000, u64::min) as i32
+        waits.into_iter().flatten().fold(1_000, u64::min)
     }
 
     fn on_time(&mut self) {
@@ -181,13 +181,11 @@ impl Reactor {
             self.listener.open(&self.readers.sockets.epoll);
         }
     }
-}
 
-impl Reactor {
-    pub(super) fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Policy(policy) => {
-                self.readers.set_policy(policy);
+            Order::Settings(settings) => {
+                self.readers.settle(settings);
                 self.open_listener();
             }
             Order::Attached(attachment) => self.readers.attached(attachment),

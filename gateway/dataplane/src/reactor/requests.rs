@@ -11,13 +11,14 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use super::Reactor;
 use crate::clock::{random, unix_ms};
 use crate::closing::{CloseReason, Ending};
+use crate::control::put_typed;
 use crate::counters::Count;
 use crate::frame;
 use crate::head::{self, Busy, Decision, Framing, Refusal, Upgrade};
 use crate::proxy::{self, Proxied};
 use crate::slab::Phase;
 use crate::sockjs;
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::threads::Handover;
 use crate::wheel;
 
@@ -29,10 +30,10 @@ const TURNED_AWAY_AT_ONCE: u64 = 1_000;
 impl Reactor {
     pub(super) fn accept_some(&mut self) {
         for _ in 0..AT_ONCE {
-            match self.listener.accept() {
+            match sys::accept(self.listener.fd()) {
                 Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
-                Err(error) if sys::would_block(&error) => return,
-                Err(error) if sys::exhausted(&error) => return self.pause(),
+                Err(Errno::AGAIN) => return,
+                Err(error) if sys::exhausted(error) => return self.pause(),
                 // A connection that ended in the backlog, or a network error of its own (accept(2)).
                 Err(_) => {}
             }
@@ -64,23 +65,25 @@ impl Reactor {
     }
 
     fn await_request(&mut self, slot: u32) {
-        let unfinished_ms = u64::from(self.readers.settings().unfinished_ms);
+        let unfinished_ms = u64::from(self.readers.settings.unfinished_ms);
         self.readers.wheel.set(slot, self.readers.clock.now_ms() + unfinished_ms);
     }
 
     /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
     fn comes_from_proxy(&self, address: IpAddr) -> bool {
-        let networks = &self.readers.settings().proxy_from;
+        let networks = &self.readers.settings.proxy_from;
         self.proxied && networks.iter().any(|one| one.has(address))
     }
 
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
-        let most = self.readers.settings().per_address;
+        let most = self.readers.settings.per_address;
         if most == 0 {
             return true;
         }
-        let fits = self.readers.addresses.enter(slot, address, most);
-        if !fits {
+        let fits = self.readers.addresses.enter(address, most);
+        if fits {
+            self.readers.counted.insert(slot, address);
+        } else {
             self.readers.counters.add(Count::RejectedAddress);
         }
         fits
@@ -97,20 +100,20 @@ impl Reactor {
     fn look(&mut self, slot: u32, ended: bool, buffer: &mut [u8]) {
         let fd = self.readers.slab.at(slot).fd;
         let wanted =
-            (self.readers.settings().head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
+            (self.readers.settings.head_bytes as usize + proxy::V2_BYTES).min(buffer.len());
         let seen = match sys::peek(fd, &mut buffer[..wanted]) {
             Ok(0) => return self.abandon(slot),
             Ok(seen) => seen,
-            Err(error) if sys::would_block(&error) => return,
+            Err(Errno::AGAIN) => return,
             Err(_) => return self.abandon(slot),
         };
         let done = self.readers.slab.at(slot).extra.as_ref().is_some_and(|it| it.proxied.is_some());
         if self.proxied && !done {
             return self.take_proxy_header(slot, ended, &mut buffer[..seen]);
         }
-        let policy = self.readers.policy.clone();
+        let settings = self.readers.settings.clone();
         let (head, scratch) = buffer.split_at_mut(seen);
-        match head::decide(head, &policy.settings) {
+        match head::decide(head, &settings) {
             Decision::Incomplete if ended => self.abandon(slot),
             Decision::Incomplete => self.wait_for_more(slot, seen),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
@@ -204,7 +207,7 @@ impl Reactor {
     }
 
     fn not_now(&mut self, slot: u32, why: Busy) {
-        let retry_after_ms = self.readers.settings().retry_after_ms;
+        let retry_after_ms = self.readers.settings.retry_after_ms;
         self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
     }
 
@@ -224,9 +227,9 @@ impl Reactor {
         if self.drain.is_some() {
             return self.not_now(slot, Busy::Draining);
         }
-        let all = self.readers.counters.all().iter();
+        let all = self.readers.all_counters.iter();
         let readers: u64 = all.clone().map(|one| one.readers()).sum();
-        let full = readers >= u64::from(self.readers.settings().capacity);
+        let full = readers >= u64::from(self.readers.settings.capacity);
         if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
             return self.not_now(slot, Busy::Capacity);
         }
@@ -241,7 +244,7 @@ impl Reactor {
             return self.readers.forget(slot);
         }
         self.reset_low_water(slot);
-        let heartbeat_ms = self.readers.settings().heartbeat_ms;
+        let heartbeat_ms = self.readers.settings.heartbeat_ms;
         let first_ms = wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, random());
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
@@ -267,29 +270,34 @@ impl Reactor {
         let Some(address) = proxied.or_else(|| sys::peer_address(fd).ok()) else {
             return self.readers.forget(slot);
         };
-        let most = self.readers.settings().handovers;
-        let addresses = &self.readers.addresses;
-        if !addresses.all().set_out(most) {
+        let most = self.readers.settings.handovers;
+        if !self.readers.addresses.set_out(most) {
             return self.not_now(slot, Busy::Handovers);
         }
-        let note = Handover { address: address.ip(), counted: addresses.of(slot).is_some() };
+        let (address, mut note) = (address.ip(), Vec::new());
+        let counted = self.readers.counted.contains_key(&slot);
+        put_typed(&mut note, &Handover { address, counted });
         // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
-        let passed = self.readers.sockets.epoll.remove(fd).and_then(|()| {
-            sys::send_descriptor(self.handovers.as_raw_fd(), note.to_text().as_bytes(), fd)
-        });
+        let passed = self
+            .readers
+            .sockets
+            .epoll
+            .remove(fd)
+            .and_then(|()| sys::send_descriptor(self.handovers.as_raw_fd(), &note, fd));
         match passed {
             Ok(_) => {
                 self.readers.counters.add(Count::Handovers);
-                self.readers.addresses.pass_on(slot);
+                // Its count goes with it.
+                self.readers.counted.remove(&slot);
                 self.readers.forget(slot);
             }
             Err(error) => {
-                self.readers.addresses.all().turned_away(note.address, false);
+                self.readers.addresses.turned_away(address, false);
                 if self.readers.watch(slot).is_err() {
                     return self.readers.forget(slot);
                 }
                 // A full socket is emptied at once, and the request is seen again in the next turn.
-                if !sys::would_block(&error) {
+                if error != Errno::AGAIN {
                     self.not_now(slot, Busy::Control);
                 }
             }

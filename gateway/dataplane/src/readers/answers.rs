@@ -9,8 +9,8 @@ use crate::closing::CloseReason;
 use crate::control::{Connections, Subscribe, ToReaders};
 use crate::counters::Count;
 use crate::hub::Clash;
-use crate::policy::error_push;
 use crate::publication::Publication;
+use crate::pushes::error_push;
 use crate::slab::Phase;
 use crate::threads::{Batch, Eviction};
 
@@ -91,7 +91,7 @@ impl Readers {
     }
 
     fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>, first: Option<&Batch>) {
-        let most = self.settings().topics as usize;
+        let most = self.settings.topics as usize;
         if let Some(clash) = self.hub.audience.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
         }
@@ -112,7 +112,7 @@ impl Readers {
         let (code, reason, count) = match clash {
             Clash::AlreadySubscribed => (105, "already subscribed".to_owned(), Count::Error105),
             Clash::TooMany => {
-                (106, format!("at most {} topics", self.settings().topics), Count::Error106)
+                (106, format!("at most {} topics", self.settings.topics), Count::Error106)
             }
         };
         self.counters.add(count);

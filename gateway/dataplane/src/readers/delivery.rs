@@ -1,7 +1,6 @@
 //! Messages to readers: to all of a topic, and those that one of them has asked for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::Readers;
 use super::sockets::Offers;
@@ -11,7 +10,7 @@ use crate::fanout::Chunk;
 use crate::hub::Offer;
 use crate::publication::{Frame, Publication};
 use crate::slab::Phase;
-use crate::sys::MOST_SENDS;
+use crate::sys::{MOST_SENDS, Send};
 use crate::threads::Report;
 
 impl Readers {
@@ -21,15 +20,17 @@ impl Readers {
         match self.hub.publish(publication, unix_ms()) {
             Offer::Readers(cursor) => self.fanout.publish(publication, cursor, publish),
             Offer::Nobody => self.fanout.skip(publish),
-            Offer::Copy => return self.fanout.skip(publish),
+            Offer::Copy => {
+                self.counters.add(Count::Copies);
+                return self.fanout.skip(publish);
+            }
         }
-        let publications = &self.counters.publications;
-        publications.store(publications.load(Relaxed) + 1, Relaxed);
+        self.counters.add(Count::Publications);
     }
 
     /// Of what is under way as many sends as one turn has, of one topic or of several.
     pub(crate) fn send_some(&mut self) {
-        let mut left = self.settings().fanout_chunk as usize;
+        let mut left = self.settings.fanout_chunk as usize;
         let mut chunk = std::mem::take(&mut self.chunk);
         while left > 0 && self.fanout.next_chunk(&mut self.hub.audience, left, &mut chunk) {
             self.send_chunk(&chunk);
@@ -66,9 +67,9 @@ impl Readers {
                     offers.add(slot, connection.fd, bytes);
                 }
             }
-            for (slot, send) in self.sockets.make(offers) {
-                match self.sockets.taken(slot, self.slab.at(slot), send.taken) {
-                    Some(sent) if sent == send.bytes.len() => continue,
+            for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
+                match self.sockets.taken(slot, self.slab.at(slot), taken) {
+                    Some(sent) if sent == bytes.len() => continue,
                     Some(sent) => self.keep(slot, all, sent, Readers::queue),
                     None => {}
                 }
@@ -113,7 +114,7 @@ impl Readers {
 
     /// Queue one message's frame behind what waits, under its topic's policy.
     fn queue(&mut self, slot: u32, frame: Frame, publication: &Arc<Publication>) {
-        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
         let now_ms = self.clock.now_ms();
         let fits = outbox.push(frame, publication, now_ms, &mut self.budget.account);
         self.queued(slot, fits);

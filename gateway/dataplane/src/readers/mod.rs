@@ -19,23 +19,23 @@ mod timers;
 mod verbs;
 mod writing;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::addresses::SlotAddresses;
+use crate::addresses::Addresses;
 use crate::auth::AuthStates;
 use crate::bucket::Bucket;
 use crate::clock::Clock;
 use crate::closing::{Ending, LOST};
 use crate::control::Settings;
-use crate::counters::{Count, OwnCounters};
+use crate::counters::{Count, Counters};
 use crate::fanout::{Chunk, Fanout};
 use crate::head::{Framing, Upgrade};
 use crate::hub::Hub;
 use crate::mailbox::Mailbox;
-use crate::policy::Policy;
 use crate::publication::FrameMaker;
 use crate::slab::{Extra, HEARD_MS, Phase, Slab};
 use crate::sys;
@@ -63,9 +63,11 @@ const GATHER: usize = 256;
 pub struct Readers {
     thread: u16,
     echo: bool,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Clock,
-    pub(crate) counters: OwnCounters,
+    pub(crate) counters: Arc<Counters>,
+    /// Those of all threads.
+    pub(crate) all_counters: Arc<[Arc<Counters>]>,
     pub(crate) slab: Slab,
     pub(crate) wheel: Wheel,
     pub(crate) sockets: Sockets,
@@ -76,7 +78,9 @@ pub struct Readers {
     chunk: Chunk,
     maker: FrameMaker,
     auth: AuthStates,
-    pub(crate) addresses: SlotAddresses,
+    pub(crate) addresses: Arc<Addresses>,
+    /// By slot, the addresses of those connections that were counted.
+    pub(crate) counted: HashMap<u32, IpAddr>,
     /// What `subscribe`s can refer to, the last that came at the end.
     batches: VecDeque<(u64, Batch)>,
     verbs: Verbs,
@@ -88,9 +92,10 @@ pub struct Readers {
 
 impl Readers {
     /// None yet. The clock goes on from `now_ms`.
-    pub fn new(parts: &ThreadParts, policy: Arc<Policy>, now_ms: u64) -> io::Result<Readers> {
+    pub fn new(parts: &ThreadParts, settings: Arc<Settings>, now_ms: u64) -> io::Result<Readers> {
         let common = &parts.common;
-        let counters = OwnCounters::new(common.counters.clone(), parts.number);
+        let all_counters = common.counters.clone();
+        let threads = all_counters.len();
         let mut readers = Readers {
             thread: parts.number,
             echo: common.options.echo,
@@ -104,30 +109,28 @@ impl Readers {
             chunk: Chunk::default(),
             maker: FrameMaker::default(),
             auth: AuthStates::default(),
-            addresses: SlotAddresses::new(common.addresses.clone()),
+            addresses: common.addresses.clone(),
+            counted: HashMap::new(),
             batches: VecDeque::new(),
-            verbs: Verbs::new(common.pulse.clone(), counters.all().len()),
+            verbs: Verbs::new(common.pulse.clone(), threads),
             reports: Reports::new(common.reports.clone()),
             input: Input::new(),
             heartbeats: Vec::new(),
-            policy: policy.clone(),
-            counters,
+            settings: settings.clone(),
+            counters: all_counters[usize::from(parts.number)].clone(),
+            all_counters,
         };
-        readers.set_policy(policy);
+        readers.settle(settings);
         Ok(readers)
     }
 
     /// Other limits from now on.
-    pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
-        self.hub.seen.window_ms = policy.settings.identity_ms.into();
-        self.hub.seen.limit = policy.settings.identities as usize;
-        self.maker = FrameMaker::new(&policy.settings);
-        self.budget.set_share(policy.settings.outbox_bytes, self.counters.all().len());
-        self.policy = policy;
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.policy.settings
+    pub(crate) fn settle(&mut self, settings: Arc<Settings>) {
+        self.hub.seen.window_ms = settings.identity_ms.into();
+        self.hub.seen.limit = settings.identities as usize;
+        self.maker = FrameMaker::new(&settings);
+        self.budget.set_share(settings.outbox_bytes, self.all_counters.len());
+        self.settings = settings;
     }
 
     /// The phase of the connection that epoll or the control plane names; `None` if it is gone.
@@ -136,7 +139,7 @@ impl Readers {
     }
 
     pub(crate) fn extra(&mut self, slot: u32) -> &mut Extra {
-        self.slab.extra(slot, &self.policy)
+        self.slab.extra(slot, &self.settings)
     }
 
     /// A socket whose request is awaited.
@@ -149,7 +152,7 @@ impl Readers {
 
     /// Be woken by its socket.
     pub(crate) fn watch(&mut self, slot: u32) -> io::Result<()> {
-        self.sockets.add(slot, self.slab.at(slot))
+        Ok(self.sockets.add(slot, self.slab.at(slot))?)
     }
 
     /// A request has become a reader, whose first heartbeat is due at `first_ms`.
@@ -160,7 +163,7 @@ impl Readers {
         connection.framing = upgrade.framing;
         connection.deflate = upgrade.deflate;
         connection.heard = (now_ms / HEARD_MS) as u32;
-        connection.bucket = Bucket::full(&self.policy.settings, now_ms as u32);
+        connection.bucket = Bucket::full(&self.settings, now_ms as u32);
         connection.extra = None;
         self.wheel.set(slot, first_ms);
         let (readers, connects) = match upgrade.framing {
@@ -207,7 +210,9 @@ impl Readers {
         if let Some(extra) = &connection.extra {
             extra.outbox.leave(&mut self.budget.account);
         }
-        self.addresses.leave(slot);
+        if let Some(address) = self.counted.remove(&slot) {
+            self.addresses.leave(address);
+        }
         self.wheel.cancel(slot);
         self.slab.remove(slot);
         self.note_connections();
@@ -232,12 +237,10 @@ impl Readers {
     }
 
     pub(crate) fn note_sizes(&mut self) {
-        let note = |to: &AtomicU64, value: usize| to.store(value as u64, Relaxed);
-        note(&self.counters.identities, self.hub.seen.len());
-        note(&self.counters.held_bytes, self.verbs.held_bytes);
-        note(&self.counters.outbox_bytes, self.budget.account.bytes());
-        note(&self.counters.copies, self.hub.copies as usize);
-        note(&self.counters.evicted_early, self.hub.seen.evicted_early as usize);
+        self.counters.set(Count::Identities, self.hub.seen.len());
+        self.counters.set(Count::HeldBytes, self.verbs.held_bytes);
+        self.counters.set(Count::OutboxBytes, self.budget.account.bytes());
+        self.counters.set(Count::EvictedEarly, self.hub.seen.evicted_early as usize);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::frame::{self, Event, NO_STATUS, Violation, close_frame, pong_frame};
 use crate::head::Framing;
 use crate::slab::{HEARD_MS, Phase};
 use crate::sockjs::{self, Texts};
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// Read at a time. Bigger than any message that may come, so that most come in one piece.
 const READ_BYTES: usize = 64 * 1024;
@@ -45,7 +45,7 @@ impl Readers {
         let count = match sys::receive(connection.fd, buffer) {
             Ok(0) => return self.lose(slot),
             Ok(count) => count,
-            Err(error) if sys::would_block(&error) => return,
+            Err(Errno::AGAIN) => return,
             Err(_) => return self.lose(slot),
         };
         connection.heard = (self.clock.now_ms() / HEARD_MS) as u32;
@@ -55,7 +55,8 @@ impl Readers {
         let (generation, deflate) = (connection.generation, connection.deflate.is_some());
         // The decoder lends out what it holds while the connection is used.
         let mut decoder = std::mem::take(&mut connection.decoder);
-        let rules = self.policy.frames(deflate);
+        let message_bytes = self.settings.message_bytes as usize;
+        let rules = frame::Rules { message_bytes, deflate };
         let (mut at, mut end) = (0, None);
         self.input.pongs = PONGS;
         while end.is_none() {
@@ -153,7 +154,7 @@ impl Readers {
     }
 
     fn inflate(&mut self, slot: u32, text: bool, payload: &[u8]) -> Result<(), Violation> {
-        let most = self.settings().message_bytes as usize;
+        let most = self.settings.message_bytes as usize;
         let mut inflater = self.input.inflater.take().unwrap_or_default();
         let result = inflater.inflate(payload, most).and_then(|message| {
             if text && simdutf8::basic::from_utf8(message).is_err() {
@@ -190,7 +191,7 @@ impl Readers {
     /// End a connection whose SockJS frame is broken JSON: abruptly, as SockJS 1.0 has it, without
     /// frames of its own before the close frame.
     fn end_abruptly(&mut self, slot: u32) {
-        let reason = self.policy.reason(CloseReason::ProtocolError);
+        let reason = self.settings.reason(CloseReason::ProtocolError);
         let last = close_frame(Some(reason.code), &reason.text);
         self.end(slot, CloseReason::ProtocolError.name(), last.as_slice(), Ending::HangUp);
     }

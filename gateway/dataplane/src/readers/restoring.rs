@@ -32,7 +32,7 @@ impl Restoring<'_> {
         loop {
             match lane.record()? {
                 (Record::Seen { start, identities }, _) => {
-                    self.readers.hub.seen.restore(start, identities);
+                    self.readers.hub.seen.restore(start, identities.as_chunks().0);
                 }
                 (Record::Topic(name), _) => self.topics.push(self.shared.name(name)),
                 (Record::Free(generation), _) => self.readers.slab.append_free(generation),
@@ -59,7 +59,7 @@ impl Restoring<'_> {
     ) -> io::Result<()> {
         let readers = &mut self.readers;
         if let Some(extra) = connection.extra.as_deref_mut() {
-            let limits = outbox::Limits::of(&readers.policy.settings);
+            let limits = outbox::Limits::of(&readers.settings);
             extra.outbox = self.shared.outbox(beside, limits, &mut readers.budget.account)?;
             connection.blocked = !extra.outbox.is_empty();
             // Whoever takes nothing gets the time anew.
@@ -81,7 +81,8 @@ impl Restoring<'_> {
         }
         if let Some(address) = beside.counted {
             // It was let in before.
-            readers.addresses.enter(slot, address, u32::MAX);
+            readers.addresses.enter(address, u32::MAX);
+            readers.counted.insert(slot, address);
         }
         self.subscriptions(slot, &beside.topics)?;
         Ok(())

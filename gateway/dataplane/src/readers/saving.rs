@@ -27,7 +27,10 @@ impl Readers {
         let thread = Record::Thread { number: self.thread, now_ms: self.clock.now_ms() };
         giver.put(&thread, Some(listener))?;
         self.give_shared(&mut giver, attempt)?;
-        self.give_seen(&mut giver)?;
+        for (start, identities) in self.hub.seen.pieces(IDENTITIES) {
+            let identities = identities.as_flattened();
+            giver.put(&Record::Seen { start, identities }, None)?;
+        }
         let places = self.give_topics(&mut giver)?;
         for slot in 0..self.slab.slots() {
             self.give_slot(&mut giver, attempt, &places, slot)?;
@@ -42,7 +45,7 @@ impl Readers {
             let Some(extra) = &self.slab.at(slot).extra else {
                 continue;
             };
-            for (frame, publication) in &extra.outbox.save().entries {
+            for (frame, publication) in extra.outbox.waiting() {
                 if let (number, true) = attempt.number_of(frame) {
                     giver.put(&Record::Frame { number, bytes: frame }, None)?;
                 }
@@ -56,16 +59,6 @@ impl Readers {
             }
         }
         giver.put(&Record::Shared, None)
-    }
-
-    fn give_seen(&self, giver: &mut Giver) -> io::Result<()> {
-        let mut result = Ok(());
-        self.hub.seen.pieces(IDENTITIES, |start, identities| {
-            if result.is_ok() {
-                result = giver.put(&Record::Seen { start, identities }, None);
-            }
-        });
-        result
     }
 
     /// Give the topics; returns the place of each.
@@ -93,15 +86,15 @@ impl Readers {
             self.hub.audience.subscriptions(slot).filter_map(|name| places.get(name).copied());
         let mut beside = Beside {
             timer: self.wheel.due_ms(slot),
-            counted: self.addresses.of(slot),
+            counted: self.counted.get(&slot).copied(),
             topics: topics.collect(),
             ..Beside::default()
         };
         if let Some(extra) = &connection.extra {
-            let outbox = extra.outbox.save();
-            let number = |publication| attempt.number_of(publication).0;
-            let numbers = outbox.entries.iter().map(|(frame, publication)| {
-                (attempt.number_of(frame).0, publication.as_ref().map(number))
+            let outbox = &extra.outbox;
+            let numbers = outbox.waiting().map(|(frame, publication)| {
+                let publication = publication.map(|publication| attempt.number_of(publication).0);
+                (attempt.number_of(frame).0, publication)
             });
             beside.frames = numbers.collect();
             (beside.written, beside.soft_since) = (outbox.written as u32, outbox.soft_since);

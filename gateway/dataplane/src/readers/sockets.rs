@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use crate::slab::Connection;
-use crate::sys::{self, Epoll, MOST_SENDS, Send, Sender};
+use crate::sys::{self, Epoll, Errno, EventFlags, MOST_SENDS, Send, Sender};
 
 /// The sockets of one I/O thread.
 pub(crate) struct Sockets {
@@ -27,12 +27,12 @@ impl Sockets {
     }
 
     /// Be woken by this connection's socket: to read, and to write while it is blocked.
-    pub(super) fn add(&self, slot: u32, connection: &Connection) -> io::Result<()> {
+    pub(super) fn add(&self, slot: u32, connection: &Connection) -> Result<(), Errno> {
         self.epoll.add(connection.fd, interest(connection), token(slot, connection))
     }
 
     /// The same after `blocked` has changed.
-    pub(super) fn update(&self, slot: u32, connection: &Connection) -> io::Result<()> {
+    pub(super) fn update(&self, slot: u32, connection: &Connection) -> Result<(), Errno> {
         self.epoll.modify(connection.fd, interest(connection), token(slot, connection))
     }
 
@@ -44,8 +44,7 @@ impl Sockets {
         connection: &mut Connection,
         bytes: &[u8],
     ) -> Option<usize> {
-        let failed = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        self.taken(slot, connection, sys::send(connection.fd, bytes).map_err(failed))
+        self.taken(slot, connection, sys::send(connection.fd, bytes))
     }
 
     /// The same, of a send that was tried.
@@ -53,12 +52,12 @@ impl Sockets {
         &mut self,
         slot: u32,
         connection: &mut Connection,
-        taken: Result<usize, i32>,
+        taken: Result<usize, Errno>,
     ) -> Option<usize> {
-        match taken.map_err(io::Error::from_raw_os_error) {
+        match taken {
             Ok(sent) => Some(sent),
             // Out of memory for now is as good as full: EPOLLOUT comes back.
-            Err(error) if sys::would_block(&error) || sys::exhausted(&error) => Some(0),
+            Err(error) if error == Errno::AGAIN || sys::exhausted(error) => Some(0),
             Err(_) => {
                 // No more is written; whoever is iterating over readers isn't disturbed.
                 connection.blocked = true;
@@ -77,13 +76,13 @@ impl Sockets {
     pub(super) fn make<'a>(
         &mut self,
         mut offers: Offers<'a>,
-    ) -> impl Iterator<Item = (u32, Send<'a>)> + use<'a> {
+    ) -> impl Iterator<Item = Send<'a>> + use<'a> {
         self.sender.send(&mut offers.sends[..offers.count]);
-        offers.slots.into_iter().zip(offers.sends).take(offers.count)
+        offers.sends.into_iter().take(offers.count)
     }
 }
 
-fn interest(connection: &Connection) -> u32 {
+fn interest(connection: &Connection) -> EventFlags {
     if connection.blocked { sys::READ | sys::WRITE } else { sys::READ }
 }
 
@@ -94,22 +93,20 @@ fn token(slot: u32, connection: &Connection) -> u64 {
 
 /// What up to [`MOST_SENDS`] readers are to be sent at once.
 pub(super) struct Offers<'a> {
-    slots: [u32; MOST_SENDS],
     sends: [Send<'a>; MOST_SENDS],
     count: usize,
 }
 
 impl Default for Offers<'_> {
     fn default() -> Self {
-        Offers { slots: [0; MOST_SENDS], sends: [Send::new(-1, &[]); MOST_SENDS], count: 0 }
+        Offers { sends: [Send::new(-1, 0, &[]); MOST_SENDS], count: 0 }
     }
 }
 
 impl<'a> Offers<'a> {
     /// One more; there must be room.
     pub(super) fn add(&mut self, slot: u32, fd: RawFd, bytes: &'a [u8]) {
-        self.slots[self.count] = slot;
-        self.sends[self.count] = Send::new(fd, bytes);
+        self.sends[self.count] = Send::new(fd, slot, bytes);
         self.count += 1;
     }
 }

@@ -52,7 +52,7 @@ impl Readers {
             }
         }
         let now_ms = self.clock.now_ms();
-        let heartbeat = u64::from(self.settings().heartbeat_ms);
+        let heartbeat = u64::from(self.settings.heartbeat_ms);
         let ends = [
             (CloseReason::SlowReader, self.stall_ends_ms(slot)),
             (CloseReason::TokenExpired, self.token_ends_ms(slot)),
@@ -80,12 +80,12 @@ impl Readers {
     /// stood still since, and have asked for no sign of life.
     fn was_silent(&mut self, slot: u32, due_ms: u64) -> bool {
         let heard_ms = u64::from(self.slab.at(slot).heard) * HEARD_MS;
-        heard_ms + 2 * u64::from(self.settings().heartbeat_ms) + HEARD_MS < due_ms
+        heard_ms + 2 * u64::from(self.settings.heartbeat_ms) + HEARD_MS < due_ms
     }
 
     /// When an open reader that takes nothing is given up; `None` if nothing waits for it.
     pub(super) fn stall_ends_ms(&mut self, slot: u32) -> Option<u64> {
-        let stalled_ms = u64::from(self.settings().stalled_ms);
+        let stalled_ms = u64::from(self.settings.stalled_ms);
         let extra = self.slab.at(slot).extra.as_ref()?;
         (stalled_ms > 0 && !extra.outbox.is_empty()).then(|| extra.taken_ms + stalled_ms)
     }
@@ -99,7 +99,7 @@ impl Readers {
     /// When the message or frame that a reader has begun must be whole; `None` if there is none.
     pub(super) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let since = self.slab.at(slot).decoder.unfinished_since(self.clock.now_ms())?;
-        Some(since + u64::from(self.settings().unfinished_ms))
+        Some(since + u64::from(self.settings.unfinished_ms))
     }
 
     /// Look at a reader at `end` at the latest, if it is open and has a timer.

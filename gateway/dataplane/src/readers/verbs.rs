@@ -12,7 +12,7 @@ use crate::closing::CloseReason;
 use crate::control::ConnectionId;
 use crate::counters::Count;
 use crate::ping::{Pulse, pong};
-use crate::policy::error_push;
+use crate::pushes::error_push;
 use crate::slab::{Extra, Phase, Waiting};
 use crate::threads::Report;
 
@@ -92,7 +92,9 @@ impl Verbs {
     }
 
     /// Those of a connection that was taken over.
-    pub(super) fn hold_all(&mut self, extra: &Extra) {
+    pub(super) fn hold_all(&mut self, extra: &mut Extra) {
+        let bytes = |one: &Waiting| if let Waiting::Verb(verb) = one { verb.len() } else { 0 };
+        extra.waiting_bytes = extra.waiting.iter().map(bytes).sum();
         let asked = extra.asked.as_ref().map_or(0, |verb| verb.len());
         self.held_bytes += asked + extra.waiting_bytes;
     }
@@ -130,7 +132,7 @@ impl Readers {
         if connection.phase != Phase::Open {
             return;
         }
-        match connection.bucket.admit(&self.policy.settings, self.clock.now_ms() as u32) {
+        match connection.bucket.admit(&self.settings, self.clock.now_ms() as u32) {
             Throttle::Allow => self.ask(slot, verb),
             Throttle::Refuse => self.refuse_in_turn(slot, Waiting::Refusal),
             Throttle::HangUp => self.refuse_in_turn(slot, Waiting::HangUp),
@@ -157,8 +159,8 @@ impl Readers {
     /// Have a verb answered, in its turn.
     pub(crate) fn ask(&mut self, slot: u32, verb: &[u8]) {
         if !self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
-            let most = self.settings().waiting as usize;
-            let extra = self.slab.extra(slot, &self.policy);
+            let most = self.settings.waiting as usize;
+            let extra = self.slab.extra(slot, &self.settings);
             if !self.verbs.wait(extra, verb, most) {
                 self.refuse_verb(slot);
             }
@@ -176,7 +178,7 @@ impl Readers {
         let Some(pong) = pong(verb) else {
             return false;
         };
-        if self.verbs.pulse.silent_ms() >= u64::from(self.settings().pong_ms) {
+        if self.verbs.pulse.silent_ms() >= u64::from(self.settings.pong_ms) {
             return false;
         }
         self.counters.add(Count::Pings);
@@ -188,7 +190,7 @@ impl Readers {
         let generation = self.slab.at(slot).generation;
         let id = ConnectionId { thread: self.thread, slot, generation };
         self.verbs.held_bytes += verb.len();
-        self.slab.extra(slot, &self.policy).asked = Some(verb.clone());
+        self.slab.extra(slot, &self.settings).asked = Some(verb.clone());
         let auth = self.auth.of(slot).map_or_else(Box::default, |state| state.blob().into());
         self.report(Report::Verb(self.verbs.attachment, id, auth, verb));
     }

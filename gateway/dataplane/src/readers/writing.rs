@@ -12,11 +12,11 @@ use crate::closing::{CloseReason, Ending};
 use crate::counters::Count;
 use crate::frame::{self, close_frame};
 use crate::head::Framing;
-use crate::policy::{disconnect_push, error_push};
 use crate::publication::Frame;
+use crate::pushes::{disconnect_push, error_push};
 use crate::slab::Phase;
 use crate::sockjs;
-use crate::sys::{self, MOST_SENDS};
+use crate::sys::{self, Errno, MOST_SENDS, Send};
 
 /// Frames that leave the outbox in one write.
 const PARTS: usize = 64;
@@ -64,10 +64,10 @@ impl Readers {
                 let connection = self.slab.at(slot);
                 offers.add(slot, connection.fd, heartbeat(connection.framing));
             }
-            for (slot, send) in self.sockets.make(offers) {
-                let sent = self.sockets.taken(slot, self.slab.at(slot), send.taken);
-                if let Some(sent) = sent.filter(|sent| *sent < send.bytes.len()) {
-                    self.keep_rest(slot, Arc::from(&send.bytes[sent..]), 0);
+            for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
+                let sent = self.sockets.taken(slot, self.slab.at(slot), taken);
+                if let Some(sent) = sent.filter(|sent| *sent < bytes.len()) {
+                    self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Readers {
 
     /// The kernel took only `written` of `frame`: the rest goes first when there is room.
     pub(super) fn keep_rest(&mut self, slot: u32, frame: Frame, written: usize) {
-        let extra = self.slab.extra(slot, &self.policy);
+        let extra = self.slab.extra(slot, &self.settings);
         extra.outbox.started(frame, written, &mut self.budget.account);
         extra.behind_since_ms = self.clock.now_ms();
         extra.taken_ms = self.clock.now_ms();
@@ -90,14 +90,14 @@ impl Readers {
 
     /// Queue what must not be dropped behind what waits.
     pub(super) fn queue_firm(&mut self, slot: u32, frame: Frame) {
-        let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+        let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
         let fits = outbox.push_firm(frame, self.clock.now_ms(), &mut self.budget.account);
         self.queued(slot, fits);
     }
 
     /// Something was queued for a reader, who is too slow if it doesn't fit.
     pub(super) fn queued(&mut self, slot: u32, fits: bool) {
-        let dropped = self.slab.extra(slot, &self.policy).outbox.take_dropped();
+        let dropped = self.slab.extra(slot, &self.settings).outbox.take_dropped();
         self.counters.add_many(Count::DroppedConflate, dropped.conflate);
         self.counters.add_many(Count::DroppedOldest, dropped.drop_oldest);
         if !fits {
@@ -121,7 +121,7 @@ impl Readers {
                     extra.outbox.advance(sent, &mut self.budget.account);
                     extra.taken_ms = self.clock.now_ms();
                 }
-                Err(error) if sys::would_block(&error) || sys::exhausted(&error) => return,
+                Err(error) if error == Errno::AGAIN || sys::exhausted(error) => return,
                 Err(_) => return self.lose(slot),
             }
         }
@@ -165,7 +165,7 @@ impl Readers {
         if self.slab.at(slot).phase != Phase::Open {
             return;
         }
-        let reason = self.policy.reason(why);
+        let reason = self.settings.reason(why);
         // What echoes says nothing of its own.
         let silent = self.echo;
         if why == CloseReason::TooBig && !silent {
@@ -178,7 +178,7 @@ impl Readers {
         }
         if why == CloseReason::SlowReader {
             // What waits would only keep the reader from hearing why it is closed.
-            let outbox = &mut self.slab.extra(slot, &self.policy).outbox;
+            let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
             let count = outbox.clear(&mut self.budget.account);
             self.counters.add_many(Count::DroppedDisconnect, count as u64);
         }
@@ -209,7 +209,7 @@ impl Readers {
 
     /// Forget this connection when a goodbye has taken as long as it may.
     pub(crate) fn linger(&mut self, slot: u32) {
-        let deadline = self.clock.now_ms() + u64::from(self.settings().linger_ms);
+        let deadline = self.clock.now_ms() + u64::from(self.settings.linger_ms);
         self.wheel.set(slot, deadline);
     }
 

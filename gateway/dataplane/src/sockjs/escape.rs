@@ -1,5 +1,7 @@
 //! A push as a JSON string, with the escapes that SockJS asks for.
 
+use std::io::Write as _;
+
 /// SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. First and last,
 /// inclusive, sorted. Characters beyond U+FFFF are surrogate pairs there, so they are escaped too.
 #[rustfmt::skip]
@@ -83,18 +85,11 @@ fn put_escape(out: &mut Vec<u8>, character: char) {
         _ => {
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
-                put_unit(out, *unit);
+                // Writing to a Vec can't fail.
+                let _ = write!(out, "\\u{unit:04x}");
             }
             return;
         }
     };
     out.extend([b'\\', short]);
-}
-
-fn put_unit(out: &mut Vec<u8>, unit: u16) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.extend_from_slice(b"\\u");
-    for shift in [12, 8, 4, 0] {
-        out.push(DIGITS[usize::from(unit >> shift & 0xF)]);
-    }
 }

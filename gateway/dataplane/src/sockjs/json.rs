@@ -2,7 +2,7 @@
 
 use super::BrokenJson;
 
-/// Deepest nesting of what is skipped; deeper is refused.
+/// Deepest nesting of what is skipped; deeper is refused. The stack has room for ten times that.
 const DEPTH: usize = 1024;
 
 /// The texts of one payload, in memory that is reused: keep one per thread.
@@ -46,8 +46,8 @@ impl Texts {
 
     fn document(&mut self, reader: &mut Reader<'_>) -> Option<()> {
         reader.skip_space();
-        if reader.eat(b'[') {
-            self.array(reader)?;
+        if reader.peek() == Some(b'[') {
+            reader.list(b']', |reader| self.element(reader))?;
         } else {
             self.element(reader)?;
         }
@@ -55,27 +55,11 @@ impl Texts {
         reader.peek().is_none().then_some(())
     }
 
-    fn array(&mut self, reader: &mut Reader<'_>) -> Option<()> {
-        reader.skip_space();
-        if reader.eat(b']') {
-            return Some(());
-        }
-        loop {
-            self.element(reader)?;
-            reader.skip_space();
-            if reader.eat(b']') {
-                return Some(());
-            }
-            reader.expect(b',')?;
-        }
-    }
-
     fn element(&mut self, reader: &mut Reader<'_>) -> Option<()> {
-        reader.skip_space();
         if reader.peek() == Some(b'"') {
             reader.string(Some(&mut self.text))?;
         } else {
-            reader.skip_value()?;
+            reader.skip_value(DEPTH)?;
         }
         self.ends.push(self.text.len());
         Some(())
@@ -167,62 +151,48 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// Any value. What closes the open brackets is kept on the heap: the stack is short.
-    fn skip_value(&mut self) -> Option<()> {
-        let mut open = Vec::new();
+    /// Any value, with at most so many brackets in each other.
+    fn skip_value(&mut self, depth: usize) -> Option<()> {
+        let closing = match self.peek()? {
+            b'"' => return self.string(None),
+            b't' => return self.word("true"),
+            b'f' => return self.word("false"),
+            b'n' => return self.word("null"),
+            b'[' => b']',
+            b'{' => b'}',
+            _ => return self.number(),
+        };
+        let depth = depth.checked_sub(1)?;
+        self.list(closing, |reader| {
+            if closing == b'}' {
+                reader.string(None)?;
+                reader.skip_space();
+                reader.expect(b':')?;
+                reader.skip_space();
+            }
+            reader.skip_value(depth)
+        })
+    }
+
+    /// An opening bracket, elements with commas between, and the closing one.
+    fn list(
+        &mut self,
+        closing: u8,
+        mut element: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.at += 1;
+        self.skip_space();
+        if self.eat(closing) {
+            return Some(());
+        }
         loop {
             self.skip_space();
-            if let bracket @ (b'[' | b'{') = self.peek()? {
-                self.at += 1;
-                // ASCII: two behind each of them is the one that closes it.
-                open.push(bracket + 2);
-                self.skip_space();
-                if open.len() > DEPTH {
-                    return None;
-                } else if self.peek() != open.last().copied() {
-                    self.key(&open)?;
-                    continue;
-                }
-            } else {
-                self.scalar()?;
-            }
-            if self.close_all(&mut open)? {
+            element(self)?;
+            self.skip_space();
+            if self.eat(closing) {
                 return Some(());
             }
-        }
-    }
-
-    /// After a value: close what closes. True when nothing is open any more.
-    fn close_all(&mut self, open: &mut Vec<u8>) -> Option<bool> {
-        while let Some(&closing) = open.last() {
-            self.skip_space();
-            if self.eat(b',') {
-                self.key(open)?;
-                return Some(false);
-            }
-            self.expect(closing)?;
-            open.pop();
-        }
-        Some(true)
-    }
-
-    fn key(&mut self, open: &[u8]) -> Option<()> {
-        if open.last() == Some(&b'}') {
-            self.skip_space();
-            self.string(None)?;
-            self.skip_space();
-            self.expect(b':')?;
-        }
-        Some(())
-    }
-
-    fn scalar(&mut self) -> Option<()> {
-        match self.peek()? {
-            b'"' => self.string(None),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            b'n' => self.word("null"),
-            _ => self.number(),
+            self.expect(b',')?;
         }
     }
 

@@ -10,31 +10,33 @@ use std::io;
 use std::os::fd::RawFd;
 
 use io_uring::{IoUring, opcode, types::Fd};
+use rustix::io::{Errno, Result};
 
 /// Sends in one batch, at most. A power of two.
 pub const MOST_SENDS: usize = 128;
 
-/// Bytes for a socket, and how many of them it took, or the system's error number.
+/// Bytes for a socket, and how many of them it took.
 #[derive(Debug, Clone, Copy)]
 pub struct Send<'a> {
     /// The socket.
     pub fd: RawFd,
+    /// What its owner calls it.
+    pub slot: u32,
     /// What it is offered.
     pub bytes: &'a [u8],
     /// What came of it.
-    pub taken: Result<usize, i32>,
+    pub taken: Result<usize>,
 }
 
 impl<'a> Send<'a> {
     /// One that wasn't tried yet.
-    pub fn new(fd: RawFd, bytes: &'a [u8]) -> Send<'a> {
-        Send { fd, bytes, taken: Err(libc::EAGAIN) }
+    pub fn new(fd: RawFd, slot: u32, bytes: &'a [u8]) -> Send<'a> {
+        Send { fd, slot, bytes, taken: Err(Errno::AGAIN) }
     }
 
     /// Try it now, by itself.
     fn one(&mut self) {
-        let failed = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        self.taken = super::send(self.fd, self.bytes).map_err(failed);
+        self.taken = super::send(self.fd, self.bytes);
     }
 }
 
@@ -96,7 +98,7 @@ fn send_batch(ring: &mut IoUring, sends: &mut [Send<'_>]) -> usize {
         }
         for completion in ring.completion() {
             let result = completion.result();
-            let taken = usize::try_from(result).map_err(|_| -result);
+            let taken = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
             sends[completion.user_data() as usize].taken = taken;
             done += 1;
         }
@@ -129,7 +131,7 @@ mod tests {
                 let said: Vec<[u8; 2]> = (0..MOST_SENDS).map(|at| [at as u8, round]).collect();
                 let sends = pairs.iter().zip(&said);
                 let mut sends: Vec<_> =
-                    sends.map(|((one, _), bytes)| Send::new(one.as_raw_fd(), bytes)).collect();
+                    sends.map(|((one, _), bytes)| Send::new(one.as_raw_fd(), 0, bytes)).collect();
                 sender.send(&mut sends);
                 assert!(sends.iter().all(|send| send.taken == Ok(2)), "{sends:?}");
                 for ((_, other), bytes) in pairs.iter_mut().zip(&said) {
@@ -147,20 +149,20 @@ mod tests {
             let mut pairs = pairs(3);
             let much = vec![7; 4 << 20];
             drop(pairs.remove(1).1);
-            let (full, gone) = (pairs[0].0.as_raw_fd(), -1);
+            let (full, gone) = (pairs[0].0.as_raw_fd(), i32::MAX);
             let mut sends = [
-                Send::new(full, &much),
-                Send::new(gone, b"x"),
-                Send::new(pairs[1].0.as_raw_fd(), b"fine"),
+                Send::new(full, 0, &much),
+                Send::new(gone, 0, b"x"),
+                Send::new(pairs[1].0.as_raw_fd(), 0, b"fine"),
             ];
             pairs[0].0.set_nonblocking(true).expect("a socket");
             sender.send(&mut sends);
             let part = sends[0].taken.expect("some of it");
             assert!(0 < part && part < much.len());
-            assert_eq!((sends[1].taken, sends[2].taken), (Err(libc::EBADF), Ok(4)));
-            let mut again = [Send::new(full, &much), Send::new(full, b"x")];
+            assert_eq!((sends[1].taken, sends[2].taken), (Err(Errno::BADF), Ok(4)));
+            let mut again = [Send::new(full, 0, &much), Send::new(full, 0, b"x")];
             sender.send(&mut again);
-            assert_eq!(again[0].taken, Err(libc::EAGAIN));
+            assert_eq!(again[0].taken, Err(Errno::AGAIN));
         }
     }
 }

@@ -1,74 +1,56 @@
 //! Descriptors that go from one process, or one descriptor table, to another (unix(7), SCM_RIGHTS).
 
-use std::io;
-use std::mem;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{OwnedFd, RawFd};
 
-use socket2::{Domain, Socket, Type};
+use rustix::cmsg_space;
+use rustix::io::{Errno, Result};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
 
-use super::size;
+use super::{NONBLOCKING, lent};
 
 /// As many as the kernel takes with one message (SCM_MAX_FD).
 pub const MOST_DESCRIPTORS: usize = 253;
-
-/// Room for a header and as many descriptors, aligned like a header. CMSG_SPACE of 253 is 1,032.
-type Ancillary = [u64; 129];
+const SPACE: usize = cmsg_space!(ScmRights(MOST_DESCRIPTORS));
 
 /// Two connected unix sockets that keep messages apart, non-blocking.
-pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    pair(Type::SEQPACKET)
+pub fn packet_pair() -> Result<(OwnedFd, OwnedFd)> {
+    pair(SocketType::SEQPACKET)
 }
 
 /// Two connected unix sockets that carry a stream, non-blocking.
-pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    pair(Type::STREAM)
+pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
+    pair(SocketType::STREAM)
 }
 
-fn pair(kind: Type) -> io::Result<(OwnedFd, OwnedFd)> {
-    let (one, other) = Socket::pair(Domain::UNIX, kind.nonblocking(), None)?;
-    Ok((one.into(), other.into()))
+fn pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, kind, NONBLOCKING, None)
 }
 
 /// Send `bytes`, and `fd` with the first of them.
-pub fn send_descriptor(to: RawFd, bytes: &[u8], fd: RawFd) -> io::Result<usize> {
+pub fn send_descriptor(to: RawFd, bytes: &[u8], fd: RawFd) -> Result<usize> {
     send_descriptors(to, bytes, &[fd])
 }
 
 /// Send `bytes`, at least one, and up to [`MOST_DESCRIPTORS`] with the first of them. Whatever part of
 /// the bytes was taken, all descriptors were.
-pub fn send_descriptors(to: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<usize> {
-    assert!(fds.len() <= MOST_DESCRIPTORS);
-    let part = [io::IoSlice::new(bytes)];
-    let mut ancillary: Ancillary = [0; 129];
-    // SAFETY: all zeros is a valid value of this type.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = part.as_ptr().cast_mut().cast();
-    header.msg_iovlen = 1;
+pub fn send_descriptors(to: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
+    let fds: Vec<_> = fds.iter().map(|fd| lent(*fd)).collect();
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
-        let bytes = mem::size_of_val(fds) as u32;
-        header.msg_control = ancillary.as_mut_ptr().cast();
-        // SAFETY: only computes.
-        header.msg_controllen = unsafe { libc::CMSG_SPACE(bytes) } as _;
-        // SAFETY: `ancillary` has room for one header and as many descriptors as are asserted
-        // above, and is aligned for it, so the first header lies inside, and its data too.
-        unsafe {
-            let first = libc::CMSG_FIRSTHDR(&header);
-            (*first).cmsg_level = libc::SOL_SOCKET;
-            (*first).cmsg_type = libc::SCM_RIGHTS;
-            (*first).cmsg_len = libc::CMSG_LEN(bytes) as _;
-            let data = libc::CMSG_DATA(first).cast::<libc::c_int>();
-            for (index, fd) in fds.iter().enumerate() {
-                data.add(index).write_unaligned(*fd);
-            }
-        }
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)), "too many descriptors");
     }
-    // SAFETY: the header describes `part` and `ancillary`, which outlive the call.
-    size(unsafe { libc::sendmsg(to, &header, libc::MSG_NOSIGNAL) })
+    sendmsg(lent(to), &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
 }
 
 /// Receive into `buffer`, and the descriptor that came along; `None` also where there was no room for
 /// it in this thread's table, and it is lost.
-pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> Result<(usize, Option<OwnedFd>)> {
     let mut descriptors = Vec::new();
     let (count, _) = receive_some(from, buffer, &mut descriptors)?;
     Ok((count, descriptors.pop()))
@@ -82,11 +64,11 @@ pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> io::Result<(usize, 
 pub fn receive_descriptors(
     from: RawFd,
     buffer: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-) -> io::Result<usize> {
+    descriptors: &mut impl Extend<OwnedFd>,
+) -> Result<usize> {
     match receive_some(from, buffer, descriptors)? {
         (count, false) => Ok(count),
-        (_, true) => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+        (_, true) => Err(Errno::MFILE),
     }
 }
 
@@ -95,41 +77,23 @@ pub fn receive_descriptors(
 fn receive_some(
     from: RawFd,
     buffer: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-) -> io::Result<(usize, bool)> {
-    const FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    let mut ancillary: Ancillary = [0; 129];
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all zeros is a valid value of this type.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = &mut part;
-    header.msg_iovlen = 1;
-    header.msg_control = ancillary.as_mut_ptr().cast();
-    header.msg_controllen = mem::size_of::<Ancillary>() as _;
-    // SAFETY: the header describes `buffer` and `ancillary`, which outlive the call.
-    let count = size(unsafe { libc::recvmsg(from, &mut header, FLAGS) })?;
-    // SAFETY: the kernel filled the header; CMSG_FIRSTHDR is null or points into `ancillary`, and
-    // so do as many descriptors as the header's length says. They were made for us just now.
-    unsafe {
-        let first = libc::CMSG_FIRSTHDR(&header);
-        if !first.is_null()
-            && (*first).cmsg_level == libc::SOL_SOCKET
-            && (*first).cmsg_type == libc::SCM_RIGHTS
-        {
-            let bytes = (*first).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-            let data = libc::CMSG_DATA(first).cast::<libc::c_int>();
-            for index in 0..bytes / mem::size_of::<libc::c_int>() {
-                descriptors.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
-            }
+    descriptors: &mut impl Extend<OwnedFd>,
+) -> Result<(usize, bool)> {
+    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let came = recvmsg(lent(from), &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            descriptors.extend(fds);
         }
     }
-    Ok((count, header.msg_flags & libc::MSG_CTRUNC != 0))
+    Ok((came.bytes, came.flags.contains(ReturnFlags::CTRUNC)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::would_block;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};
@@ -154,7 +118,7 @@ mod tests {
         ours.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let began = Instant::now();
         let found = receive_descriptors(ours.as_raw_fd(), &mut [0; 1], &mut Vec::new());
-        assert!(found.is_err_and(|error| would_block(&error)));
+        assert_eq!(found, Err(Errno::AGAIN));
         assert!(began.elapsed() < PATIENCE);
     }
 }

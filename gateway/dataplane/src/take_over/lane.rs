@@ -1,5 +1,6 @@
 //! The socket between an I/O thread and the newer one in its place: records, and descriptors with them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::record::{self, Beside, Record};
 use crate::control::Malformed;
 use crate::slab::Connection;
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// Written and read at a time.
 const PIECE: usize = 64 * 1024;
@@ -60,17 +61,12 @@ impl Giver {
                     sent += count;
                     self.descriptors.clear();
                 }
-                Err(error) if sys::would_block(&error) => {
+                Err(Errno::AGAIN) => {
                     sys::wait_until(self.deadline, fd, true)?;
                 }
                 // Too many that nobody has received yet, in all threads together.
-                Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) => {
-                    if Instant::now() >= self.deadline {
-                        return Err(error);
-                    }
-                    thread::sleep(PAUSE);
-                }
-                Err(error) => return Err(error),
+                Err(Errno::TOOMANYREFS) if Instant::now() < self.deadline => thread::sleep(PAUSE),
+                Err(error) => return Err(error.into()),
             }
         }
         self.bytes.clear();
@@ -85,7 +81,7 @@ pub struct Receiver {
     bytes: Vec<u8>,
     /// How much of `bytes` was used.
     used: usize,
-    descriptors: Vec<OwnedFd>,
+    descriptors: VecDeque<OwnedFd>,
     buffer: Vec<u8>,
 }
 
@@ -97,7 +93,7 @@ impl Receiver {
             deadline,
             bytes: Vec::new(),
             used: 0,
-            descriptors: Vec::new(),
+            descriptors: VecDeque::new(),
             buffer: vec![0; PIECE],
         }
     }
@@ -107,15 +103,15 @@ impl Receiver {
     /// # Errors
     /// Of the kind `InvalidData` if what came is none, of another if nothing came.
     pub fn record(&mut self) -> io::Result<(Record<'_>, Option<OwnedFd>)> {
-        let (kind, body, descriptor) = self.message(record::carries_descriptor)?;
-        Ok((Record::decode(kind, body)?, descriptor))
+        let (message, descriptor) = self.message(record::carries_descriptor)?;
+        Ok((Record::decode(message)?, descriptor))
     }
 
-    /// The next message of any kind: its type and its body, and its descriptor if it `carries` one.
+    /// The next message of any kind, from its type on, and its descriptor if its type `carries` one.
     ///
     /// # Errors
     /// As [`Receiver::record`].
-    pub fn message(&mut self, carries: fn(u8) -> bool) -> io::Result<(u8, &[u8], Option<OwnedFd>)> {
+    pub fn message(&mut self, carries: fn(u8) -> bool) -> io::Result<(&[u8], Option<OwnedFd>)> {
         let end = loop {
             let waiting = &self.bytes[self.used..];
             match record::length(waiting)? {
@@ -125,16 +121,12 @@ impl Receiver {
         };
         let start = self.used + 4;
         self.used = end;
-        let kind = self.bytes[start];
-        let descriptor = if carries(kind) {
-            if self.descriptors.is_empty() {
-                return Err(Malformed::Value("descriptor, which is missing").into());
-            }
-            Some(self.descriptors.remove(0))
-        } else {
-            None
-        };
-        Ok((kind, &self.bytes[start + 1..end], descriptor))
+        let mut descriptor = None;
+        if carries(self.bytes[start]) {
+            let missing = Malformed::Value("descriptor, which is missing");
+            descriptor = Some(self.descriptors.pop_front().ok_or(missing)?);
+        }
+        Ok((&self.bytes[start..end], descriptor))
     }
 
     /// What it receives from.
@@ -154,10 +146,10 @@ impl Receiver {
         match sys::receive_descriptors(fd, &mut self.buffer, &mut self.descriptors) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.bytes.extend_from_slice(&self.buffer[..count]),
-            Err(error) if sys::would_block(&error) => {
+            Err(Errno::AGAIN) => {
                 sys::wait_until(self.deadline, fd, false)?;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

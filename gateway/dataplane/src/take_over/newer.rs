@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use super::lane::Receiver;
 use super::record::{self, Record};
 use super::shared::Gathering;
 use crate::control::{self, ControlState, Event, EventKind, Malformed, Offer, Settings};
-use crate::policy::Policy;
 use crate::reactor::Reactor;
 use crate::readers::{Readers, Restoring};
 use crate::run::start;
@@ -32,19 +32,20 @@ pub fn take_over(
 ) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let began = Instant::now();
     let deadline = began + COMMIT_WITHIN + LONGER;
-    let socket = sys::connect_unix(control).map_err(|error| {
+    let socket = UnixStream::connect(control).map_err(|error| {
         let why = format!("no data plane to take over at {}: {error}", control.display());
         io::Error::new(error.kind(), why)
     })?;
-    let mut older = Older(Receiver::new(socket, deadline));
+    socket.set_nonblocking(true)?;
+    let mut older = Older(Receiver::new(socket.into(), deadline));
     older.say(&control::take_over(record::FORMAT))?;
     let (offer, control_listener) = older.offer()?;
     let lanes = older.lanes(offer.options.threads)?;
-    let policy = offer.state.policy()?.unwrap_or_else(|| Policy::new(Settings::default()));
-    let (policy, gathering) = (Arc::new(policy), Arc::new(Gathering::new(lanes.len())));
+    let settings = Arc::new(offer.state.decoded()?.unwrap_or_default());
+    let gathering = Arc::new(Gathering::new(lanes.len()));
     let (threads, parts) = Threads::new(offer.options, offer.ports)?;
     let starting = start(parts, lanes, shared_table, move |parts, lane| {
-        receive(parts, policy.clone(), &mut Receiver::new(lane, deadline), &gathering)
+        receive(parts, settings.clone(), &mut Receiver::new(lane, deadline), &gathering)
     })?;
     // A lane that broke is the sign of what the older one has to say.
     starting.wait_until_ready().map_err(|error| older.reason().unwrap_or(error))?;
@@ -61,14 +62,14 @@ struct Older(Receiver);
 impl Older {
     fn say(&self, bytes: &[u8]) -> io::Result<()> {
         // A few bytes always have room.
-        sys::send(self.0.fd(), bytes).map(drop)
+        Ok(sys::send(self.0.fd(), bytes).map(drop)?)
     }
 
     fn answer(&mut self) -> io::Result<(Event<'_>, Option<OwnedFd>)> {
         let carries =
             |kind| matches!(EventKind::of(kind), Some(EventKind::Offer | EventKind::Lane));
-        let (kind, body, descriptor) = self.0.message(carries)?;
-        match Event::decode(kind, body)? {
+        let (message, descriptor) = self.0.message(carries)?;
+        match Event::decode(message[0], &message[1..])? {
             Event::Refused(why) => Err(io::Error::other(format!("the older one serves on: {why}"))),
             answer => Ok((answer, descriptor)),
         }
@@ -76,7 +77,7 @@ impl Older {
 
     fn offer(&mut self) -> io::Result<(Offer, OwnedFd)> {
         match self.answer()? {
-            (Event::Offer(offer), Some(listener)) if offer.format <= record::FORMAT => {
+            (Event::Offer(offer), Some(listener)) if offer.format == record::FORMAT => {
                 Ok((offer, listener))
             }
             _ => Err(Malformed::Value("offer").into()),
@@ -135,7 +136,7 @@ impl Older {
 /// What came is incomplete or wrong: the process must end, and the older one serves on.
 fn receive(
     parts: ThreadParts,
-    policy: Arc<Policy>,
+    settings: Arc<Settings>,
     lane: &mut Receiver,
     gathering: &Gathering,
 ) -> io::Result<Reactor> {
@@ -145,7 +146,7 @@ fn receive(
     if number != parts.number {
         return Err(Malformed::Value("thread").into());
     }
-    let readers = Readers::new(&parts, policy, now_ms)?;
+    let readers = Readers::new(&parts, settings, now_ms)?;
     let shared = gathering.receive(lane)?;
     let restoring = Restoring { readers, shared: &shared, topics: Vec::new() };
     Reactor::new(parts, listener, restoring.receive(lane)?)

@@ -74,16 +74,13 @@ impl Shared {
         limits: outbox::Limits,
         account: &mut outbox::Account,
     ) -> Result<Outbox, Malformed> {
-        let mut saved = outbox::Saved {
-            entries: Vec::with_capacity(beside.frames.len()),
-            written: beside.written as usize,
-            soft_since: beside.soft_since,
-        };
+        let mut waiting = Vec::with_capacity(beside.frames.len());
         for (number, publication) in &beside.frames {
             let frame = self.frames.get(number).cloned().ok_or(Malformed::Value("frame"))?;
             let publication = publication.map(|number| self.publication(number)).transpose()?;
-            saved.entries.push((frame, publication));
+            waiting.push((frame, publication));
         }
-        Outbox::restore(limits, saved, account).ok_or(Malformed::Value("outbox"))
+        Outbox::restore(limits, waiting, beside.written as usize, beside.soft_since, account)
+            .ok_or(Malformed::Value("outbox"))
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
-const REASONS: [(&str, u16); 11] = [
+const REASONS: [(&str, u16); 12] = [
     ("protocol_error", 1002),
     ("invalid_payload", 1007),
     ("too_big", 1009),
@@ -21,6 +21,7 @@ const REASONS: [(&str, u16); 11] = [
     ("too_many_requests", 4102),
     ("no_pong", 4203),
     ("token_expired", 4202),
+    ("unfinished", 1008),
     ("gone", 4001),
 ];
 

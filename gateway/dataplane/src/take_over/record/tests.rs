@@ -3,8 +3,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::*;
 use crate::bucket::Bucket;
 use crate::closing::Ending;
-use crate::control::Slow;
-use crate::deflate::Agreement;
+use crate::control::{Settings, Slow};
+use crate::deflate::{Agreement, negotiate};
 use crate::frame::{Decoder, Rules};
 use crate::head::Framing;
 use crate::slab::{Extra, Phase, Waiting, fresh};
@@ -20,16 +20,13 @@ fn bytes_of(record: &Record<'_>) -> Vec<u8> {
 fn again(record: &Record<'_>, ends: impl Fn(usize) -> std::ops::Range<usize>) {
     let bytes = bytes_of(record);
     assert_eq!(length(&bytes), Ok(Some(bytes.len())));
-    let (kind, body) = (bytes[4], &bytes[5..]);
-    let read = Record::decode(kind, body).expect("a record");
+    let bytes = &bytes[4..];
+    let read = Record::decode(bytes).expect("a record");
     assert_eq!(format!("{read:?}"), format!("{record:?}"));
-    for end in ends(body.len()) {
-        // A part of a list of bytes or identities is one too.
-        let cut = Record::decode(kind, &body[..end]);
-        assert!(cut.is_err() || matches!(kind, 3 | 5), "cut at {end}");
+    for end in ends(bytes.len()) {
+        assert!(Record::decode(&bytes[..end]).is_err(), "cut at {end}");
     }
-    let longer = [body, &[0]].concat();
-    assert!(Record::decode(kind, &longer).is_err() || kind == 3);
+    assert!(Record::decode(&[bytes, &[0]].concat()).is_err());
 }
 
 fn everywhere(size: usize) -> std::ops::Range<usize> {
@@ -44,7 +41,7 @@ fn every_record_is_read_as_it_was_written() {
     again(&Record::Publication { number: 7, topic, message }, everywhere);
     again(&Record::Frame { number: 8, bytes: b"\x81\x02{}" }, everywhere);
     again(&Record::Shared, everywhere);
-    again(&Record::Seen { start: 5, identities: &[[1; 10], [2; 10]] }, everywhere);
+    again(&Record::Seen { start: 5, identities: &[1; 20] }, everywhere);
     again(&Record::Topic("a"), everywhere);
     again(&Record::Free(u32::MAX), everywhere);
     again(&Record::End(0), everywhere);
@@ -60,21 +57,47 @@ fn an_impossible_length_is_refused_before_its_bytes_come() {
 
 #[test]
 fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
-    let mut body = b"\x01x\0\0".to_vec();
-    body.extend_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(Record::decode(6, &body).err(), Some(Malformed::Short));
+    let mut bytes = bytes_of(&Record::Connection(Box::new((plain(), Beside::default()))));
+    // That of its topics is the fourth from behind.
+    let count = bytes.len() - 4;
+    assert_eq!(bytes.get(count..), Some(&[0; 4][..]));
+    bytes.splice(count..=count, [0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
+    assert_eq!(impossible(&bytes[4..]), Malformed::Value("record"));
+}
+
+#[test]
+fn what_nobody_can_have_written_is_refused() {
+    let topic = Topic { name: "a\"b", slow: Slow::Conflate };
+    let message = Message { id: [9; 16], version: -1, key: "k", push: b"{}" };
+    let too_long = AuthState::new("42", 5, 6, &[7; 1_025]);
+    for record in [
+        Record::Publication { number: 7, topic, message },
+        Record::Topic(""),
+        Record::Seen { start: 5, identities: &[1; 11] },
+        Record::Auth(too_long),
+    ] {
+        assert_eq!(impossible(&bytes_of(&record)[4..]), Malformed::Value("record"), "{record:?}");
+    }
+    // The user's length says more than there is; there are no times.
+    let mut short = bytes_of(&Record::Auth(AuthState::new("42", 5, 6, b"")));
+    short[22] = 3;
+    impossible(&short[4..]);
+    impossible(&[9, 2, 0, 0]);
+}
+
+fn impossible(bytes: &[u8]) -> Malformed {
+    Record::decode(bytes).expect_err("no record")
 }
 
 #[test]
 fn a_free_slot_is_no_connection() {
     let free = Connection { phase: Phase::Free, ..plain() };
     let bytes = bytes_of(&Record::Connection(Box::new((free, Beside::default()))));
-    assert_eq!(Record::decode(8, &bytes[5..]).err(), Some(Malformed::Value("phase")));
+    impossible(&bytes[4..]);
 }
 
 fn plain() -> Connection {
-    let bucket = Bucket::from_bits(0);
-    Connection { phase: Phase::Open, bucket, ..fresh(-1, 1) }
+    Connection { phase: Phase::Open, ..fresh(0, 1) }
 }
 
 /// One that has got these bytes.
@@ -85,8 +108,14 @@ fn decoder(bytes: &[u8]) -> Decoder {
     decoder
 }
 
-fn extra() -> Extra {
-    Extra::default()
+fn bucket(verbs: u32, now: u32) -> Bucket {
+    Bucket::full(&Settings { verbs, ..Settings::default() }, now)
+}
+
+/// None if there is no such window.
+fn agreement(window_bits: u8) -> Option<Agreement> {
+    let offer = format!("permessage-deflate; server_max_window_bits={window_bits}");
+    negotiate([offer.as_bytes()])
 }
 
 const PHASES: [Phase; 5] = [
@@ -100,7 +129,7 @@ const PHASES: [Phase; 5] = [
 proptest! {
     #[test]
     fn a_connection_is_read_as_it_was_written(
-        (generation, heard, bucket) in any::<(u32, u32, u64)>(),
+        (generation, heard, verbs_left, updated) in any::<(u32, u32, u32, u32)>(),
         phase in 0_usize..5,
         (sockjs, low_water, window) in any::<(bool, bool, u8)>(),
         (timer, counted) in any::<(Option<u64>, Option<[u8; 4]>)>(),
@@ -121,22 +150,21 @@ proptest! {
             Box::new(Extra {
                 proxied: proxied.map(|(ip, port)| SocketAddr::new(ip.into(), port)),
                 asked: asked.map(Box::from),
-                waiting_bytes: verbs.iter().flatten().map(Vec::len).sum(),
                 waiting: verbs.into_iter().map(waiting).chain([Waiting::HangUp]).collect(),
                 ping: ping.map(Box::from),
-                ..extra()
+                ..Extra::default()
             })
         });
         let connection = Connection {
             phase: PHASES[phase],
             framing: if sockjs { Framing::SockJs } else { Framing::Raw },
-            deflate: Agreement::from_byte(window % 20),
+            deflate: agreement(window % 20),
             low_water,
             heard,
-            bucket: Bucket::from_bits(bucket),
+            bucket: bucket(verbs_left, updated),
             decoder: decoder(&b"\x81\xfe\x01\x00\x01\x02\x03"[..begun % 8]),
             extra,
-            ..fresh(-1, generation)
+            ..fresh(0, generation)
         };
         again(&Record::Connection(Box::new((connection, beside))), |size| {
             let end = cut.index(size);
@@ -146,7 +174,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_record_or_an_error(kind in 0_u8..12, body: Vec<u8>) {
-        let _ = Record::decode(kind, &body);
+        let _ = Record::decode(&[&[kind], &body[..]].concat());
     }
 }
 
@@ -156,18 +184,18 @@ fn a_connection_has_the_bytes_that_it_has_always_had() {
         proxied: Some(SocketAddr::from(([10, 0, 0, 1], 0x1234))),
         asked: Some((*b"ask").into()),
         waiting: [Waiting::Verb((*b"v").into()), Waiting::Refusal, Waiting::HangUp].into(),
-        ..extra()
+        ..Extra::default()
     };
     let busy = Connection {
         phase: Phase::Closing(Ending::HalfClose),
         framing: Framing::SockJs,
-        deflate: Agreement::from_byte(15),
+        deflate: agreement(15),
         low_water: true,
         heard: 11,
-        bucket: Bucket::from_bits(12),
+        bucket: bucket(12, 13),
         decoder: decoder(b"\x81"),
         extra: Some(Box::new(extra)),
-        ..fresh(-1, 0x0102_0304)
+        ..fresh(0, 0x0102_0304)
     };
     let beside = Beside {
         timer: Some(13),
@@ -179,11 +207,11 @@ fn a_connection_has_the_bytes_that_it_has_always_had() {
     };
     assert_eq!(
         hex(&Record::Connection(Box::new((busy, beside)))),
-        "92000000080403020104010f010b0000000c00000000000000010d00000000000000060001000100010001000100010001000117000000010181000000000000000000000000000000000000000002000000030000000400000001040a0000013412010300000061736b0300000000010000007601020002000000070000000008000000010900000005000000010600000000000000"
+        "5d000000078486880803010101010f010b0de05d00018100000000000000000000000000010000000000000001010361736b0300017601020001000a000001b424010d010100010001000100010001000100010001020304020700080109050106"
     );
     assert_eq!(
         hex(&Record::Connection(Box::new((plain(), Beside::default())))),
-        "2000000008010000000200ff000000000000000000000000000000000000000000000000"
+        "12000000070102000000000000000000000000000000"
     );
 }
 

@@ -1,32 +1,6 @@
-//! What an I/O thread does by the control plane's settings, and the pushes that say so to readers.
+//! The pushes that the data plane makes itself. Pure.
 
-use crate::closing::CloseReason;
-use crate::control::{Reason, Settings};
-use crate::frame;
-
-/// What threads share until other settings come.
-#[derive(Debug)]
-pub struct Policy {
-    pub settings: Settings,
-}
-
-impl Policy {
-    pub fn new(settings: Settings) -> Policy {
-        Policy { settings }
-    }
-
-    /// The decoder's rules for a connection.
-    pub fn frames(&self, deflate: bool) -> frame::Rules {
-        frame::Rules { message_bytes: self.settings.message_bytes as usize, deflate }
-    }
-
-    /// The code and text of a reason; those of `internal` if the settings have none.
-    pub fn reason(&self, reason: CloseReason<'_>) -> Reason {
-        let of = |one: CloseReason<'_>| self.settings.reason(one.name());
-        let found = of(reason).or_else(|| of(CloseReason::Internal));
-        found.cloned().unwrap_or_default()
-    }
-}
+use crate::control::Reason;
 
 /// The `disconnect` push that goes before every close of ours (proxies eat close frames).
 pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
