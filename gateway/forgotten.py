@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from gateway.position import Position
 from newsfabric.store.logs import Log
 
-HasAll: TypeAlias = Callable[[Position, Log, int], bool]
+HasAll: TypeAlias = Callable[[Log, int], bool]
 
 # Logs of which something was forgotten since the memory was made; then it is made anew.
 _LOGS: Final = 64
@@ -39,10 +38,10 @@ class Forgotten:
         if len(self._since) > _LOGS:
             self._before, self._since = self._tops(), {}
 
-    def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
-        """The logs of which something isn't remembered that a reader at ``position`` may lack.
+    def lacks(self, has_all: HasAll) -> list[Log]:
+        """The logs of which something isn't remembered that a reader may lack.
 
-        ``has_all(position, log, upto)``: whether it has all of ``log`` up to that number.
+        ``has_all(log, upto)``: whether it has all of ``log`` up to that number.
         """
         known = {**self._before, **self._since} if self._since else self._before
-        return [log for log, seq in known.items() if not has_all(position, log, seq)]
+        return [log for log, seq in known.items() if not has_all(log, seq)]

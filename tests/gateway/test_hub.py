@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gateway.frames import Variant
 from gateway.hub import Hub, HubLimits
 from gateway.kept_topics import Subscription
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from gateway.position import UNKNOWN, Copy, Position, decode
 from gateway.publication import Publication
 from newsfabric.closing import CloseReason
@@ -386,7 +386,7 @@ def test_a_copy_of_what_was_recollected_isnt_published_however_old_it_is() -> No
 
 def lacks(box: Hub, position: Position) -> list[Log]:
     forgotten = box.memory("news.breaking").forgotten
-    return forgotten.lacks(position, box.logs.has_all)
+    return forgotten.lacks(ReaderAt(position, box.logs).has_all)
 
 
 def test_a_topics_memory_lacks_what_was_seen_before_its_first_message() -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from gateway.forgotten import Forgotten, HasAll
 from newsfabric.store.logs import Log
 
-from .positions import Position
 from .rows import Copy
 from .settings import MEMORY_SIZE
 
@@ -44,9 +43,9 @@ class TopicMemory:
         """Nobody who lacks this copy can be answered from memory."""
         self._forgotten.add(*copy)
 
-    def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
-        """The logs of which something was forgotten that a reader at ``position`` may lack."""
-        return self._forgotten.lacks(position, has_all)
+    def lacks(self, has_all: HasAll) -> list[Log]:
+        """The logs of which something was forgotten that a reader may lack."""
+        return self._forgotten.lacks(has_all)
 
     def begin_read(self) -> None:
         """A read of the store for this topic begins; until its end nothing is trimmed."""

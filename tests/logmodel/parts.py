@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 
 from .closing import Closing
 from .directory import Directory
@@ -30,6 +30,7 @@ class Parts:
     closing: type[Closing] = Closing
     known: type[KnownLog] = KnownLog
     logs: type[Logs] = Logs
+    reader_at: type[ReaderAt] = ReaderAt
     position: type[Position] = Position
     memory: type[TopicMemory] = TopicMemory
     late: type[LateMessages] = LateMessages
