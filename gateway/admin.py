@@ -113,8 +113,8 @@ async def _logs(core: Core) -> dict[str, Any]:
             {
                 **known.log._asdict(),
                 "mark": known.mark,
-                "low": known.low,
-                "ended": known.ended,
+                "low": known.extent.low,
+                "ended": known.extent.ended,
                 "missing": list(itertools.islice(known.missing(), _RUNS_SHOWN)),
             }
             for known in lacking[:_LOGS_SHOWN]

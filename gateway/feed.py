@@ -131,7 +131,7 @@ class Feed:
         """
         if is_late(envelope, clock_ms()) and not self.hub.knows(envelope):
             return True
-        beyond = envelope.seq > known.highest + 1
+        beyond = envelope.seq > known.seen.top + 1
         return beyond and len(known.seen) >= self.hub.logs.limits.runs
 
     def _tick(self, delivery: Delivery) -> None:

@@ -126,7 +126,7 @@ class Follower:
         yesterday = clock_ms() // DAY_MS - 1
         unfinished = self._logs.unfinished()
         wanted = {(known.log.region, known.log.day) for known in unfinished}
-        ended = {known.log for known in self._logs if known.ended is not None}
+        ended = {known.log for known in self._logs if known.extent.ended is not None}
         rows: list[DirectoryRow] = []
         async with asyncio.timeout(seconds):
             days = await store.log_days()
@@ -216,7 +216,7 @@ class Follower:
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
                 continue
-            self._logs.doubt(log, number.seq)
+            known.doubt(number.seq)
             if is_late(envelope, wall_ms) and not self.hub.knows(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from gateway.position import Position
 from newsfabric.store.logs import Log
 
-HasAll: TypeAlias = Callable[[Position, Log, int], bool]
+HasAll: TypeAlias = Callable[[Log, int], bool]
 
 # Of whom nothing was forgotten yet; never changed.
 _NOTHING: Final[dict[Log, int]] = {}
@@ -43,10 +42,10 @@ class Forgotten:
         if len(self._since) > _LOGS:
             self._before, self._since = self._tops(), _NOTHING
 
-    def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
-        """The logs of which something isn't remembered that a reader at ``position`` may lack.
+    def lacks(self, has_all: HasAll) -> list[Log]:
+        """The logs of which something isn't remembered that a reader may lack.
 
-        ``has_all(position, log, upto)``: whether it has all of ``log`` up to that number.
+        ``has_all(log, upto)``: whether it has all of ``log`` up to that number.
         """
         known = {**self._before, **self._since} if self._since else self._before
-        return [log for log, seq in known.items() if not has_all(position, log, seq)]
+        return [log for log, seq in known.items() if not has_all(log, seq)]

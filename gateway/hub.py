@@ -107,7 +107,7 @@ class Hub:
 
     def position(self, now: float) -> str:
         """The position of a reader who was given everything until now."""
-        return self.logs.position(int(now * 1000))
+        return self.logs.listing.token(int(now * 1000))
 
     def memory(self, topic: str) -> TopicMemory:
         """What is remembered of ``topic`` (one of topics.toml)."""

@@ -145,6 +145,7 @@ class KeptTopics:
             self._make_room()
 
     def audience(self, topic: str) -> Audience:
+        """Who is subscribed to ``topic``: the same object until that changes."""
         if topic not in self._subscriptions:
             return ()
         if topic not in self._audiences:

@@ -182,7 +182,7 @@ class Mailroom:
         self._hear_of(there, now)
         self.hub.past(topic, (one.envelope for one in there), now)
         memory = self.hub.memory(topic)
-        lately = memory.lately(read.arrived, read.began_ms - _LAG_MS, now)
+        lately = memory.recent(now).lately(read.arrived, read.began_ms - _LAG_MS)
         marks = [one.mark for one in lately if one.mark is not None]
         dismissed = {mark.identity for mark in marks if mark.kind == "dismiss"}
         kept = [one for one in there if one.envelope.identity not in dismissed]

@@ -12,8 +12,8 @@ import dataclasses
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Iterator, Reversible, Sequence
+from typing import Any, Final
 
 from gateway.forgotten import Forgotten
 from gateway.position import copy_of
@@ -24,6 +24,7 @@ from newsfabric.topics import TopicPolicy
 
 # Shared by all topics that have none, and never changed: a gateway has thousands of them.
 _NONE: Final[OrderedDict[Any, Publication]] = OrderedDict()
+_versions = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,6 +33,40 @@ class Selection:
 
     publications: list[Publication]
     covered: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recent:
+    """A topic's recent messages as they arrived, without those that have expired ``now``; nothing
+    older exists if they are ``complete``."""
+
+    messages: Reversible[Publication]
+    complete: bool
+    now: float
+
+    def __iter__(self) -> Iterator[Publication]:
+        return _alive(self.messages, self.now)
+
+    def last(self, count: int, *, before: str | None = None) -> Selection:
+        """The newest ``count`` of all, or of those that arrived before the one with this id."""
+        newest_first = reversed(self.messages)
+        if before is not None and before not in (p.envelope.id for p in newest_first):
+            return Selection([], covered=False)
+        # What ``in`` has left: those that are older.
+        found = list(itertools.islice(_alive(newest_first, self.now), count))
+        return Selection(found[::-1], self.complete or len(found) >= count)
+
+    def since(self, since_ms: int) -> Selection:
+        """Everything that was routed at ``since_ms`` or later."""
+        found = [p for p in self if p.routed_ms >= since_ms]
+        oldest = next(iter(self.messages), None)
+        reaches = oldest is not None and oldest.routed_ms < since_ms
+        return Selection(found, self.complete or reaches)
+
+    def lately(self, arrived: int, since_ms: int) -> list[Publication]:
+        """What has come after the first ``arrived`` messages or was routed since; without what is
+        :attr:`~TopicMemory.lost`."""
+        return [p for p in self if p.arrival > arrived or p.routed_ms >= since_ms]
 
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
@@ -45,8 +80,6 @@ class TopicMemory:
     remembered any more. ``version`` is another one after whatever changes what a reader who resumes
     is given, and no other memory ever has it.
     """
-
-    _versions: ClassVar = itertools.count()
 
     policy: TopicPolicy
     max_keys: int
@@ -67,9 +100,6 @@ class TopicMemory:
     # By key, the one that was renewed last at the end.
     _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=lambda: _NONE)
 
-    def __len__(self) -> int:
-        return len(self._recent)
-
     def find(self, identity: int) -> Publication | None:
         """The recent message with this identity."""
         return self._recent.get(identity)
@@ -84,7 +114,7 @@ class TopicMemory:
     def add(self, publication: Publication) -> None:
         """Remember a message that has just arrived."""
         self.arrived += 1
-        self.version = next(self._versions)
+        self.version = next(_versions)
         publication.arrival = self.arrived
         if self._recent is _NONE:
             self._recent = OrderedDict()
@@ -144,7 +174,7 @@ class TopicMemory:
             self._recent[publication.envelope.identity] = publication
             self._recent.move_to_end(publication.envelope.identity, last=False)
             self.weight += publication.weight
-        self.version = next(self._versions)
+        self.version = next(_versions)
         self.complete = complete and len(kept) == len(older)
         for publication in (*older, *latest):
             self._renew(publication)
@@ -155,47 +185,21 @@ class TopicMemory:
         If it can't be noted it counts as forgotten: a position from elsewhere may lack it alone.
         """
         copy = copy_of(envelope)
-        publication = self._recent.get(envelope.identity)
-        arrival = 0 if publication is None else publication.arrival
-        if publication is None or not publication.add_copy(copy):
+        publication, arrival = self._recent.get(envelope.identity), 0
+        if publication is not None and publication.add_copy(copy):
+            arrival = publication.arrival
+        else:
             self.forgotten.add(copy.log, copy.seq)
-            arrival = 0
         if arrival <= self._read_at:
             # Memory may forget the message, and then this copy is in no read of before.
             for window in self.windows:
                 window.note_copy(envelope.identity, copy, arrival)
-        self.version = next(self._versions)
+        self.version = next(_versions)
         return publication is not None and publication.envelope.body != envelope.body
 
-    def recent(self, now: float) -> Iterator[Publication]:
-        """The recent messages that haven't expired, oldest first."""
-        return _alive(self._recent.values(), now)
-
-    def last(self, count: int, now: float) -> Selection:
-        """The newest ``count`` messages that haven't expired."""
-        newest_first = list(itertools.islice(_alive(reversed(self._recent.values()), now), count))
-        return Selection(newest_first[::-1], self.complete or len(newest_first) >= count)
-
-    def since(self, since_ms: int, now: float) -> Selection:
-        """Everything that was routed at ``since_ms`` or later and hasn't expired."""
-        found = [p for p in self.recent(now) if p.routed_ms >= since_ms]
-        oldest = next(iter(self._recent.values()), None)
-        reaches = oldest is not None and oldest.routed_ms < since_ms
-        return Selection(found, self.complete or reaches)
-
-    def lately(self, arrived: int, since_ms: int, now: float) -> list[Publication]:
-        """What has come after the first ``arrived`` messages or was routed since, as it arrived;
-        without what has expired, or is :attr:`lost`."""
-        return [p for p in self.recent(now) if p.arrival > arrived or p.routed_ms >= since_ms]
-
-    def before(self, id_: str, count: int, now: float) -> Selection:
-        """The newest ``count`` messages that arrived before the one with ``id_``."""
-        recent = list(self._recent.values())
-        at = next((i for i, p in enumerate(recent) if p.envelope.id == id_), None)
-        if at is None:
-            return Selection([], covered=False)
-        found = list(_alive(recent[:at], now))[-count:]
-        return Selection(found, self.complete or len(found) >= count)
+    def recent(self, now: float) -> Recent:
+        """The recent messages at ``now``. To be used at once."""
+        return Recent(self._recent.values(), self.complete, now)
 
     def with_latest(self, selected: Iterable[Publication], now: float) -> list[Publication]:
         """``selected`` and the newest version of each key, each message once, oldest first."""

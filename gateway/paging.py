@@ -45,8 +45,8 @@ def page(
 def _is_beyond(begins: Position, publication: Publication, logs: Logs) -> bool:
     """Whether a reader at ``begins`` lacks a copy that was given here.
 
-    If it is covered and ends void elsewhere (:meth:`Logs.wants`), another copy is on a later page:
-    who asks for pages isn't told of anything live that could be dropped as known.
+    If it is covered and ends void elsewhere (:meth:`.ReaderAt.lacks`), another copy is on a later
+    page: who asks for pages isn't told of anything live that could be dropped as known.
     """
     copies = (copy[:2] for copy in publication.copies)
     return any(logs.gave(*copy) and not begins.covers(*copy) for copy in copies)

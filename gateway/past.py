@@ -123,10 +123,7 @@ class Past:
         memory, now = self.hub.memory(verb.topic), self.now()
         if not memory.warm:
             return None
-        if verb.before is None:
-            found = memory.last(verb.limit, now)
-        else:
-            found = memory.before(verb.before, verb.limit, now)
+        found = memory.recent(now).last(verb.limit, before=verb.before)
         return found if found.covered else None
 
     async def recover_history(self, verb: History) -> Selection:
@@ -150,9 +147,9 @@ class Past:
     def _remembered(self, asked: _Asked) -> Selection:
         memory, now = self.hub.memory(asked.topic), self.now()
         if asked.last is not None:
-            return memory.last(asked.last, now)
+            return memory.recent(now).last(asked.last)
         if asked.since is not None:
-            return memory.since(asked.since * 1000, now)
+            return memory.recent(now).since(asked.since * 1000)
         return Selection(memory.with_latest([], now), covered=True)
 
     def _with_older(self, asked: _Asked, older: _Older) -> Recalled:

@@ -29,7 +29,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.store.logs import Log
@@ -68,6 +68,16 @@ class Listed(NamedTuple):
 
     mark: int
     whole_ms: int
+
+
+class _Marked(Protocol):
+    """As a :class:`Listed`."""
+
+    @property
+    def mark(self) -> int: ...
+
+    @property
+    def whole_ms(self) -> int: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,27 +129,23 @@ def encode(position: Position) -> str:
 
     A log's time is cut to whole seconds before the position's: it is always safe to say earlier.
     """
-    time_ms = position.time_ms
+    return token(position.time_ms, sorted(position.listed.items()))
+
+
+def token(time_ms: int, listed: Iterable[tuple[bytes, _Marked]]) -> str:
+    """The token of a position that lists these logs, in ascending order of the hash."""
     entries = [
-        entry(hash_, listed.mark, lag(time_ms, listed.whole_ms))
-        for hash_, listed in sorted(position.listed.items())
+        # In seconds, rounded up.
+        _entry(hash_, one.mark, (ms + 999) // 1000 if (ms := time_ms - one.whole_ms) > 0 else 0)
+        for hash_, one in listed
     ]
-    return token(time_ms, entries)
-
-
-def token(time_ms: int, entries: Iterable[bytes]) -> str:
-    """The token of a position whose logs are ``entries``, in ascending order."""
     return _spelt(bytes((VERSION,)) + time_ms.to_bytes(_TIME_BYTES, "big") + b"".join(entries))
 
 
-def entry(hash_: bytes, mark: int, lag_s: int) -> bytes:
-    """One log's part of a token."""
+# Mostly they are as before, and each message has a position.
+@functools.lru_cache(4 * MAX_LOGS)
+def _entry(hash_: bytes, mark: int, lag_s: int) -> bytes:
     return hash_ + _leb128(mark) + _leb128(lag_s)
-
-
-def lag(time_ms: int, whole_ms: int) -> int:
-    """By how many seconds a log's time is before the position's, rounded up."""
-    return -((whole_ms - time_ms) // 1000) if whole_ms < time_ms else 0
 
 
 @functools.lru_cache(_DECODED)

@@ -126,8 +126,8 @@ class Reading:
             if not known.lacks and not known.is_silent(now):
                 return None
             watch = self._watched[known.log] = _Watch(upto=known.mark)
-        if known.certain > (watch.certain[-1][1] if watch.certain else watch.upto):
-            watch.certain.append((now, known.certain))
+        if known.extent.certain > (watch.certain[-1][1] if watch.certain else watch.upto):
+            watch.certain.append((now, known.extent.certain))
         if watch.is_read:
             return None
         read = self._read(known, watch, now)
@@ -201,7 +201,7 @@ class Reading:
 
         New ones and those that weren't found take turns.
         """
-        certain = known.certain
+        certain = known.extent.certain
         older = known.holes(1, min(watch.upto, certain)) if now >= watch.missing.again else []
         if older and watch.was_fresh:
             watch.was_fresh = False

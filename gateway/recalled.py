@@ -94,4 +94,5 @@ class Answers(Generic[Asked]):
         return known[1]
 
     def clear(self) -> None:
+        """Keep nothing: what was given is asked for again."""
         self._kept.clear()

@@ -22,7 +22,7 @@ from gateway import measures
 from gateway.archive import Archive
 from gateway.bounded import BoundedMap
 from gateway.hub import Hub
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from gateway.memory import TopicMemory
 from gateway.position import UNKNOWN, Position, decode
 from gateway.protocol import Gap
@@ -92,10 +92,11 @@ class _Here(NamedTuple):
         """All beyond ``said``, and the gap if it isn't all; None if the store must be read."""
         if said.time_ms > int(self.now * 1000) + _FUTURE_MS:
             said = UNKNOWN
-        if said.time_ms < self.oldest_ms or self.logs.forgot_what_lacks(said):
-            return Recalled(self.beyond(said), Gap.EXPIRED)
+        reader = ReaderAt(said, self.logs)
+        if said.time_ms < self.oldest_ms or reader.may_lack_forgotten():
+            return Recalled(self.beyond(reader), Gap.EXPIRED)
         gap = None
-        for region, from_ms in self.starts(said).items():
+        for region, from_ms in self.starts(reader).items():
             window = self.windows.get(region)
             if window is None or not window.answers(from_ms, self.now):
                 return None
@@ -103,25 +104,25 @@ class _Here(NamedTuple):
                 gap = Gap.TOO_MANY
             elif window.spoilt:
                 gap = gap or Gap.STORE
-        return Recalled(self.beyond(said), gap)
+        return Recalled(self.beyond(reader), gap)
 
     def salvage(self, asked: _Asked) -> Recalled:
         """What can be had of what was ``asked``."""
-        found = self.beyond(decode(asked.token))
+        found = self.beyond(ReaderAt(decode(asked.token), self.logs))
         if asked.with_latest:
             found = self.memory.with_latest(found, self.now)
         return Recalled(found, asked.gap)
 
-    def starts(self, position: Position) -> dict[str, int]:
+    def starts(self, reader: ReaderAt) -> dict[str, int]:
         """Which regions have to be read for what isn't remembered, and from which time on."""
         starts: dict[str, int] = {}
-        for log in self.memory.forgotten.lacks(position, self.logs.has_all):
-            from_ms = max(0, self.oldest_ms, position.since_ms(log))
+        for log in self.memory.forgotten.lacks(reader.has_all):
+            from_ms = max(0, self.oldest_ms, reader.position.since_ms(log))
             starts[log.region] = min(starts.get(log.region, from_ms), from_ms)
         return starts
 
-    def beyond(self, position: Position) -> list[Publication]:
-        """What a reader at ``position`` lacks: of the store in order of id, then as it arrived."""
+    def beyond(self, reader: ReaderAt) -> list[Publication]:
+        """What ``reader`` lacks: of the store in order of id, then as it arrived."""
         read: dict[int, Publication] = {}
         for window in self.windows.values():
             for one in window.messages.values():
@@ -140,7 +141,7 @@ class _Here(NamedTuple):
                     known.add_copy(copy)
         older = sorted(read.values(), key=lambda one: one.envelope.id)
         both = (*older, *self.memory.recent(self.now))
-        return [one for one in both if self.logs.wants(position, one.copies)]
+        return [one for one in both if reader.lacks(one.copies)]
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -230,7 +231,7 @@ class Resumer:
         here = self._here(topic)
         return [
             self._begun((topic, region), from_ms)
-            for region, from_ms in here.starts(decode(token)).items()
+            for region, from_ms in here.starts(ReaderAt(decode(token), here.logs)).items()
             if region not in here.windows or not here.windows[region].answers(from_ms, here.now)
         ]
 

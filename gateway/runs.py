@@ -33,9 +33,9 @@ class Runs:
         return len(self._starts)
 
     @property
-    def first(self) -> Run | None:
-        """The lowest run."""
-        return (self._starts[0], self._ends[0]) if self._starts else None
+    def unbroken(self) -> int:
+        """The last of the numbers from 1 on that are all here; 0 if 1 isn't."""
+        return self._ends[0] if self._starts and self._starts[0] <= 1 else 0
 
     @property
     def top(self) -> int:
@@ -44,9 +44,11 @@ class Runs:
 
     @property
     def numbers(self) -> int:
+        """How many numbers there are."""
         return sum(last - first + 1 for first, last in self)
 
     def add(self, first: int, last: int) -> None:
+        """Add the numbers from ``first`` to ``last``, some of which may be here."""
         starts, ends = self._starts, self._ends
         if ends and first == ends[-1] + 1:
             ends[-1] = last

@@ -26,30 +26,25 @@ def at(marks: Mapping[Log, int], *, time_ms: int = NOW) -> Position:
     )
 
 
-def has_all(position: Position, log: Log, upto: int) -> bool:
-    """Where every number is settled."""
-    return position.covers(log, upto)
-
-
 def many(count: int) -> list[Log]:
     return [Log("oregon", f"oregon-router-{n}", START_MS + n) for n in range(count)]
 
 
 def test_a_memory_that_was_there_from_the_start_lacks_nothing() -> None:
-    assert Forgotten().lacks(at({}), has_all) == []
+    assert Forgotten().lacks(at({}).covers) == []
 
 
 def test_what_was_seen_before_the_memory_was_made_is_lacked_until_a_position_covers_it() -> None:
     forgotten = Forgotten(lambda: {OREGON: 7, DUBLIN: 2})
-    assert forgotten.lacks(at({}), has_all) == [OREGON, DUBLIN]
-    assert forgotten.lacks(at({OREGON: 6, DUBLIN: 2}), has_all) == [OREGON]
-    assert forgotten.lacks(at({OREGON: 7, DUBLIN: 2}), has_all) == []
+    assert forgotten.lacks(at({}).covers) == [OREGON, DUBLIN]
+    assert forgotten.lacks(at({OREGON: 6, DUBLIN: 2}).covers) == [OREGON]
+    assert forgotten.lacks(at({OREGON: 7, DUBLIN: 2}).covers) == []
 
 
 def test_a_log_that_began_six_hours_before_the_position_isnt_lacked() -> None:
     forgotten = Forgotten(lambda: {OLD: 5, OREGON: 1})
-    assert forgotten.lacks(at({}), has_all) == [OREGON]
-    assert forgotten.lacks(at({}, time_ms=OLD.epoch + 60_000), has_all) == [OLD, OREGON]
+    assert forgotten.lacks(at({}).covers) == [OREGON]
+    assert forgotten.lacks(at({}, time_ms=OLD.epoch + 60_000).covers) == [OLD, OREGON]
 
 
 def test_what_is_trimmed_is_lacked_by_its_log_alone() -> None:
@@ -57,22 +52,22 @@ def test_what_is_trimmed_is_lacked_by_its_log_alone() -> None:
     forgotten.add(OREGON, 4)
     forgotten.add(OREGON, 9)
     forgotten.add(OREGON, 5)
-    assert forgotten.lacks(at({OREGON: 8, DUBLIN: 0}), has_all) == [OREGON]
-    assert forgotten.lacks(at({OREGON: 9, DUBLIN: 0}), has_all) == []
+    assert forgotten.lacks(at({OREGON: 8, DUBLIN: 0}).covers) == [OREGON]
+    assert forgotten.lacks(at({OREGON: 9, DUBLIN: 0}).covers) == []
 
 
 def test_what_is_trimmed_from_below_what_was_lacked_changes_nothing() -> None:
     forgotten = Forgotten(lambda: {OREGON: 7})
     forgotten.add(OREGON, 5)
-    assert forgotten.lacks(at({OREGON: 6}), has_all) == [OREGON]
-    assert forgotten.lacks(at({OREGON: 7}), has_all) == []
+    assert forgotten.lacks(at({OREGON: 6}).covers) == [OREGON]
+    assert forgotten.lacks(at({OREGON: 7}).covers) == []
 
 
 def test_what_is_seen_later_isnt_lacked() -> None:
     tops = {OREGON: 7}
     forgotten = Forgotten(lambda: dict(tops))
     tops[OREGON] = 20
-    assert forgotten.lacks(at({OREGON: 7}), has_all) == []
+    assert forgotten.lacks(at({OREGON: 7}).covers) == []
 
 
 def test_of_more_than_64_logs_all_that_was_seen_by_then_counts_as_forgotten() -> None:
@@ -83,15 +78,15 @@ def test_of_more_than_64_logs_all_that_was_seen_by_then_counts_as_forgotten() ->
     seen |= tops
     for log in logs[:64]:
         forgotten.add(log, 1)
-    assert forgotten.lacks(at({}), has_all) == logs[:64]
-    assert forgotten.lacks(at(dict.fromkeys(logs, 1)), has_all) == []
+    assert forgotten.lacks(at({}).covers) == logs[:64]
+    assert forgotten.lacks(at(dict.fromkeys(logs, 1)).covers) == []
     forgotten.add(logs[64], 1)
-    assert forgotten.lacks(at(dict.fromkeys(logs, 1)), has_all) == [*logs, DUBLIN]
-    assert forgotten.lacks(at(tops), has_all) == []
+    assert forgotten.lacks(at(dict.fromkeys(logs, 1)).covers) == [*logs, DUBLIN]
+    assert forgotten.lacks(at(tops).covers) == []
     # From there on as before.
     forgotten.add(OREGON, 2)
     forgotten.add(logs[0], 4)
-    assert forgotten.lacks(at(tops), has_all) == [logs[0], OREGON]
+    assert forgotten.lacks(at(tops).covers) == [logs[0], OREGON]
 
 
 SOME = many(70)
@@ -124,7 +119,7 @@ def test_it_never_says_that_less_was_forgotten_than_was(
         forgotten.add(log, seq)
     position = at(has)
     lacked = {log for log, seq in (*before, *since) if not position.covers(log, seq)}
-    found = forgotten.lacks(position, has_all)
+    found = forgotten.lacks(position.covers)
     assert lacked <= set(found)
     assert len(found) == len(set(found))
     if len({log for log, _ in since}) <= 64:

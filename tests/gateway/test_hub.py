@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gateway.frames import Variant
 from gateway.hub import Hub, HubLimits
 from gateway.kept_topics import Subscription
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from gateway.position import UNKNOWN, Copy, Position, decode
 from gateway.publication import Publication
 from newsfabric.closing import CloseReason
@@ -144,9 +144,8 @@ def test_a_copy_with_another_body_is_counted_while_the_first_is_remembered() -> 
     for router, body in (("dublin-router-1", b'"first"'), ("dublin-router-2", b'"second"')):
         assert publish(box, 1, router=router, message_id="a", body=body) is None
     assert (box.copies, box.differing) == (2, 1)
-    assert [p.envelope.body for p in box.memory("news.breaking").last(10, NOW).publications] == [
-        b'"first"'
-    ]
+    found = box.memory("news.breaking").recent(NOW)
+    assert [p.envelope.body for p in found] == [b'"first"']
 
 
 def test_a_copy_is_known_as_long_as_its_message_is_remembered() -> None:
@@ -180,10 +179,10 @@ def test_recent_messages_are_kept_in_the_order_of_arrival_up_to_keep() -> None:
     for n in (3, 1, 2, 4, 5, 6, 7):
         publish(box, n)
     memory = box.memory("news.breaking")
-    assert seqs(memory.last(3, NOW).publications) == [5, 6, 7]
-    assert seqs(memory.last(100, NOW).publications) == [2, 4, 5, 6, 7]
-    assert memory.last(3, NOW).covered
-    assert not memory.last(100, NOW).covered
+    assert seqs(memory.recent(NOW).last(3).publications) == [5, 6, 7]
+    assert seqs(memory.recent(NOW).last(100).publications) == [2, 4, 5, 6, 7]
+    assert memory.recent(NOW).last(3).covered
+    assert not memory.recent(NOW).last(100).covered
 
 
 def test_a_topic_that_keeps_nothing_still_publishes_once() -> None:
@@ -192,7 +191,7 @@ def test_a_topic_that_keeps_nothing_still_publishes_once() -> None:
     publish(box, 1, topic="tick.a")
     publish(box, 1, topic="tick.a")
     assert taker.got == [1]
-    assert len(box.memory("tick.a")) == 0
+    assert seqs(list(box.memory("tick.a").recent(NOW))) == []
 
 
 def test_expired_messages_are_not_replayed() -> None:
@@ -200,7 +199,7 @@ def test_expired_messages_are_not_replayed() -> None:
     publish(box, 1, expires_ms=START_MS + 1000, key="a")
     publish(box, 2, expires_ms=START_MS + 9000, key="b")
     memory = box.memory("news.breaking")
-    assert seqs(memory.last(9, NOW + 5).publications) == [2]
+    assert seqs(memory.recent(NOW + 5).last(9).publications) == [2]
     assert seqs(memory.with_latest([], NOW + 5)) == [2]
 
 
@@ -217,7 +216,7 @@ def test_latest_outlives_the_recent_messages() -> None:
     for n in range(2, 9):
         publish(box, n, at=n)
     memory = box.memory("news.breaking")
-    replay = memory.with_latest(memory.last(2, NOW).publications, NOW)
+    replay = memory.with_latest(memory.recent(NOW).last(2).publications, NOW)
     assert seqs(replay) == [1, 7, 8]
 
 
@@ -226,7 +225,7 @@ def test_a_replay_has_each_message_once() -> None:
     for n in range(1, 4):
         publish(box, n, at=n, key=f"k{n}")
     memory = box.memory("news.breaking")
-    assert seqs(memory.with_latest(memory.last(2, NOW).publications, NOW)) == [1, 2, 3]
+    assert seqs(memory.with_latest(memory.recent(NOW).last(2).publications, NOW)) == [1, 2, 3]
 
 
 def test_keys_are_bounded() -> None:
@@ -241,11 +240,11 @@ def test_history_goes_back_from_a_message() -> None:
     for n in range(1, 6):
         publish(box, n, at=n)
     memory = box.memory("news.breaking")
-    (newest,) = memory.last(1, NOW).publications
-    found = memory.before(newest.envelope.id, 2, NOW)
+    (newest,) = memory.recent(NOW).last(1).publications
+    found = memory.recent(NOW).last(2, before=newest.envelope.id)
     assert (seqs(found.publications), found.covered) == ([3, 4], True)
-    assert not memory.before(newest.envelope.id, 20, NOW).covered
-    assert not memory.before(envelope(99).id, 1, NOW).covered
+    assert not memory.recent(NOW).last(20, before=newest.envelope.id).covered
+    assert not memory.recent(NOW).last(1, before=envelope(99).id).covered
 
 
 def test_a_rewind_by_time_is_covered_if_memory_reaches_further_back() -> None:
@@ -253,16 +252,16 @@ def test_a_rewind_by_time_is_covered_if_memory_reaches_further_back() -> None:
     for n in range(1, 6):
         publish(box, n, at=n * 1000)
     memory = box.memory("news.breaking")
-    inside = memory.since(START_MS + 3000, NOW)
+    inside = memory.recent(NOW).since(START_MS + 3000)
     assert (seqs(inside.publications), inside.covered) == ([3, 4, 5], True)
-    assert not memory.since(START_MS, NOW).covered
+    assert not memory.recent(NOW).since(START_MS).covered
 
 
 def test_the_stores_past_goes_before_what_came_live() -> None:
     box = hub(low=2)
     publish(box, 3, at=3)
     box.warm("news.breaking", [envelope(n, at=n) for n in (1, 2, 3)], [], complete=True, now=NOW)
-    found = box.memory("news.breaking").last(100, NOW)
+    found = box.memory("news.breaking").recent(NOW).last(100)
     assert (seqs(found.publications), found.covered) == ([1, 2, 3], True)
     assert [p.position is None for p in found.publications] == [True, True, False]
 
@@ -271,7 +270,7 @@ def test_only_as_much_of_the_past_is_taken_as_is_kept() -> None:
     box = hub(low=19)
     publish(box, 20, at=20)
     box.warm("news.breaking", [envelope(n, at=n) for n in range(1, 11)], [], complete=True, now=NOW)
-    found = box.memory("news.breaking").last(100, NOW)
+    found = box.memory("news.breaking").recent(NOW).last(100)
     assert (seqs(found.publications), found.covered) == ([7, 8, 9, 10, 20], False)
 
 
@@ -301,10 +300,10 @@ def test_what_the_store_has_before_the_feed_comes_live_to_those_who_are_there() 
     publish(box, 1)
     stored = [envelope(1), envelope(2, at=2)]
     box.warm("news.breaking", stored, stored, complete=True, now=NOW)
-    assert seqs(box.memory("news.breaking").last(9, NOW).publications) == [1]
+    assert seqs(box.memory("news.breaking").recent(NOW).last(9).publications) == [1]
     publish(box, 2, at=2)
     assert taker.got == [1, 2]
-    assert seqs(box.memory("news.breaking").last(9, NOW).publications) == [1, 2]
+    assert seqs(box.memory("news.breaking").recent(NOW).last(9).publications) == [1, 2]
 
 
 def test_a_log_of_long_ago_that_isnt_known_is_past() -> None:
@@ -313,7 +312,7 @@ def test_a_log_of_long_ago_that_isnt_known_is_past() -> None:
     assert box.was_given(envelope(1, epoch=old))
     assert not box.was_given(envelope(1, epoch=young))
     box.warm("news.breaking", [envelope(1, epoch=old)], [], complete=True, now=NOW)
-    assert seqs(box.memory("news.breaking").last(9, NOW).publications) == [1]
+    assert seqs(box.memory("news.breaking").recent(NOW).last(9).publications) == [1]
 
 
 def test_latest_versions_of_the_store_fill_up_and_never_replace_newer_ones() -> None:
@@ -386,7 +385,7 @@ def test_a_copy_of_what_was_recollected_isnt_published_however_old_it_is() -> No
 
 def lacks(box: Hub, position: Position) -> list[Log]:
     forgotten = box.memory("news.breaking").forgotten
-    return forgotten.lacks(position, box.logs.has_all)
+    return forgotten.lacks(ReaderAt(position, box.logs).has_all)
 
 
 def test_a_topics_memory_lacks_what_was_seen_before_its_first_message() -> None:
@@ -424,7 +423,8 @@ def test_topics_without_subscribers_are_forgotten_least_recently_used_first() ->
     publish(box, 9, topic="other.c")
     publish(box, 10, topic="other.e")
     assert len(box.topics) == 3
-    assert [len(box.memory(f"other.{name}")) for name in "ecb"] == [1, 2, 0]
+    found = [box.memory(f"other.{name}").recent(NOW) for name in "ecb"]
+    assert [seqs(list(recent)) for recent in found] == [[10], [2, 9], []]
 
 
 def test_a_topic_that_doesnt_fit_is_published_but_not_remembered() -> None:
@@ -445,7 +445,7 @@ def test_memory_is_bounded_in_bytes_also_where_everybody_is_subscribed() -> None
     for n in range(1, 20):
         publish(box, n, body=b'"%s"' % (b"x" * 1000))
     assert box.topics.memory_bytes <= 10_000
-    found = seqs(box.memory("news.breaking").last(9, NOW).publications)
+    found = seqs(box.memory("news.breaking").recent(NOW).last(9).publications)
     assert found == [17, 18, 19]
 
 
@@ -545,7 +545,7 @@ class HubMachine(RuleBasedStateMachine):
         if hasattr(self, "hub"):
             for topic in self.topics:
                 found = self.hub.memory(topic).with_latest(
-                    self.hub.memory(topic).last(1000, NOW).publications, NOW
+                    self.hub.memory(topic).recent(NOW).last(1000).publications, NOW
                 )
                 assert len(found) == len(set(seqs(found)))
                 assert self.given.issuperset(seqs(found))

@@ -22,7 +22,7 @@ def known(start: int = 0, seen: tuple[int, ...] = (), low: int = 0) -> KnownLog:
     log = Narrow(LOG, start, heard_at=1000.0)
     for number in seen:
         log.saw(number)
-    log.low = low
+    log.extent.low = low
     return log
 
 
@@ -43,7 +43,7 @@ def test_what_is_before_the_start_is_past():
 
 def test_the_mark_waits_for_the_first_number_that_is_not_seen():
     log = known(seen=(1, 2, 4))
-    assert (log.mark, log.highest, log.has(4)) == (2, 4, True)
+    assert (log.mark, log.seen.top, log.has(4)) == (2, 4, True)
     log.saw(3)
     assert log.mark == 4
 
@@ -116,14 +116,14 @@ def test_an_end_that_was_learnt_does_not_change():
     log = known(seen=(1,))
     log.learn(ended(1))
     log.learn(ended(5, version=10))
-    assert log.ended == 1
+    assert log.extent.ended == 1
 
 
 def test_an_older_row_than_the_one_that_was_read_says_nothing():
     log = known()
     log.learn(DirectoryRow(LOG, version=5, low=9))
     log.learn(ended(3, version=4))
-    assert (log.low, log.ended) == (9, None)
+    assert (log.extent.low, log.extent.ended) == (9, None)
 
 
 def test_a_log_is_silent_two_seconds_after_its_last_tick_unless_it_has_ended():
@@ -164,7 +164,8 @@ def test_a_successor_knows_what_was_seen_above_the_mark_and_what_was_passed_over
     log.learn(ended(8, 7, low=2))
     new = Narrow.of(log.left(), now=1000.0)
     assert new.left() == log.left()
-    assert (new.mark, list(new.seen), new.low, new.ended) == (2, [(1, 2), (4, 4), (6, 7)], 2, 8)
+    assert (new.mark, list(new.seen)) == (2, [(1, 2), (4, 4), (6, 7)])
+    assert (new.extent.low, new.extent.ended) == (2, 8)
     assert not new.gave(6)
     new.saw(3)
     assert new.missing() == [(5, 5), (8, 8)]
@@ -177,7 +178,7 @@ def test_missing_is_what_exists_and_was_neither_seen_nor_past(
     log = known(start=start)
     for number in numbers:
         log.saw(number)
-    log.low = low
+    log.extent.low = low
     seen = {*numbers, *range(1, start + 1)}
     wanted = [n for n in range(start + 1, low + 1) if n not in seen]
     assert [n for first, last in log.missing() for n in range(first, last + 1)] == wanted

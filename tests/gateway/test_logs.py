@@ -13,7 +13,8 @@ from envelopes import START_MS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.logs import LogLimits, Logs
+from gateway.known_log import KnownLog
+from gateway.logs import LogLimits, Logs, ReaderAt
 from gateway.position import Copy, Listed, Position, decode, encode, log_hash
 from newsfabric.store.logs import DirectoryRow, Log
 
@@ -39,9 +40,15 @@ def begun(*rows: DirectoryRow, **limits: int) -> Logs:
     return logs
 
 
+def known(logs: Logs, log: Log) -> KnownLog:
+    found = logs.find(log)
+    assert found is not None
+    return found
+
+
 def told(logs: Logs, hours: float = 0.0) -> Position:
     """The position of a reader so long after this gateway began."""
-    return decode(logs.position(START_MS + int(hours * HOUR)))
+    return decode(logs.listing.token(START_MS + int(hours * HOUR)))
 
 
 def marks(logs: Logs, *of: Log, hours: float = 0.0) -> list[int | None]:
@@ -80,9 +87,7 @@ def test_a_log_that_it_hears_of_later_is_expected_from_its_first_number(by: str)
         logs.heard(OREGON, 4, 3, sent_ms=START_MS, now=0.0)
         logs.saw(OREGON, 4)
     last = 3 if by == "message" else 4
-    known = logs.find(OREGON)
-    assert known is not None
-    assert known.missing() == [(1, last)]
+    assert known(logs, OREGON).missing() == [(1, last)]
     assert logs.missing() == [(1, last)]
     assert marks(logs, OREGON) == [0]
     assert not logs.gave(OREGON, 1)
@@ -156,8 +161,9 @@ def test_a_void_number_that_a_position_covers_is_none_that_its_reader_has():
     logs.saw(OREGON, 1)
     logs.learn(DirectoryRow(DUBLIN, version=4, low=0, ended=2, voids=((1, 1),)), now=0.0)
     position = has({DUBLIN: 2})
-    assert logs.wants(position, [Copy(DUBLIN, 1, START_MS), Copy(OREGON, 1, START_MS)])
-    assert not logs.wants(position, [Copy(DUBLIN, 2, START_MS), Copy(OREGON, 1, START_MS)])
+    reader = ReaderAt(position, logs)
+    assert reader.lacks([Copy(DUBLIN, 1, START_MS), Copy(OREGON, 1, START_MS)])
+    assert not reader.lacks([Copy(DUBLIN, 2, START_MS), Copy(OREGON, 1, START_MS)])
 
 
 # Positions.
@@ -174,7 +180,7 @@ def test_a_position_has_the_mark_of_each_log_and_the_time_of_what_comes_after_it
     logs.heard(OREGON, 4, 3, sent_ms=START_MS + 7_000, now=7.0)
     logs.saw(OREGON, 4)
     logs.saw(DUBLIN, 2)
-    position = decode(logs.position(START_MS + 9_000))
+    position = decode(logs.listing.token(START_MS + 9_000))
     assert position == Position(
         START_MS + 9_000,
         {
@@ -246,15 +252,15 @@ def test_a_positions_time_is_an_hour_after_the_directory_was_read_at_most():
 
 def test_a_position_is_told_again_for_a_second_or_until_something_comes():
     logs = begun(row(OREGON))
-    first = logs.position(START_MS + 5_000)
-    assert logs.position(START_MS + 5_999) is first
-    assert decode(logs.position(START_MS + 6_000)).time_ms == START_MS + 6_000
+    first = logs.listing.token(START_MS + 5_000)
+    assert logs.listing.token(START_MS + 5_999) is first
+    assert decode(logs.listing.token(START_MS + 6_000)).time_ms == START_MS + 6_000
     # The clock was set back.
-    assert decode(logs.position(START_MS + 5_500)).time_ms == START_MS + 5_500
+    assert decode(logs.listing.token(START_MS + 5_500)).time_ms == START_MS + 5_500
     logs.saw(OREGON, 1)
-    assert decode(logs.position(START_MS + 5_501)).time_ms == START_MS + 5_501
+    assert decode(logs.listing.token(START_MS + 5_501)).time_ms == START_MS + 5_501
     logs.heard(OREGON, 1, 1, sent_ms=START_MS + 5_000, now=5.0)
-    assert decode(logs.position(START_MS + 5_502)).listed == {
+    assert decode(logs.listing.token(START_MS + 5_502)).listed == {
         log_hash(OREGON): Listed(1, START_MS + 4_502)
     }
     logs.skip(OREGON, 2, 3)
@@ -292,13 +298,13 @@ def test_a_position_covers_what_was_given_without_a_hole_and_nothing_that_is_yet
     logs.directory_read(START_MS + int(hours * HOUR))
     position = told(logs, hours)
     for known in logs:
-        last = max(known.certain, known.highest)
+        last = max(known.extent.certain, known.seen.top)
         covered = [n for n in range(1, last + 2) if position.covers(known.log, n)]
         if known.is_whole:
-            assert covered[: known.certain] == list(range(1, known.certain + 1))
+            assert covered[: known.extent.certain] == list(range(1, known.extent.certain + 1))
         else:
             assert covered == list(range(1, known.mark + 1))
-        assert all(logs.has(known.log, n) for n in covered if n <= known.certain)
+        assert all(logs.has(known.log, n) for n in covered if n <= known.extent.certain)
 
 
 @given(
@@ -329,7 +335,7 @@ def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int
         elif step == "read":
             logs.directory_read(wall_ms)
         # What was told may be a second old, and nothing has changed since then.
-        token = logs.position(wall_ms)
+        token = logs.listing.token(wall_ms)
         said = decode(token)
         seen = {log_hash(one.log): Listed(one.mark, one.whole_ms) for one in logs}
         listed = {hash_: seen[hash_] for hash_ in said.listed}
@@ -383,7 +389,7 @@ def test_a_message_is_wanted_if_a_copy_was_given_and_none_is_had_that_stays_one(
     # Nothing that was given here was read.
     had = covered & (settled | given_)
     wanted = not had and bool({copy[:2] for copy in copies} & given_)
-    assert logs.wants(position, copies) is wanted
+    assert ReaderAt(position, logs).lacks(copies) is wanted
 
 
 @pytest.mark.parametrize(
@@ -406,7 +412,7 @@ def test_what_is_wanted_in_numbers(copies: list[tuple[Log, int]], wanted: bool):
     """Oregon has given 1 to 3 here, low 3; Dublin 1, low 1. The reader has 2 of each."""
     logs = begun(row(OREGON, 3), row(DUBLIN, 1))
     position = has({OREGON: 2, DUBLIN: 2})
-    assert logs.wants(position, [Copy(*place, START_MS) for place in copies]) is wanted
+    assert ReaderAt(position, logs).lacks([Copy(*place, START_MS) for place in copies]) is wanted
 
 
 def test_what_was_given_before_its_log_was_closed_without_it_is_given_to_whoever_joins():
@@ -414,24 +420,25 @@ def test_what_was_given_before_its_log_was_closed_without_it_is_given_to_whoever
     the log is known to have ended at 4, counts it as had: void, or by the log's age."""
     for position in (has({DUBLIN: 5}), has({}, hours=7)):
         logs = begun(row(DUBLIN, 4))
-        logs.doubt(DUBLIN, 5)
+        known(logs, DUBLIN).doubt(5)
         logs.saw(DUBLIN, 5)
-        copies = [Copy(DUBLIN, 5, START_MS)]
-        assert logs.wants(position, copies)
-        assert not logs.has_all(position, DUBLIN, 5)
-        assert logs.has_all(position, DUBLIN, 4)
+        copies, reader = [Copy(DUBLIN, 5, START_MS)], ReaderAt(position, logs)
+        assert reader.lacks(copies)
+        assert not reader.has_all(DUBLIN, 5)
+        assert reader.has_all(DUBLIN, 4)
         logs.learn(DirectoryRow(DUBLIN, version=9, low=4, ended=4), now=0.0)
-        assert logs.wants(position, copies)
-        assert not logs.has_all(position, DUBLIN, 5)
+        assert reader.lacks(copies)
+        assert not reader.has_all(DUBLIN, 5)
 
 
 def test_a_reader_has_what_was_given_beyond_low_once_its_log_was_closed_behind_it():
     logs = begun(row(DUBLIN, 4))
-    logs.doubt(DUBLIN, 5)
+    known(logs, DUBLIN).doubt(5)
     logs.saw(DUBLIN, 5)
     logs.learn(DirectoryRow(DUBLIN, version=9, low=4, ended=6), now=0.0)
-    assert not logs.wants(has({DUBLIN: 5}), [Copy(DUBLIN, 5, START_MS)])
-    assert logs.has_all(has({DUBLIN: 5}), DUBLIN, 5)
+    reader = ReaderAt(has({DUBLIN: 5}), logs)
+    assert not reader.lacks([Copy(DUBLIN, 5, START_MS)])
+    assert reader.has_all(DUBLIN, 5)
 
 
 # What is remembered.
@@ -541,9 +548,8 @@ def test_what_another_process_has_left_counts_and_the_directory_adds_the_others(
     logs = Logs(START_MS + HOUR)
     logs.take(before.left(), now=0.0)
     logs.begin([DirectoryRow(OREGON, version=9, low=8), row(DUBLIN, 6)], now=0.0)
-    known = logs.find(OREGON)
-    assert known is not None
-    assert (known.mark, known.missing()) == (3, [(4, 4), (6, 8)])
+    oregon = known(logs, OREGON)
+    assert (oregon.mark, oregon.missing()) == (3, [(4, 4), (6, 8)])
     assert marks(logs, OREGON, DUBLIN, hours=1) == [3, 6]
 
 
@@ -554,12 +560,12 @@ def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_
     gone, kept = log(-10), log(-1, router="oregon-router-2")
     logs = begun(row(gone, 7, ended=7), row(kept, 3), logs=1)
     old = Position(START_MS - 9 * HOUR, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})
-    assert not logs.forgot_what_lacks(old)
+    assert not ReaderAt(old, logs).may_lack_forgotten()
     logs.directory_read(START_MS)
-    assert (logs.find(gone), logs.forgot_what_lacks(old)) == (None, True)
+    assert (logs.find(gone), ReaderAt(old, logs).may_lack_forgotten()) == (None, True)
     # Six hours after it began every position that doesn't list it has all of it.
     for hours, is_lacking in ((-4.01, True), (-4.0, False)):
         later = Position(START_MS + int(hours * HOUR), {log_hash(kept): Listed(1, START_MS)})
-        assert logs.forgot_what_lacks(later) is is_lacking
+        assert ReaderAt(later, logs).may_lack_forgotten() is is_lacking
     lists_it = Position(START_MS, {log_hash(gone): Listed(3, START_MS - 10 * HOUR)})
-    assert logs.forgot_what_lacks(lists_it)
+    assert ReaderAt(lists_it, logs).may_lack_forgotten()

@@ -36,7 +36,7 @@ def test_they_are_the_numbers_that_were_added(added: list[tuple[int, int]]):
     assert [n for n in range(75) if n in runs] == sorted(numbers)
     assert (len(runs), runs.numbers) == (len(runs_of(numbers)), len(numbers))
     assert runs.top == max(numbers, default=0)
-    assert runs.first == (runs_of(numbers) or [None])[0]
+    assert runs.unbroken == min({*range(1, 76)} - numbers) - 1
 
 
 @given(pairs, st.integers(1, 70), st.integers(0, 20))

@@ -6,9 +6,8 @@ import collections
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog, Left
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from gateway.position import Copy as ProjectCopy
-from gateway.position import Position as ProjectPosition
 from gateway.runs import Run
 from newsfabric.store import logs
 from newsfabric.store.logs import Log
@@ -36,14 +35,14 @@ class StartBeyond(KnownLog):
 class MarkSkips(KnownLog):
     def learn(self, row: logs.DirectoryRow) -> None:
         super().learn(row)
-        if self.low > self.mark:
-            self.seen.add(1, self.low)
+        if self.extent.low > self.mark:
+            self.seen.add(1, self.extent.low)
             self._advance()
 
 
 class SilentFromTop(KnownLog):
     def tail(self) -> list[Run]:
-        return [(self.highest + 1, self.highest + self.window + 1)]
+        return [(self.seen.top + 1, self.seen.top + self.window + 1)]
 
 
 class NeverSilent(KnownLog):
@@ -59,7 +58,7 @@ class MarksOnly(KnownLog):
 
 class PassedLost(KnownLog):
     def left(self) -> Left:
-        passed = tuple((n, n) for n in each(self.voids) if self.has(n))
+        passed = tuple((n, n) for n in each(self.extent.voids) if self.has(n))
         return super().left()._replace(passed=passed)
 
 
@@ -98,7 +97,7 @@ class VoidWrong(Gateway):
         return super()._new_logs()
 
     def not_found(self, known: KnownLog, number: int) -> None:
-        if number <= known.low:
+        if number <= known.extent.low:
             self.tries[known.log, number] += 1
             if self.tries[known.log, number] > VOID_AFTER_TRIES:
                 known.skip(number, number)
@@ -149,29 +148,35 @@ class NoProof(Resuming):
         return self.region
 
 
-class CoveredVoid(Logs):
-    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+class CoveredVoid(ReaderAt):
+    __slots__ = ()
+
+    def lacks(self, copies: Iterable[ProjectCopy]) -> bool:
         known = list(copies)
-        return super().wants(position, known) and not any(
-            position.covers(log, seq) for log, seq, _ in known
+        return super().lacks(known) and not any(
+            self.position.covers(log, seq) for log, seq, _ in known
         )
 
 
-class CoveredUnsettled(Logs):
-    def has_all(self, position: ProjectPosition, log: Log, upto: int) -> bool:
-        return position.covers(log, upto)
+class CoveredUnsettled(ReaderAt):
+    __slots__ = ()
 
-    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+    def has_all(self, log: Log, upto: int) -> bool:
+        return self.position.covers(log, upto)
+
+    def lacks(self, copies: Iterable[ProjectCopy]) -> bool:
         known = list(copies)
-        lacked = (copy for copy in known if not position.covers(*copy[:2]))
-        return super().wants(position, known) and any(self.gave(*copy[:2]) for copy in lacked)
+        lacked = (copy for copy in known if not self.position.covers(*copy[:2]))
+        return super().lacks(known) and any(self.logs.gave(*copy[:2]) for copy in lacked)
 
 
-class GivesUnseen(Logs):
-    def wants(self, position: ProjectPosition, copies: Iterable[ProjectCopy]) -> bool:
+class GivesUnseen(ReaderAt):
+    __slots__ = ()
+
+    def lacks(self, copies: Iterable[ProjectCopy]) -> bool:
         known = set(copies)
-        covered = {copy for copy in known if position.covers(*copy[:2])}
-        return not any(self.stays(*copy[:2]) for copy in covered) and covered != known
+        covered = {copy for copy in known if self.position.covers(*copy[:2])}
+        return not any(self.logs.stays(*copy[:2]) for copy in covered) and covered != known
 
 
 class CountsAnywhere(Resuming):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog, Left
-from gateway.logs import LeftLogs, Logs
+from gateway.logs import LeftLogs, Logs, ReaderAt
 from gateway.position import Listed
 from newsfabric.store.logs import Log
 from tests.logmodel.directory import as_in_store
@@ -107,7 +107,9 @@ class Gateway:
         self._directory_read = 0
         for log, number in self.reported():
             self.logs.saw(log, number)
-            self.logs.doubt(log, number)
+            known = self.logs.find(log)
+            assert known is not None
+            known.doubt(number)
 
     def reported(self) -> list[Copy]:
         """By number, what the data plane was given since the last control plane left its state."""
@@ -274,10 +276,15 @@ class Gateway:
 
     def position(self) -> Position:
         """Of a reader who was given everything until now."""
-        time_ms, entries = self.logs.listing(int(self.clock() * 1000))
-        listed = {one.hash: Listed(one.known.mark, one.known.whole_ms) for one in entries}
+        time_ms, logs = self.logs.listing.at(int(self.clock() * 1000))
+        listed = {hash_: Listed(known.mark, known.whole_ms) for hash_, known in logs}
         position: Position = self.world.parts.position(time_ms, listed)
         return position
+
+    def reader_at(self, position: Position) -> ReaderAt:
+        """A reader who comes with ``position``."""
+        reader_at: ReaderAt = self.world.parts.reader_at(position, self.logs)
+        return reader_at
 
 
 def each(runs: Iterable[tuple[int, int]]) -> list[int]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from gateway.forgotten import Forgotten, HasAll
 from newsfabric.store.logs import Log
-from tests.logmodel.positions import Position
 from tests.logmodel.rows import Copy
 from tests.logmodel.settings import MEMORY_SIZE
 
@@ -43,9 +42,9 @@ class TopicMemory:
         """Nobody who lacks this copy can be answered from memory."""
         self._forgotten.add(*copy)
 
-    def lacks(self, position: Position, has_all: HasAll) -> list[Log]:
-        """The logs of which something was forgotten that a reader at ``position`` may lack."""
-        return self._forgotten.lacks(position, has_all)
+    def lacks(self, has_all: HasAll) -> list[Log]:
+        """The logs of which something was forgotten that a reader may lack."""
+        return self._forgotten.lacks(has_all)
 
     def begin_read(self) -> None:
         """A read of the store for this topic begins; until its end nothing is trimmed."""

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from tests.logmodel.closing import Closing
 from tests.logmodel.directory import Directory
 from tests.logmodel.gateway import Gateway
@@ -29,6 +29,7 @@ class Parts:
     closing: type[Closing] = Closing
     known: type[KnownLog] = KnownLog
     logs: type[Logs] = Logs
+    reader_at: type[ReaderAt] = ReaderAt
     position: type[Position] = Position
     memory: type[TopicMemory] = TopicMemory
     late: type[LateMessages] = LateMessages

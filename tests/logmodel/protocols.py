@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gateway.known_log import KnownLog
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from tests.logmodel.book import Book
 from tests.logmodel.memory import TopicMemory
 from tests.logmodel.positions import Position
@@ -69,6 +69,7 @@ class AnyGateway(Protocol):
     answers: Any
 
     def position(self) -> Position: ...
+    def reader_at(self, position: Position) -> ReaderAt: ...
     def take(self, item: Any) -> None: ...
     def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool: ...
     def note_replayed(self, identity: int) -> None: ...

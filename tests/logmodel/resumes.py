@@ -24,7 +24,7 @@ class Answers:
         if not self._gateway.is_listening:
             return
         memory = self._gateway.memory[reader.topic]
-        if not memory.lacks(position, self._gateway.logs.has_all):
+        if not memory.lacks(self._gateway.reader_at(position).has_all):
             self._world.book.counts["from_memory"] += 1
             self._answer(reader, position, {}, is_proved=True)
             return
@@ -65,7 +65,7 @@ class Answers:
         """The topic's rows where they prove something, else ours; and whether all is proved."""
         stores, is_proved = self._world.stores, True
         rows: dict[Copy, Row] = {}
-        lacking = memory.lacks(position, self._gateway.logs.has_all)
+        lacking = memory.lacks(self._gateway.reader_at(position).has_all)
         wanted = self._resuming.reads(lacking, position)
         for region, since in wanted.items():
             at = region
@@ -94,7 +94,7 @@ class Answers:
             copies.setdefault(row.identity, set()).add(copy)
         for identity, held in self._gateway.memory[reader.topic].copies.items():
             copies.setdefault(identity, set()).update(held)
-        given = self._resuming.given(copies, position, self._gateway.logs)
+        given = self._resuming.given(copies, self._gateway.reader_at(position))
         for identity in given:
             self._gateway.note_replayed(identity)
         reader.resumed(self._gateway, given, is_proved=is_proved)

@@ -2,7 +2,7 @@
 
 Pure. ``recovered: true`` is a fact: every message of the topic that its position doesn't cover was
 remembered, or was read at quorum in the region that wrote it, or will come live. Which messages a
-reader lacks is the project's own rule (:meth:`gateway.logs.Logs.wants`).
+reader lacks is the project's own rule (:meth:`gateway.logs.ReaderAt.lacks`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gateway import position
-from gateway.logs import Logs
+from gateway.logs import Logs, ReaderAt
 from newsfabric.store.logs import Log
 from tests.logmodel.positions import Position
 from tests.logmodel.rows import Copy
@@ -43,12 +43,12 @@ class Resuming:
         """
         return logs.gave(*copy)
 
-    def given(self, copies: Mapping[int, set[Copy]], position: Position, logs: Logs) -> list[int]:
+    def given(self, copies: Mapping[int, set[Copy]], reader: ReaderAt) -> list[int]:
         """Which of these messages the reader is given, by identity."""
         return [
             identity
             for identity, places in copies.items()
-            if logs.wants(position, [_project_copy(place) for place in places])
+            if reader.lacks([_project_copy(place) for place in places])
         ]
 
 

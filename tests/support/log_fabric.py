@@ -403,7 +403,8 @@ class Fabric:
         for known in self.core.hub.logs:
             row = self.stores.listed_here(known.log)
             rows = self.stores.logs[known.log].rows
-            if known.ended is not None and (row is None or row.ended != known.ended):
+            ended = known.extent.ended
+            if ended is not None and (row is None or row.ended != ended):
                 found.append(known.log)
             voids = {n for a, b in (row.voids if row else ()) for n in range(a, b + 1)}
             voids |= {seq for seq, number in rows.items() if number.state is State.VOID}

@@ -153,7 +153,7 @@ async def test_what_was_under_way_when_a_gateway_began_is_delivered(engine: str)
         past = await route(box, body="past")
         await settle(store, past)
         async with box.reader() as reader:
-            await until(lambda: len(box.gateway.core.hub.memory(TOPIC)) == 1)
+            await until(lambda: box.gateway.core.hub.memory(TOPIC).arrived == 1)
             position = (await reader.subscribe(TOPIC))["position"]
         under_way = await lose(box, body="under way")
     async with opened_box(engine, store=store) as fresh, fresh.reader() as reader:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.known_log import KnownLog, Left
-from gateway.logs import LeftLogs, Logs
+from gateway.logs import LeftLogs, Logs, ReaderAt
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.wire import MAX_BLOB
 from gateway.position import MAX_SEQ, Position
@@ -83,7 +83,7 @@ def test_the_next_one_says_the_same_of_every_number(logs: Logs) -> None:
     for seq in range(1, 11):
         assert later.gave(LOG, seq) == logs.gave(LOG, seq)
         assert later.stays(LOG, seq) == logs.stays(LOG, seq)
-    assert later.position(9_500_000) == logs.position(9_500_000)
+    assert later.listing.token(9_500_000) == logs.listing.token(9_500_000)
 
 
 def learned(logs: Logs, row: DirectoryRow) -> KnownLog:
@@ -167,7 +167,7 @@ def test_of_too_many_logs_those_that_ended_first_are_left_out_and_not_read_again
     gone = Log("oregon", "oregon-router-1", 1_000_000)
     assert later.learn(DirectoryRow(gone, version=3, low=2, ended=2), now=500.0) is None
     # And who may lack something of it is told.
-    assert later.forgot_what_lacks(Position(1_000_000, {}))
+    assert ReaderAt(Position(1_000_000, {}), later).may_lack_forgotten()
 
 
 def test_more_logs_than_there_is_room_for_are_not_left() -> None:
