@@ -25,6 +25,7 @@ from newsfabric.topics import TopicPolicy
 # Shared by all topics that have none, and never changed: a gateway has thousands of them.
 _NONE: Final[OrderedDict[Any, Publication]] = OrderedDict()
 _versions = itertools.count()
+Publications = Sequence[Publication]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +91,6 @@ class TopicMemory:
     arrived: int = 0
     lost: int = 0
     version: int = dataclasses.field(default_factory=_versions.__next__)
-    # None as long as there was none.
     _windows: weakref.WeakSet[Window] | None = None
     # How many had arrived when the last one was begun.
     _read_at: int = 0
@@ -162,18 +162,14 @@ class TopicMemory:
             at = self._held.index(most)
             self._held = self._held[:at] + self._held[at + 1 :]
 
-    def put_before(
-        self, older: Sequence[Publication], latest: Sequence[Publication], *, complete: bool
-    ) -> None:
+    def put_before(self, older: Publications, latest: Publications, *, complete: bool) -> None:
         """Put messages, oldest first, in front of those remembered, none of which they are; and
         learn versions of keys, oldest first: never an older version over a newer."""
         kept = older[max(0, len(older) + len(self._recent) - self.policy.keep) :]
-        if self._recent is _NONE:
-            self._recent = OrderedDict()
-        for publication in reversed(kept):
-            self._recent[publication.envelope.identity] = publication
-            self._recent.move_to_end(publication.envelope.identity, last=False)
-            self.weight += publication.weight
+        if kept:
+            before = OrderedDict((p.envelope.identity, p) for p in kept)
+            self._recent = before | self._recent
+            self.weight += sum(p.weight for p in kept)
         self.version = next(_versions)
         self.complete = complete and len(kept) == len(older)
         for publication in (*older, *latest):
@@ -203,8 +199,8 @@ class TopicMemory:
 
     def with_latest(self, selected: Iterable[Publication], now: float) -> list[Publication]:
         """``selected`` and the newest version of each key, each message once, oldest first."""
-        wanted = {p.envelope.identity: p for p in _alive(self._latest.values(), now)}
-        wanted.update((p.envelope.identity, p) for p in selected)
+        latest = _alive(self._latest.values(), now)
+        wanted = {p.envelope.identity: p for p in (*latest, *selected)}
         older = [p for identity, p in wanted.items() if identity not in self._recent]
         recent = [p for identity, p in self._recent.items() if identity in wanted]
         return sorted(older, key=lambda p: p.envelope.id) + recent
@@ -224,8 +220,7 @@ class TopicMemory:
         self._latest.move_to_end(key)
         self.weight += publication.weight
         if len(self._latest) > self.max_keys:
-            _, forgotten = self._latest.popitem(last=False)
-            self.weight -= forgotten.weight
+            self.weight -= self._latest.popitem(last=False)[1].weight
 
 
 def _alive(publications: Iterable[Publication], now: float) -> Iterator[Publication]:
