@@ -9,7 +9,7 @@ from envelopes import START_MS, envelope
 
 from gateway.forgotten import Forgotten
 from gateway.memory import TopicMemory
-from gateway.position import UNKNOWN, log_of
+from gateway.position import log_of
 from gateway.publication import Publication
 from newsfabric.topics import TopicPolicy
 
@@ -88,7 +88,7 @@ def test_thousands_of_topics_without_a_message_cost_little_and_share_nothing_tha
     made[1].put_before([message(2)], [], complete=True)
     made[2].forgotten.add(log_of(envelope(1)), 1)
     assert [seqs(one.recent(NOW).lately(0, 0)) for one in made[:4]] == [[1], [2], [], []]
-    lacking = [one.forgotten.lacks(UNKNOWN, lambda *_: False) for one in made[:4]]
+    lacking = [one.forgotten.lacks(lambda *_: False) for one in made[:4]]
     assert lacking == [[], [], [log_of(envelope(1))], []]
 
 

@@ -231,8 +231,8 @@ class _Stage:
     def end_logs(self) -> None:
         """Positions of later plays needn't list ours."""
         logs = self.box.gateway.core.hub.logs
-        for known in [one for one in logs if one.ended is None]:
-            row = DirectoryRow(known.log, known.version + 1, known.mark, ended=known.mark)
+        for known in [one for one in logs if one.extent.ended is None]:
+            row = DirectoryRow(known.log, 1 << 30, known.mark, ended=known.mark)
             logs.learn(row, now=known.heard_at)
         logs.directory_read(clock_ms())
 

@@ -18,7 +18,7 @@ def in_rust() -> dict[str, str]:
 
 
 def in_the_document() -> set[str]:
-    sentences = PAGE.split("The data plane itself uses the reasons ")[1].split("\n\n")[0]
+    sentences = PAGE.split("The data plane closes connections by itself for the reasons ")[1].split(";")[0]
     return set(re.findall(r"`(\w+)`", sentences))
 
 
