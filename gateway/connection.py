@@ -71,7 +71,7 @@ _BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many reques
 class Readers:
     """The open connections, those that are saying goodbye, and who is logged in on which.
 
-    ``clock`` gives seconds, and only goes on.
+    ``clock`` gives seconds, and only goes on. ``changed`` is set when one has come or gone.
     """
 
     settings: GatewaySettings
@@ -80,6 +80,7 @@ class Readers:
     desk: Desk
     clock: Callable[[], float]
     spawn: Spawn
+    changed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         # In the order they came.
@@ -109,12 +110,14 @@ class Readers:
         self.connects += 1
         measures.CONNECTS.labels(connection.transport).inc()
         measures.READERS.labels(connection.transport).inc()
+        self.changed.set()
 
     def leaving(self, connection: Connection) -> None:
         """``connection`` is closing: it doesn't count any more, but must be waited for."""
         del self.open[connection]
         self.closing.add(connection)
         measures.READERS.labels(connection.transport).dec()
+        self.changed.set()
 
     def left(self, connection: Connection) -> None:
         """``connection`` is gone. Idempotent."""

@@ -85,10 +85,12 @@ class Serving:
     async def share_room(self) -> None:
         """As soon as readers can be served there is room for them in the data plane, less that of
         readers here."""
+        readers = self._core.readers
         await self._core.follower.begun.wait()
         while True:
-            here = len(self._core.readers.open)
-            self._plane.resize(max(0, self._core.settings.capacity - here))
+            readers.changed.clear()
+            self._plane.resize(max(0, self._core.settings.capacity - len(readers.open)))
+            await readers.changed.wait()
             await asyncio.sleep(_RESIZE_SECONDS)
 
     async def leave_logs(self) -> None:
