@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import logging
 import time
@@ -23,7 +24,8 @@ from gateway.protocol import Gap
 from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
-from gateway.tasks import Spawn
+from gateway.tasks import SingleFlight, Spawn
+from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import Kept, announced_again
@@ -76,6 +78,8 @@ class Mailroom:
         # By topic, in the order in which they were asked for. Those that are being read are gone.
         self._waiting: dict[str, asyncio.Future[_Read]] = {}
         self._reads = 0
+        # Those who share a read share what it needs beside.
+        self._given: SingleFlight[_Read, list[Kept]] = SingleFlight(self.spawn)
         # Each login of its user reads it again.
         self._failing = LineLimit()
 
@@ -86,20 +90,20 @@ class Mailroom:
         """
         for _ in range(_ATTEMPTS):
             read = await self._read(topic)
-            read = dataclasses.replace(read, kept=await self._as_given(topic, read.kept))
+            void = [one.envelope for one in read.kept if self.hub.is_void(one.envelope)]
+            if void:
+                work = functools.partial(self._as_given, topic, read.kept, void)
+                read = dataclasses.replace(read, kept=await self._given.do(read, work))
             if read.holds(self.hub.memory(topic)):
                 return self._sorted_out(topic, read)
         # So much arrives for this user that memory loses it before the store has answered.
         raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
 
-    async def _as_given(self, topic: str, kept: list[Kept]) -> list[Kept]:
+    async def _as_given(self, topic: str, kept: list[Kept], void: Sequence[Envelope]) -> list[Kept]:
         """What is ``kept`` on ``topic``, of which the store gives the newest copy each.
 
-        Where that one's number is void here, another one counts.
+        Where that one's number is ``void`` here, another one counts.
         """
-        void = [one.envelope for one in kept if self.hub.is_void(one.envelope)]
-        if not void:
-            return kept
         try:
             copies = await self.archive.copies(topic, void)
         except StoreError as exc:

@@ -215,6 +215,28 @@ async def test_of_a_message_whose_newest_copy_ended_void_another_copy_counts(roo
     ]
 
 
+async def test_the_devices_of_one_user_who_ask_together_look_for_another_copy_once(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    void = letter(1, at=-600_000, router="oregon-router-2", message_id="m")
+    again = letter(1, at=-601_000, router="oregon-router-3", message_id="m")
+    room.hub.logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=0.0)
+    room.hub.logs.saw(log_of(again), 1)
+    await room.store.write([void, again])
+    looked: list[str] = []
+    since = room.store.since
+
+    async def noted(topic: str, **limits: Any) -> list[Envelope]:
+        looked.append(topic)
+        return await since(topic, **limits)
+
+    monkeypatch.setattr(room.store, "since", noted)
+    found = await asyncio.gather(*(room.mailroom.collect("user.42") for _ in range(3)))
+    given = [[one.envelope.router for one in recalled.publications] for recalled in found]
+    assert given == [["oregon-router-3"]] * 3
+    assert looked == ["user.42"]
+
+
 async def test_what_was_past_when_the_gateway_began_is_no_news(room: Room) -> None:
     room.hub.logs.begin([DirectoryRow(Log("oregon", "oregon-router-1", START_MS), low=2)], now=0.0)
     await room.store.write([letter(1), letter(2), letter(3)])
