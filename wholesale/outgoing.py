@@ -17,7 +17,7 @@ from prometheus_client import Counter
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Message
 from newsfabric.backoff import Backoff
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError, LinkRefused
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError
 
 # Waits until something may be sent; what it raises, sending raises.
 MaySend = Callable[[], Awaitable[None]]
@@ -29,8 +29,7 @@ class PendingPublish:
 
     ``plain`` says the same without anything of the publisher's making but the body; it is what is
     sent after the first failed. From ``until`` (monotonic) on it isn't sent any more: then it is
-    ``expired``. ``refused``: the last answer was that we may not publish it, or something that was
-    on its way with it.
+    ``expired``. ``failed``: it was sent, and the broker hasn't taken it.
     """
 
     exchange: str
@@ -39,7 +38,7 @@ class PendingPublish:
     confirm: Awaitable[None] | None = None
     until: float = math.inf
     expired: bool = False
-    refused: bool = False
+    failed: bool = False
 
     def fall_back(self) -> None:
         """Send ``plain`` from now on, if there is one."""
@@ -111,10 +110,10 @@ async def _failed(
         assert pending.confirm is not None
         try:
             await pending.confirm
-            pending.refused = False
+            pending.failed = False
         except fatal:
             raise
-        except LinkError as exc:
-            pending.refused = isinstance(exc, LinkRefused)
+        except LinkError:
+            pending.failed = True
             failed.append(pending)
     return failed

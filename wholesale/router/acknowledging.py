@@ -37,7 +37,13 @@ class Acknowledger:
         self._progress = progress
         self._waiting: collections.deque[PendingAck] = collections.deque()
         self._wake = asyncio.Event()
+        self._confirming: list[PendingPublish] = []
         self._failing = LineLimit()
+
+    @property
+    def gets_through(self) -> bool:
+        """Whether the broker takes what it is asked to confirm now, as far as it has answered."""
+        return not any(pending.failed for pending in self._confirming)
 
     def add_ack(self, ack: PendingAck) -> None:
         """Do ``ack`` in its turn; at once if nothing must be published for it."""
@@ -67,8 +73,9 @@ class Acknowledger:
 
     async def _acknowledge_all(self, acks: list[PendingAck]) -> None:
         publishes = [pending for ack in acks for pending in ack.publishes]
-        sent = [pending for pending in publishes if await self._send(pending)]
+        sent = self._confirming = [pending for pending in publishes if await self._send(pending)]
         await confirmed(self._publisher, sent, counters.PUBLISH_RETRIES)
+        self._confirming = []
         counters.RECEIPTS.inc(sum(pending.exchange == topology.RECEIPTS for pending in sent))
         for ack in acks:
             _acknowledge(ack)

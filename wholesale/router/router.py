@@ -140,9 +140,9 @@ class Router:
         return self._storing.store_answers and self._listing.has_lease
 
     @property
-    def may_publish(self) -> bool:
-        """Whether its broker lets it publish what it routes now."""
-        return self._routing.may_publish
+    def gets_through(self) -> bool:
+        """Whether its broker takes what it routes, and what it answers, as far as is known."""
+        return self._routing.gets_through and self._acknowledger.gets_through
 
     @property
     def under_way(self) -> int:

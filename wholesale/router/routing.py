@@ -50,9 +50,9 @@ class Routing:
         self._confirming: list[PendingPublish] = []
 
     @property
-    def may_publish(self) -> bool:
-        """Whether the broker has refused nothing that it is asked to confirm now."""
-        return not any(pending.refused for pending in self._confirming)
+    def gets_through(self) -> bool:
+        """Whether the broker takes what it is asked to confirm now, as far as it has answered."""
+        return not any(pending.failed for pending in self._confirming)
 
     async def route_stored(self, jobs: list[Job]) -> None:
         """Route stored ``jobs`` in their turn; waits while two batches are before them."""

@@ -56,9 +56,9 @@ class RouterService(CoreService[Router]):
         self._traffic = Traffic()
 
     def readiness(self) -> Readiness:
-        """As every service's; nor is it ready while the broker refuses what it publishes."""
+        """As every service's; nor is it ready while the broker doesn't take what it publishes."""
         found = super().readiness()
-        if self._work is None or self._work.may_publish:
+        if self._work is None or self._work.gets_through:
             return found
         return Readiness(False, (*found.waiting_for, "publishing"))
 

@@ -15,7 +15,7 @@ from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from newsfabric.cli.trace import gather, places_at
-from newsfabric.errors import LinkRefused, StoreUnavailable
+from newsfabric.errors import LinkRefused, PublishNacked, StoreUnavailable
 from newsfabric.message_trace import trace
 from newsfabric.store.memory import MemoryStore
 from wholesale.router.service import RouterService, RouterSettings
@@ -122,10 +122,11 @@ async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: 
     assert json.loads(last.body)["seq"] == len(receipts)
 
 
+@pytest.mark.parametrize("error", [LinkRefused, PublishNacked])
 async def test_while_the_broker_refuses_what_it_publishes_it_isnt_ready(
-    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ):
-    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
+    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", error)
     async with serving(core) as (router, _):
         await until(lambda: router.readiness().ready)
         core.broker.nacks = True
@@ -134,6 +135,19 @@ async def test_while_the_broker_refuses_what_it_publishes_it_isnt_ready(
         core.broker.nacks = False
         await until(lambda: router.readiness().ready)
         assert len(core.envelopes()) == 1
+
+
+@pytest.mark.parametrize("exchange", ["postoffice", "outbound", "receipts", "rejected"])
+async def test_while_one_of_its_exchanges_is_missing_it_isnt_ready(
+    core: CoreCluster, exchange: str
+):
+    async with serving(core) as (router, _):
+        await until(lambda: router.readiness().ready)
+        core.broker.delete_exchange(exchange)
+        core.publish(message(reply_to="me"), message(body=b"no JSON"))
+        await until(lambda: router.readiness().waiting_for == ("publishing",))
+        core.broker.declare_exchange(exchange)
+        await until(lambda: router.readiness().ready and router.under_way == 0)
 
 
 async def test_it_stops_in_time_when_the_store_never_comes_back(
