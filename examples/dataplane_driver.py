@@ -18,7 +18,7 @@ VERBS, COUNTERS = 130, 134
 REASONS = {
     "protocol_error": 1002, "invalid_payload": 1007, "too_big": 1009, "too_many_requests": 4102,
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
-    "token_expired": 4202,
+    "token_expired": 4202, "unfinished": 1008,
 }  # fmt: skip
 # In the order of the table of settings in docs/dataplane-protocol.md; what is unused there is 0.
 LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)

@@ -16,8 +16,8 @@ macro_rules! own_reasons {
         }
 
         impl<'a> CloseReason<'a> {
-            /// Those that the data plane uses itself: settings must have them.
-            pub const OWN: &'static [CloseReason<'static>] = &[$(CloseReason::$reason),+];
+            #[cfg(test)]
+            const OWN: &'static [CloseReason<'static>] = &[$(CloseReason::$reason),+];
 
             /// The reason of this name.
             pub fn of(name: &'a str) -> CloseReason<'a> {
@@ -46,6 +46,7 @@ macro_rules! own_reasons {
     };
 }
 
+// Settings of an older control plane may lack one: then `internal` is said.
 own_reasons! {
     /// The reader broke the framing.
     ProtocolError = "protocol_error", HalfClose;

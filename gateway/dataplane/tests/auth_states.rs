@@ -11,7 +11,7 @@ fn now_ms() -> u64 {
 }
 
 /// A reader that has an auth state.
-fn verbs_with_auth(plane: &mut Plane, port: u16, user: &[u8], ends_ms: u64, blob: &[u8]) -> Reader {
+fn logged_in(plane: &mut Plane, port: u16, user: &[u8], ends_ms: u64, blob: &[u8]) -> Reader {
     let mut reader = Reader::connect(port);
     reader.say(b"it is me");
     let (connection, verb) = plane.verb();
@@ -44,7 +44,7 @@ fn is_there(plane: &mut Plane, reader: &mut Reader, auth: &[u8]) {
 fn every_verb_after_an_auth_state_comes_with_it() {
     let data_plane = DataPlane::start("auth");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = verbs_with_auth(&mut plane, port, b"42", 0, b"me");
+    let mut reader = logged_in(&mut plane, port, b"42", 0, b"me");
     is_there(&mut plane, &mut reader, b"me");
     reader.say(b"a newer one");
     let (connection, auth, _) = plane.verb_with_auth();
@@ -60,7 +60,7 @@ fn every_verb_after_an_auth_state_comes_with_it() {
 fn it_outlives_control_planes_and_data_planes() {
     let mut data_plane = DataPlane::start("auth-outlives");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = verbs_with_auth(&mut plane, port, b"42", now_ms() + 60_000, b"me");
+    let mut reader = logged_in(&mut plane, port, b"42", now_ms() + 60_000, b"me");
     let mut stranger = Reader::connect(port);
     reader.say(b"not answered");
     plane.verb_with_auth();
@@ -83,8 +83,8 @@ fn an_auth_state_that_runs_out_ends_its_connection_unless_another_came_before() 
     let (mut plane, port) = data_plane.attach();
     let started = now_ms();
     // So late that the other auth state comes before, however busy the machine is.
-    let mut short = verbs_with_auth(&mut plane, port, b"1", started + 3_000, b"a");
-    let mut renewed = verbs_with_auth(&mut plane, port, b"2", started + 3_000, b"b");
+    let mut short = logged_in(&mut plane, port, b"1", started + 3_000, b"a");
+    let mut renewed = logged_in(&mut plane, port, b"2", started + 3_000, b"b");
     renewed.say(b"longer, please");
     let (connection, _, _) = plane.verb_with_auth();
     plane.auth(connection, b"2", started + 60_000, b"c");
@@ -100,7 +100,7 @@ fn an_auth_state_that_runs_out_ends_its_connection_unless_another_came_before() 
 fn it_runs_out_also_when_it_was_taken_over_meanwhile() {
     let mut data_plane = DataPlane::start("auth-taken-over");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = verbs_with_auth(&mut plane, port, b"1", now_ms() + 700, b"a");
+    let mut reader = logged_in(&mut plane, port, b"1", now_ms() + 700, b"a");
     data_plane.renew();
     closed_with(&mut reader, 4202);
 }
@@ -109,9 +109,9 @@ fn it_runs_out_also_when_it_was_taken_over_meanwhile() {
 fn an_eviction_ends_the_connections_of_its_users_with_older_auth_states_alone() {
     let data_plane = DataPlane::start("auth-evicts");
     let (mut plane, port) = data_plane.attach();
-    let mut gone = verbs_with_auth(&mut plane, port, b"42", 0, b"a");
-    let mut other_device = verbs_with_auth(&mut plane, port, b"42", 0, b"b");
-    let mut other_user = verbs_with_auth(&mut plane, port, b"4", 0, b"c");
+    let mut gone = logged_in(&mut plane, port, b"42", 0, b"a");
+    let mut other_device = logged_in(&mut plane, port, b"42", 0, b"b");
+    let mut other_user = logged_in(&mut plane, port, b"4", 0, b"c");
     let mut nobody = Reader::connect(port);
     plane.evict(&[(b"42", 4), (b"", 9), (b"424", 9)]);
     is_there(&mut plane, &mut gone, b"a");

@@ -29,7 +29,7 @@ def test_the_data_plane_uses_no_reason_that_the_table_lacks() -> None:
 
 def test_the_document_names_the_same_reasons() -> None:
     assert set(in_rust().values()) == in_the_document()
-    assert len(in_the_document()) == 11
+    assert "drain" in in_the_document()
 
 
 def test_a_reason_has_one_name_in_both_languages() -> None:

@@ -88,7 +88,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The code and text of a reason; those of `internal` if there are none.
+    /// The code and text of a reason; those of `internal` if these settings lack it.
     pub fn reason(&self, reason: CloseReason<'_>) -> Reason {
         let found = self.named(reason.name()).or_else(|| self.named(CloseReason::Internal.name()));
         found.cloned().unwrap_or_default()
@@ -168,7 +168,8 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
     if let Some((_, name)) = needed.into_iter().find(|(value, _)| *value == 0) {
         return Err(Malformed::Value(name));
     }
-    if CloseReason::OWN.iter().any(|reason| settings.named(reason.name()).is_none()) {
+    // It stands for all others. Those of a control plane that is older than a reason come with a take-over.
+    if settings.named(CloseReason::Internal.name()).is_none() {
         return Err(Malformed::Value("reasons"));
     }
     Ok(())
@@ -179,15 +180,15 @@ mod tests {
     use super::*;
     use crate::control::codec::{put_bytes16, put_text8};
 
-    /// Settings with one network.
-    fn body(network: &str) -> Vec<u8> {
+    /// Settings with one network and these reasons, each of a code of its own.
+    fn body_with(network: &str, reasons: &[&str]) -> Vec<u8> {
         let mut body = [1u32.to_le_bytes(); 28].concat();
         body.extend(1u16.to_le_bytes());
         put_bytes16(&mut body, b"http://x");
-        body.push(CloseReason::OWN.len() as u8);
-        for name in CloseReason::OWN.iter().map(|reason| reason.name()) {
+        body.push(reasons.len() as u8);
+        for (code, name) in (1000u16..).zip(reasons) {
             put_text8(&mut body, name);
-            body.extend(1000u16.to_le_bytes());
+            body.extend(code.to_le_bytes());
             put_text8(&mut body, name);
             body.push(1);
             body.extend([0; 4]);
@@ -201,6 +202,10 @@ mod tests {
         body.extend(9u64.to_le_bytes());
         body.extend(10u32.to_le_bytes());
         body
+    }
+
+    fn body(network: &str) -> Vec<u8> {
+        body_with(network, &["internal"])
     }
 
     #[test]
@@ -218,6 +223,18 @@ mod tests {
         assert_eq!(Settings::decode(&body), Err(Malformed::Long));
         body.truncate(body.len() - 2);
         assert_eq!(Settings::decode(&body), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn what_a_control_plane_has_no_reason_for_is_said_to_be_internal() {
+        let known = ["drain", "internal"];
+        let settings = Settings::decode(&body_with("10.0.0.0/8", &known)).expect("settings");
+        let code = |reason| settings.reason(reason).code;
+        assert_eq!(code(CloseReason::Drain), 1000);
+        assert_eq!(code(CloseReason::Internal), 1001);
+        assert_eq!(code(CloseReason::Unfinished), 1001);
+        let none = body_with("10.0.0.0/8", &["drain"]);
+        assert_eq!(Settings::decode(&none), Err(Malformed::Value("reasons")));
     }
 
     #[test]
