@@ -1,8 +1,8 @@
 """A retail box's gateway: the process that readers connect to. Run it with ``python -m gateway``.
 
-Pure, without sockets or clocks: hub, kept_topics, memory, bounded, identities, runs, known_log,
-logs, reading, position, outbox, protocol, frames, publication, rfc6455, the rules of late and the
-pace of drain.
+Pure, without sockets or clocks: access, hub, kept_topics, memory, forgotten, recalled, windows,
+bounded, identities, runs, known_log, logs, reading, position, outbox, protocol, frames,
+publication, rfc6455, bodies, the rules of late and the pace of drain.
 
 Both engines have the rest: core joins the parts; feed brings messages in, broadcast sends them,
 desk answers verbs. connection, fanout, websocket, sse and sockjs serve the readers of this process.

@@ -8,7 +8,7 @@ are closed; and who has taken nothing for half a minute is closed, however littl
 One address may have so many connections and no more, where that is said: one more is closed without
 a word, as gateways do it.
 
-A gateway's readers are told why they are closed: of this module it has the streams alone
+A gateway's readers are told why they are closed: for them it has the streams of this module alone
 (:mod:`gateway.budget`).
 """
 

@@ -1,7 +1,8 @@
 """Commands to the data plane, as bytes. Pure; docs/dataplane-protocol.md defines them.
 
-Each function makes one whole message. The largest are bounded by whoever calls; one that is too
-large all the same is a WireError here, instead of a link that is cut off at the other end.
+Each function but :func:`subscription` makes whole messages. The largest are bounded by whoever
+calls; one that is too large all the same is a WireError here, instead of a link that is cut off at
+the other end.
 """
 
 from __future__ import annotations
