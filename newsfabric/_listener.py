@@ -9,9 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from typing import Any, Final
 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
+# accept(2): the kernel is out of memory, which is asked for again after a moment.
+_NO_MEMORY: Final = (errno.ENOBUFS, errno.ENOMEM)
+_PAUSE: Final = 0.01
 
 
 class SpareListener(socket.socket):
@@ -22,10 +26,14 @@ class SpareListener(socket.socket):
         self._spare = _spare()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As :meth:`socket.socket.accept`; ConnectionAbortedError for one that was turned away."""
+        """As :meth:`socket.socket.accept`; ConnectionAbortedError for one that was turned away, and
+        BlockingIOError after a moment where the kernel had no memory for it."""
         try:
             return super().accept()
         except OSError as exc:
+            if exc.errno in _NO_MEMORY:
+                time.sleep(_PAUSE)
+                raise BlockingIOError(exc.errno, exc.strerror) from exc
             if exc.errno not in _EXHAUSTED:
                 raise
             self._give_back()
