@@ -72,9 +72,9 @@ def test_a_box_that_is_added_later_is_as_good_as_the_first_and_leaves_nothing(
     assert f"box.{added}" in _on_the_core(world, "users")
 
     with connect(url) as reader:
-        reader.send(json.dumps({"action": "subscribe", "topic": "news.world"}))
+        reader.send(json.dumps({"action": "subscribe", "topic": "news.growing"}))
         assert json.loads(reader.recv(timeout=30))["type"] == "subscribed"
-        sent = world.run("publish", "news.world", '{"n": 1}', "--region", "oregon")
+        sent = world.run("publish", "news.growing", '{"n": 1}', "--region", "oregon")
         assert sent.returncode == 0, sent.stderr
         push = json.loads(reader.recv(timeout=30))
         assert (push["type"], push["body"]) == ("message", {"n": 1})
