@@ -126,6 +126,51 @@ fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
     lists
 }
 
+/// So many readers who say the same, and one list of them all.
+fn crowd(data_plane: &DataPlane, many: usize) -> (Plane, Vec<Reader>, Vec<u8>) {
+    let (mut plane, port) = data_plane.attach();
+    let mut readers: Vec<Reader> = (0..many).map(|_| Reader::connect(port)).collect();
+    readers.iter_mut().for_each(|reader| reader.say(b"all of it"));
+    let mut list = (many as u16).to_le_bytes().to_vec();
+    list.extend(who_says(&mut plane, b"all of it", many).iter().flat_map(|some| &some[2..]));
+    (plane, readers, list)
+}
+
+/// More than both sockets hold, less than an outbox may.
+static LONG: [u8; 3 << 20] = [b'x'; 3 << 20];
+
+#[test]
+fn an_answer_that_many_wait_for_is_in_memory_once_on_each_thread() {
+    let data_plane = DataPlane::start("shared");
+    let (mut plane, mut readers, list) = crowd(&data_plane, 16);
+    plane.reply_all(&list, &LONG);
+    plane.wait_for_count("held_bytes", 0);
+    let waiting = plane.count_when("outbox_bytes", |bytes| bytes > 0);
+    assert!(waiting < 7_000_000, "{waiting} bytes");
+    for reader in &mut readers {
+        assert!(reader.frame() == text(&LONG));
+    }
+    plane.wait_for_count("outbox_bytes", 0);
+}
+
+const SLOW: &[u8] =
+    br#"{"type":"disconnect","code":4101,"reason":"slow_reader","reconnect":true,"retry_after_ms":500}"#;
+
+#[test]
+fn an_answer_that_was_begun_is_finished_before_the_goodbye() {
+    for many in [1, 3] {
+        let data_plane = DataPlane::start(&format!("begun-{many}"));
+        let (mut plane, mut readers, list) = crowd(&data_plane, many);
+        plane.reply_all(&list, &LONG);
+        plane.close_as_slow(&list);
+        for reader in &mut readers {
+            assert!(reader.frame() == text(&LONG), "{many}");
+            assert_eq!(reader.frame(), text(SLOW));
+            assert_eq!(reader.frame().0, 8);
+        }
+    }
+}
+
 #[test]
 fn what_is_replayed_unseen_comes_again_and_to_everybody_else() {
     let data_plane = DataPlane::start("unseen");

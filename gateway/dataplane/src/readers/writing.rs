@@ -3,6 +3,8 @@
 //! A connection whose socket is full is *blocked*: nothing may be written past what waits. EPOLLOUT is asked for only
 //! then. While it isn't blocked it owns nothing, so a delivery is one `send` of shared bytes.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 
@@ -30,6 +32,36 @@ fn heartbeat(framing: Framing) -> &'static [u8] {
     }
 }
 
+/// What is left of `bytes`, with the last of those that were sent: so that it is known to have begun, and is
+/// finished before anything else.
+fn rest_of(bytes: &[u8], sent: usize) -> (Frame, usize) {
+    let written = sent.min(1);
+    (Arc::from(&bytes[sent - written..]), written)
+}
+
+/// A push to one reader, or to `several`: then it is framed once, and is in memory once, however many of them
+/// don't take it at once.
+pub(super) struct Answer<'a> {
+    push: Cow<'a, str>,
+    several: bool,
+    /// By framing.
+    frames: [OnceCell<Frame>; 2],
+}
+
+impl Answer<'_> {
+    pub(super) fn new(push: &[u8], several: bool) -> Answer<'_> {
+        Answer { push: String::from_utf8_lossy(push), several, frames: Default::default() }
+    }
+
+    fn frame(&self, framing: Framing) -> &Frame {
+        self.frames[framing as usize].get_or_init(|| {
+            let mut bytes = Vec::with_capacity(self.push.len() + 16);
+            put_push(&mut bytes, framing, &self.push);
+            bytes.into()
+        })
+    }
+}
+
 /// Append a push as a connection of this framing gets it.
 fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
     match framing {
@@ -45,14 +77,25 @@ fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
 impl Readers {
     /// Send what must not be dropped.
     pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
+        self.write_or_keep(slot, bytes, |sent| rest_of(bytes, sent));
+    }
+
+    /// Send `bytes`. Of what the kernel doesn't take `kept` makes the frame that waits, and says how much of that
+    /// is written.
+    fn write_or_keep(
+        &mut self,
+        slot: u32,
+        bytes: &[u8],
+        kept: impl FnOnce(usize) -> (Frame, usize),
+    ) {
         let connection = self.slab.at(slot);
         if connection.blocked {
-            return self.queue_firm(slot, Arc::from(bytes));
-        }
-        if let Some(sent) = self.sockets.send(slot, connection, bytes)
+            self.queue_firm(slot, kept(0).0);
+        } else if let Some(sent) = self.sockets.send(slot, connection, bytes)
             && sent < bytes.len()
         {
-            self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
+            let (frame, written) = kept(sent);
+            self.keep_rest(slot, frame, written);
         }
     }
 
@@ -67,7 +110,8 @@ impl Readers {
             for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
                 let sent = self.sockets.taken(slot, self.slab.at(slot), taken);
                 if let Some(sent) = sent.filter(|sent| *sent < bytes.len()) {
-                    self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
+                    let (frame, written) = rest_of(bytes, sent);
+                    self.keep_rest(slot, frame, written);
                 }
             }
         }
@@ -157,6 +201,17 @@ impl Readers {
             let mut bytes = Vec::with_capacity(push.len() + 16);
             put_push(&mut bytes, connection.framing, push);
             self.write(slot, &bytes);
+        }
+    }
+
+    /// The same, of a push that others may get too.
+    pub(super) fn answer(&mut self, slot: u32, answer: &Answer<'_>) {
+        let connection = self.slab.at(slot);
+        if !answer.several {
+            self.push(slot, &answer.push);
+        } else if connection.phase == Phase::Open {
+            let frame = answer.frame(connection.framing);
+            self.write_or_keep(slot, frame, |sent| (frame.clone(), sent));
         }
     }
 

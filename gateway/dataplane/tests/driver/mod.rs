@@ -237,9 +237,23 @@ impl Plane {
 
     /// Answer a verb with `[]`.
     pub fn reply(&mut self, connection: Asking) {
-        let mut body = connection.to_vec();
-        body.extend(b"\x02\0\0\0[]");
+        self.reply_all(&connection, b"[]");
+    }
+
+    /// Answer the verb of all whom this lists with `push`.
+    pub fn reply_all(&mut self, connections: &[u8], push: &[u8]) {
+        let mut body = connections.to_vec();
+        body.extend((push.len() as u32).to_le_bytes());
+        body.extend(push);
         self.send(7, &body);
+    }
+
+    /// End the connections of all whom this lists, as slow readers.
+    pub fn close_as_slow(&mut self, connections: &[u8]) {
+        let mut body = connections.to_vec();
+        body.extend(b"\x0bslow_reader");
+        body.extend(500u32.to_le_bytes());
+        self.send(9, &body);
     }
 
     /// The next verb, of a reader without an auth state: its connection and its text.
