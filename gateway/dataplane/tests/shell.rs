@@ -4,7 +4,10 @@ mod driver;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use driver::{DataPlane, PATIENCE, Plane, Reader, text};
 
@@ -170,6 +173,33 @@ fn an_answer_that_was_begun_is_finished_before_the_goodbye() {
         }
     }
 }
+
+#[test]
+fn who_has_made_room_while_the_data_plane_stood_still_is_no_slow_reader() {
+    let data_plane = DataPlane::start_with("stood-still", 1);
+    let (mut plane, port) = data_plane.attach();
+    plane.settle(0, STALLED_MS);
+    let mut others: Vec<Reader> = (0..300).map(|_| Reader::connect(port)).collect();
+    let mut reader = Reader::connect(port);
+    reader.say(b"all of it");
+    let (connection, _) = plane.verb();
+    plane.reply_all(&connection, &LONG);
+    plane.count_when("outbox_bytes", |bytes| bytes > 0);
+    data_plane.signal(Signal::STOP);
+    // So many are ready before it that its timer fires first.
+    others.iter_mut().for_each(|other| other.0.write_all(b"\x89\x80\0\0\0\0").expect("a socket"));
+    let taken = reader.until_silent();
+    thread::sleep(Duration::from_millis(u64::from(STALLED_MS)));
+    data_plane.signal(Signal::CONT);
+    let rest = reader.bytes(LONG.len() + 10 - taken.len());
+    assert!(taken.len() > 10 && rest == LONG[..rest.len()]);
+    reader.say(b"more");
+    let (connection, _) = plane.verb();
+    plane.reply(connection);
+    assert_eq!(reader.frame(), text(b"[]"));
+}
+
+const STALLED_MS: u32 = 1_000;
 
 #[test]
 fn what_is_replayed_unseen_comes_again_and_to_everybody_else() {
