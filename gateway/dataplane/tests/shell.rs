@@ -156,6 +156,23 @@ fn an_answer_that_many_wait_for_is_in_memory_once_on_each_thread() {
     plane.wait_for_count("outbox_bytes", 0);
 }
 
+#[test]
+fn so_is_one_that_others_got_just_before() {
+    let data_plane = DataPlane::start_with("shared-again", 1);
+    let (mut plane, mut readers, list) = crowd(&data_plane, 16);
+    let (two, others) = list[2..].split_at(20);
+    plane.reply_all(&[b"\x02\0", two].concat(), &LONG);
+    for other in others.chunks(10) {
+        plane.reply_all(&[b"\x01\0", other].concat(), &LONG);
+    }
+    plane.wait_for_count("held_bytes", 0);
+    let waiting = plane.count_when("outbox_bytes", |bytes| bytes > 0);
+    assert!(waiting < 4_000_000, "{waiting} bytes");
+    for reader in &mut readers {
+        assert!(reader.frame() == text(&LONG));
+    }
+}
+
 const SLOW: &[u8] =
     br#"{"type":"disconnect","code":4101,"reason":"slow_reader","reconnect":true,"retry_after_ms":500}"#;
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::Readers;
 use super::sockets::Offers;
@@ -52,14 +52,12 @@ impl Answer<'_> {
     pub(super) fn new(push: &[u8], several: bool) -> Answer<'_> {
         Answer { push: String::from_utf8_lossy(push), several, frames: Default::default() }
     }
+}
 
-    fn frame(&self, framing: Framing) -> &Frame {
-        self.frames[framing as usize].get_or_init(|| {
-            let mut bytes = Vec::with_capacity(self.push.len() + 16);
-            put_push(&mut bytes, framing, &self.push);
-            bytes.into()
-        })
-    }
+fn framed(framing: Framing, push: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(push.len() + 16);
+    put_push(&mut bytes, framing, push);
+    bytes
 }
 
 /// Append a push as a connection of this framing gets it.
@@ -198,19 +196,30 @@ impl Readers {
     pub(crate) fn push(&mut self, slot: u32, push: &str) {
         let connection = self.slab.at(slot);
         if connection.phase == Phase::Open {
-            let mut bytes = Vec::with_capacity(push.len() + 16);
-            put_push(&mut bytes, connection.framing, push);
+            let bytes = framed(connection.framing, push);
             self.write(slot, &bytes);
         }
     }
 
-    /// The same, of a push that others may get too.
+    /// The same, of a push that others may get too, or have got last.
     pub(super) fn answer(&mut self, slot: u32, answer: &Answer<'_>) {
         let connection = self.slab.at(slot);
-        if !answer.several {
-            self.push(slot, &answer.push);
-        } else if connection.phase == Phase::Open {
-            let frame = answer.frame(connection.framing);
+        if connection.phase != Phase::Open {
+            return;
+        }
+        let framing = connection.framing;
+        let known = &answer.frames[framing as usize];
+        let last = &mut self.shared_last[framing as usize];
+        if known.get().is_none() {
+            let bytes = framed(framing, &answer.push);
+            let same = last.as_ref().and_then(Weak::upgrade).filter(|last| **last == *bytes);
+            if same.is_none() && !answer.several {
+                return self.write(slot, &bytes);
+            }
+            let frame = known.get_or_init(|| same.unwrap_or_else(|| bytes.into()));
+            *last = Some(Arc::downgrade(frame));
+        }
+        if let Some(frame) = known.get() {
             self.write_or_keep(slot, frame, |sent| (frame.clone(), sent));
         }
     }
