@@ -170,11 +170,11 @@ async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: s
         witness = await stack.enter_async_context(box.reader("news.a"))
         await with_a_past(box, witness)
         before, before_slow = resident(box), await box.metric(SLOW)
-        for _ in range(200):
+        for number in range(200):
             raw = await stack.enter_async_context(box.opened(receive_buffer=4096))
             await raw.upgrade()
             # An answer of its own, which nobody shares.
-            raw.say(action="history", topic="news.a", limit=60)
+            raw.say(action="history", topic="news.a", limit=60, ref=number)
         slow = await eventually(lambda value: value >= before_slow + 150, box, SLOW)
         assert slow <= before_slow + 200, "a good reader is closed"
         assert await eventually(lambda value: value <= budget, box, WAITING) <= budget

@@ -75,7 +75,7 @@ fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something
     let (connection, verb) = plane.verb();
     assert_eq!(verb, PING);
     // So that what comes next is soon enough, however busy the machine is.
-    plane.settle(LONG_MS);
+    plane.settle(LONG_MS, 30_000);
     plane.reply(connection);
     assert_eq!(reader.frame(), text(b"[]"));
     reader.say(PING);

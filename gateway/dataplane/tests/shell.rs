@@ -4,7 +4,10 @@ mod driver;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use driver::{DataPlane, PATIENCE, Plane, Reader, text};
 
@@ -125,6 +128,95 @@ fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
     }
     lists
 }
+
+/// So many readers who say the same, and one list of them all.
+fn crowd(data_plane: &DataPlane, many: usize) -> (Plane, Vec<Reader>, Vec<u8>) {
+    let (mut plane, port) = data_plane.attach();
+    let mut readers: Vec<Reader> = (0..many).map(|_| Reader::connect(port)).collect();
+    readers.iter_mut().for_each(|reader| reader.say(b"all of it"));
+    let mut list = (many as u16).to_le_bytes().to_vec();
+    list.extend(who_says(&mut plane, b"all of it", many).iter().flat_map(|some| &some[2..]));
+    (plane, readers, list)
+}
+
+/// More than both sockets hold, less than an outbox may.
+static LONG: [u8; 3 << 20] = [b'x'; 3 << 20];
+
+#[test]
+fn an_answer_that_many_wait_for_is_in_memory_once_on_each_thread() {
+    let data_plane = DataPlane::start("shared");
+    let (mut plane, mut readers, list) = crowd(&data_plane, 16);
+    plane.reply_all(&list, &LONG);
+    plane.wait_for_count("held_bytes", 0);
+    let waiting = plane.count_when("outbox_bytes", |bytes| bytes > 0);
+    assert!(waiting < 7_000_000, "{waiting} bytes");
+    for reader in &mut readers {
+        assert!(reader.frame() == text(&LONG));
+    }
+    plane.wait_for_count("outbox_bytes", 0);
+}
+
+#[test]
+fn so_is_one_that_others_got_just_before() {
+    let data_plane = DataPlane::start_with("shared-again", 1);
+    let (mut plane, mut readers, list) = crowd(&data_plane, 16);
+    let (two, others) = list[2..].split_at(20);
+    plane.reply_all(&[b"\x02\0", two].concat(), &LONG);
+    for other in others.chunks(10) {
+        plane.reply_all(&[b"\x01\0", other].concat(), &LONG);
+    }
+    plane.wait_for_count("held_bytes", 0);
+    let waiting = plane.count_when("outbox_bytes", |bytes| bytes > 0);
+    assert!(waiting < 4_000_000, "{waiting} bytes");
+    for reader in &mut readers {
+        assert!(reader.frame() == text(&LONG));
+    }
+}
+
+const SLOW: &[u8] =
+    br#"{"type":"disconnect","code":4101,"reason":"slow_reader","reconnect":true,"retry_after_ms":500}"#;
+
+#[test]
+fn an_answer_that_was_begun_is_finished_before_the_goodbye() {
+    for many in [1, 3] {
+        let data_plane = DataPlane::start(&format!("begun-{many}"));
+        let (mut plane, mut readers, list) = crowd(&data_plane, many);
+        plane.reply_all(&list, &LONG);
+        plane.close_as_slow(&list);
+        for reader in &mut readers {
+            assert!(reader.frame() == text(&LONG), "{many}");
+            assert_eq!(reader.frame(), text(SLOW));
+            assert_eq!(reader.frame().0, 8);
+        }
+    }
+}
+
+#[test]
+fn who_has_made_room_while_the_data_plane_stood_still_is_no_slow_reader() {
+    let data_plane = DataPlane::start_with("stood-still", 1);
+    let (mut plane, port) = data_plane.attach();
+    plane.settle(0, STALLED_MS);
+    let mut others: Vec<Reader> = (0..300).map(|_| Reader::connect(port)).collect();
+    let mut reader = Reader::connect(port);
+    reader.say(b"all of it");
+    let (connection, _) = plane.verb();
+    plane.reply_all(&connection, &LONG);
+    plane.count_when("outbox_bytes", |bytes| bytes > 0);
+    data_plane.signal(Signal::STOP);
+    // So many are ready before it that its timer fires first.
+    others.iter_mut().for_each(|other| other.0.write_all(b"\x89\x80\0\0\0\0").expect("a socket"));
+    let taken = reader.until_silent();
+    thread::sleep(Duration::from_millis(u64::from(STALLED_MS)));
+    data_plane.signal(Signal::CONT);
+    let rest = reader.bytes(LONG.len() + 10 - taken.len());
+    assert!(taken.len() > 10 && rest == LONG[..rest.len()]);
+    reader.say(b"more");
+    let (connection, _) = plane.verb();
+    plane.reply(connection);
+    assert_eq!(reader.frame(), text(b"[]"));
+}
+
+const STALLED_MS: u32 = 1_000;
 
 #[test]
 fn what_is_replayed_unseen_comes_again_and_to_everybody_else() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Readers;
+use super::writing::Answer;
 use crate::auth::AuthState;
 use crate::clock::unix_ms;
 use crate::closing::CloseReason;
@@ -42,31 +43,42 @@ impl Readers {
 
     /// Do what the control plane says to those of `connections` that are here, and are open still.
     pub(crate) fn serve(&mut self, connections: Connections<'_>, told: &ToReaders<'_>) {
-        let first = match told {
-            ToReaders::Subscribe(subscribe) => self.first_messages(subscribe),
-            _ => None,
+        let (first, push) = match *told {
+            ToReaders::Subscribe(ref subscribe) => (self.first_messages(subscribe), subscribe.push),
+            ToReaders::Unsubscribe { push, .. }
+            | ToReaders::Reply(push)
+            | ToReaders::Auth { push, .. } => (None, push),
+            ToReaders::Close { .. } => (None, &[][..]),
         };
+        let several = connections.of_thread(self.thread).nth(1).is_some();
+        let answer = Answer::new(push, several);
         for id in connections.of_thread(self.thread) {
             if self.phase_of(id.slot, id.generation) == Some(Phase::Open) {
-                self.serve_one(id.slot, told, first.as_ref());
+                self.serve_one(id.slot, told, &answer, first.as_ref());
                 self.keep_within_budget();
             }
         }
     }
 
-    fn serve_one(&mut self, slot: u32, told: &ToReaders<'_>, first: Option<&Batch>) {
+    fn serve_one(
+        &mut self,
+        slot: u32,
+        told: &ToReaders<'_>,
+        answer: &Answer<'_>,
+        first: Option<&Batch>,
+    ) {
         match *told {
-            ToReaders::Subscribe(ref subscribe) => self.subscribe(slot, subscribe, first),
-            ToReaders::Unsubscribe { topic, push } => {
+            ToReaders::Subscribe(ref subscribe) => self.subscribe(slot, subscribe, answer, first),
+            ToReaders::Unsubscribe { topic, .. } => {
                 self.hub.audience.unsubscribe(slot, topic);
-                self.reply(slot, push);
+                self.reply(slot, answer);
             }
-            ToReaders::Reply(push) => self.reply(slot, push),
-            ToReaders::Auth { user, issued_ms, ends_ms, blob, push } => {
+            ToReaders::Reply(_) => self.reply(slot, answer),
+            ToReaders::Auth { user, issued_ms, ends_ms, blob, .. } => {
                 self.auth.set(slot, AuthState::new(user, issued_ms, ends_ms, blob));
                 let end = self.token_ends_ms(slot);
                 self.look_by(slot, end);
-                self.reply(slot, push);
+                self.reply(slot, answer);
             }
             ToReaders::Close { reason, retry_after_ms } => {
                 self.close(slot, CloseReason::of(reason), Some(retry_after_ms));
@@ -74,8 +86,8 @@ impl Readers {
         }
     }
 
-    fn reply(&mut self, slot: u32, push: &[u8]) {
-        self.push(slot, &String::from_utf8_lossy(push));
+    fn reply(&mut self, slot: u32, answer: &Answer<'_>) {
+        self.answer(slot, answer);
         self.answered(slot);
     }
 
@@ -90,7 +102,13 @@ impl Readers {
         }
     }
 
-    fn subscribe(&mut self, slot: u32, verb: &Subscribe<'_>, first: Option<&Batch>) {
+    fn subscribe(
+        &mut self,
+        slot: u32,
+        verb: &Subscribe<'_>,
+        answer: &Answer<'_>,
+        first: Option<&Batch>,
+    ) {
         let most = self.settings.topics as usize;
         if let Some(clash) = self.hub.audience.clash(slot, verb.topic.name, most) {
             return self.refuse_topic(slot, verb, clash);
@@ -103,7 +121,7 @@ impl Readers {
             self.hub.replayed(replay, unix_ms());
         }
         self.hub.audience.subscribe(slot, verb.topic.name);
-        self.push(slot, &String::from_utf8_lossy(verb.push));
+        self.answer(slot, answer);
         self.replay(slot, replay);
         self.answered(slot);
     }
@@ -118,6 +136,7 @@ impl Readers {
         self.counters.add(count);
         let reference = String::from_utf8_lossy(verb.reference);
         let push = error_push(&reference, verb.topic.name, code, &reason, false);
-        self.reply(slot, push.as_bytes());
+        self.push(slot, &push);
+        self.answered(slot);
     }
 }

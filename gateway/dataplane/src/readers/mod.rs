@@ -22,8 +22,8 @@ mod writing;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use crate::addresses::Addresses;
 use crate::auth::AuthStates;
@@ -77,6 +77,8 @@ pub struct Readers {
     /// What is being sent; kept for its memory.
     chunk: Chunk,
     maker: FrameMaker,
+    /// By framing, what several were answered with last.
+    shared_last: [Option<Weak<[u8]>>; 2],
     auth: AuthStates,
     pub(crate) addresses: Arc<Addresses>,
     /// By slot, the addresses of those connections that were counted.
@@ -108,6 +110,7 @@ impl Readers {
             fanout: Fanout::default(),
             chunk: Chunk::default(),
             maker: FrameMaker::default(),
+            shared_last: Default::default(),
             auth: AuthStates::default(),
             addresses: common.addresses.clone(),
             counted: HashMap::new(),

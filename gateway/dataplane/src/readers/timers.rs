@@ -39,41 +39,55 @@ impl Readers {
     /// A reader's timer has fired, due at `due_ms`: end it, or set the next; whether it is to get its
     /// heartbeat.
     fn on_timer(&mut self, slot: u32, due_ms: u64) -> bool {
-        if self.was_silent(slot, due_ms) {
+        let mut look = self.next_look_ms(slot, due_ms);
+        if look.is_err() {
+            // This thread may have stood still: what it has said waits in its socket then, and so does
+            // the room that it has made.
             let generation = self.slab.at(slot).generation;
-            // What it has said may wait for us in its socket.
             self.read(slot);
+            if self.phase_of(slot, generation).is_some() && self.slab.at(slot).blocked {
+                self.flush(slot);
+            }
             if self.phase_of(slot, generation) != Some(Phase::Open) {
                 return false;
             }
-            if self.was_silent(slot, due_ms) {
-                self.close(slot, CloseReason::NoPong, None);
-                return false;
+            look = self.next_look_ms(slot, due_ms);
+        }
+        match look {
+            Ok(next) => {
+                self.wheel.set(slot, next);
+                !self.slab.at(slot).blocked
+            }
+            Err(reason) => {
+                if reason == CloseReason::Unfinished {
+                    self.slab.at(slot).decoder = Decoder::default();
+                }
+                self.close(slot, reason, None);
+                false
             }
         }
+    }
+
+    /// When a reader whose timer was due at `due_ms` is to be looked at next, or why it has to end.
+    fn next_look_ms(&mut self, slot: u32, due_ms: u64) -> Result<u64, CloseReason<'static>> {
+        if self.was_silent(slot, due_ms) {
+            return Err(CloseReason::NoPong);
+        }
         let now_ms = self.clock.now_ms();
-        let heartbeat = u64::from(self.settings.heartbeat_ms);
         let ends = [
             (CloseReason::SlowReader, self.stall_ends_ms(slot)),
             (CloseReason::TokenExpired, self.token_ends_ms(slot)),
             (CloseReason::Unfinished, self.message_ends_ms(slot)),
         ];
-        let mut next = now_ms + heartbeat;
+        let mut next = now_ms + u64::from(self.settings.heartbeat_ms);
         for (reason, end) in ends {
-            let Some(end) = end else {
-                continue;
-            };
-            if end <= now_ms {
-                if reason == CloseReason::Unfinished {
-                    self.slab.at(slot).decoder = Decoder::default();
-                }
-                self.close(slot, reason, None);
-                return false;
+            match end {
+                Some(end) if end <= now_ms => return Err(reason),
+                Some(end) => next = next.min(end),
+                None => {}
             }
-            next = next.min(end);
         }
-        self.wheel.set(slot, next);
-        !self.slab.at(slot).blocked
+        Ok(next)
     }
 
     /// Whether a reader hadn't been heard for two heartbeats at `due_ms`. Not by now: this thread may have

@@ -3,8 +3,10 @@
 //! A connection whose socket is full is *blocked*: nothing may be written past what waits. EPOLLOUT is asked for only
 //! then. While it isn't blocked it owns nothing, so a delivery is one `send` of shared bytes.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::Readers;
 use super::sockets::Offers;
@@ -30,6 +32,34 @@ fn heartbeat(framing: Framing) -> &'static [u8] {
     }
 }
 
+/// What is left of `bytes`, with the last of those that were sent: so that it is known to have begun, and is
+/// finished before anything else.
+fn rest_of(bytes: &[u8], sent: usize) -> (Frame, usize) {
+    let written = sent.min(1);
+    (Arc::from(&bytes[sent - written..]), written)
+}
+
+/// A push to one reader, or to `several`: then it is framed once, and is in memory once, however many of them
+/// don't take it at once.
+pub(super) struct Answer<'a> {
+    push: Cow<'a, str>,
+    several: bool,
+    /// By framing.
+    frames: [OnceCell<Frame>; 2],
+}
+
+impl Answer<'_> {
+    pub(super) fn new(push: &[u8], several: bool) -> Answer<'_> {
+        Answer { push: String::from_utf8_lossy(push), several, frames: Default::default() }
+    }
+}
+
+fn framed(framing: Framing, push: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(push.len() + 16);
+    put_push(&mut bytes, framing, push);
+    bytes
+}
+
 /// Append a push as a connection of this framing gets it.
 fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
     match framing {
@@ -45,14 +75,25 @@ fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
 impl Readers {
     /// Send what must not be dropped.
     pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
+        self.write_or_keep(slot, bytes, |sent| rest_of(bytes, sent));
+    }
+
+    /// Send `bytes`. Of what the kernel doesn't take `kept` makes the frame that waits, and says how much of that
+    /// is written.
+    fn write_or_keep(
+        &mut self,
+        slot: u32,
+        bytes: &[u8],
+        kept: impl FnOnce(usize) -> (Frame, usize),
+    ) {
         let connection = self.slab.at(slot);
         if connection.blocked {
-            return self.queue_firm(slot, Arc::from(bytes));
-        }
-        if let Some(sent) = self.sockets.send(slot, connection, bytes)
+            self.queue_firm(slot, kept(0).0);
+        } else if let Some(sent) = self.sockets.send(slot, connection, bytes)
             && sent < bytes.len()
         {
-            self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
+            let (frame, written) = kept(sent);
+            self.keep_rest(slot, frame, written);
         }
     }
 
@@ -67,7 +108,8 @@ impl Readers {
             for Send { slot, bytes, taken, .. } in self.sockets.make(offers) {
                 let sent = self.sockets.taken(slot, self.slab.at(slot), taken);
                 if let Some(sent) = sent.filter(|sent| *sent < bytes.len()) {
-                    self.keep_rest(slot, Arc::from(&bytes[sent..]), 0);
+                    let (frame, written) = rest_of(bytes, sent);
+                    self.keep_rest(slot, frame, written);
                 }
             }
         }
@@ -154,9 +196,31 @@ impl Readers {
     pub(crate) fn push(&mut self, slot: u32, push: &str) {
         let connection = self.slab.at(slot);
         if connection.phase == Phase::Open {
-            let mut bytes = Vec::with_capacity(push.len() + 16);
-            put_push(&mut bytes, connection.framing, push);
+            let bytes = framed(connection.framing, push);
             self.write(slot, &bytes);
+        }
+    }
+
+    /// The same, of a push that others may get too, or have got last.
+    pub(super) fn answer(&mut self, slot: u32, answer: &Answer<'_>) {
+        let connection = self.slab.at(slot);
+        if connection.phase != Phase::Open {
+            return;
+        }
+        let framing = connection.framing;
+        let known = &answer.frames[framing as usize];
+        let last = &mut self.shared_last[framing as usize];
+        if known.get().is_none() {
+            let bytes = framed(framing, &answer.push);
+            let same = last.as_ref().and_then(Weak::upgrade).filter(|last| **last == *bytes);
+            if same.is_none() && !answer.several {
+                return self.write(slot, &bytes);
+            }
+            let frame = known.get_or_init(|| same.unwrap_or_else(|| bytes.into()));
+            *last = Some(Arc::downgrade(frame));
+        }
+        if let Some(frame) = known.get() {
+            self.write_or_keep(slot, frame, |sent| (frame.clone(), sent));
         }
     }
 

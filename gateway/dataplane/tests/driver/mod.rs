@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const REASONS: [(&str, u16); 12] = [
@@ -35,9 +37,13 @@ pub struct DataPlane {
 
 impl DataPlane {
     pub fn start(name: &str) -> DataPlane {
+        DataPlane::start_with(name, 2)
+    }
+
+    pub fn start_with(name: &str, threads: u32) -> DataPlane {
         let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
         let process = Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
-            .args(["--threads", "2", "--control"])
+            .args(["--threads", &threads.to_string(), "--control"])
             .arg(&path)
             .spawn()
             .expect("the data plane");
@@ -55,7 +61,7 @@ impl DataPlane {
         let attached = plane.wait_for(129);
         assert_eq!(attached[..2], [8, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
-        plane.settle(pong_ms);
+        plane.settle(pong_ms, 30_000);
         plane.wait_for(134);
         (plane, port)
     }
@@ -76,6 +82,11 @@ impl DataPlane {
         assert_eq!(said, "serving\n");
         let mut older = std::mem::replace(&mut self.process, newer);
         assert!(older.wait().expect("an exit").success());
+    }
+
+    /// Stop it, or let it go on.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("a process");
     }
 
     /// A connection to its control socket.
@@ -114,7 +125,7 @@ impl Drop for DataPlane {
 fn settings() -> Vec<u8> {
     let mut body = Vec::new();
     for value in [
-        100u32,
+        1_000u32,
         25_000,
         1_000,
         2_000,
@@ -193,8 +204,8 @@ impl Plane {
         }
     }
 
-    /// Send settings with this `pong_ms`.
-    pub fn settle(&mut self, pong_ms: u32) {
+    /// Send settings with this `pong_ms`, and this `stalled_ms`.
+    pub fn settle(&mut self, pong_ms: u32, stalled_ms: u32) {
         let mut settings = settings();
         settings.extend(b"\x07session");
         settings.extend(pong_ms.to_le_bytes());
@@ -204,7 +215,7 @@ impl Plane {
         settings.extend(2u32.to_le_bytes());
         settings.extend(0u16.to_le_bytes());
         settings.extend(u64::MAX.to_le_bytes());
-        settings.extend(30_000u32.to_le_bytes());
+        settings.extend(stalled_ms.to_le_bytes());
         self.send(2, &settings);
     }
 
@@ -237,9 +248,23 @@ impl Plane {
 
     /// Answer a verb with `[]`.
     pub fn reply(&mut self, connection: Asking) {
-        let mut body = connection.to_vec();
-        body.extend(b"\x02\0\0\0[]");
+        self.reply_all(&connection, b"[]");
+    }
+
+    /// Answer the verb of all whom this lists with `push`.
+    pub fn reply_all(&mut self, connections: &[u8], push: &[u8]) {
+        let mut body = connections.to_vec();
+        body.extend((push.len() as u32).to_le_bytes());
+        body.extend(push);
         self.send(7, &body);
+    }
+
+    /// End the connections of all whom this lists, as slow readers.
+    pub fn close_as_slow(&mut self, connections: &[u8]) {
+        let mut body = connections.to_vec();
+        body.extend(b"\x0bslow_reader");
+        body.extend(500u32.to_le_bytes());
+        self.send(9, &body);
     }
 
     /// The next verb, of a reader without an auth state: its connection and its text.
@@ -382,6 +407,16 @@ impl Reader {
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.0.read_exact(&mut bytes).expect("bytes from the data plane");
+        bytes
+    }
+
+    /// What comes until nothing has come for a moment.
+    pub fn until_silent(&mut self) -> Vec<u8> {
+        self.0.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+        let mut bytes = Vec::new();
+        let error = self.0.read_to_end(&mut bytes).expect_err("silence");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        self.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         bytes
     }
 
