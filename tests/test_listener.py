@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
+from tornado.web import Application
 
-from newsfabric._listener import SpareListener
+from newsfabric._listener import _PAUSE, SpareListener
+from newsfabric.service import serving
 
 
 @pytest.fixture
@@ -49,18 +54,44 @@ def test_without_descriptors_who_comes_is_turned_away(
 
 
 @pytest.mark.parametrize("number", [errno.ENOBUFS, errno.ENOMEM])
-def test_without_kernel_memory_who_comes_waits_and_the_loop_doesnt_spin(
-    listener: SpareListener,
-    visitor: socket.socket,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
+async def test_without_kernel_memory_who_comes_waits_and_the_loop_does_not_spin(
+    monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr("newsfabric._listener.time.sleep", pauses.append)
-    fail_once(monkeypatch, number)
-    with pytest.raises(BlockingIOError):
-        listener.accept()
-    assert pauses == [0.01]
-    connection, address = listener.accept()
-    with connection:
-        assert address == visitor.getsockname()
+    loop, accept, tries = asyncio.get_running_loop(), socket.socket.accept, 0
+
+    def failing(self: socket.socket) -> tuple[socket.socket, object]:
+        nonlocal tries
+        tries += 1
+        if tries <= 3:
+            raise OSError(number, "no memory")
+        return accept(self)
+
+    async with serving(Application(), host="127.0.0.1", port=0) as port:
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        began = loop.time()
+        with pytest.raises(HTTPClientError, match="404"):
+            await AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}/")
+        # Woken at once it would have tried many times in this time.
+        assert loop.time() - began >= 3 * _PAUSE
+    assert tries <= 5
+
+
+async def test_a_port_that_is_closed_in_a_pause_stays_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, tried = asyncio.get_running_loop(), asyncio.Event()
+    said: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: said.append(context))
+
+    def failing(self: socket.socket) -> tuple[socket.socket, object]:
+        tried.set()
+        raise OSError(errno.ENOBUFS, "no memory")
+
+    async with serving(Application(), host="127.0.0.1", port=0) as port:
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        with socket.create_connection(("127.0.0.1", port)):
+            await tried.wait()
+    await asyncio.sleep(2 * _PAUSE)
+    assert said == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
