@@ -117,7 +117,7 @@ def running_core() -> Iterator[LocalNode]:
 
 async def _declare(url: str) -> None:
     async def declare(broker: Declare) -> None:
-        await topology.declare_part(broker, topology.core(load_topics(TOPICS), ["node"]))
+        await topology.declare_part(broker, topology.core(load_topics(TOPICS)))
 
     async with _link(url) as link:
         await link.on_connect(declare)

@@ -4,8 +4,7 @@ Only what the fabric asks: list, put and delete exchanges, queues, bindings and 
 states, who is up, and a look into a queue. Every failure is a :class:`ManagementError`:
 no answer (status 0), an answer that says no, one that is too large or isn't what it should be.
 
-Puts and deletes are idempotent: deleting what isn't there is no error. A cluster has
-several of these; who needs any of its nodes asks each in turn (see ``shovels.apply``).
+Puts and deletes are idempotent: deleting what isn't there is no error.
 """
 
 from __future__ import annotations
@@ -38,22 +37,12 @@ _VHOST: Final = quote(VHOST, safe="")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as a broker lists it. ``home`` is an Erlang node name, ``name@host``."""
+    """A queue as a broker lists it."""
 
     name: str
     arguments: Mapping[str, Any]
-    home: str
     rate: float | None = dataclasses.field(default=None, compare=False)
     """Messages a second that its consumers acknowledge; None: the broker hasn't counted any."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeState:
-    """A node as a broker lists it. ``alarm`` is ``memory``, ``disk`` or nothing."""
-
-    name: str
-    running: bool
-    alarm: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,7 +89,7 @@ class Management:
         self._http.close()
 
     async def overview(self) -> dict[str, Any]:
-        """``/api/overview``: version, cluster name, totals."""
+        """``/api/overview``: version, totals."""
         return _object(await self._get("/overview"))
 
     async def alive(self) -> bool:
@@ -112,20 +101,17 @@ class Management:
         return True
 
     async def connections(self) -> int:
-        """How many connections the cluster has."""
+        """How many connections the broker has."""
         totals = (await self.overview()).get("object_totals")
         return _count(totals if isinstance(totals, dict) else {}, "connections")
 
-    async def nodes(self) -> dict[str, bool]:
-        """Erlang names of the cluster's nodes, and whether each runs, as this node sees it."""
-        entries = _objects(await self._get("/nodes?columns=name,running"))
-        return {_text(entry, "name"): entry.get("running") is True for entry in entries}
-
-    async def node_states(self) -> list[NodeState]:
-        """The cluster's nodes with their alarms, as this node sees them."""
-        columns = "name,running,mem_alarm,disk_free_alarm"
+    async def alarm(self) -> str:
+        """Why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""
+        columns = "name,mem_alarm,disk_free_alarm"
         entries = _objects(await self._get(f"/nodes?columns={columns}"))
-        return [_node_state(entry) for entry in entries]
+        alarms = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
+        raised = (name for name, key in alarms.items() if any(e.get(key) is True for e in entries))
+        return next(raised, "")
 
     async def exchanges(self) -> dict[str, str]:
         """Types of the exchanges by name."""
@@ -139,20 +125,13 @@ class Management:
 
     async def queues(self) -> dict[str, QueueState]:
         """The queues by name."""
-        columns = "name,arguments,node,message_stats.ack_details.rate"
+        columns = "name,arguments,message_stats.ack_details.rate"
         entries = _objects(await self._get(f"/queues/{_VHOST}?columns={columns}"))
         return {state.name: state for state in map(_queue_state, entries)}
 
-    async def put_queue(
-        self, name: str, arguments: Mapping[str, Any], *, node: str | None = None
-    ) -> None:
-        """Declare a durable queue, homed on the Erlang node ``node`` if given.
-
-        Status 400 when there is one with other arguments, or when its home is down.
-        """
-        body: dict[str, Any] = {"durable": True, "arguments": dict(arguments)}
-        if node is not None:
-            body["node"] = node
+    async def put_queue(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Declare a durable queue; status 400 when there is one with other arguments."""
+        body = {"durable": True, "arguments": dict(arguments)}
         await self._send("PUT", f"/queues/{_VHOST}/{_quote(name)}", body)
 
     async def delete_queue(self, name: str) -> None:
@@ -197,7 +176,7 @@ class Management:
         await self._delete(f"/parameters/shovel/{_VHOST}/{_quote(name)}")
 
     async def shovel_states(self) -> dict[str, ShovelState]:
-        """What the shovels of the cluster say of themselves, by name."""
+        """What the broker's shovels say of themselves, by name."""
         entries = _objects(await self._get(f"/shovels/{_VHOST}"))
         return {state.name: state for state in map(_shovel_state, entries)}
 
@@ -206,7 +185,7 @@ class Management:
         await self._send("POST", "/definitions", document)
 
     async def user_names(self) -> set[str]:
-        """Names of the cluster's users."""
+        """Names of the broker's users."""
         return {_text(entry, "name") for entry in _objects(await self._get("/users?columns=name"))}
 
     async def delete_user(self, name: str) -> None:
@@ -290,7 +269,6 @@ def _queue_state(entry: Mapping[str, Any]) -> QueueState:
         name=_text(entry, "name"),
         # An empty Erlang list and an empty object look alike to RabbitMQ.
         arguments=arguments if isinstance(arguments, dict) else {},
-        home=str(entry.get("node", "")),
         rate=_ack_rate(entry),
     )
 
@@ -300,12 +278,6 @@ def _ack_rate(entry: Mapping[str, Any]) -> float | None:
     for key in ("message_stats", "ack_details", "rate"):
         found = found.get(key) if isinstance(found, dict) else None
     return float(found) if is_number(found, 0, 1e12) else None
-
-
-def _node_state(entry: Mapping[str, Any]) -> NodeState:
-    alarms = {"memory": entry.get("mem_alarm"), "disk": entry.get("disk_free_alarm")}
-    found = [name for name, raised in alarms.items() if raised is True]
-    return NodeState(_text(entry, "name"), entry.get("running") is True, found[0] if found else "")
 
 
 def _shovel_state(entry: Mapping[str, Any]) -> ShovelState:

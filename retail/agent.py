@@ -57,7 +57,7 @@ from newsfabric.topology import (
 from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
-from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, place, watched_document
+from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, watched_document
 from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, report
 
 logger = logging.getLogger(__name__)
@@ -327,7 +327,7 @@ class Agent:
         elif self._back.distrust(_now(), self._rng):
             logger.warning("upstream: runs and brings nothing, restarting its shovel")
             with suppress(ManagementError):
-                await self._shovels.restart(box_upstream(self._settings.cores))
+                await self._shovels.restart(self._upstream())
             COMMANDS.labels("restart").inc()
 
     async def _obey(self, command: Command) -> None:
@@ -345,7 +345,11 @@ class Agent:
 
     def _links(self) -> dict[str, ShovelLink]:
         feeds = [core.feed for core in self._cores.values()]
-        return {link.name: link for link in (*feeds, box_upstream(self._settings.cores))}
+        return {link.name: link for link in (*feeds, self._upstream())}
+
+    def _upstream(self) -> ShovelLink:
+        """To the brokers of the feeds, since there the box hears what it has sent."""
+        return box_upstream([core.url for core in self._cores.values()])
 
     def _core_end(self, n: int, url: str) -> CoreEnd:
         settings = self._settings
@@ -354,7 +358,6 @@ class Agent:
             region=settings.region,
             n=n,
             url=url,
-            place=place(settings.box, settings.cores, n, url),
             credentials=settings.credentials,
             on_load=self._on_load,
         )

@@ -96,7 +96,7 @@ class GatewayAdmin:
 
 
 class CoreEnd:
-    """One feed's queue on one core node: declared there, so homed there, as long as the box lives.
+    """One feed's queue on one core broker, for as long as the box lives.
 
     The link has one URL only. It declares queue and binding again whenever that node comes back.
     It also hears the box's own load reports there: proof that the way back works.
@@ -109,14 +109,13 @@ class CoreEnd:
         region: str,
         n: int,
         url: str,
-        place: str,
         credentials: Credentials,
         on_load: OnLoad,
     ) -> None:
-        """``place`` is of :func:`retail.feed.place`; ``on_load`` is given each load report."""
+        """``on_load`` is given each load report."""
         self.url = url
-        self.feed = box_feed(box, n, url, place)
-        self._part = box_part(box, n, place)
+        self.feed = box_feed(box, n, url)
+        self._part = box_part(box, n)
         self._name = f"{box}-agent feed {n}"
         self._credentials = credentials
         self._load_key = load_key(region, box)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from newsfabric.topology import box_sources
 from newsfabric.watch import Watched
 
 # A shovel tries again each second; a core node that restarts is back in about ten.
@@ -46,20 +46,6 @@ class Restart:
 
 
 Command = Move | Restart
-
-
-def choose(box: str, cores: Sequence[str]) -> tuple[str, ...]:
-    """The core nodes that a new box is fed from: two where there are, spread over boxes."""
-    start = zlib.crc32(box.encode()) % len(cores)
-    return tuple(cores[(start + n) % len(cores)] for n in range(min(2, len(cores))))
-
-
-def place(box: str, cores: Sequence[str], n: int, url: str) -> str:
-    """What the queue of feed ``n`` on the core node at ``url`` is told apart by.
-
-    Nothing on the node that a new box chooses. A box that starts again begins there once more.
-    """
-    return "" if choose(box, cores)[n - 1] == url else f"node-{cores.index(url) + 1}"
 
 
 def feed_name(n: int) -> str:
@@ -110,7 +96,7 @@ class Feeds:
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._cores = tuple(cores)
         self._looked_at = now
-        self._feeds = {n: _Feed(url, now) for n, url in enumerate(choose(box, cores), 1)}
+        self._feeds = {n: _Feed(url, now) for n, url in enumerate(box_sources(box, cores), 1)}
 
     @property
     def urls(self) -> dict[int, str]:

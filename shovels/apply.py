@@ -1,43 +1,39 @@
 """Carries a region's plan to its brokers through their management API. No decision is made here.
 
-A cluster is asked through the first of its nodes that answers. One that doesn't answer is named in
-the outcome, and everything else is done all the same; so is everything that doesn't depend
-on a step that failed. Nothing is taken away in a round in which something couldn't be made: it may
-be what should take its place, and the next round comes soon.
+A broker that doesn't answer is named in the outcome, and everything else is done all the same; so
+is everything that doesn't depend on a step that failed. Brokers are asked side by side, each for a
+bounded time, so that one that hangs delays no other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from newsfabric.errors import ManagementError
 from newsfabric.management import Management, ShovelState
-from newsfabric.settings import Credentials, Fabric, Node
+from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
 from newsfabric.topology import (
     Binding,
-    Cluster,
+    Broker,
     Exchange,
+    Place,
     Queue,
     ShovelLink,
+    brokers_of,
     mask,
     runs_shovels,
     shovel_value,
 )
-from shovels.homes import Seen, wanted_now
-from shovels.plan import Action, Actual, diff, must_wait, short_name
+from shovels.places import Seen, wanted_now
+from shovels.plan import Action, Actual, diff, must_wait
 
-# What decides which nodes stay away and which are steady: called once for each look, with the nodes
-# of the clusters that answered and those of them that run.
-Observe = Callable[[Iterable[str], frozenset[str]], Seen]
-
-
-def seen_once(expected: Iterable[str], running: frozenset[str]) -> Seen:
-    """The :data:`Observe` of whoever looks only once: what doesn't run now is away."""
-    return Seen(away=frozenset(expected) - running, steady=running)
+# What a round knows of brokers before it asks them: none of them, for whoever looks only once.
+NOTHING_SEEN: Final = Seen()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,26 +46,26 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a region's plan comes to, given what could be seen of its clusters."""
+    """What a region's plan comes to, given what could be seen of its brokers."""
 
     actions: tuple[Action, ...]
     moving: tuple[str, ...]
-    shovels: frozenset[tuple[Cluster, str]]
-    """Every shovel that the region wants, done or not."""
-    actual: Mapping[Cluster, Actual]
-    unreachable: Mapping[Cluster, str]
+    places: Mapping[str, Place]
+    """Every link of the region, and where it should be."""
+    actual: Mapping[Broker, Actual]
+    unreachable: Mapping[Broker, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """The shovels of one cluster, wanted or not."""
+    """The shovels of one broker, wanted or not."""
 
-    cluster: Cluster
+    broker: Broker
     shovels: tuple[ShovelState, ...]
 
 
 class Brokers:
-    """The management APIs of a fabric's clusters. Use as an async context manager."""
+    """The management APIs of a fabric's brokers. Use as an async context manager."""
 
     def __init__(
         self,
@@ -79,15 +75,18 @@ class Brokers:
         shovels: Credentials | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """``shovels`` is whom shovels log in as, if it is somebody else."""
+        """``shovels`` is whom shovels log in as, if it is somebody else.
+
+        ``timeout`` is how many seconds all that is asked of a broker in one look may take, and
+        each change.
+        """
         self.fabric = fabric
         self.credentials = credentials
         self.shovels = shovels or credentials
-        self._apis = {
-            cluster: [
-                Management(node.management_url, credentials, timeout=timeout) for node in nodes
-            ]
-            for cluster, nodes in _clusters(fabric).items()
+        self.timeout = timeout
+        self.apis = {
+            broker: Management(node.management_url, credentials, timeout=timeout)
+            for broker, node in brokers_of(fabric).items()
         }
 
     async def __aenter__(self) -> Brokers:
@@ -98,90 +97,85 @@ class Brokers:
 
     def close(self) -> None:
         """Let go of all connections."""
-        for apis in self._apis.values():
-            for api in apis:
-                api.close()
+        for api in self.apis.values():
+            api.close()
 
-    async def reach(self, cluster: Cluster) -> Management:
-        """The first node of ``cluster`` that answers; ManagementError says why the last didn't."""
-        failure = ManagementError(f"{cluster} has no node")
-        for api in self._apis[cluster]:
-            try:
-                await api.overview()
-            except ManagementError as exc:
-                failure = exc
-            else:
-                return api
-        raise failure
-
-    @property
-    def clusters(self) -> list[Cluster]:
-        """All clusters: a region keeps something on each, its own and the others'."""
-        return sorted(self._apis)
+    def that_run_shovels(self, region: str) -> list[Broker]:
+        """The brokers on which shovels of ``region`` may run."""
+        return [broker for broker in self.apis if runs_shovels(region, broker.cluster)]
 
 
 async def look(
-    brokers: Brokers, region: str, topics: TopicTable, observe: Observe = seen_once
+    brokers: Brokers, region: str, topics: TopicTable, seen: Seen = NOTHING_SEEN
 ) -> Look:
-    """Read the clusters of ``region`` and compare them with its plan. Changes nothing."""
-    clusters = brokers.clusters
-    read = await asyncio.gather(*(_read(brokers, region, cluster) for cluster in clusters))
-    found = dict(zip(clusters, read, strict=True))
-    actual = {cluster: got for cluster, got in found.items() if isinstance(got, Actual)}
-    unreachable = {cluster: got for cluster, got in found.items() if isinstance(got, str)}
-    nodes = _clusters(brokers.fabric)
-    expected = [node.name for cluster in actual for node in nodes[cluster]]
-    running = frozenset[str]().union(*(each.running() for each in actual.values()))
-    seen = observe(expected, running)
-    wanted = wanted_now(brokers.fabric, region, topics, actual, seen)
-    shovels = {(at, each.name) for at, part in wanted.parts.items() for each in part.shovels}
+    """Read the brokers and compare them with the plan of ``region``. Changes nothing.
+
+    Brokers that were ``seen`` to be away aren't asked; one that doesn't answer counts as away.
+    """
+    asked = [broker for broker in brokers.apis if broker not in seen.away]
+    read = await asyncio.gather(*(_read(brokers, region, broker) for broker in asked))
+    found = dict(zip(asked, read, strict=True))
+    actual = {broker: got for broker, got in found.items() if isinstance(got, Actual)}
+    silent = {broker: got for broker, got in found.items() if isinstance(got, str)}
+    unreachable = dict.fromkeys(seen.away, "it doesn't answer") | silent
+    known = dataclasses.replace(seen, away=frozenset(unreachable))
+    wanted = wanted_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
     return Look(
         actions=diff(region, wanted.parts, actual, brokers.shovels),
         moving=wanted.moving,
-        shovels=frozenset(shovels),
+        places=wanted.places,
         actual=actual,
         unreachable=unreachable,
     )
 
 
 async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
-    """Do the actions of ``found`` in order, but those that must wait for one that failed."""
-    apis: dict[Cluster, Management] = {}
+    """Try every action of ``found`` that depends on no failed one, step by step.
+
+    What one broker is asked for comes one after the other; after a failure of its own it is left
+    alone until the next round.
+    """
     done: list[Done] = []
-    for action in found.actions:
-        if must_wait(action, [each.action for each in done if each.error]):
-            continue
-        try:
-            if action.cluster not in apis:
-                apis[action.cluster] = await brokers.reach(action.cluster)
-            actual = found.actual[action.cluster]
-            await _perform(apis[action.cluster], action, actual, brokers.shovels)
-        except ManagementError as exc:
-            done.append(Done(action, mask(str(exc))))
-        else:
-            done.append(Done(action))
+    for _, step in itertools.groupby(found.actions, lambda action: action.step):
+        failed = [each.action for each in done if each.error]
+        troubled = {action.broker for action in failed}
+        for_brokers: dict[Broker, list[Action]] = {}
+        for action in step:
+            if action.broker not in troubled and not must_wait(action, failed):
+                for_brokers.setdefault(action.broker, []).append(action)
+        tried = await asyncio.gather(*(_try(brokers, each) for each in for_brokers.values()))
+        done += itertools.chain.from_iterable(tried)
     return done
 
 
-async def restart(brokers: Brokers, cluster: Cluster, name: str) -> None:
-    """Make the shovel ``name`` of ``cluster`` anew, as it is. ManagementError if that fails."""
-    api = await brokers.reach(cluster)
+async def restart(brokers: Brokers, broker: Broker, name: str) -> None:
+    """Make the shovel ``name`` on ``broker`` anew, as it is. ManagementError if that fails."""
+    api = brokers.apis[broker]
     value = (await api.shovels()).get(name)
     if value is not None:
         await api.delete_shovel(name)
         await api.put_shovel(name, value)
 
 
-async def states(brokers: Brokers, clusters: Iterable[Cluster]) -> dict[Cluster, Status | str]:
-    """The shovels of each cluster by what they say of themselves; text where one is away."""
-    wanted = list(clusters)
-    read = await asyncio.gather(*(_states(brokers, cluster) for cluster in wanted))
+async def states(brokers: Brokers, asked: Iterable[Broker]) -> dict[Broker, Status | str]:
+    """The shovels of each broker by what they say of themselves; text where one is away."""
+    wanted = list(asked)
+    read = await asyncio.gather(*(_states(brokers, broker) for broker in wanted))
     return dict(zip(wanted, read, strict=True))
 
 
-async def _perform(
-    api: Management, action: Action, actual: Actual, credentials: Credentials
-) -> None:
+async def _try(brokers: Brokers, actions: Iterable[Action]) -> list[Done]:
+    done: list[Done] = []
+    for action in actions:
+        try:
+            await _perform(brokers.apis[action.broker], action, brokers.shovels)
+        except ManagementError as exc:
+            return [*done, Done(action, mask(str(exc)))]
+        done.append(Done(action))
+    return done
+
+
+async def _perform(api: Management, action: Action, credentials: Credentials) -> None:
     match action.verb, action.wanted:
         case "delete", Binding() as binding:
             await api.delete_binding(binding)
@@ -192,56 +186,36 @@ async def _perform(
         case _, Exchange() as exchange:
             await api.put_exchange(exchange)
         case verb, Queue() as queue:
-            home = _erlang_name(queue, actual)
             if verb == "update":
                 await api.delete_queue(queue.name)
-            await api.put_queue(queue.name, queue.bounds.arguments(), node=home)
+            await api.put_queue(queue.name, queue.bounds.arguments())
         case _, Binding() as binding:
             await api.put_binding(binding)
         case _, ShovelLink() as link:
             await api.put_shovel(link.name, shovel_value(link, credentials))
 
 
-def _erlang_name(queue: Queue, actual: Actual) -> str | None:
-    if queue.home is None:
-        return None
-    for node in actual.nodes:
-        if short_name(node) == queue.home:
-            return node
-    known = ", ".join(sorted(actual.nodes))
-    raise ManagementError(f"the cluster has no node {queue.home!r} (it has: {known})")
-
-
-async def _read(brokers: Brokers, region: str, cluster: Cluster) -> Actual | str:
+async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
     # Elsewhere shovels are no business of ours, and we may not look at them: they hold passwords.
-    ours = runs_shovels(region, cluster)
+    ours = runs_shovels(region, broker.cluster)
+    api = brokers.apis[broker]
     try:
-        api = await brokers.reach(cluster)
-        return Actual(
-            exchanges=await api.exchanges(),
-            queues=await api.queues(),
-            bindings=frozenset(await api.bindings()),
-            shovels=await api.shovels() if ours else {},
-            nodes=await api.nodes(),
-        )
+        async with asyncio.timeout(brokers.timeout):
+            return Actual(
+                exchanges=await api.exchanges(),
+                queues=await api.queues(),
+                bindings=frozenset(await api.bindings()),
+                shovels=await api.shovels() if ours else {},
+            )
     except ManagementError as exc:
         return mask(str(exc))
+    except TimeoutError:
+        return f"{api.url} doesn't answer within {brokers.timeout:g} s"
 
 
-async def _states(brokers: Brokers, cluster: Cluster) -> Status | str:
+async def _states(brokers: Brokers, broker: Broker) -> Status | str:
     try:
-        api = await brokers.reach(cluster)
-        found: dict[str, Any] = await api.shovel_states()
+        found = await brokers.apis[broker].shovel_states()
     except ManagementError as exc:
         return mask(str(exc))
-    return Status(cluster, tuple(found[name] for name in sorted(found)))
-
-
-def _clusters(fabric: Fabric) -> dict[Cluster, tuple[Node, ...]]:
-    found: dict[Cluster, tuple[Node, ...]] = {}
-    for region in fabric.regions:
-        found[Cluster(region.name, "client")] = region.client
-        found[Cluster(region.name, "core")] = region.core
-    for proxy in fabric.proxies:
-        found[Cluster(proxy.name, "proxy")] = proxy.nodes
-    return found
+    return Status(broker, tuple(found[name] for name in sorted(found)))

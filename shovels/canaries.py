@@ -1,4 +1,4 @@
-"""Sends canaries and hears them: one link to each cluster that a region's shovels touch.
+"""Sends canaries and hears them: one link to each broker that a region's shovels touch.
 
 What comes goes to a :class:`~shovels.watch.Watch`; nothing is decided here. Every keeper has its
 own queues, exclusive and under a name of its own, so that any number of keepers may run and
@@ -11,7 +11,7 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from newsfabric import metrics
@@ -20,7 +20,7 @@ from newsfabric.amqp.link import connect
 from newsfabric.control import Canary, canary_key, decode_canary, encode_canary
 from newsfabric.errors import LinkError
 from newsfabric.hops import last_hop
-from newsfabric.settings import Credentials, Fabric, Node
+from newsfabric.settings import Credentials, Fabric
 from newsfabric.topology import (
     CLIENT,
     CORE_EXCHANGES,
@@ -28,9 +28,11 @@ from newsfabric.topology import (
     POSTOFFICE,
     PUBLISH,
     RECEIPTS,
+    Broker,
     Cluster,
     Part,
     Role,
+    brokers_of,
     declare_part,
     keeper_queues,
 )
@@ -67,28 +69,27 @@ class Canaries:
         self._credentials = credentials
         self._token = secrets.token_hex(8)
         core = Cluster(region, "core")
-        proxies = (Cluster(proxy.name, "proxy") for proxy in fabric.proxies)
-        # Where shovels of ours deliver.
-        self._own = (Cluster(region, "client"), core, *proxies)
+        self._core = [broker for broker in brokers_of(fabric) if broker.cluster == core]
         # Boxes hear those in their own core's postoffice.
-        self._sources = watch.sources | {(core, POSTOFFICE)}
-        self._links: dict[Cluster, Link] = {}
-        self._publishers: dict[Cluster, ConfirmingPublisher] = {}
+        self._sources = watch.sources | {(broker, POSTOFFICE) for broker in self._core}
+        self._links: dict[Broker, Link] = {}
+        self._publishers: dict[Broker, ConfirmingPublisher] = {}
 
     async def open(self) -> None:
-        """Connect to every cluster, now or as soon as it answers."""
-        for cluster in sorted({cluster for cluster, _ in self._sources} | {*self._own}):
-            urls = [node.amqp_url for node in self._nodes(cluster)]
+        """Connect to every broker, now or as soon as it answers."""
+        nodes = brokers_of(self._fabric)
+        for broker in sorted({broker for broker, _ in self._sources} | self._watch.hosts):
             name = f"canaries of {self._region}"
-            link = await connect(urls, name=name, credentials=self._credentials)
-            self._links[cluster] = link
-            self._publishers[cluster] = await link.publisher(in_flight=10)
-        for cluster in self._own:
-            await self._hear(cluster)
+            link = await connect([nodes[broker].amqp_url], name=name, credentials=self._credentials)
+            self._links[broker] = link
+            self._publishers[broker] = await link.publisher(in_flight=10)
+        for broker in self._watch.hosts:
+            await self._hear(broker)
 
-    def link(self, cluster: Cluster) -> Link:
-        """The link to ``cluster``, which is open."""
-        return self._links[cluster]
+    @property
+    def core(self) -> dict[str, Link]:
+        """The links to the region's core brokers by their names; they are open."""
+        return {broker.name: self._links[broker] for broker in self._core}
 
     async def run(self) -> None:
         """Send a canary everywhere each second, until cancelled."""
@@ -99,7 +100,7 @@ class Canaries:
             slept = began - before > PAUSED
             before = began
             self._watch.unheard(
-                {cluster for cluster, link in self._links.items() if slept or not link.connected}
+                {broker for broker, link in self._links.items() if slept or not link.connected}
             )
             await asyncio.gather(*(self._send(*source) for source in self._sources))
             await asyncio.sleep(max(0.0, EVERY - (_now() - began)))
@@ -109,34 +110,32 @@ class Canaries:
         for link in self._links.values():
             await link.close()
 
-    async def _send(self, cluster: Cluster, exchange: str) -> None:
+    async def _send(self, broker: Broker, exchange: str) -> None:
         at = _now()
         canary = Canary(region=self._region, token=self._token, sent_ms=round(at * 1000))
         try:
             async with asyncio.timeout(EVERY):
-                await self._publishers[cluster].publish(exchange, encode_canary(canary))
+                await self._publishers[broker].publish(exchange, encode_canary(canary))
         except (LinkError, TimeoutError):
             # The source is away, which is no fault of the shovels.
             SENT.labels("lost").inc()
         else:
             SENT.labels("taken").inc()
-            self._watch.sent(cluster, exchange, at)
+            self._watch.sent(broker, exchange, at)
 
-    async def _hear(self, cluster: Cluster) -> None:
-        link, queue = self._links[cluster], keeper_queues(self._region) + self._token
-        await link.on_connect(self._declaring(cluster, queue))
+    async def _hear(self, broker: Broker) -> None:
+        link, queue = self._links[broker], keeper_queues(self._region) + self._token
+        declare = functools.partial(
+            _declare, role=broker.cluster.role, queue=queue, key=canary_key(self._region)
+        )
+        await link.on_connect(declare)
         consumers: list[Consumer] = []
 
         def on_canary(delivery: Delivery) -> None:
             consumers[0].ack(delivery)
-            self._arrived(cluster, delivery)
+            self._arrived(broker.cluster, delivery)
 
         consumers.append(await link.consumer(queue, on_canary, prefetch=100))
-
-    def _declaring(self, cluster: Cluster, queue: str) -> Callable[[Declare], Awaitable[None]]:
-        return functools.partial(
-            _declare, cluster=cluster, queue=queue, key=canary_key(self._region)
-        )
 
     def _arrived(self, cluster: Cluster, delivery: Delivery) -> None:
         shovel = last_hop(delivery.message.properties.headers)
@@ -150,19 +149,12 @@ class Canaries:
         ARRIVED.inc()
         self._watch.arrived(cluster, shovel, canary.sent_ms / 1000, _now())
 
-    def _nodes(self, cluster: Cluster) -> tuple[Node, ...]:
-        if cluster.role == "proxy":
-            found = (proxy.nodes for proxy in self._fabric.proxies if proxy.name == cluster.region)
-            return next(found)
-        region = self._fabric.region(cluster.region)
-        return region.client if cluster.role == "client" else region.core
 
-
-async def _declare(declare: Declare, *, cluster: Cluster, queue: str, key: str) -> None:
-    exchanges = CORE_EXCHANGES if cluster.role == "core" else CLIENT.exchanges
+async def _declare(declare: Declare, *, role: Role, queue: str, key: str) -> None:
+    exchanges = CORE_EXCHANGES if role == "core" else CLIENT.exchanges
     await declare_part(declare, Part(exchanges=exchanges))
     await declare.queue(queue, durable=False, exclusive=True, arguments=_ARGUMENTS)
-    for exchange in _ARRIVALS[cluster.role]:
+    for exchange in _ARRIVALS[role]:
         await declare.bind(queue, exchange, key)
 
 

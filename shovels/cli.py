@@ -24,12 +24,12 @@ from newsfabric.settings import (
     shovel_credentials_from,
 )
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.topology import Cluster
+from newsfabric.topology import Broker
 from newsfabric.topology.roles import user_name
 from shovels import show
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
 
-# A move takes two rounds (shovels.homes); the third would be a surprise.
+# A move takes two rounds (shovels.places); the third would be a surprise.
 MAX_ROUNDS: Final = 3
 
 # Seconds for one answer. The keeper comes again when a busy broker answers late; a command doesn't.
@@ -161,7 +161,7 @@ def status(
     """
     found = asyncio.run(_states(_job(state, fabric, topics, names)))
     statuses = [each for each in found.values() if isinstance(each, Status)]
-    away = {cluster: each for cluster, each in found.items() if isinstance(each, str)}
+    away = {broker: each for broker, each in found.items() if isinstance(each, str)}
     if as_json:
         _print_json(show.statuses_as_json(found))
     else:
@@ -257,17 +257,17 @@ async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done
     return looks, done
 
 
-async def _states(job: _Job) -> dict[Cluster, Status | str]:
-    found: dict[Cluster, Status | str] = {}
+async def _states(job: _Job) -> dict[Broker, Status | str]:
+    found: dict[Broker, Status | str] = {}
     for region in job.regions:
         async with job.brokers(region) as brokers:
-            own = [cluster for cluster in brokers.clusters if cluster.region == region]
+            own = [broker for broker in brokers.apis if broker.cluster.region == region]
             found |= await states(brokers, own)
     return found
 
 
-def _unreachable(looks: Sequence[Look]) -> dict[Cluster, str]:
-    return {cluster: why for each in looks for cluster, why in each.unreachable.items()}
+def _unreachable(looks: Sequence[Look]) -> dict[Broker, str]:
+    return {broker: why for each in looks for broker, why in each.unreachable.items()}
 
 
 def _print_json(value: Any) -> None:

@@ -4,22 +4,24 @@ Any number of keepers may run for a region. Each acts on what it sees alone, wha
 the next finds done, and deleting what is gone is no error; so they need no leader. Jitter keeps
 them from doing the same thing in the same moment.
 
-It sends canaries through every shovel all the while, and makes those anew that say "running" and
-bring none. That is the one thing here that isn't idempotent, so it has its own back-off.
+It sends canaries through every shovel all the while, and makes those anew that bring none, or
+don't even say that they run. That is the one thing here that isn't idempotent, so it has its own
+back-off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric import metrics
+from newsfabric.amqp.spread import SpreadLink
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
 from newsfabric.figures import Figures, Wanted
@@ -29,11 +31,11 @@ from newsfabric.reports import MAX_SHOVELS, ShovelSeen
 from newsfabric.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Cluster, Link, mask, region_links
+from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, restart, states
 from shovels.canaries import ARRIVED, SENT, Canaries
-from shovels.homes import Seen, Uptimes
-from shovels.nodes import Nodes, clusters_of
+from shovels.nodes import Nodes
+from shovels.places import Uptimes
 from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ RUNNING: Final = metrics.gauge("shovels_running", "The region's shovels that say
 WANTED: Final = metrics.gauge("shovels_wanted", "The region's shovels that there should be")
 RESTARTS: Final = metrics.counter(
     "shovels_restarts",
-    "Shovels made anew because they said they ran and brought nothing",
+    "Shovels made anew because they brought nothing, or didn't run",
     ["shovel"],
 )
 AGE: Final = metrics.gauge(
@@ -112,16 +114,13 @@ class Keeper:
         self.watch = Watch(self._links, rng)
         self._uptimes = Uptimes()
         self._failures = RepeatedFailures()
-        # Where shovels of ours run.
-        self._own = [Cluster(region, "client"), Cluster(region, "core")]
-        self._own += [Cluster(proxy.name, "proxy") for proxy in brokers.fabric.proxies]
         self._as_planned = False
         self._all_run = False
         self._draining = False
-        self._nodes = Nodes(clusters_of(brokers.fabric, region), brokers.credentials)
-        # What the last round saw: shovels' own words by cluster, and rates of queues.
-        self._said: Mapping[Cluster, Mapping[str, str] | None] = {}
-        self._rates: Mapping[Cluster, Mapping[str, float]] = {}
+        self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
+        # What the last round saw of brokers that answered: shovels' own words, rates of queues.
+        self._said: Mapping[Broker, Mapping[str, str]] = {}
+        self._rates: Mapping[Broker, Mapping[str, float]] = {}
         self._reporting = Reporting(
             Speaker(
                 kind="keeper",
@@ -155,11 +154,10 @@ class Keeper:
         try:
             await canaries.open()
             async with asyncio.TaskGroup() as tasks:
-                core = canaries.link(Cluster(self._region, "core"))
                 beside = [
                     tasks.create_task(canaries.run()),
                     tasks.create_task(self._nodes.run()),
-                    tasks.create_task(self._reporting.run(core)),
+                    tasks.create_task(self._reporting.run(SpreadLink(canaries.core))),
                 ]
                 self._show_ages()
                 await self._keep(stop)
@@ -175,54 +173,52 @@ class Keeper:
             settled = await self.round()
             now = loop.time()
             wait = self._pace.settled(now) if settled else self._pace.unsettled(now)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await stop.wait()
+            await first_set(stop, self._nodes.changed, seconds=wait)
 
     async def round(self) -> bool:
         """Look and do what there is to do; whether plan and reality were the same already."""
-        found = await look(self._brokers, self._region, self._topics, self._observe)
+        now = asyncio.get_running_loop().time()
+        self._nodes.changed.clear()
+        seen = self._uptimes.observe(self._nodes.running, now)
+        seen = dataclasses.replace(seen, unfit=self.watch.unfit(now))
+        found = await look(self._brokers, self._region, self._topics, seen)
         done = await carry_out(self._brokers, found)
+        self.watch.placed(found.places)
         self._rates = {
-            cluster: {q.name: q.rate for q in actual.queues.values() if q.rate is not None}
-            for cluster, actual in found.actual.items()
+            broker: {q.name: q.rate for q in actual.queues.values() if q.rate is not None}
+            for broker, actual in found.actual.items()
         }
         await self._watch(found)
-        self._as_planned = not done and not found.unreachable
+        self._as_planned = not done and not found.unreachable and not found.moving
         ROUNDS.labels("settled" if self._as_planned else "unsettled").inc()
         self._tell(found, done)
         return self._as_planned and self._all_run
 
-    def _observe(self, expected: Iterable[str], running: frozenset[str]) -> Seen:
-        return self._uptimes.observe(expected, running, asyncio.get_running_loop().time())
-
     async def _watch(self, found: Look) -> None:
-        statuses = await states(self._brokers, self._own)
+        asked = self._brokers.that_run_shovels(self._region)
+        statuses = await states(self._brokers, [b for b in asked if b not in found.unreachable])
         self._said = {
-            cluster: {shovel.name: shovel.state for shovel in status.shovels}
+            broker: {shovel.name: shovel.state for shovel in status.shovels}
+            for broker, status in statuses.items()
             if isinstance(status, Status)
-            else None
-            for cluster, status in statuses.items()
         }
-        running = frozenset(
-            (status.cluster, shovel.name)
-            for status in statuses.values()
-            if isinstance(status, Status)
-            for shovel in status.shovels
-            if shovel.state == "running"
-        )
-        RUNNING.set(len(running & found.shovels))
-        WANTED.set(len(found.shovels))
-        self._all_run = found.shovels <= running
-        await self._distrust(running & found.shovels)
+        said = [self._said.get(self.watch.place(link).host, {}) for link in self._links]
+        runs = [
+            there.get(link.name) == "running" for link, there in zip(self._links, said, strict=True)
+        ]
+        RUNNING.set(sum(runs))
+        WANTED.set(len(self._links))
+        self._all_run = all(runs)
+        await self._distrust(found.unreachable)
 
-    async def _distrust(self, running: frozenset[tuple[Cluster, str]]) -> None:
+    async def _distrust(self, away: Collection[Broker]) -> None:
         now = asyncio.get_running_loop().time()
-        self.watch.idle(running)
-        for link in self.watch.distrusted(running, now):
-            logger.warning("%s runs and brings no canary: making it anew", link.id)
+        for link in self.watch.due(self._said, away, now):
+            host = self.watch.place(link).host
+            said = self._said[host].get(link.name, "missing")
+            logger.warning("%s on %s is %s and brings nothing: making it anew", link.id, host, said)
             try:
-                await restart(self._brokers, link.runs_on, link.name)
+                await restart(self._brokers, host, link.name)
             except ManagementError as exc:
                 logger.warning("%s: %s", link.id, mask(str(exc)))
             else:
@@ -231,7 +227,8 @@ class Keeper:
     async def _seen(self) -> dict[str, Any]:
         """What operators are told beside its figures."""
         ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
-        shovels = seen_shovels(self._links, ages, self._said, self._rates)
+        places = [self.watch.place(link) for link in self._links]
+        shovels = seen_shovels(self._links, places, ages, self._said, self._rates)
         return {"shovels": shovels, "nodes": self._nodes.seen}
 
     def _show_ages(self) -> None:
@@ -254,8 +251,8 @@ class Keeper:
             ACTIONS.labels(action.verb, action.kind, outcome).inc()
             if not each.error:
                 what = f"{action.verb} {action.kind} {action.name}"
-                logger.info("%s: %s", action.cluster, what)
-        wrong = [f"{cluster} is away: {why}" for cluster, why in found.unreachable.items()]
+                logger.info("%s: %s", action.broker, what)
+        wrong = [f"{broker} is away: {why}" for broker, why in found.unreachable.items()]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]
         if not wrong:
             self._failures.ended()
@@ -265,19 +262,21 @@ class Keeper:
 
 def seen_shovels(
     links: Sequence[Link],
+    places: Sequence[Place],
     ages: Sequence[Mapping[str, Any]],
-    said: Mapping[Cluster, Mapping[str, str] | None],
-    rates: Mapping[Cluster, Mapping[str, float]],
+    said: Mapping[Broker, Mapping[str, str]],
+    rates: Mapping[Broker, Mapping[str, float]],
 ) -> tuple[ShovelSeen, ...]:
-    """Shovels as operators are shown them. ``ages`` is of ``/canaries``, in the order of ``links``.
+    """Shovels as operators are shown them. ``places`` and ``ages`` (of ``/canaries``) are in the
+    order of ``links``.
 
-    ``said`` is None for a cluster that doesn't answer; ``rates`` are of queues. Pure.
+    ``said`` and ``rates`` (of queues) lack the brokers that don't answer. Pure.
     """
     found = []
-    for link, age in zip(links[:MAX_SHOVELS], ages, strict=False):
-        states_there = said.get(link.runs_on)
-        known = rates.get(link.source)
-        queues = [link.queue(node).name for node in link.nodes]
+    for link, place, age in zip(links[:MAX_SHOVELS], places, ages, strict=False):
+        states_there = said.get(place.host)
+        rates_there = rates.get(place.source)
+        rate = None if rates_there is None else rates_there.get(link.queue.name, 0.0)
         found.append(
             ShovelSeen(
                 name=link.name,
@@ -285,10 +284,16 @@ def seen_shovels(
                 source=str(link.source),
                 state="unknown" if states_there is None else states_there.get(link.name, "missing"),
                 canary_age_ms=age["canary_age_ms"],
-                messages_per_second=None
-                if known is None
-                else round(sum(known.get(queue, 0.0) for queue in queues), 1),
+                messages_per_second=None if rate is None else round(rate, 1),
                 restarts=age["restarts"],
             )
         )
     return tuple(found)
+
+
+async def first_set(*events: asyncio.Event, seconds: float) -> None:
+    """Return when one of ``events`` is set, or after ``seconds``."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()

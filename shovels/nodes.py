@@ -1,28 +1,27 @@
-"""Which nodes of a region's clusters run, looked at each second, for operators.
+"""Which brokers run, looked at each second: for the keeper's plan and for operators.
 
-A node that answers for itself runs. One that doesn't is away at once if no other node of its
-cluster says that it runs; else after two looks, for a management API may be slow once. The pure
-part is :func:`judge`; it decides nothing about shovels, which is :mod:`shovels.homes`.
+A broker that refuses connections is away at once. One that doesn't answer is away after three
+looks, for a busy one may be slow once. The pure part is :class:`Misses`; what follows for shovels
+is decided in :mod:`shovels.places`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from newsfabric import metrics
 from newsfabric.errors import ManagementError
-from newsfabric.management import Management, NodeState
+from newsfabric.management import Management
 from newsfabric.reports import MAX_NODES, NodeSeen
-from newsfabric.settings import Credentials, Fabric, Node
-from newsfabric.topology import Cluster
-from shovels.plan import short_name
+from newsfabric.settings import Credentials, Node
+from newsfabric.topology import Broker, runs_shovels
 
 EVERY: Final = 1.0
 _TIMEOUT: Final = 0.8
-_MISSES: Final = 2
+_MISSES: Final = 3
 
 ALARM: Final = metrics.gauge(
     "shovels_broker_alarms",
@@ -30,34 +29,36 @@ ALARM: Final = metrics.gauge(
     ["cluster", "node", "alarm"],
 )
 
-# Node → what it says of its cluster's nodes; None: it doesn't answer.
-Answers = Mapping[str, Sequence[NodeState] | None]
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one question: an ``alarm`` (or none), or no answer.
+
+    ``refused``: nobody listens there.
+    """
+
+    alarm: str | None
+    refused: bool = False
 
 
-@dataclasses.dataclass(slots=True)
 class Misses:
-    """How often in a row each node didn't answer."""
+    """How often in a row each broker didn't answer."""
 
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    def __init__(self) -> None:
+        self._counts: dict[Broker, int] = {}
 
-
-def judge(cluster: Cluster, answers: Answers, misses: Misses) -> list[NodeSeen]:
-    """How the nodes of ``cluster`` are; ``misses`` is of the looks before, and is brought up to
-    date."""
-    said = [state for states in answers.values() for state in states or ()]
-    found = []
-    for name, states in answers.items():
-        of_it = [state for state in said if short_name(state.name) == name]
-        missed = 0 if states is not None else misses.counts.get(name, 0) + 1
-        misses.counts[name] = missed
-        vouched = any(state.running for state in of_it) and missed < _MISSES
-        running = states is not None or vouched
-        alarm = next((state.alarm for state in of_it if state.alarm), "") if running else ""
-        found.append(NodeSeen(cluster=str(cluster), node=name, running=running, alarm=alarm))
-    return found
+    def runs(self, broker: Broker, answer: Answer) -> bool:
+        """Whether ``broker`` counts as running after this ``answer``."""
+        if answer.alarm is not None:
+            self._counts[broker] = 0
+            return True
+        # Before the first answer nothing vouches for it.
+        missed = self._counts.get(broker, _MISSES) + 1
+        self._counts[broker] = _MISSES if answer.refused else missed
+        return self._counts[broker] < _MISSES
 
 
-def show_alarms(seen: Sequence[NodeSeen]) -> None:
+def show_alarms(seen: Iterable[NodeSeen]) -> None:
     """Set :data:`ALARM` to what was ``seen`` last; an alarm that is over has no series."""
     ALARM.clear()
     for one in seen:
@@ -66,20 +67,37 @@ def show_alarms(seen: Sequence[NodeSeen]) -> None:
 
 
 class Nodes:
-    """Looks at the nodes of ``clusters``. :meth:`run` it; :attr:`seen` is what was seen last."""
+    """Looks at ``brokers`` for the keeper of ``region``. :meth:`run` it.
+
+    :attr:`running` is what was seen last; :attr:`changed` is set when that changes.
+    """
 
     def __init__(
-        self, clusters: Mapping[Cluster, Sequence[Node]], credentials: Credentials
+        self, brokers: Mapping[Broker, Node], region: str, credentials: Credentials
     ) -> None:
-        self.seen: tuple[NodeSeen, ...] = ()
+        self.running: Mapping[Broker, bool] = {}
+        self.changed = asyncio.Event()
+        self._region = region
+        self._alarms: dict[Broker, str] = {}
         self._misses = Misses()
         self._apis = {
-            cluster: {
-                node.name: Management(node.management_url, credentials, timeout=_TIMEOUT)
-                for node in nodes
-            }
-            for cluster, nodes in clusters.items()
+            broker: Management(node.management_url, credentials, timeout=_TIMEOUT)
+            for broker, node in brokers.items()
         }
+
+    @property
+    def seen(self) -> tuple[NodeSeen, ...]:
+        """The region's own brokers and the proxies', for operators."""
+        return tuple(
+            NodeSeen(
+                cluster=str(broker.cluster),
+                node=broker.name,
+                running=runs,
+                alarm=self._alarms.get(broker, "") if runs else "",
+            )
+            for broker, runs in self.running.items()
+            if runs_shovels(self._region, broker.cluster)
+        )[:MAX_NODES]
 
     async def run(self) -> None:
         """Look each second, until cancelled."""
@@ -90,38 +108,23 @@ class Nodes:
                 await self.look()
                 await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
         finally:
-            for apis in self._apis.values():
-                for api in apis.values():
-                    api.close()
+            for api in self._apis.values():
+                api.close()
 
     async def look(self) -> None:
-        """Ask every node once, all at the same time, 0.8 s at most."""
-        asked = [(c, name, api) for c, apis in self._apis.items() for name, api in apis.items()]
-        read = await asyncio.gather(*(_states(api) for _, _, api in asked))
-        seen: list[NodeSeen] = []
-        for cluster in self._apis:
-            answers = {
-                name: states
-                for (where, name, _), states in zip(asked, read, strict=True)
-                if where == cluster
-            }
-            seen += judge(cluster, answers, self._misses)
-        self.seen = tuple(seen[:MAX_NODES])
+        """Ask every broker once, all at the same time, 0.8 s at most."""
+        answers = await asyncio.gather(*map(_ask, self._apis.values()))
+        found = dict(zip(self._apis, answers, strict=True))
+        running = {broker: self._misses.runs(broker, said) for broker, said in found.items()}
+        self._alarms = {broker: said.alarm for broker, said in found.items() if said.alarm}
+        if running != self.running:
+            self.changed.set()
+        self.running = running
         show_alarms(self.seen)
 
 
-def clusters_of(fabric: Fabric, region: str) -> dict[Cluster, Sequence[Node]]:
-    """The clusters that a keeper of ``region`` watches: its own, and the proxies'."""
-    own = fabric.region(region)
-    found: dict[Cluster, Sequence[Node]] = {
-        Cluster(region, "client"): own.client,
-        Cluster(region, "core"): own.core,
-    }
-    return found | {Cluster(proxy.name, "proxy"): proxy.nodes for proxy in fabric.proxies}
-
-
-async def _states(api: Management) -> list[NodeState] | None:
+async def _ask(api: Management) -> Answer:
     try:
-        return await api.node_states()
-    except ManagementError:
-        return None
+        return Answer(await api.alarm())
+    except ManagementError as exc:
+        return Answer(None, refused=isinstance(exc.__cause__, ConnectionRefusedError))

@@ -1,4 +1,4 @@
-"""The difference between what a region wants on a cluster and what is there, as ordered actions.
+"""The difference between what a region wants on its brokers and what is there, as ordered actions.
 
 Pure: the same two values give the same actions, so any number of keepers may work at once and
 none undoes what another did. What isn't in the plan is removed only when its *name* says
@@ -17,7 +17,7 @@ from newsfabric.management import QueueState
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     Binding,
-    Cluster,
+    Broker,
     Exchange,
     Part,
     Queue,
@@ -50,7 +50,7 @@ _ORDER: Final[Mapping[tuple[Verb, Kind], int]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Actual:
-    """What is on one cluster now.
+    """What is on one broker now.
 
     ``shovels`` are the parameters' values as the broker gives them, passwords included.
     """
@@ -59,12 +59,6 @@ class Actual:
     queues: Mapping[str, QueueState]
     bindings: frozenset[Binding]
     shovels: Mapping[str, Mapping[str, Any]] = dataclasses.field(repr=False)
-    nodes: Mapping[str, bool]
-    """Erlang node names (``name@host``), and whether each runs."""
-
-    def running(self) -> frozenset[str]:
-        """Names of the nodes that run, without their hosts."""
-        return frozenset(short_name(node) for node, up in self.nodes.items() if up)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,13 +72,13 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Action:
-    """One step from actual to wanted on ``cluster``.
+    """One step from actual to wanted on ``broker``.
 
     ``wanted`` is the object for create and update; for delete it is the binding, or None
     (``name`` says it all). An update of a queue deletes it first, with what is in it.
     """
 
-    cluster: Cluster
+    broker: Broker
     verb: Verb
     kind: Kind
     name: str
@@ -92,61 +86,51 @@ class Action:
     changes: tuple[Change, ...] = ()
 
     @property
-    def order(self) -> tuple[int, Cluster, str]:
-        """Sorting by this is the order in which actions are safe, clusters taken together."""
-        return _ORDER[self.verb, self.kind], self.cluster, self.name
+    def step(self) -> int:
+        """Actions of a lower step go first, on whichever broker; those of one step in any order."""
+        return _ORDER[self.verb, self.kind]
 
 
 def diff(
     region: str,
-    wanted: Mapping[Cluster, Part],
-    actual: Mapping[Cluster, Actual],
+    wanted: Mapping[Broker, Part],
+    actual: Mapping[Broker, Actual],
     credentials: Credentials,
 ) -> tuple[Action, ...]:
-    """The actions that make the clusters in ``actual`` what ``region`` wants, in safe order.
+    """The actions that make the brokers in ``actual`` what ``region`` wants, in safe order.
 
-    A cluster that isn't in ``actual`` can't be reached: nothing is done there now.
+    A broker that isn't in ``actual`` can't be reached: nothing is done there now.
     """
     actions: list[Action] = []
-    for cluster, found in actual.items():
-        part = wanted.get(cluster, Part())
-        actions += _exchanges(cluster, part, found)
-        actions += _queues(region, cluster, part, found)
-        actions += _bindings(cluster, part, found)
-        actions += _shovels(region, cluster, part, found, credentials)
-    return tuple(sorted(actions, key=lambda action: action.order))
+    for broker, found in actual.items():
+        part = wanted.get(broker, Part())
+        actions += _exchanges(broker, part, found)
+        actions += _queues(region, broker, part, found)
+        actions += _bindings(broker, part, found)
+        actions += _shovels(region, broker, part, found, credentials)
+    return tuple(sorted(actions, key=lambda action: (action.step, action.broker, action.name)))
 
 
 def must_wait(action: Action, failed: Iterable[Action]) -> bool:
     """Whether ``action`` must wait for another round, since those of ``failed`` came to nothing.
 
-    What is made doesn't wait, lest one fault keep everything from being made.
+    What is made doesn't wait, lest one fault keep everything from being made. Nothing goes while
+    what is called the same, on whichever broker, couldn't be made: it may be to take its place.
     """
-    if action.verb == "delete":
-        return any(each.verb != "delete" for each in failed)
-    # A shovel that moves nothing yet harms nobody; one that works mustn't change to a queue that
-    # isn't there or gets nothing.
     moves = action.verb == "update" and isinstance(action.wanted, ShovelLink)
-    return moves and any(_source_of(action) == _made_by(each) for each in failed)
+    if action.verb != "delete" and not moves:
+        return False
+    return any(each.verb != "delete" and _about(each) & _about(action) for each in failed)
 
 
-def _source_of(action: Action) -> str | None:
-    return action.wanted.queue.name if isinstance(action.wanted, ShovelLink) else None
-
-
-def _made_by(action: Action) -> str | None:
-    """The queue that ``action`` would have made or bound."""
+def _about(action: Action) -> frozenset[str]:
+    """The queue or shovel that ``action`` is about; of a shovel that is made its queue, too."""
     match action.wanted:
-        case Queue() as queue:
-            return queue.name
         case Binding() as binding:
-            return binding.queue
-    return None
-
-
-def short_name(erlang_node: str) -> str:
-    """``oregon-core-1`` of ``oregon-core-1@localhost``."""
-    return erlang_node.partition("@")[0]
+            return frozenset({binding.queue})
+        case ShovelLink() as link:
+            return frozenset({link.name, link.queue.name})
+    return frozenset({action.name})
 
 
 def binding_name(binding: Binding) -> str:
@@ -154,63 +138,53 @@ def binding_name(binding: Binding) -> str:
     return f"{binding.exchange} -{binding.key}-> {binding.queue}"
 
 
-def _exchanges(cluster: Cluster, part: Part, found: Actual) -> Iterator[Action]:
+def _exchanges(broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
     for exchange in part.exchanges:
         type_now = found.exchanges.get(exchange.name)
         if type_now == exchange.type:
             continue
         verb: Verb = "create" if type_now is None else "update"
         changes = (Change("type", type_now, exchange.type),)
-        yield Action(cluster, verb, "exchange", exchange.name, exchange, changes)
+        yield Action(broker, verb, "exchange", exchange.name, exchange, changes)
 
 
-def _queues(region: str, cluster: Cluster, part: Part, found: Actual) -> Iterator[Action]:
+def _queues(region: str, broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
     for queue in part.queues:
         state = found.queues.get(queue.name)
-        before = {} if state is None else _queue_fields(state.arguments, short_name(state.home))
-        # Without a home any will do.
-        home = queue.home or before.get("home")
-        changes = _changes(before, _queue_fields(queue.bounds.arguments(), home))
+        before = {} if state is None else state.arguments
+        changes = _changes(before, queue.bounds.arguments())
         if state is None or changes:
             verb: Verb = "create" if state is None else "update"
-            yield Action(cluster, verb, "queue", queue.name, queue, changes)
+            yield Action(broker, verb, "queue", queue.name, queue, changes)
     unwanted = found.queues.keys() - {queue.name for queue in part.queues}
-    for name in filter(lambda name: owned_queue(region, cluster, name), unwanted):
-        # On a node that is down it can't be deleted; it goes when the node is back.
-        if short_name(found.queues[name].home) in found.running():
-            yield Action(cluster, "delete", "queue", name)
+    for name in unwanted:
+        if owned_queue(region, broker.cluster, name):
+            yield Action(broker, "delete", "queue", name)
 
 
-def _bindings(cluster: Cluster, part: Part, found: Actual) -> Iterator[Action]:
-    running = found.running()
-    # Of a queue on a node that is down neither bindings nor their absence can be seen or mended.
-    out = {n for n, state in found.queues.items() if short_name(state.home) not in running}
-    wanted = frozenset(binding for binding in part.bindings if binding.queue not in out)
+def _bindings(broker: Broker, part: Part, found: Actual) -> Iterator[Action]:
+    wanted = frozenset(part.bindings)
     for binding in wanted - found.bindings:
-        yield Action(cluster, "create", "binding", binding_name(binding), binding)
-    ours = {queue.name for queue in part.queues} - out
+        yield Action(broker, "create", "binding", binding_name(binding), binding)
+    ours = {queue.name for queue in part.queues}
     for binding in found.bindings - wanted:
         if binding.queue in ours:
-            yield Action(cluster, "delete", "binding", binding_name(binding), binding)
+            yield Action(broker, "delete", "binding", binding_name(binding), binding)
 
 
 def _shovels(
-    region: str, cluster: Cluster, part: Part, found: Actual, credentials: Credentials
+    region: str, broker: Broker, part: Part, found: Actual, credentials: Credentials
 ) -> Iterator[Action]:
     for link in part.shovels:
         before = found.shovels.get(link.name)
         changes = _changes(before or {}, shovel_value(link, credentials))
         if before is None or changes:
             verb: Verb = "create" if before is None else "update"
-            yield Action(cluster, verb, "shovel", link.name, link, changes)
+            yield Action(broker, verb, "shovel", link.name, link, changes)
     kept = {link.name for link in part.shovels}
     for name in found.shovels.keys() - kept:
-        if owned_shovel(region, cluster, name):
-            yield Action(cluster, "delete", "shovel", name)
-
-
-def _queue_fields(arguments: Mapping[str, Any], home: str | None) -> dict[str, Any]:
-    return dict(arguments) | ({} if home is None else {"home": home})
+        if owned_shovel(region, broker.cluster, name):
+            yield Action(broker, "delete", "shovel", name)
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from newsfabric.topology import Cluster
+from newsfabric.topology import Broker
 from shovels.apply import Done, Look, Status
 from shovels.plan import Action, Verb
 
@@ -26,11 +26,11 @@ _STATE_COLOUR: Final = {"running": "green", "starting": "yellow", "terminated": 
 
 def show_actions(console: Console, actions: Sequence[Action]) -> None:
     """The diff: one line for each action, its fields below where something is replaced."""
-    cluster = None
-    for action in sorted(actions, key=lambda action: action.cluster):
-        if action.cluster != cluster:
-            cluster = action.cluster
-            console.print(f"[bold]{cluster}[/]")
+    broker = None
+    for action in sorted(actions, key=lambda action: action.broker):
+        if action.broker != broker:
+            broker = action.broker
+            console.print(f"[bold]{broker}[/]")
         console.print(f"  {_SIGN[action.verb]} {action.kind} {escape(action.name)}", soft_wrap=True)
         if action.verb == "update":
             for change in action.changes:
@@ -39,10 +39,10 @@ def show_actions(console: Console, actions: Sequence[Action]) -> None:
                 console.print(line, soft_wrap=True)
 
 
-def show_unreachable(console: Console, unreachable: Mapping[Cluster, str]) -> None:
-    """The clusters that don't answer, and why."""
-    for cluster, error in sorted(unreachable.items()):
-        console.print(f"[red]{cluster} is away:[/] {escape(error)}", soft_wrap=True)
+def show_unreachable(console: Console, unreachable: Mapping[Broker, str]) -> None:
+    """The brokers that don't answer, and why."""
+    for broker, error in sorted(unreachable.items()):
+        console.print(f"[red]{broker} is away:[/] {escape(error)}", soft_wrap=True)
 
 
 def summary(actions: Iterable[Action]) -> str:
@@ -57,7 +57,7 @@ def summary(actions: Iterable[Action]) -> str:
 def show_failed(console: Console, failed: Iterable[Done]) -> None:
     """The actions that didn't work, and why."""
     for each in failed:
-        name = f"{each.action.cluster}: {each.action.verb} {each.action.kind} {each.action.name}"
+        name = f"{each.action.broker}: {each.action.verb} {each.action.kind} {each.action.name}"
         console.print(f"[red]failed:[/] {escape(name)}: {escape(each.error)}", soft_wrap=True)
 
 
@@ -72,13 +72,13 @@ def done_summary(done: Sequence[Done]) -> str:
 
 def status_table(statuses: Iterable[Status]) -> Table:
     """The shovels with their states."""
-    table = Table("cluster", "shovel", "state", "node", "reason", box=None)
+    table = Table("cluster", "broker", "shovel", "state", "reason", box=None)
     for status in statuses:
         for shovel in status.shovels:
             colour = _STATE_COLOUR.get(shovel.state, "yellow")
             state = f"[{colour}]{escape(shovel.state)}[/]"
-            cells = (str(status.cluster), shovel.name, state, shovel.node, escape(shovel.reason))
-            table.add_row(*cells)
+            where = str(status.broker.cluster), str(status.broker)
+            table.add_row(*where, shovel.name, state, escape(shovel.reason))
     return table
 
 
@@ -99,35 +99,35 @@ def done_as_json(looks: Iterable[Look], done: Iterable[Done]) -> dict[str, Any]:
     }
 
 
-def statuses_as_json(found: Mapping[Cluster, Status | str]) -> dict[str, Any]:
+def statuses_as_json(found: Mapping[Broker, Status | str]) -> dict[str, Any]:
     """The document of ``newsfabric shovels status --json``."""
     return {
         "shovels": [
             {
-                "region": cluster.region,
-                "role": cluster.role,
+                "region": broker.cluster.region,
+                "role": broker.cluster.role,
+                "broker": broker.name,
                 "name": shovel.name,
                 "state": shovel.state,
-                "node": shovel.node,
                 "reason": shovel.reason or None,
             }
-            for cluster, status in found.items()
+            for broker, status in found.items()
             if isinstance(status, Status)
             for shovel in status.shovels
         ],
         "unreachable": {
-            str(cluster): status for cluster, status in found.items() if isinstance(status, str)
+            str(broker): status for broker, status in found.items() if isinstance(status, str)
         },
     }
 
 
 def _unreachable(looks: Iterable[Look]) -> dict[str, str]:
-    return {str(cluster): why for each in looks for cluster, why in each.unreachable.items()}
+    return {str(broker): why for each in looks for broker, why in each.unreachable.items()}
 
 
 def _action(action: Action) -> dict[str, Any]:
     return {
-        "cluster": str(action.cluster),
+        "broker": str(action.broker),
         "verb": action.verb,
         "kind": action.kind,
         "name": action.name,

@@ -1,19 +1,63 @@
-"""Canaries through every shovel of a region: which arrived, and which shovels to make anew. Pure.
+"""Canaries through every shovel of a region, and which shovels to make anew. Pure.
 
 The region that keeps a shovel sends its canaries too, into the source's exchange, wherever that is.
 So sending and arriving are timed by one clock, a canary that the source didn't take accuses
 nobody, and one that the source took and that never comes accuses the shovel, its queue
 or a binding: all of them the keeper's own.
+
+A shovel is made anew for two reasons: it says that it runs and brings nothing
+(:mod:`newsfabric.watch`), or it is planned and doesn't even say so for :data:`MISSING_AFTER`.
+Where that didn't help twice, the broker is *unfit* for it: what runs its shovels may be dead until
+it restarts. Then the shovel is made on another broker, if it may run on one; after
+:data:`UNFIT_FOR` it is tried there again.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from newsfabric.topology import Cluster, Link
-from newsfabric.watch import Watched
+from newsfabric.backoff import Backoff
+from newsfabric.topology import Broker, Cluster, Link, Place
+from newsfabric.watch import RESTART_BASE, RESTART_CAP, Watched
+
+# Seconds for which a shovel may say nothing of itself, or that it starts: what it connects to may
+# be away for a moment.
+MISSING_AFTER: Final = 30.0
+# How often a shovel that doesn't run is made anew before its broker is unfit for it.
+TRIES: Final = 2
+# Seconds.
+UNFIT_FOR: Final = 600.0
+
+
+class Missing:
+    """One shovel that should run on a broker: since when it doesn't, and what was tried."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._not_before = 0.0
+        self._tries = 0
+        self._backoff = Backoff(base=RESTART_BASE, cap=RESTART_CAP)
+
+    def runs(self) -> None:
+        """It says that it runs, or nothing can be expected of it."""
+        self._since, self._tries = None, 0
+
+    def due(self, now: float, rng: random.Random) -> bool:
+        """It doesn't run: whether to make it anew now. Each yes counts."""
+        if self._since is None:
+            self._since, self._not_before = now, now + MISSING_AFTER
+        if now < self._not_before:
+            return False
+        self._tries += 1
+        self._not_before = now + MISSING_AFTER + self._backoff.failed(now, rng)
+        return True
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether making it anew didn't help."""
+        return self._tries > TRIES
 
 
 class Watch:
@@ -23,44 +67,89 @@ class Watch:
         self._rng = rng
         self._links = {link.id: link for link in links}
         self._watched = {name: Watched() for name in self._links}
+        self._missing = {name: Missing() for name in self._links}
+        self._places = {name: link.preferred for name, link in self._links.items()}
+        # Until when a broker is unfit for a link.
+        self._unfit: dict[str, dict[Broker, float]] = {}
 
     @property
-    def sources(self) -> frozenset[tuple[Cluster, str]]:
-        """The clusters and exchanges into which canaries must be sent."""
-        return frozenset((link.source, link.exchange) for link in self._links.values())
+    def sources(self) -> frozenset[tuple[Broker, str]]:
+        """The brokers and exchanges into which canaries must be sent."""
+        return frozenset(
+            (place.source, link.exchange)
+            for link in self._links.values()
+            for place in link.places()
+        )
 
-    def sent(self, source: Cluster, exchange: str, at: float) -> None:
+    @property
+    def hosts(self) -> frozenset[Broker]:
+        """The brokers on which canaries arrive."""
+        return frozenset(place.host for link in self._links.values() for place in link.places())
+
+    def placed(self, places: Mapping[str, Place]) -> None:
+        """Where the links are from now on, by id; one that has moved gets its full time."""
+        for name, place in places.items():
+            if self._places[name] != place:
+                self._places[name] = place
+                self._watched[name].renewed()
+                self._missing[name] = Missing()
+
+    def sent(self, source: Broker, exchange: str, at: float) -> None:
         """``exchange`` of ``source`` has taken the canary of ``at``."""
         for name, link in self._links.items():
-            if (link.source, link.exchange) == (source, exchange):
+            if (self._places[name].source, link.exchange) == (source, exchange):
                 self._watched[name].sent(at)
 
     def arrived(self, runs_on: Cluster, shovel: str, sent_at: float, now: float) -> None:
-        """``shovel`` of cluster ``runs_on`` has brought the canary of ``sent_at``."""
+        """``shovel`` of a broker of ``runs_on`` has brought the canary of ``sent_at``."""
         watched = self._watched.get(f"{runs_on}/{shovel}")
         if watched is not None:
             watched.arrived(sent_at, now)
 
-    def distrusted(self, running: Iterable[tuple[Cluster, str]], now: float) -> list[Link]:
-        """Those of the ``running`` shovels to make anew now: they say so, and bring nothing."""
-        names = sorted(f"{cluster}/{name}" for cluster, name in running)
-        return [
-            self._links[name]
-            for name in names
-            if name in self._watched and self._watched[name].distrust(now, self._rng)
-        ]
+    def due(
+        self, states: Mapping[Broker, Mapping[str, str]], away: Collection[Broker], now: float
+    ) -> list[Link]:
+        """The links whose shovels to make anew now.
 
-    def idle(self, running: Iterable[tuple[Cluster, str]]) -> None:
-        """Shovels that don't even say that they run get their full time once they do."""
-        said = {f"{cluster}/{name}" for cluster, name in running}
-        for name, watched in self._watched.items():
-            if name not in said:
-                watched.renewed()
-
-    def unheard(self, clusters: Collection[Cluster]) -> None:
-        """``clusters`` can neither be sent to nor heard: whoever touches them is excused."""
+        ``states`` has for each broker that answers its shovels by what they say of themselves. A
+        shovel that takes from a broker that is ``away`` can't run.
+        """
+        due = []
         for name, link in self._links.items():
-            if link.source in clusters or link.runs_on in clusters:
+            watched, missing = self._watched[name], self._missing[name]
+            place = self._places[name]
+            states_there = states.get(place.host)
+            if states_there is None or place.source in away:
+                # A broker that doesn't answer can't make anything anew.
+                watched.renewed()
+                missing.runs()
+            elif states_there.get(link.name) == "running":
+                missing.runs()
+                if watched.distrust(now, self._rng):
+                    due.append(link)
+            else:
+                watched.renewed()
+                if missing.due(now, self._rng):
+                    due.append(link)
+                if missing.hopeless and len(link.hosts) > 1:
+                    self._unfit.setdefault(name, {})[place.host] = now + UNFIT_FOR
+        return due
+
+    def unfit(self, now: float) -> dict[str, frozenset[Broker]]:
+        """Link id → the brokers on which its shovel can't be made to run."""
+        return {
+            name: frozenset(broker for broker, until in brokers.items() if now < until)
+            for name, brokers in self._unfit.items()
+        }
+
+    def place(self, link: Link) -> Place:
+        """Where ``link`` is."""
+        return self._places[link.id]
+
+    def unheard(self, brokers: Collection[Broker]) -> None:
+        """``brokers`` can neither be sent to nor heard: whoever touches them is excused."""
+        for name, place in self._places.items():
+            if place.source in brokers or place.host in brokers:
                 self._watched[name].renewed()
 
     def ages(self, now: float) -> Mapping[str, float | None]:

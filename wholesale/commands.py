@@ -169,7 +169,7 @@ def mailbox(**options: Any) -> None:
     _run_on_core(
         MailboxService,
         MailboxSettings,
-        lambda own: topology.mailbox_queues(len(own.core)),
+        lambda _own: (topology.MAILBOX_QUEUE,),
         **options,
     )
 

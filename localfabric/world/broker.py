@@ -23,7 +23,7 @@ HOST: Final = "127.0.0.1"
 # RabbitMQ's own default, said aloud because what entrances have must stay below it.
 FRAME_MAX: Final = 131_072
 # Of entrances (client and proxy clusters). Each shovel adds to a message, whose properties RabbitMQ
-# doesn't cut into frames: with room to grow they stay below what the core's nodes agree on.
+# doesn't cut into frames: with room to grow they stay below what core brokers agree on.
 _ENTRANCE_FRAME_MAX: Final = 65_536
 # A body in bytes: anything that comes through an entrance, which takes twice what a router does. A
 # shovel fetches a thousand messages ahead: 128 MiB, where a node's alarm is at 512 MB.
@@ -40,10 +40,9 @@ START_TIMEOUT: Final = 120.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """What a node is: its name, its folder, its ports, its peers.
+    """What a node is: its name, its folder, its ports.
 
-    ``peers`` are the names of all nodes of its cluster, itself included; empty for a node
-    of its own. ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
+    ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
     ``message_max`` (bytes) its body.
     ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
     for ``rabbitmq.conf``, ``plugins`` more plugins.
@@ -55,7 +54,6 @@ class Broker:
     management_port: int
     distribution_port: int
     epmd_port: int
-    peers: tuple[str, ...] = ()
     frame_max: int = FRAME_MAX
     message_max: int = _MESSAGE_MAX
     definitions: Path | None = None
@@ -105,12 +103,6 @@ def configuration(broker: Broker, version: str) -> str:
     if broker.definitions is not None:
         lines.append(f"load_definitions = {broker.definitions}")
     lines += broker.settings
-    if len(broker.peers) > 1:
-        lines.append("cluster_formation.peer_discovery_backend = classic_config")
-        lines += [
-            f"cluster_formation.classic_config.nodes.{n} = {peer}@localhost"
-            for n, peer in enumerate(broker.peers, 1)
-        ]
     return "\n".join(lines) + "\n"
 
 

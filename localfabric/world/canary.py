@@ -1,8 +1,8 @@
 """Proof that a world works: messages that travel the whole way, publisher to reader.
 
-Each region publishes canaries over AMQP to its client cluster, and the proxy cluster has its own,
-until every gateway of every region has passed one of each place on to a reader. So every broker,
-router, box and shovel between has carried something, which no health page can promise.
+Each region publishes canaries over AMQP to each of its client brokers, and the proxy cluster has
+its own, until every gateway of every region has passed one of each place on to a reader. So every
+broker, router, box and shovel between has carried something, which no health page can promise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Final
 
@@ -43,9 +43,10 @@ class Canaries:
 
     def release(self, region: RegionLayout) -> None:
         """Start publishing canaries in ``region`` and listening at its gateways."""
-        if self._proxy_nodes and not self._tasks:
-            self._tasks.append(asyncio.create_task(self._publish(PROXY, self._proxy_nodes)))
-        self._tasks.append(asyncio.create_task(self._publish(region.name, region.client)))
+        entrances = [(region.name, broker) for broker in region.client]
+        if not self._tasks:
+            entrances += [(PROXY, broker) for broker in self._proxy_nodes]
+        self._tasks += [asyncio.create_task(self._publish(*entrance)) for entrance in entrances]
         self._tasks += [asyncio.create_task(self._listen(box)) for box in region.boxes]
 
     async def arrivals(self, region: RegionLayout) -> AsyncGenerator[str]:
@@ -75,9 +76,8 @@ class Canaries:
             if task.done() and not task.cancelled() and (error := task.exception()):
                 raise error
 
-    async def _publish(self, place: str, brokers: Sequence[Broker]) -> None:
-        urls = [broker.amqp_url for broker in brokers]
-        link = await connect_link(urls, name=f"canary of {place}")
+    async def _publish(self, place: str, broker: Broker) -> None:
+        link = await connect_link([broker.amqp_url], name=f"canary of {place}")
         try:
             publisher = await link.publisher(in_flight=10)
             while True:

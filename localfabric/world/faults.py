@@ -168,17 +168,13 @@ class Faults:
 
 
 async def _lose(queue: WorldQueue) -> Done:
-    reason = ""
-    for url in queue.management:
-        async with Management(url, Credentials()) as management:
-            try:
-                there = queue.queue in await management.queues()
-                await management.delete_queue(queue.queue)
-            except ManagementError as exc:
-                reason = str(exc)
-            else:
-                return Done(queue.name, queue.kind, "lost" if there else "was not there")
-    raise WorldError(f"{queue.name} can't be lost: {reason}")
+    async with Management(queue.management, Credentials()) as management:
+        try:
+            there = queue.queue in await management.queues()
+            await management.delete_queue(queue.queue)
+        except ManagementError as exc:
+            raise WorldError(f"{queue.name} can't be lost: {exc}") from exc
+    return Done(queue.name, queue.kind, "lost" if there else "was not there")
 
 
 def _dataplanes(layout: WorldLayout) -> dict[str, ProcessId]:

@@ -286,7 +286,7 @@ def _region(options: WorldOptions, paths: Paths, name: str, base: int) -> Region
         keeper_port=base + _ROUTERS + 1,
         scaler_ports=tuple(base + _SCALER + n for n in range(_SCALERS if options.scale else 0)),
         client=_entrance(options, paths, f"{name}-client", options.client_nodes, base + _CLIENT),
-        core=_cluster(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
+        core=_side_by_side(options, paths, f"{name}-core", options.core_nodes, base + _CORE),
         boxes=tuple(
             _box(options, paths, f"{name}-retail-{n}", base + _BOX + 6 * (n - 1))
             for n in options.box_numbers(name)
@@ -326,10 +326,10 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
     )
 
 
-def _cluster(
+def _side_by_side(
     options: WorldOptions, paths: Paths, name: str, count: int, port: int
 ) -> tuple[Broker, ...]:
-    names = tuple(f"{name}-{n + 1}" for n in range(count))
+    names = [f"{name}-{n + 1}" for n in range(count)]
     definitions = paths.definitions(name)
     return tuple(
         Broker(
@@ -339,7 +339,6 @@ def _cluster(
             management_port=port + 3 * n + 1,
             distribution_port=port + 3 * n + 2,
             epmd_port=options.port_base,
-            peers=names if count > 1 else (),
             definitions=definitions,
         )
         for n, node in enumerate(names)
@@ -349,8 +348,8 @@ def _cluster(
 def _entrance(
     options: WorldOptions, paths: Paths, name: str, count: int, port: int
 ) -> tuple[Broker, ...]:
-    """A cluster that publishers connect to."""
-    nodes = _cluster(options, paths, name, count, port)
+    """Brokers that publishers connect to."""
+    nodes = _side_by_side(options, paths, name, count, port)
     return tuple(entrance(node) for node in nodes)
 
 

@@ -1,14 +1,14 @@
 """The queues of a world that can be lost, by name. Pure.
 
-A name says where and what: ``oregon/core/router.1``, ``oregon-retail-1/gateway``. They are those
-that outlive their connections, at their first homes: what one process has for itself goes with its
-connection, and a broker lets nobody else delete it.
+A name says where and what: ``oregon-core-1/router.1``, ``oregon-retail-1/gateway``. They are those
+that outlive their connections, where they are while all brokers run: what one process has for
+itself goes with its connection, and a broker lets nobody else delete it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from localfabric.world.layout import WorldLayout
@@ -17,16 +17,16 @@ from newsfabric.settings import Node
 from newsfabric.topics import TopicTable
 from newsfabric.topology import (
     GATEWAY_QUEUE,
+    MAILBOX_QUEUE,
     REJECTED,
     RETAIL,
     UPSTREAM_QUEUE,
-    Cluster,
     box_queue,
-    mailbox_queues,
+    box_sources,
+    brokers_of,
     router_queues,
     shovel_plan,
 )
-from newsfabric.topology.parts import paths
 
 #: What a queue is for. ``region queue``: what a region's shovels take from another cluster.
 QueueKind = Literal[
@@ -41,7 +41,7 @@ QueueKind = Literal[
 ]
 _BY_NAME: Final[dict[str, QueueKind]] = {
     **dict.fromkeys(router_queues(), "router queue"),
-    **dict.fromkeys(mailbox_queues(2), "mailbox queue"),
+    MAILBOX_QUEUE: "mailbox queue",
     GATEWAY_QUEUE: "gateway queue",
     UPSTREAM_QUEUE: "upstream queue",
     REJECTED: "rejected queue",
@@ -50,17 +50,17 @@ _BY_NAME: Final[dict[str, QueueKind]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorldQueue:
-    """A queue called ``queue`` on the brokers with these management APIs."""
+    """A queue called ``queue`` on the broker with this management API."""
 
     name: str
     kind: QueueKind
     queue: str
-    management: tuple[str, ...]
+    management: str
 
 
 def queues(layout: WorldLayout, topics: TopicTable) -> dict[str, WorldQueue]:
     """Every queue by its name here."""
-    found = [*_of_clusters(layout, topics), *_of_boxes(layout)]
+    found = [*_of_regions(layout, topics), *_of_boxes(layout)]
     return {queue.name: queue for queue in found}
 
 
@@ -73,37 +73,33 @@ def find_queues(layout: WorldLayout, topics: TopicTable, names: Sequence[str]) -
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _of_clusters(layout: WorldLayout, topics: TopicTable) -> Iterator[WorldQueue]:
+def _of_regions(layout: WorldLayout, topics: TopicTable) -> Iterator[WorldQueue]:
     fabric = layout.fabric()
-    nodes: dict[Cluster, tuple[Node, ...]] = {}
+    nodes = brokers_of(fabric)
     for region in fabric.regions:
-        nodes[Cluster(region.name, "client")] = region.client
-        nodes[Cluster(region.name, "core")] = region.core
-    nodes |= {Cluster(proxy.name, "proxy"): proxy.nodes for proxy in fabric.proxies}
-    for region in fabric.regions:
-        for cluster, part in shovel_plan(fabric, region.name, topics).items():
+        for broker, part in shovel_plan(fabric, region.name, topics).items():
             for queue in part.queues:
-                yield _queue(str(cluster), queue.name, nodes[cluster])
-    for laid in layout.regions:
-        core = Cluster(laid.name, "core")
+                yield _queue(nodes[broker], queue.name)
+    for region, laid in zip(fabric.regions, layout.regions, strict=True):
+        urls = {node.amqp_url: node for node in region.core}
         for box in laid.boxes:
-            for n in range(1, paths(len(laid.core)) + 1):
-                yield _queue(str(core), box_queue(box.name, n), nodes[core])
+            for n, url in enumerate(box_sources(box.name, list(urls)), 1):
+                yield _queue(urls[url], box_queue(box.name, n))
 
 
 def _of_boxes(layout: WorldLayout) -> Iterator[WorldQueue]:
     for box in layout.boxes():
         node = Node(box.name, box.broker.amqp_url, box.broker.management_url)
         for queue in RETAIL.queues:
-            yield _queue(box.name, queue.name, [node])
+            yield _queue(node, queue.name)
 
 
-def _queue(where: str, queue: str, nodes: Iterable[Node]) -> WorldQueue:
+def _queue(node: Node, queue: str) -> WorldQueue:
     return WorldQueue(
-        name=f"{where}/{queue}",
+        name=f"{node.name}/{queue}",
         kind=_kind(queue),
         queue=queue,
-        management=tuple(node.management_url for node in nodes),
+        management=node.management_url,
     )
 
 

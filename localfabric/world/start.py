@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from localfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
+from localfabric.world.broker import HOST, answers, listening, prepare_cookie
 from localfabric.world.canary import Canaries
 from localfabric.world.issuer import make_keys
 from localfabric.world.layout import Box, RegionLayout, WorldLayout, box_ports
@@ -25,8 +25,7 @@ from localfabric.world.programs import region_programs
 from localfabric.world.running import Running
 from localfabric.world.state import write_private
 from localfabric.world.store_start import bring_up_store
-from newsfabric.errors import ConfigError, ManagementError, WorldError
-from newsfabric.management import Management
+from newsfabric.errors import ConfigError, WorldError
 from newsfabric.passwords import passwords_in
 from newsfabric.settings import Credentials, dump_fabric
 from newsfabric.topics import CANARY_TOPIC, TopicTable, load_topics
@@ -119,7 +118,7 @@ def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str,
         users = [*on(Cluster(region.name, "client")), *publishers]
         found[f"{region.name}-client"] = client_definitions(users, passwords)
         users = on(Cluster(region.name, "core"), (box.name for box in laid.boxes))
-        found[f"{region.name}-core"] = core_definitions(topics, region, users, passwords)
+        found[f"{region.name}-core"] = core_definitions(topics, users, passwords)
         for box in laid.boxes:
             found[box.name] = retail_definitions(known([box_user(box.name)]), passwords)
     if layout.proxy_nodes:
@@ -212,29 +211,10 @@ class _Region:
         for _, broker in self._region.brokers():
             self._waiting[self._region.name] = f"{broker.name} doesn't answer"
             await _until(answers, broker.amqp_port)
-        for cluster in (self._region.client, self._region.core):
-            await self._clustered(cluster)
-
-    async def _clustered(self, cluster: tuple[Broker, ...]) -> None:
-        """Wait until every node of ``cluster`` has found the others."""
-        if len(cluster) == 1:
-            return
-        async with Management(cluster[0].management_url, Credentials()) as management:
-            while (found := await _members(management)) < len(cluster):
-                names = ", ".join(broker.name for broker in cluster)
-                self._waiting[self._region.name] = f"a cluster of {names}: {found} nodes so far"
-                await asyncio.sleep(_CLUSTER_LOOK_AGAIN)
 
     async def _arrivals(self) -> None:
         async for missing in self._canaries.arrivals(self._region):
             self._waiting[self._region.name] = missing
-
-
-async def _members(management: Management) -> int:
-    try:
-        return sum((await management.nodes()).values())
-    except ManagementError:
-        return 0
 
 
 async def _until(check: Callable[[int], bool], port: int) -> None:

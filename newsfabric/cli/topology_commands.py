@@ -67,7 +67,7 @@ def export(
     person: str | None,
     passwords_file: IO[bytes],
 ) -> None:
-    """Print one cluster's definitions.json, or that of a box's own broker.
+    """Print the definitions.json of a cluster's brokers, or that of a box's own broker.
 
     PLACE/ROLE is as for `newsfabric users`. Of passwords only hashes are printed. The same input
     gives the same output, so that a playbook sees whether anything has changed.
@@ -80,7 +80,7 @@ def export(
     missing = [user.name for user in users if user.name not in passwords]
     if missing:
         raise ConfigError(f"no password for {', '.join(missing)}")
-    document = _definitions(fabric, topics, place, role, users, passwords)
+    document = _definitions(topics, role, users, passwords)
     click.echo(json.dumps(document, indent=1))
 
 
@@ -108,9 +108,7 @@ def _users(
 
 
 def _definitions(
-    fabric: Fabric,
     topics: TopicTable,
-    place: str,
     role: Role | None,
     users: list[User],
     passwords: dict[str, str],
@@ -119,7 +117,7 @@ def _definitions(
         case None:
             return retail_definitions(users, passwords)
         case "core":
-            return core_definitions(topics, fabric.region(place), users, passwords)
+            return core_definitions(topics, users, passwords)
         case "client" | "proxy":
             return client_definitions(users, passwords)
 

@@ -4,10 +4,10 @@ Everything that declares something on a broker takes it from here: ``definitions
 fresh node, the services' declarations over AMQP, the shovels' plan and a box's agent. So broker and
 program can't disagree, and a change in topology is one diff.
 
-A classic queue lives on one node (its *home*) and can be neither read nor redeclared while that
-node is down. Hence the two questions a reader will ask: why queues have homes, and why important
-ones come in pairs. docs/design/0001-shovels-and-queues.md answers both, and says what
-happens at each bound.
+The brokers of a region stand side by side and know nothing of each other. Hence the two questions
+a reader will ask: why there is no RabbitMQ cluster, and why important ways come in pairs.
+docs/design/0031-brokers-side-by-side.md answers both; 0001-shovels-and-queues.md says what happens
+at each bound.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ from newsfabric.topology.parts import (
     CLIENT,
     CORE_EXCHANGES,
     FRONTDESK_QUEUES,
+    MAILBOX_QUEUE,
     RETAIL,
     SCALER_QUEUES,
     box_feed,
     box_loads_queue,
     box_part,
     box_queue,
+    box_sources,
     box_upstream,
     core,
     keeper_queues,
-    mailbox_queues,
     owned_box_shovel,
     router_queue,
     router_queues,
 )
 from newsfabric.topology.plan import (
     Link,
+    Place,
+    brokers_of,
     owned_queue,
     owned_shovel,
     region_links,
@@ -65,6 +68,7 @@ from newsfabric.topology.values import (
     VHOST,
     Binding,
     Bounds,
+    Broker,
     Cluster,
     Exchange,
     Part,
@@ -81,6 +85,7 @@ __all__ = [
     "FRONTDESK_QUEUES",
     "GATEWAY_QUEUE",
     "INTAKE",
+    "MAILBOX_QUEUE",
     "OUTBOUND",
     "POSTOFFICE",
     "PUBLISH",
@@ -93,10 +98,12 @@ __all__ = [
     "VHOST",
     "Binding",
     "Bounds",
+    "Broker",
     "Cluster",
     "Exchange",
     "Link",
     "Part",
+    "Place",
     "Queue",
     "Role",
     "ShovelLink",
@@ -104,7 +111,9 @@ __all__ = [
     "box_loads_queue",
     "box_part",
     "box_queue",
+    "box_sources",
     "box_upstream",
+    "brokers_of",
     "client_definitions",
     "core",
     "core_definitions",
@@ -113,7 +122,6 @@ __all__ = [
     "declare_part",
     "declare_retail",
     "keeper_queues",
-    "mailbox_queues",
     "mask",
     "owned_box_shovel",
     "owned_queue",

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from newsfabric.amqp import Declare
 from newsfabric.errors import ConfigError
-from newsfabric.settings import Credentials, Region
+from newsfabric.settings import Credentials
 from newsfabric.topics import TopicTable
 from newsfabric.topology.parts import (
     CLIENT,
@@ -28,6 +28,10 @@ from newsfabric.topology.values import (
     Queue,
     ShovelLink,
 )
+
+# Seconds. A broker whose peer hangs finds out after two of them, closes the connection, and gives
+# what the peer's shovel had fetched to another shovel.
+SHOVEL_HEARTBEAT: Final = 3
 
 # RFC 3986 section 3.2: an authority ends at "/", "?" or "#". A "/" in a password isn't legal
 # there, but hide it all the same: up to the last "@" before a space or quote.
@@ -93,25 +97,17 @@ def definitions(
 def client_definitions(
     users: Iterable[User] = (), passwords: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """``definitions.json`` of a client or proxy cluster's nodes."""
+    """``definitions.json`` of a client or proxy broker."""
     return definitions(CLIENT, users, passwords, limits("client"))
 
 
 def core_definitions(
     topics: TopicTable,
-    region: Region,
     users: Iterable[User] = (),
     passwords: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """``definitions.json`` of a core cluster's nodes.
-
-    With several nodes the queues are left out: a definition can't name a home. The
-    keeper of shovels makes them.
-    """
-    part = core(topics, [node.name for node in region.core])
-    if len(region.core) > 1:
-        part = Part(exchanges=part.exchanges)
-    return definitions(part, users, passwords, limits("core"))
+    """``definitions.json`` of a core broker."""
+    return definitions(core(topics), users, passwords, limits("core"))
 
 
 def retail_definitions(
@@ -122,7 +118,7 @@ def retail_definitions(
 
 
 async def declare_part(declare: Declare, part: Part) -> None:
-    """Declare exchanges, queues and bindings of ``part`` (queues: on the node connected to)."""
+    """Declare exchanges, queues and bindings of ``part``."""
     for exchange in part.exchanges:
         await declare.exchange(exchange.name, type=exchange.type)
     for queue in part.queues:
@@ -132,12 +128,12 @@ async def declare_part(declare: Declare, part: Part) -> None:
 
 
 async def declare_client(declare: Declare) -> None:
-    """Declare a client cluster's exchanges, as :func:`declare_core` does a core's."""
+    """Declare a client broker's exchanges, as :func:`declare_core` does a core broker's."""
     await declare_part(declare, CLIENT)
 
 
 async def declare_core(declare: Declare) -> None:
-    """Declare a core cluster's exchanges, on a broker that has no definitions (tests, benches).
+    """Declare a core broker's exchanges, on a broker that has no definitions (tests, benches).
 
     Services declare none: who may declare an exchange may delete it.
     """
@@ -178,9 +174,10 @@ def _uris(urls: Sequence[str], credentials: Credentials) -> str | list[str]:
 def _uri(url: str, credentials: Credentials) -> str:
     """``url`` as RabbitMQ's Erlang client takes it, which by itself verifies no certificate."""
     parts = urlsplit(url)
+    query = {"heartbeat": str(SHOVEL_HEARTBEAT)} | dict(parse_qsl(parts.query))
     if parts.scheme != "amqps":
-        return credentials.in_url(url)
-    query = dict(parse_qsl(parts.query))
+        said = urlunsplit(parts._replace(query=urlencode(query, safe="/")))
+        return credentials.in_url(said)
     tls = credentials.tls
     if tls.authorities is not None:
         query.setdefault("cacertfile", str(tls.authorities))

@@ -1,14 +1,14 @@
-"""What each kind of broker holds by itself: client cluster, core cluster, retail box."""
+"""What each kind of broker holds by itself: client broker, core broker, retail box."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Final
 
 from newsfabric.mailbox import MARK_KEY
 from newsfabric.topics import TopicTable
 from newsfabric.topology.values import (
-    ALL,
     BOX_BOUNDS,
     DIRECT,
     GATEWAY_BOUNDS,
@@ -45,6 +45,9 @@ RETAIL: Final = Part(
 )
 
 
+# What mailbox services of a region compete on, on each core broker.
+MAILBOX_QUEUE: Final = "mailbox"
+
 # What names of queues begin with. On client clusters the first three are the fabric's own.
 SHOVEL_QUEUES: Final = "shovel."
 FRONTDESK_QUEUES: Final = "frontdesk."
@@ -55,42 +58,27 @@ OWN_QUEUES: Final = (SHOVEL_QUEUES, FRONTDESK_QUEUES, KEEPER_QUEUES)
 
 
 def router_queue(n: int) -> str:
-    """Name of the ``n``-th (1, 2) queue that routers compete on."""
+    """Name of the ``n``-th (1, 2) queue of a core broker that routers compete on."""
     return f"router.{n}"
 
 
 def router_queues() -> tuple[str, ...]:
-    """Names of all queues that routers consume."""
+    """Names of all queues of a core broker that routers consume."""
     return router_queue(1), router_queue(2)
 
 
-def mailbox_queue(n: int) -> str:
-    """Name of the ``n``-th (1, 2) queue that mailbox services compete on."""
-    return f"mailbox.{n}"
-
-
-def mailbox_queues(nodes: int) -> tuple[str, ...]:
-    """Names of all queues that mailbox services of a cluster of ``nodes`` consume."""
-    return tuple(mailbox_queue(n + 1) for n in range(paths(nodes)))
-
-
-def box_queue(box: str, n: int, place: str = "") -> str:
-    """Name of the core's ``n``-th (1, 2) queue for ``box``.
-
-    ``place`` tells queues on different nodes of the cluster apart: while a node is away, the
-    names of its queues are taken.
-    """
-    name = f"{box_queues(box)}{n}"
-    return f"{name}.{place}" if place else name
+def box_queue(box: str, n: int) -> str:
+    """Name of a core broker's queue for feed ``n`` (1, 2) of ``box``."""
+    return f"{box_queues(box)}{n}"
 
 
 def box_queues(box: str) -> str:
-    """What the names of all of the core's queues for ``box`` begin with."""
+    """What the names of all of a core broker's queues for ``box`` begin with."""
     return f"{BOX_QUEUES}{box}."
 
 
 def box_loads_queue(box: str, token: str) -> str:
-    """Name of a queue of the core on which ``box`` hears its own load reports."""
+    """Name of a queue of a core broker on which ``box`` hears its own load reports."""
     return f"{box_queues(box)}loads.{token}"
 
 
@@ -99,55 +87,52 @@ def keeper_queues(region: str) -> str:
     return f"{KEEPER_QUEUES}{region}."
 
 
-def paths(nodes: int) -> int:
-    """On how many queues, each with another home, a cluster of ``nodes`` keeps what must live."""
-    return min(2, nodes)
-
-
-def core(topics: TopicTable, nodes: Sequence[str], *, away: frozenset[str] = frozenset()) -> Part:
-    """A core cluster's own part; ``nodes`` are its nodes' names, ``away`` those that are down.
+def core(topics: TopicTable) -> Part:
+    """What each core broker holds.
 
     Everything enters by ``router.1``, gold by ``router.2`` as well, where it waits behind nothing
-    but gold. While the first of several nodes is away nothing reaches ``router.1``, so
-    ``router.2`` takes everything.
+    but gold.
     """
-    homes = (nodes[0], nodes[paths(len(nodes)) - 1])
-    queues = [Queue(router_queue(n), ROUTER_BOUNDS, home) for n, home in enumerate(homes, 1)]
-    stands_in = len(nodes) > 1 and nodes[0] in away
-    keys = (ALL,) if stands_in else topics.patterns("gold")
-    bindings = [Binding(INTAKE, router_queue(1))]
-    bindings += [Binding(INTAKE, router_queue(2), key) for key in keys]
-    # Marks go both ways: what is done twice is done once.
-    marks = [
-        Queue(name, MAILBOX_BOUNDS, home)
-        for name, home in zip(mailbox_queues(len(nodes)), homes, strict=False)
-    ]
-    bindings += [Binding(UPSTREAM, queue.name, MARK_KEY) for queue in marks]
     return Part(
         exchanges=CORE_EXCHANGES,
-        queues=(*queues, *marks, Queue(REJECTED, REJECTED_BOUNDS, nodes[0])),
-        bindings=(*bindings, Binding(REJECTED, REJECTED)),
+        queues=(
+            *(Queue(name, ROUTER_BOUNDS) for name in router_queues()),
+            Queue(MAILBOX_QUEUE, MAILBOX_BOUNDS),
+            Queue(REJECTED, REJECTED_BOUNDS),
+        ),
+        bindings=(
+            Binding(INTAKE, router_queue(1)),
+            *(Binding(INTAKE, router_queue(2), key) for key in topics.patterns("gold")),
+            Binding(UPSTREAM, MAILBOX_QUEUE, MARK_KEY),
+            Binding(REJECTED, REJECTED),
+        ),
     )
 
 
-def box_part(box: str, n: int, place: str = "") -> Part:
-    """What box ``box`` declares on the core node that its ``n``-th feed comes from."""
-    queue = Queue(box_queue(box, n, place), BOX_BOUNDS)
+def box_part(box: str, n: int) -> Part:
+    """What box ``box`` declares on the core broker that its ``n``-th feed comes from."""
+    queue = Queue(box_queue(box, n), BOX_BOUNDS)
     return Part(queues=(queue,), bindings=(Binding(POSTOFFICE, queue.name),))
 
 
-def box_feed(box: str, n: int, core_url: str, place: str = "") -> ShovelLink:
-    """The shovel on box ``box`` that is its ``n``-th feed, from the core node at ``core_url``."""
+def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
+    """The shovel on box ``box`` that is its ``n``-th feed, from the core broker at ``core_url``."""
     return ShovelLink(
         name=f"postoffice.{n}",
         sources=(core_url,),
-        queue=Queue(box_queue(box, n, place), BOX_BOUNDS),
+        queue=Queue(box_queue(box, n), BOX_BOUNDS),
         exchange=POSTOFFICE,
     )
 
 
+def box_sources(box: str, cores: Sequence[str]) -> tuple[str, ...]:
+    """Which of ``cores``, URLs, a new box is fed from: two where there are, spread over boxes."""
+    start = zlib.crc32(box.encode()) % len(cores)
+    return tuple(cores[(start + n) % len(cores)] for n in range(min(2, len(cores))))
+
+
 def box_upstream(core_urls: Sequence[str]) -> ShovelLink:
-    """The shovel on a box that carries ``upstream`` to whichever core node answers."""
+    """The shovel on a box that carries ``upstream`` to whichever of these core brokers answers."""
     return ShovelLink(
         name="upstream",
         sources=(DIRECT,),

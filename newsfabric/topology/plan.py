@@ -1,19 +1,22 @@
-"""What a region wants on its own and on the other regions' clusters: shovels, source queues.
+"""What a region wants on its own and on the other regions' brokers: shovels, source queues.
 
 Each shovel runs where its messages go, and the region it runs for owns its source queue too.
-Only *what* is wanted is said here; on which node a source queue lives when its preferred one
-stays away is decided by the keeper (shovels.homes) and comes in as ``homes``.
+Only *what* is wanted is said here, and which brokers are preferred; where a shovel runs and takes
+from while one of these is away is decided by the keeper (shovels.places) and comes in as
+``places``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from newsfabric.control import canary_key
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region
 from newsfabric.topics import TopicTable
-from newsfabric.topology.parts import CLIENT, core, paths
+from newsfabric.topology.parts import CLIENT, core
 from newsfabric.topology.values import (
     ALL,
     INTAKE,
@@ -25,20 +28,32 @@ from newsfabric.topology.values import (
     RECEIPTS,
     REGION_BOUNDS,
     Binding,
-    Bounds,
+    Broker,
     Cluster,
     Part,
     Queue,
     ShovelLink,
 )
 
+# What the name of a link's second path ends with.
+_SECOND: Final = ".2"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """From which broker a shovel takes, and on which it runs."""
+
+    source: Broker
+    host: Broker
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A shovel that a region keeps, wherever its source queue happens to live.
+    """A shovel that a region keeps, wherever it runs now.
 
-    ``nodes`` are the source cluster's, the preferred home first, then the others in the order in
-    which they stand in for it.
+    ``sources`` are the nodes that it may take from, ``hosts`` those that it may run on: the
+    preferred one first, then the others in the order in which they stand in for it. One of the two
+    has a single node.
     """
 
     name: str
@@ -47,51 +62,63 @@ class Link:
     exchange: str
     keys: tuple[str, ...]
     destination: str
-    queue_name: str
-    bounds: Bounds
-    nodes: tuple[Node, ...]
+    queue: Queue
+    sources: tuple[Node, ...]
+    hosts: tuple[Node, ...]
 
     @property
     def id(self) -> str:
         """What the shovel is called where all of a fabric's are listed."""
         return f"{self.runs_on}/{self.name}"
 
-    def queue(self, home: Node) -> Queue:
-        """The source queue on ``home``. Another home, another name: while a node
-        is away, the names of its queues are taken."""
-        moved = "" if home == self.nodes[0] else f".{home.name}"
-        return Queue(self.queue_name + moved, self.bounds, home.name)
+    @property
+    def preferred(self) -> Place:
+        """Where it is while all brokers run."""
+        return self.places()[0]
 
-    def home_of(self, queue_name: str) -> Node | None:
-        """The node on which a source queue of that name lives; None if it isn't this link's."""
-        return next((node for node in self.nodes if self.queue(node).name == queue_name), None)
-
-    def source_part(self, home: Node) -> Part:
-        """What the link needs on its source cluster."""
-        queue = self.queue(home)
-        bindings = tuple(Binding(self.exchange, queue.name, key) for key in self.keys)
-        return Part(queues=(queue,), bindings=bindings)
-
-    def shovel(self, home: Node) -> ShovelLink:
-        """The shovel that takes from the source queue on ``home``."""
-        return ShovelLink(
-            name=self.name,
-            sources=(home.amqp_url,),
-            queue=self.queue(home),
-            exchange=self.destination,
+    def places(self) -> tuple[Place, ...]:
+        """Where it may be, the preferred place first."""
+        return tuple(
+            Place(Broker(self.source, source.name), Broker(self.runs_on, host.name))
+            for source in self.sources
+            for host in self.hosts
         )
+
+    def source_part(self) -> Part:
+        """What the link needs on the broker that it takes from."""
+        bindings = tuple(Binding(self.exchange, self.queue.name, key) for key in self.keys)
+        return Part(queues=(self.queue,), bindings=bindings)
+
+    def shovel(self, place: Place) -> ShovelLink:
+        """The shovel that takes from the source of ``place``."""
+        (url,) = (node.amqp_url for node in self.sources if node.name == place.source.name)
+        return ShovelLink(
+            name=self.name, sources=(url,), queue=self.queue, exchange=self.destination
+        )
+
+
+def brokers_of(fabric: Fabric) -> dict[Broker, Node]:
+    """Every broker of ``fabric`` but those of boxes."""
+    found: dict[Broker, Node] = {}
+    for region in fabric.regions:
+        found |= _brokers(Cluster(region.name, "client"), region.client)
+        found |= _brokers(Cluster(region.name, "core"), region.core)
+    for proxy in fabric.proxies:
+        found |= _brokers(Cluster(proxy.name, "proxy"), proxy.nodes)
+    return found
 
 
 def region_links(fabric: Fabric, region: str, topics: TopicTable) -> tuple[Link, ...]:
     """Every link that the keepers of ``region`` keep, also those at proxy clusters."""
-    links = [*_receipts(fabric, region)]
+    own = fabric.region(region)
+    links = [*_receipts(own)]
     for other in fabric.regions:
-        links += _publish(fabric, region, other.name, topics)
+        links += _publish(own, other, topics)
     for other in fabric.others(region):
-        links += _outbound(fabric, region, other.name)
+        links += _outbound(own, other)
     for proxy in fabric.proxies:
-        links += _from_proxy(proxy, region, topics)
-        links += _to_proxy(proxy, fabric.region(region))
+        links += _from_proxy(proxy, own, topics)
+        links += _receipts_of_proxy(proxy, own)
     return tuple(links)
 
 
@@ -100,42 +127,40 @@ def shovel_plan(
     region: str,
     topics: TopicTable,
     *,
-    homes: Mapping[str, Node] | None = None,
-    away: frozenset[str] = frozenset(),
-) -> dict[Cluster, Part]:
-    """What ``region`` wants on each cluster: its own objects, its shovels and their source queues.
+    places: Mapping[str, Sequence[Place]] | None = None,
+) -> dict[Broker, Part]:
+    """What ``region`` wants on each broker: its own objects, its shovels and their source queues.
 
-    ``homes`` says, by :attr:`Link.id`, where a source queue lives instead of at its preferred
-    home; ``away`` names nodes that stay away.
+    ``places`` says, by :attr:`Link.id`, where a link is instead of at its preferred place; it is at
+    two while it moves.
     """
-    nodes = [node.name for node in fabric.region(region).core]
-    plan = {
-        Cluster(region, "client"): CLIENT,
-        Cluster(region, "core"): core(topics, nodes, away=away),
-    }
-    plan |= {Cluster(proxy.name, "proxy"): CLIENT for proxy in fabric.proxies}
+    plan: dict[Broker, Part] = {}
+    for broker in brokers_of(fabric):
+        if broker.cluster.region == region or broker.cluster.role == "proxy":
+            plan[broker] = core(topics) if broker.cluster.role == "core" else CLIENT
     for link in region_links(fabric, region, topics):
-        home = (homes or {}).get(link.id, link.nodes[0])
-        plan[link.source] = plan.get(link.source, Part()) + link.source_part(home)
-        plan[link.runs_on] = plan.get(link.runs_on, Part()) + Part(shovels=(link.shovel(home),))
+        for place in (places or {}).get(link.id, (link.preferred,)):
+            plan[place.source] = plan.get(place.source, Part()) + link.source_part()
+            plan[place.host] += Part(shovels=(link.shovel(place),))
     return plan
 
 
 def takes_gold_alone(shovel: str, region: str) -> bool:
     """Whether ``shovel`` into the core of ``region`` is one of those that only gold goes through.
 
-    One takes everything that was published in the region.
+    One from each client broker of the region takes everything.
     """
-    return shovel.startswith("publish.") and shovel != f"publish.{region}.1"
+    takes_all = re.fullmatch(rf"publish\.{re.escape(region)}\.[0-9]+", shovel)
+    return shovel.startswith("publish.") and takes_all is None
 
 
 def runs_shovels(region: str, cluster: Cluster) -> bool:
-    """Whether shovels that ``region`` keeps run on ``cluster``."""
+    """Whether shovels that ``region`` keeps run on brokers of ``cluster``."""
     return cluster.region == region or cluster.role == "proxy"
 
 
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
-    """Whether shovel ``name`` on ``cluster`` is for ``region`` to keep or remove."""
+    """Whether shovel ``name`` on a broker of ``cluster`` is for ``region`` to keep or remove."""
     match cluster.role:
         case "client":
             return cluster.region == region and name.startswith(("receipts.", "proxy."))
@@ -146,103 +171,118 @@ def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
 
 
 def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
-    """Whether queue ``name`` on ``cluster`` is a source queue for ``region`` to keep or remove."""
+    """Whether queue ``name`` on a broker of ``cluster`` is a source queue for ``region`` to keep or
+    remove."""
     if cluster.role in ("client", "proxy"):
         return name.startswith(f"shovel.publish.{region}.")
     receipts = cluster.region == region and name.startswith("shovel.receipts.")
     return receipts or name.startswith(f"shovel.outbound.{region}.")
 
 
-def _publish(fabric: Fabric, region: str, source: str, topics: TopicTable) -> Iterator[Link]:
-    """One shovel for everything of one's own region; gold on a second one and from elsewhere.
+def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
+    """From each client broker of ``other`` one shovel: for everything if that is one's own region,
+    else for gold. Of one's own region's gold a second one, into another core broker.
 
     Canaries go through each.
     """
-    gold = topics.patterns("gold")
-    for n, nodes in _rotations(fabric.region(source).client):
-        name = f"publish.{source}.{n}"
-        yield Link(
-            name=name,
-            runs_on=Cluster(region, "core"),
-            source=Cluster(source, "client"),
-            exchange=PUBLISH,
-            keys=(*gold, canary_key(region)) if takes_gold_alone(name, region) else (ALL,),
-            destination=INTAKE,
-            queue_name=f"shovel.publish.{region}.{n}",
-            bounds=REGION_BOUNDS,
-            nodes=nodes,
-        )
+    for n, node in enumerate(other.client, 1):
+        hosts = _paths(own.core, n) if other == own else _paths(own.core, n)[:1]
+        for path, stands_in in enumerate(hosts, 1):
+            everything = other == own and path == 1
+            yield Link(
+                name=f"publish.{other.name}.{n}{_SECOND if path == 2 else ''}",
+                runs_on=Cluster(own.name, "core"),
+                source=Cluster(other.name, "client"),
+                exchange=PUBLISH,
+                keys=(ALL,) if everything else _gold(topics, own.name),
+                destination=INTAKE,
+                queue=Queue(f"shovel.publish.{own.name}.{path}", REGION_BOUNDS),
+                sources=(node,),
+                hosts=stands_in,
+            )
 
 
-def _outbound(fabric: Fabric, region: str, source: str) -> Iterator[Link]:
-    for n, nodes in _rotations(fabric.region(source).core):
+def _outbound(own: Region, other: Region) -> Iterator[Link]:
+    """Each core broker of one's own gets all that ``other`` routes."""
+    for n, host in enumerate(own.core, 1):
         yield Link(
-            name=f"outbound.{source}.{n}",
-            runs_on=Cluster(region, "core"),
-            source=Cluster(source, "core"),
+            name=f"outbound.{other.name}.{n}",
+            runs_on=Cluster(own.name, "core"),
+            source=Cluster(other.name, "core"),
             exchange=OUTBOUND,
             keys=(ALL,),
             destination=POSTOFFICE,
-            queue_name=f"shovel.outbound.{region}.{n}",
-            bounds=REGION_BOUNDS,
-            nodes=nodes,
+            queue=Queue(f"shovel.outbound.{own.name}.{n}", REGION_BOUNDS),
+            sources=_paths(other.core, n)[0],
+            hosts=(host,),
         )
 
 
-def _receipts(fabric: Fabric, region: str) -> Iterator[Link]:
-    for n, nodes in _rotations(fabric.region(region).core):
+def _receipts(own: Region) -> Iterator[Link]:
+    """Each client broker gets all receipts, from two core brokers."""
+    for n, host in enumerate(own.client, 1):
+        cluster = Cluster(own.name, "client")
+        yield from _receipts_for(f"receipts.{n}", f"shovel.receipts.{n}", cluster, host, own, n)
+
+
+def _receipts_of_proxy(proxy: ProxyCluster, own: Region) -> Iterator[Link]:
+    """Receipts for those who publish there, of whichever region's routers."""
+    for n, host in enumerate(proxy.nodes, 1):
+        name, queue = f"receipts.{own.name}.{n}", f"shovel.receipts.{proxy.name}.{n}"
+        yield from _receipts_for(name, queue, Cluster(proxy.name, "proxy"), host, own, n)
+
+
+def _receipts_for(
+    name: str, queue: str, runs_on: Cluster, host: Node, own: Region, n: int
+) -> Iterator[Link]:
+    for path, sources in enumerate(_paths(own.core, n), 1):
         yield Link(
-            name=f"receipts.{n}",
-            runs_on=Cluster(region, "client"),
-            source=Cluster(region, "core"),
+            name=f"{name}{_SECOND if path == 2 else ''}",
+            runs_on=runs_on,
+            source=Cluster(own.name, "core"),
             exchange=RECEIPTS,
             keys=(ALL,),
             destination=RECEIPTS,
-            queue_name=f"shovel.receipts.{n}",
-            bounds=RECEIPT_BOUNDS,
-            nodes=nodes,
+            queue=Queue(queue, RECEIPT_BOUNDS),
+            sources=sources,
+            hosts=(host,),
         )
 
 
-def _from_proxy(proxy: ProxyCluster, region: str, topics: TopicTable) -> Iterator[Link]:
+def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterator[Link]:
     """What is published far away: gold to every region, the rest to the nearest."""
-    for n, nodes in _rotations(proxy.nodes):
-        everything = region == proxy.nearest and n == 1
+    for n, node in enumerate(proxy.nodes, 1):
         yield Link(
             name=f"proxy.{proxy.name}.{n}",
-            runs_on=Cluster(region, "client"),
+            runs_on=Cluster(own.name, "client"),
             source=Cluster(proxy.name, "proxy"),
             exchange=PUBLISH,
-            keys=(ALL,) if everything else (*topics.patterns("gold"), canary_key(region)),
+            keys=(ALL,) if own.name == proxy.nearest else _gold(topics, own.name),
             destination=PUBLISH,
-            queue_name=f"shovel.publish.{region}.{n}",
-            bounds=PROXY_BOUNDS,
-            nodes=nodes,
+            queue=Queue(f"shovel.publish.{own.name}.1", PROXY_BOUNDS),
+            sources=(node,),
+            hosts=_paths(own.client, n)[0],
         )
 
 
-def _to_proxy(proxy: ProxyCluster, region: Region) -> Iterator[Link]:
-    """Receipts for those who publish there, of whichever region's routers."""
-    for n, nodes in _rotations(region.core):
-        yield Link(
-            name=f"receipts.{region.name}.{n}",
-            runs_on=Cluster(proxy.name, "proxy"),
-            source=Cluster(region.name, "core"),
-            exchange=RECEIPTS,
-            keys=(ALL,),
-            destination=RECEIPTS,
-            queue_name=f"shovel.receipts.{proxy.name}.{n}",
-            bounds=RECEIPT_BOUNDS,
-            nodes=nodes,
-        )
+def _gold(topics: TopicTable, region: str) -> tuple[str, ...]:
+    return (*topics.patterns("gold"), canary_key(region))
 
 
-def _rotations(nodes: Sequence[Node]) -> Iterator[tuple[int, tuple[Node, ...]]]:
-    """``nodes`` once for each path, numbered from 1: its preferred home, then who stands in for it.
+def _paths(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:
+    """``nodes`` once for each of two paths (one node: one path) of number ``n`` (1, 2, …).
 
-    The other path's home stands in last: on one node both would be lost with it.
+    Each path has its preferred node first, then those that stand in for it. The preferred node of
+    the other path is last: on one broker both would be lost with it. Numbers begin at different
+    nodes. Of nodes a, b, c number 1 has the paths a c b and b c a, number 2 b a c and c a b.
     """
-    count = paths(len(nodes))
-    for n in range(count):
-        spare = nodes[count:]
-        yield n + 1, (nodes[n], *spare[n:], *spare[:n], *nodes[:n], *nodes[n + 1 : count])
+    first = (n - 1) % len(nodes)
+    ring = (*nodes[first:], *nodes[:first])
+    if len(ring) == 1:
+        return (ring,)
+    a, b, *others = ring
+    return (a, *others, b), (b, *others, a)
+
+
+def _brokers(cluster: Cluster, nodes: Sequence[Node]) -> dict[Broker, Node]:
+    return {Broker(cluster, node.name): node for node in nodes}

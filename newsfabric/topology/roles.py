@@ -29,11 +29,11 @@ from newsfabric.settings import Fabric
 from newsfabric.topics import NOTES, TopicTable
 from newsfabric.topology.parts import (
     FRONTDESK_QUEUES,
+    MAILBOX_QUEUE,
     SCALER_QUEUES,
     SHOVEL_QUEUES,
     box_queues,
     keeper_queues,
-    mailbox_queues,
     router_queues,
 )
 from newsfabric.topology.plan import Link, region_links, runs_shovels, shovel_plan
@@ -48,6 +48,7 @@ from newsfabric.topology.values import (
     REJECTED,
     UPSTREAM,
     Cluster,
+    Part,
 )
 
 Service = Literal["router", "mailbox", "frontdesk", "scaler", "keeper", "shovel", "box"]
@@ -75,14 +76,16 @@ def operator(name: str) -> User:
 def cluster_users(
     fabric: Fabric, topics: TopicTable, cluster: Cluster, boxes: Iterable[str] = ()
 ) -> tuple[User, ...]:
-    """The fabric's users on ``cluster``; ``boxes`` are the names of a core's. ConfigError if there
-    is no such cluster."""
+    """The fabric's users on each broker of ``cluster``; ``boxes`` are the names of a core's.
+
+    ConfigError if there is no such cluster.
+    """
     region = cluster.region
     found: list[User] = []
     match cluster.role:
         case "core":
-            nodes = len(fabric.region(region).core)
-            found += [_router(region), _mailbox(region, topics, nodes), _reports(region)]
+            fabric.region(region)
+            found += [_router(region), _mailbox(region, topics), _reports(region)]
             found.append(_scaler(region))
             found += [core_box(region, box) for box in boxes]
         case "client":
@@ -131,13 +134,13 @@ def _router(region: str) -> User:
     )
 
 
-def _mailbox(region: str, topics: TopicTable, nodes: int) -> User:
+def _mailbox(region: str, topics: TopicTable) -> User:
     owned = (policy.pattern for policy in topics.policies if policy.access == "owner")
     told = tuple(topic_regex(pattern) for pattern in (*owned, f"{NOTES}.{ALL}"))
     return User(
         name=user_name("mailbox", region),
         write=(INTAKE, REJECTED, UPSTREAM),
-        read=tuple(map(exactly, mailbox_queues(nodes))),
+        read=(exactly(MAILBOX_QUEUE),),
         topics={INTAKE: (told, ()), UPSTREAM: _reporting(region)},
     )
 
@@ -188,9 +191,11 @@ def _http(region: str) -> User:
 
 def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) -> Iterator[User]:
     """The users of ``region``'s keeper and shovels on ``cluster``, whosever that is."""
-    part = shovel_plan(fabric, region, topics).get(cluster)
-    if part is None:
+    plan = shovel_plan(fabric, region, topics)
+    parts = [part for broker, part in plan.items() if broker.cluster == cluster]
+    if not parts:
         return
+    part = sum(parts, Part())
     sources = [link for link in region_links(fabric, region, topics) if link.source == cluster]
     queues = tuple(dict.fromkeys(map(_source_queues, sources)))
     exchanges = [exactly(exchange.name) for exchange in part.exchanges]
@@ -224,5 +229,5 @@ def _is_source(queue: str) -> bool:
 
 
 def _source_queues(link: Link) -> str:
-    """The queues that ``link`` may take from: one for each node that may be its home."""
-    return beginning(link.queue_name.rpartition(".")[0] + ".")
+    """The queue that ``link`` takes from, and those of links like it."""
+    return beginning(link.queue.name.rpartition(".")[0] + ".")

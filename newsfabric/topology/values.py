@@ -1,4 +1,4 @@
-"""What the topology is made of: exchanges, queues with bounds and homes, bindings, shovels."""
+"""What the topology is made of: exchanges, queues with bounds, bindings, shovels, brokers."""
 
 from __future__ import annotations
 
@@ -149,14 +149,10 @@ class Exchange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queue:
-    """A durable classic queue; ``home`` is the :class:`~newsfabric.settings.Node` it lives on.
-
-    ``home`` None: wherever it is declared (a broker with one node, or its owner chooses).
-    """
+    """A durable classic queue."""
 
     name: str
     bounds: Bounds
-    home: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +181,7 @@ class ShovelLink:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What one broker or cluster holds."""
+    """What one broker holds."""
 
     exchanges: tuple[Exchange, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -203,13 +199,27 @@ class Part:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Cluster:
-    """A region's client or core cluster, or a proxy cluster, where ``region`` is its own name."""
+    """A region's client or core brokers, or a proxy's, where ``region`` is the proxy's name.
+
+    They stand side by side: none of them knows the others, so they are no cluster to RabbitMQ.
+    """
 
     region: str
     role: Role
 
     def __str__(self) -> str:
         return f"{self.region}/{self.role}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Broker:
+    """One broker of a cluster; ``name`` is that of its :class:`~newsfabric.settings.Node`."""
+
+    cluster: Cluster
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def _union(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
