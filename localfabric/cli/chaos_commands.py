@@ -24,7 +24,7 @@ _A_PART: Final = "oregon-router-1"
 _TARGETS: Final = {
     "cut": ("oregon-dublin-link", "oregon-dublin-store"),
     "slow": ("oregon-dublin-link",),
-    "lose": ("oregon/core/router.1", "oregon-retail-1/gateway"),
+    "lose": ("oregon-core-1/router.1", "oregon-retail-1/gateway"),
 }
 
 
@@ -145,7 +145,7 @@ def slow(
 def lose(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
     """Delete queues with what is in them. The fabric makes them again by itself.
 
-    NAME is a cluster or a box, and a queue of it. A wrong name is answered with a list of all.
+    NAME is a broker or a box, and a queue of it. A wrong name is answered with a list of all.
     """
     from localfabric.world.faults import Faults
     from localfabric.world.queues import find_queues
@@ -153,7 +153,7 @@ def lose(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
     from newsfabric.topics import load_topics
 
     if not names:
-        raise click.UsageError("name at least one queue, such as oregon/core/router.1")
+        raise click.UsageError("name at least one queue, such as oregon-core-1/router.1")
     if _on_hosts(state) is not None:
         raise WorldError("queues can be lost in a world of processes alone")
     layout, _ = read_running(state)

@@ -29,7 +29,7 @@ def _least_and_most(
     epilog=examples(
         "newsfabric up                         two regions, until Ctrl-C",
         "newsfabric up --detach                the same, in the background",
-        "newsfabric up --core-nodes 3          with core clusters of three nodes",
+        "newsfabric up --core-nodes 3          with three core brokers in each region",
         "newsfabric up --store cassandra       with a data centre of Cassandra in each region",
         "newsfabric up --regions a,b,c --retail 2 --state /tmp/w2 --port-base 22000",
         "newsfabric up --scale 1:6 --box-capacity 4000    boxes come and go by themselves",
@@ -40,9 +40,9 @@ def _least_and_most(
     "--regions", default=",".join(WorldOptions().regions), show_default=True, help="Their names."
 )
 @click.option(
-    "--client-nodes", default=1, show_default=True, help="RabbitMQ nodes a client cluster."
+    "--client-nodes", default=1, show_default=True, help="Client brokers a region."
 )
-@click.option("--core-nodes", default=1, show_default=True, help="RabbitMQ nodes a core cluster.")
+@click.option("--core-nodes", default=1, show_default=True, help="Core brokers a region.")
 @click.option("--retail", default=1, show_default=True, help="Retail boxes a region.")
 @click.option("--box-capacity", type=int, help="Readers a box takes.  [default: 100000]")
 @click.option(

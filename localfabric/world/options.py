@@ -27,7 +27,7 @@ StoreKind = Literal["sqlite", "cassandra"]
 class WorldOptions:
     """What the person asked for; ConfigError if there can't be such a world.
 
-    ``client_nodes`` and ``core_nodes`` are per region and form clusters; ``retail`` is the
+    ``client_nodes`` and ``core_nodes`` are per region and stand side by side; ``retail`` is the
     number of boxes that a region starts with, and ``boxes`` which it has by now, by number, where
     that has changed (a tuple for each region). ``box_capacity`` is how many readers a box takes;
     None for the gateway's default. With ``scale`` (least, most boxes a region) there are scalers,
