@@ -2,17 +2,20 @@
 
 A broker's confirm only says "taken"; the receipt says stored and routed, or why not. Without an
 answer in time the message is sent again with the same ``message_id``, which the fabric knows for
-the same message, and by the next region that is connected: a region can take messages and be unable
-to route them. Each time it waits longer: a fabric that is behind is only set back by repeats.
+the same message, and by another broker: one can take messages and be unable to route them. Each
+time it waits longer: a fabric that is behind is only set back by repeats.
 
-With several regions the first is the nearest: messages go there while it is connected, otherwise to
-the next, and again to the first as soon as it is back.
+The brokers of a region stand side by side, and there is a connection to each of them. With several
+regions the first is the nearest: messages go by its brokers while one of them is connected and
+answers, otherwise by the next region's. :mod:`newsfabric.publish.choice` decides which it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import functools
+import random
+import secrets
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -26,6 +29,7 @@ from newsfabric.control import PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.errors import (
     AccessRefused,
     ConfigError,
+    LinkBusy,
     LinkClosed,
     LinkError,
     LinkRefused,
@@ -34,16 +38,9 @@ from newsfabric.errors import (
     Returned,
     Unanswered,
 )
+from newsfabric.publish.choice import SEND_AGAIN, SEND_AGAIN_AT_LAST, Choice, Course
 from newsfabric.publish.entrance import Entrance, cancel, first_of
-from newsfabric.publish.message import (
-    SEND_AGAIN,
-    SEND_AGAIN_AT_LAST,
-    Options,
-    Published,
-    make_message,
-    pauses,
-    published,
-)
+from newsfabric.publish.message import Options, Published, make_message, pauses, published
 from newsfabric.topology import PUBLISH
 
 TIMEOUT: Final = 30.0
@@ -53,12 +50,15 @@ FIRST_SECONDS: Final = 1.0
 
 
 class AsyncPublisher:
-    """Publishes to the first of ``regions`` that answers. Made by :meth:`open`; close it.
+    """Publishes by one broker of ``regions``, and by another one if that doesn't answer.
 
-    A region is the AMQP URLs of its client cluster, with commas between them; the nearest comes
-    first. ``receipt`` and ``copies`` are the defaults of :class:`~newsfabric.publish.Options`; an
-    answer is waited for ``timeout`` seconds in all (None: for ever); at most ``window`` messages
-    are under way.
+    A region is the AMQP URLs of its brokers, with commas between them; the nearest comes first.
+    Messages of one publisher go by the same broker as long as it answers: their order is kept, and
+    many publishers are spread over all brokers. Made by :meth:`open`; close it.
+
+    ``receipt`` and ``copies`` are the defaults of :class:`~newsfabric.publish.Options`; an
+    answer is waited for ``timeout`` seconds in all (None: for ever), and ``send_again`` seconds
+    before the message is sent again the first time; at most ``window`` messages are under way.
     """
 
     def __init__(
@@ -78,8 +78,13 @@ class AsyncPublisher:
         self._window = window
         self._send_again = send_again
         self._room = asyncio.Semaphore(window)
+        self._clock = asyncio.get_running_loop().time
+        # In each region's order; a broker's number is its place.
         self._entrances: list[Entrance] = []
+        self._choice = Choice([], rng=random.Random())  # noqa: S311 - spread, not secret
         self._waiting: dict[str, _Sending] = {}
+        # Tries whose message is answered: the broker may still say something by them.
+        self._left: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, regions: Sequence[str], *, app_id: str, **settings: Any) -> Self:
@@ -92,43 +97,55 @@ class AsyncPublisher:
         listed = [[url.strip() for url in region.split(",")] for region in regions]
         users = {urlsplit(url).username for urls in listed for url in urls}
         async with AsyncExitStack() as stack:
-            links = []
+            links: list[list[Link]] = []
             for urls in listed:
-                link = await connect(urls, name=f"publisher {app_id}", credentials=None)
-                stack.push_async_callback(link.close)
-                links.append(link)
+                links.append([])
+                for url in urls:
+                    link = await connect([url], name=f"publisher {app_id}", credentials=None)
+                    stack.push_async_callback(link.close)
+                    links[-1].append(link)
             # Said, a broker vouches for it, and routers needn't take the app_id's word.
             said = app_id if users == {app_id} else None
             publisher = await cls.over(links, app_id=app_id, user_id=said, **settings)
-            nearest = publisher._entrances[: publisher._copies]
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SECONDS):
-                    await asyncio.gather(*(first_of(e.ready(), e.refused()) for e in nearest))
+                    await publisher._nearest_known([len(each) for each in links])
             stack.pop_all()
             return publisher
 
     @classmethod
     async def over(
         cls,
-        links: Iterable[Link],
+        regions: Iterable[Link | Sequence[Link]],
         *,
         app_id: str,
         user_id: str | None = None,
         exchange: str = PUBLISH,
+        arguments: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
-        """A publisher over ``links``, one to each region, which it closes."""
+        """A publisher over links, one to each broker of each region, which it closes.
+
+        ``arguments`` are those of its queues for receipts, whose names begin with ``app_id``.
+        """
         publisher = cls(app_id, **settings)
-        for link in links:
+        listed = [[one] if not isinstance(one, Sequence) else list(one) for one in regions]
+        for number, link in enumerate(link for links in listed for link in links):
             entrance = Entrance(
                 link,
                 app_id=app_id,
-                on_receipt=publisher._on_receipt,
+                on_receipt=functools.partial(publisher._on_answer, number),
                 user_id=user_id,
                 exchange=exchange,
+                arguments=arguments,
             )
             # Copies and repeats beside what the window lets in.
             publisher._entrances.append(await entrance.open(window=2 * publisher._window))
+        publisher._choice = Choice(
+            [len(links) for links in listed],
+            send_again=publisher._send_again,
+            rng=random.Random(),  # noqa: S311 - spread, not secret
+        )
         return publisher
 
     async def __aenter__(self) -> Self:
@@ -141,6 +158,12 @@ class AsyncPublisher:
         """Close the links. What is under way stays unanswered: await it before."""
         for entrance in self._entrances:
             await entrance.close()
+        await cancel([*self._left])
+
+    @property
+    def connected(self) -> bool:
+        """Whether a broker would take a message now."""
+        return any(entrance.connected for entrance in self._entrances)
 
     async def publish(self, topic: str, body: Any, **options: Unpack[Options]) -> Published:
         """Publish, and return when it is known to be routed (``receipt=False``: taken).
@@ -167,88 +190,121 @@ class AsyncPublisher:
     async def _send(self, message: Message, *, receipt: bool, copies: int) -> Receipt | None:
         message_id = message.properties.message_id
         assert message_id is not None
+        # Not the message_id: whoever can guess that could answer for a router.
+        key = secrets.token_hex(16)
+        sending = _Sending(message, receipt=receipt)
         try:
             async with asyncio.timeout(self._timeout), self._room:
-                if message_id in self._waiting:
-                    raise ValueError(f"message_id {message_id!r} is under way already")
-                sending = self._waiting[message_id] = _Sending(message, receipt=receipt)
+                self._waiting[key] = sending
                 try:
-                    return await self._until_answered(sending, copies)
+                    return await self._until_answered(key, sending, copies)
                 finally:
-                    del self._waiting[message_id]
-                    await sending.cancel()
+                    del self._waiting[key]
+                    self._leave(*sending.tries)
         except TimeoutError as exc:
             raise Unanswered(message_id, self._timeout or 0, self.troubles()) from exc
 
-    async def _until_answered(self, sending: _Sending, copies: int) -> Receipt | None:
+    async def _until_answered(self, key: str, sending: _Sending, copies: int) -> Receipt | None:
         backoff = Backoff(base=0.1, cap=2.0)
-        waits = pauses(self._send_again, SEND_AGAIN_AT_LAST)
-        for turn in itertools.count():
-            usable = await self._usable(sending, patient=turn > 0)
-            # Each time it begins with the next, so that no region is relied on.
-            for n in range(min(copies, len(usable))):
-                sending.start(usable[(turn + n) % len(usable)])
-            failed = await sending.wait(next(waits))
-            if sending.answer.done():
-                break
-            if len(sending.returned) == len(self._entrances):
-                raise Returned("; ".join(sending.returned.values()))
-            if failed and turn:
+        waits = pauses(self._choice.patience, SEND_AGAIN_AT_LAST)
+        wait, failed = next(waits), False
+        while not sending.answer.done():
+            if failed and len(sending.course.handed) > copies:
                 # A broker that refuses at once isn't asked again at once, for ever.
                 await asyncio.sleep(backoff.failed(0.0))
+            first = not sending.course.handed
+            usable = await self._usable(sending, patient=not first)
+            for number in self._choice.among(usable, sending.course, copies):
+                sending.course.handed.append((number, self._clock()))
+                sending.tries[self._try(number, key, sending)] = number
+            if first:
+                for number in self._choice.probed(usable, sending.course, key, self._clock()):
+                    self._leave(self._try(number, key, sending))
+            if not (failed := await sending.wait(wait)):
+                wait = next(waits)
         return sending.answer.result()
 
-    async def _usable(self, sending: _Sending, *, patient: bool) -> list[Entrance]:
-        """Entrances that are connected, nearest first; waits while none is.
+    def _try(self, number: int, key: str, sending: _Sending) -> asyncio.Task[None]:
+        async def hand_over() -> None:
+            await self._entrances[number].publish(sending.message, key)
+            if not sending.receipt:
+                self._on_answer(number, key, None)
 
-        AccessRefused as soon as none can be, unless it is ``patient``.
+        return asyncio.create_task(hand_over())
+
+    def _leave(self, *tries: asyncio.Task[None]) -> None:
+        """Nobody waits for ``tries`` any more; they end with their broker's confirm, or its end."""
+        for task in tries:
+            self._left.add(task)
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._left.discard(task)
+        if not task.cancelled():
+            # Marks it as seen.
+            task.exception()
+
+    async def _usable(self, sending: _Sending, *, patient: bool) -> list[int]:
+        """Brokers that are connected and didn't give the message back; waits while none is.
+
+        Returned if each region gave it back; AccessRefused as soon as no broker can be used, unless
+        it is ``patient``.
         """
-        open_ones = [e for e in self._entrances if e not in sending.returned]
-        while not (usable := [e for e in open_ones if e.connected]):
-            waits = [e.ready() for e in open_ones]
+        while True:
+            asked = [n for n in range(len(self._entrances)) if n not in sending.returned]
+            if usable := [number for number in asked if self._entrances[number].connected]:
+                return usable
+            if self._choice.in_each_region(sending.returned):
+                raise Returned("; ".join(sending.returned.values()))
+            waits = [self._entrances[number].ready() for number in asked]
             await first_of(*waits, *([] if patient else [self._refused()]))
-        return usable
 
     async def _refused(self) -> None:
-        """Raise AccessRefused as soon as no region will have us."""
-        await asyncio.gather(*(entrance.refused() for entrance in self._entrances))
+        """Raise AccessRefused as soon as no broker will have us."""
+        await _all_refuse(self._entrances)
         raise AccessRefused(self.troubles())
 
+    async def _nearest_known(self, regions: Sequence[int]) -> None:
+        """Return when it is known of the nearest of ``regions`` whether one can publish there."""
+        entrances = iter(self._entrances)
+        for brokers in [[next(entrances) for _ in range(count)] for count in regions][
+            : self._copies
+        ]:
+            await first_of(*(broker.ready() for broker in brokers), _all_refuse(brokers))
+
     def troubles(self) -> str:
-        """Why there is no connection, of each region that has none; empty if there is nothing."""
+        """Why there is no connection, of each broker that has none; empty if there is nothing."""
         return "; ".join(str(e.trouble) for e in self._entrances if e.trouble is not None)
 
-    def _on_receipt(self, correlation_id: str, receipt: Receipt) -> None:
+    def _on_answer(self, number: int, key: str, receipt: Receipt | None) -> None:
+        """Broker ``number`` has answered message ``key``: with a receipt, or its own confirm."""
+        now = self._clock()
+        self._choice.heard(number, key, now)
+        sending = self._waiting.get(key)
         # More than one may come for one message (R3): the first counts.
-        if (sending := self._waiting.get(correlation_id)) is not None:
-            sending.settle(receipt)
+        if sending is not None and not sending.answer.done():
+            self._choice.answered(number, sending.course, now)
+            sending.answer.set_result(receipt)
 
 
 class _Sending:
     """One message under way: its tries, and the answer that the first receipt or confirm gives."""
 
     def __init__(self, message: Message, *, receipt: bool) -> None:
+        self.message = message
+        self.receipt = receipt
         self.answer: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
-        self.returned: dict[Entrance, str] = {}
-        self._message = message
-        self._receipt = receipt
-        self._tries: dict[asyncio.Task[None], Entrance] = {}
-
-    def start(self, entrance: Entrance) -> None:
-        """Begin a try by ``entrance``."""
-        self._tries[asyncio.create_task(entrance.publish(self._message))] = entrance
-
-    def settle(self, answer: Receipt | None) -> None:
-        """The first answer is it."""
-        if not self.answer.done():
-            self.answer.set_result(answer)
+        self.course = Course()
+        # By broker, why it gave the message back.
+        self.returned: dict[int, str] = {}
+        self.tries: dict[asyncio.Task[None], int] = {}
 
     async def wait(self, seconds: float) -> bool:
         """Return when answered, after ``seconds``, or, with True, when a try came to nothing."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         while not self.answer.done() and (left := due - loop.time()) > 0:
-            waited_for: set[asyncio.Future[Any]] = {self.answer, *self._tries}
+            waited_for: set[asyncio.Future[Any]] = {self.answer, *self.tries}
             await asyncio.wait(waited_for, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if self._settle_tries() and not self.answer.done():
                 return True
@@ -257,25 +313,23 @@ class _Sending:
     def _settle_tries(self) -> bool:
         """Take note of the tries that ended; whether one of them shall be made again at once."""
         again = False
-        for task in [task for task in self._tries if task.done()]:
-            entrance = self._tries.pop(task)
+        for task in [task for task in self.tries if task.done()]:
+            number = self.tries.pop(task)
             error = task.exception()
             if isinstance(error, PublishReturned):
-                self.returned[entrance] = str(error)
+                self.returned[number] = str(error)
                 again = True
-            elif isinstance(error, LinkClosed | LinkRefused):
-                if _refuses(str(error), self._message.topic):
+            elif isinstance(error, LinkClosed | LinkRefused | LinkBusy):
+                if _refuses(str(error), self.message.topic):
                     raise Rejected(PUBLISHER_NOT_ALLOWED, str(error))
                 again = True
             elif error is not None and not isinstance(error, LinkError):
                 raise error
-            elif error is None and not self._receipt:
-                self.settle(None)
         return again
 
-    async def cancel(self) -> None:
-        """End the tries that nobody waits for any more."""
-        await cancel([*self._tries])
+
+async def _all_refuse(entrances: Iterable[Entrance]) -> None:
+    await asyncio.gather(*(entrance.refused() for entrance in entrances))
 
 
 def _refuses(error: str, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""One region as a publisher sees it: a link to its client cluster, and the queue for receipts."""
+"""One broker as a publisher sees it: a link to it, and the queue for receipts that come by it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Self
 
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link, Message
 from newsfabric.control import Receipt, decode_receipt
-from newsfabric.errors import LinkError, LinkRefused
+from newsfabric.errors import LinkBusy, LinkError, LinkRefused
 from newsfabric.topology import PUBLISH, RECEIPTS
 
 logger = logging.getLogger(__name__)
 
 
 class Entrance:
-    """Publishes into one region. Begin with :meth:`open`; close it.
+    """Publishes by one broker. Begin with :meth:`open`; close it.
 
     ``on_receipt`` is given each receipt with its ``correlation_id``; ``user_id`` is what the link
-    logs in as, where messages shall say so.
+    logs in as, where messages shall say so. ``arguments`` are those of the queue for receipts.
     """
 
     _consumer: Consumer
@@ -35,9 +35,11 @@ class Entrance:
         on_receipt: Callable[[str, Receipt], None],
         user_id: str | None = None,
         exchange: str = PUBLISH,
+        arguments: dict[str, Any] | None = None,
     ) -> None:
         self._link = link
         self._user_id = user_id
+        self._arguments = arguments
         self._exchange = exchange
         # Its name is its key, and what receipts are addressed to. A publisher's rights
         # (docs/guarantees.md) cover what begins with its name.
@@ -70,15 +72,20 @@ class Entrance:
         await self._publisher.ready()
 
     async def refused(self) -> None:
-        """Return as soon as its brokers won't have it; :attr:`trouble` is why."""
+        """Return as soon as the broker won't have it; :attr:`trouble` is why."""
         await first_of(self._link.refused(), self._forbidden.wait())
 
-    async def publish(self, message: Message) -> None:
-        """Publish until the broker has confirmed; LinkError if it won't, or is gone."""
+    async def publish(self, message: Message, correlation_id: str) -> None:
+        """Publish until the broker has confirmed; LinkError if it won't, is gone or has no room.
+
+        It isn't waited for room: another broker may have some.
+        """
+        if not self._publisher.is_ready:
+            raise LinkBusy("the broker takes no more now")
         said = message.properties
         properties = dataclasses.replace(
             said,
-            correlation_id=said.message_id,
+            correlation_id=correlation_id,
             reply_to=self._reply_to,
             user_id=self._user_id or said.user_id,
         )
@@ -92,7 +99,13 @@ class Entrance:
     async def _declare(self, declare: Declare) -> None:
         self._declared.clear()
         try:
-            await declare.queue(self._reply_to, durable=False, exclusive=True, auto_delete=True)
+            await declare.queue(
+                self._reply_to,
+                durable=False,
+                exclusive=True,
+                auto_delete=True,
+                arguments=self._arguments,
+            )
             await declare.bind(self._reply_to, RECEIPTS, self._reply_to)
         except LinkRefused as exc:
             self._refusal = exc

@@ -14,9 +14,6 @@ from newsfabric.control import Receipt
 from newsfabric.errors import Rejected
 
 JSON: Final = "application/json"
-#: Seconds without an answer before a message is sent again, the first time and at last.
-SEND_AGAIN: Final = 2.0
-SEND_AGAIN_AT_LAST: Final = 10.0
 
 
 class Options(TypedDict, total=False):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localfabric.nodes.ports import free_ports
-from localfabric.nodes.rabbitmq import LocalBrokers
+from localfabric.nodes.rabbitmq import LocalBrokers, LocalNode
 from localfabric.world.broker import Broker, entrance
+from localfabric.world.processes import ProcessId, arguments_of, marked, pause, unpause
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Node
 
@@ -37,3 +38,19 @@ class Brokers(LocalBrokers):
     def node(self, name: str) -> Node:
         broker = self._brokers[name]
         return Node(name, broker.amqp_url, broker.management_url)
+
+
+def freeze(node: LocalNode) -> None:
+    """Stop ``node`` as it is: its sockets stay open, and it says nothing until :func:`thaw`."""
+    for process in _machine(node):
+        pause(process)
+
+
+def thaw(node: LocalNode) -> None:
+    """Let ``node`` go on."""
+    for process in _machine(node):
+        unpause(process)
+
+
+def _machine(node: LocalNode) -> list[ProcessId]:
+    return [one for one in marked(node.folder) if "beam" in arguments_of(one)[0]]

@@ -1,0 +1,141 @@
+"""The brokers of a region stand side by side: publishers don't wait for one that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+
+import pytest
+from brokers import freeze, thaw
+from client_programs import program
+from client_regions import Region, Regions, settings
+
+from bench.drivers import LANGUAGES
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.amqp import Message
+from newsfabric.publish import AsyncPublisher, Published
+from newsfabric.settings import Node
+
+# Maven may take a minute to compile the Java library on a busy machine.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+
+PATIENCE = 60.0
+# So long that a busy machine repeats only what is lost.
+SEND_AGAIN = 3.0
+
+
+class Pair:
+    """Two brokers of one region, each with a router that answers."""
+
+    def __init__(self, nodes: list[LocalNode], brokers: list[Region]) -> None:
+        self._nodes, self.brokers = nodes, brokers
+
+    @property
+    def urls(self) -> str:
+        return ",".join(broker.url for broker in self.brokers)
+
+    def freeze(self, broker: Region) -> None:
+        freeze(self._nodes[self.brokers.index(broker)])
+
+    def thaw(self) -> None:
+        for node in self._nodes:
+            thaw(node)
+
+    def tries(self) -> collections.Counter[str]:
+        """How often each message came, by either."""
+        return collections.Counter(
+            str(message.properties.message_id) for broker in self.brokers for message in broker.seen
+        )
+
+
+@pytest.fixture(scope="module")
+def nodes(
+    rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[LocalNode]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(LocalNode(tmp_path_factory.mktemp("rabbitmq"), rabbitmq_home))
+            for _ in range(2)
+        ]
+
+
+@pytest.fixture
+async def pair(nodes: list[LocalNode]) -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        brokers = []
+        for node in nodes:
+            where = Node(node.broker.name, node.amqp_url, node.management_url)
+            regions = await stack.enter_async_context(Regions.on(where))
+            brokers.append(await regions("oregon"))
+        made = Pair(nodes, brokers)
+        stack.callback(made.thaw)
+        yield made
+
+
+async def test_while_one_stands_still_the_other_answers_and_later_both_are_used_again(
+    pair: Pair,
+) -> None:
+    opening = AsyncPublisher.open([pair.urls], app_id="cms", window=20, send_again=SEND_AGAIN)
+    async with asyncio.timeout(3 * PATIENCE), await opening as publisher:
+
+        async def publish(message_id: str) -> Published:
+            return await publisher.publish("news.x", {}, message_id=message_id)
+
+        before = [await publish(f"before-{n}") for n in range(20)]
+        # The first ones may have gone by whichever was connected first.
+        (usual,) = [broker for broker in pair.brokers if "before-19" in _ids(broker)]
+        (other,) = [broker for broker in pair.brokers if broker is not usual]
+        pair.freeze(usual)
+        during = await asyncio.gather(*(publish(f"during-{n}") for n in range(200)))
+        assert [each.id for each in before] == [f"id of before-{n}" for n in range(20)]
+        assert [each.id for each in during] == [f"id of during-{n}" for n in range(200)]
+        assert {f"during-{n}" for n in range(200)} <= _ids(other)
+        pair.thaw()
+        while not await _goes_by(usual, other, publish):
+            pass
+    # A window's worth had to find out, and now and then one more is a copy to look.
+    twice = [name for name, count in pair.tries().items() if count > 1]
+    assert len(twice) < 100
+    assert max(pair.tries().values()) <= 3
+
+
+async def _goes_by(
+    usual: Region, other: Region, publish: Callable[[str], Awaitable[Published]]
+) -> bool:
+    """Whether the next message goes by ``usual`` alone."""
+    message_id = uuid.uuid4().hex
+    await publish(message_id)
+    return message_id in _ids(usual) and message_id not in _ids(other)
+
+
+def _ids(broker: Region) -> set[str | None]:
+    return {message.properties.message_id for message in broker.seen}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_broker_that_stops_in_the_middle_costs_no_message(
+    pair: Pair, language: str
+) -> None:
+    frozen: list[Region] = []
+
+    def watch(broker: Region) -> Callable[[Message, int], str]:
+        def answer(_message: Message, n: int) -> str:
+            if n == 50 and not frozen:
+                frozen.append(broker)
+                pair.freeze(broker)
+            return "routed"
+
+        return answer
+
+    for broker in pair.brokers:
+        broker.answers = watch(broker)
+    given = settings(pair.urls, window=20, send_again=SEND_AGAIN, timeout=PATIENCE)
+    (told,) = await program(language).run(given, {"topic": "news.x", "many": 300})
+    assert told["failed"] == 0
+    assert len(frozen) == 1
+    pair.thaw()
+    assert len(pair.tries()) == 300
