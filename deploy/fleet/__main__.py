@@ -17,6 +17,7 @@ from fleet import access, boxes, playbooks
 from fleet.errors import FleetError
 from fleet.fleet import PORT_BASE, Fleet
 from fleet.folders import CHECKOUT, Folders
+from fleet.image import DEFAULT_SUITE, SUITES
 from fleet.plan import SIZES
 from fleet.precheck import missing
 from newsfabric.errors import NewsfabricError
@@ -29,6 +30,7 @@ Examples:
   python -m fleet cut oregon dublin
   python -m fleet pull-plug oregon-retail-2
   python -m fleet boot oregon-retail-2 --new
+  python -m fleet boot oregon-core-2 --new --suite bookworm
   python -m fleet down
 """
 
@@ -52,6 +54,13 @@ _port_base = click.option(
     help=f"The boards are at this port of 127.0.0.1 and the next ones [default: {PORT_BASE}]",
 )
 
+_suite = click.option(
+    "--suite",
+    type=click.Choice(SUITES),
+    envvar="NEWSFABRIC_FLEET_SUITE",
+    show_envvar=True,
+    help=f"Debian's, for disks that are made [default: the fleet's, at first {DEFAULT_SUITE}]",
+)
 
 # Options after the first word are another program's, -h among them.
 _WORDS_OF_ANOTHER: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -84,28 +93,31 @@ def check(fleet: Fleet) -> None:
 
 
 @cli.command()
+@_suite
 @click.pass_obj
-def image(fleet: Fleet) -> None:
+def image(fleet: Fleet, suite: str | None) -> None:
     """Make the image that machines are made of, if what it depends on has changed."""
     _check()
-    fleet.build_image()
+    fleet.build_image(suite)
 
 
 @cli.command()
 @click.option("--size", type=_SIZE, default="15", show_default=True)
+@_suite
 @_port_base
 @click.pass_obj
-def up(fleet: Fleet, size: str, port_base: int | None) -> None:
+def up(fleet: Fleet, size: str, suite: str | None, port_base: int | None) -> None:
     """Boot the machines that aren't up, and wait until each has booted."""
     _check()
-    fleet.up(int(size), port_base=port_base)
+    fleet.up(int(size), suite=suite, port_base=port_base)
 
 
 @cli.command()
 @click.option("--size", type=_SIZE, default="15", show_default=True)
+@_suite
 @_port_base
 @click.pass_obj
-def deploy(fleet: Fleet, size: str, port_base: int | None) -> None:
+def deploy(fleet: Fleet, size: str, suite: str | None, port_base: int | None) -> None:
     """Boot the machines, make a fabric of them (site.yml) and ask every part of it.
 
     \b
@@ -113,7 +125,7 @@ def deploy(fleet: Fleet, size: str, port_base: int | None) -> None:
       python -m fleet deploy --size 6
     """
     _check()
-    fleet.up(int(size), port_base=port_base)
+    fleet.up(int(size), suite=suite, port_base=port_base)
     playbooks.play(fleet.folders, playbooks.DEPLOYMENT)
     for region, board in fleet.boards().items():
         click.echo(f"board of {region}: {board}")
@@ -154,7 +166,10 @@ def status(fleet: Fleet, as_json: bool) -> None:
         click.echo(json.dumps(found, indent=1))
         return
     for one in found["machines"]:
-        click.echo(f"{one['name']:20} {one['address']:12} {one['zone']:10} {one['state']}")
+        suite = one["suite"] or ""
+        click.echo(
+            f"{one['name']:20} {one['address']:12} {one['zone']:10} {suite:10} {one['state']}"
+        )
     for region, board in found["boards"].items():
         click.echo(f"board of {region}: {board}")
     for one, other in found["cuts"]:
@@ -302,11 +317,12 @@ def pull_plug(fleet: Fleet, names: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--new", is_flag=True, help="On a new, empty disk.")
+@_suite
 @click.pass_obj
-def boot(fleet: Fleet, names: tuple[str, ...], new: bool) -> None:
+def boot(fleet: Fleet, names: tuple[str, ...], new: bool, suite: str | None) -> None:
     """Boot machines that are off, or further ones (oregon-retail-3)."""
     _check()
-    fleet.boot(names, new=new)
+    fleet.boot(names, new=new, suite=suite)
 
 
 @cli.command()

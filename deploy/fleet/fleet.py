@@ -6,6 +6,7 @@ is simply given again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -16,7 +17,7 @@ from fleet import access, cgroups, kernel
 from fleet.errors import FleetError
 from fleet.folders import Folders
 from fleet.forwards import forwards_of, open_forwards
-from fleet.image import Image, unmount
+from fleet.image import DEFAULT_SUITE, SUITES, Image, forget_others, unmount
 from fleet.machines import Machines
 from fleet.network import Network
 from fleet.plan import Machine, machine, machines_of
@@ -40,12 +41,23 @@ class Fleet:
         self.folders = folders
         self.network = Network(folders.namespace)
         self.machines = Machines(folders, self.network)
-        self.image = Image(folders, say)
         self._say = say
 
     def members(self) -> tuple[Machine, ...]:
         """The machines that belong to it, whether they run or not."""
         return tuple(machine(name) for name in self._notes()["machines"])
+
+    @property
+    def suite(self) -> str:
+        """Debian's suite that machines get for whom nobody says another."""
+        suite: str = self._notes()["suite"]
+        return suite
+
+    def image(self, suite: str) -> Image:
+        """The image of that suite. FleetError for one that there is none of."""
+        if suite not in SUITES:
+            raise FleetError(f"no image of {suite}; there are {', '.join(SUITES)}")
+        return Image(self.folders, suite, self._say)
 
     def boards(self) -> dict[str, str]:
         """Where this machine reaches each region's board, by region."""
@@ -55,14 +67,15 @@ class Fleet:
             region: f"{scheme}://127.0.0.1:{port}/board" for region, (port, _) in forwards.items()
         }
 
-    def build_image(self) -> None:
-        """Make the image, if what it depends on has changed."""
+    def build_image(self, suite: str | None = None) -> None:
+        """Make the image of ``suite``, or of the fleet's, if what it depends on has changed."""
         with self.folders.locked():
-            self._build_image()
+            self._build_image(suite or self.suite)
 
-    def up(self, size: int, *, port_base: int | None = None) -> None:
+    def up(self, size: int, *, suite: str | None = None, port_base: int | None = None) -> None:
         """Boot what isn't up of a fleet of ``size``; forwards are at ``port_base`` and after it.
 
+        Machines without a disk get one of ``suite``, and so do those that are booted later.
         FleetError while a larger fleet is up.
         """
         with self.folders.locked():
@@ -72,15 +85,16 @@ class Fleet:
                 raise FleetError(
                     f"a larger fleet is here ({first[0].name} is in it): `make fleet-down` ends it"
                 )
-            self._build_image()
-            if port_base is not None:
-                self._note(self.members(), port_base)
-            self._start([*self.members(), *(m for m in wanted if m not in self.members())])
+            suite = suite or self.suite
+            self._build_image(suite)
+            self._note(self.members(), suite=suite, port_base=port_base)
+            self._start([*self.members(), *(m for m in wanted if m not in self.members())], suite)
 
-    def boot(self, names: Sequence[str], *, new: bool) -> None:
+    def boot(self, names: Sequence[str], *, new: bool, suite: str | None = None) -> None:
         """Boot these, also ones that the fleet didn't have; with ``new`` on an empty disk.
 
-        FleetError without a fleet, or for a machine that runs and is to have a ``new`` disk.
+        A disk that is made is of ``suite``, or of the fleet's. FleetError without a fleet, or for
+        a machine that runs and is to have a ``new`` disk.
         """
         with self.folders.locked():
             chosen = [machine(name) for name in names]
@@ -91,10 +105,11 @@ class Fleet:
                 if one.name in running:
                     raise FleetError(f"{one.name} runs: power it off before it gets a new disk")
                 self.machines.forget(one.name)
-            if not self.image.ready:
-                self._build_image()
+            suite = suite or self.suite
+            if not self.image(suite).ready:
+                self._build_image(suite)
             self._note([*self.members(), *(m for m in chosen if m not in self.members())])
-            self._start(chosen)
+            self._start(chosen, suite)
 
     def power_off(self, names: Sequence[str], *, forget: bool) -> None:
         """Power these off; with ``forget`` they leave the fleet and their disks are deleted."""
@@ -156,7 +171,8 @@ class Fleet:
         disks = set(self.machines.with_disks())
         return {
             "network": self.network.name if self.network.exists else None,
-            "image": {"ready": self.image.ready, "layers": [p.name for p in self.image.layers()]},
+            "suite": self.suite,
+            "images": [suite for suite in SUITES if self.image(suite).ready],
             "boards": self.boards(),
             "cuts": sorted(sorted(pair) for pair in self.network.cuts()),
             "machines": [
@@ -166,6 +182,7 @@ class Fleet:
                     "role": m.role,
                     "zone": m.zone,
                     "address": m.address,
+                    "suite": self.machines.suite_of(m.name),
                     "state": _state(m.name, running, disks),
                     "pid": running[m.name].init if m.name in running else None,
                 }
@@ -173,12 +190,12 @@ class Fleet:
             ],
         }
 
-    def _build_image(self) -> None:
-        built = self.image.build()
-        self.image.forget_others(self.machines.layers_used())
-        self._say("the image is made" if built else "the image is as it should be")
+    def _build_image(self, suite: str) -> None:
+        built = self.image(suite).build()
+        forget_others(self.folders, self.machines.layers_used())
+        self._say(f"the image of {suite} is {'made' if built else 'as it should be'}")
 
-    def _start(self, machines: Sequence[Machine]) -> None:
+    def _start(self, machines: Sequence[Machine], suite: str) -> None:
         """Boot those of ``machines`` that don't run, some at once, and wait for all of them."""
         self._note([*self.members(), *(m for m in machines if m not in self.members())])
         self._describe()
@@ -190,9 +207,8 @@ class Fleet:
         access.make_secret(self.folders)
         access.write_topics(self.folders)
         running = self.machines.running()
-        layers = self.image.layers()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(lambda m: self._start_one(m, layers, m.name not in running), machines))
+            list(pool.map(lambda m: self._start_one(m, suite, m.name not in running), machines))
         forwards = forwards_of(self.members(), self._notes()["port_base"])
         open_forwards(self.network, forwards, self.folders.top / "forwards.log")
 
@@ -205,9 +221,9 @@ class Fleet:
     def _scheme(self) -> str:
         return "https" if self.folders.certs.exists() else "http"
 
-    def _start_one(self, one: Machine, layers: Sequence[Any], start: bool) -> None:
+    def _start_one(self, one: Machine, suite: str, start: bool) -> None:
         if start:
-            self.machines.start(one, layers)
+            self.machines.start(one, suite, self.image(suite).layers())
             access.write_ssh_config(self.folders, self.network, self.machines.host_keys())
         state = access.wait_until_up(
             self.folders, one, _BOOT_SECONDS, lambda: one.name in self.machines.running()
@@ -223,14 +239,20 @@ class Fleet:
         return chosen
 
     def _notes(self) -> dict[str, Any]:
-        try:
-            notes: dict[str, Any] = json.loads(self.folders.notes.read_text())
-        except FileNotFoundError:
-            return {"machines": [], "port_base": PORT_BASE}
+        notes: dict[str, Any] = {"machines": [], "port_base": PORT_BASE, "suite": DEFAULT_SUITE}
+        with contextlib.suppress(FileNotFoundError):
+            notes |= json.loads(self.folders.notes.read_text())
         return notes
 
-    def _note(self, machines: Iterable[Machine], port_base: int | None = None) -> None:
+    def _note(
+        self,
+        machines: Iterable[Machine],
+        *,
+        suite: str | None = None,
+        port_base: int | None = None,
+    ) -> None:
         notes = self._notes() | {"machines": [m.name for m in machines]}
+        notes["suite"] = suite or notes["suite"]
         if port_base is not None:
             notes["port_base"] = port_base
         new = self.folders.notes.with_suffix(".new")

@@ -1,4 +1,5 @@
-"""The image that machines are made of, in two layers below ``.fleet/layers``.
+"""The images that machines are made of, one for each suite of Debian: two layers each, below
+``.fleet/layers``.
 
 ``base-KEY`` is Debian by debootstrap. ``image-KEY`` is what the playbook ``build-image.yml`` adds
 to it, as an overlay. A KEY is made of all that the layer depends on: a layer that exists is right,
@@ -22,7 +23,11 @@ from fleet.folders import CHECKOUT, Folders
 from fleet.playbooks import ANSIBLE, PLAYBOOKS, command
 from fleet.run import run, run_logged
 
-SUITE: Final = "bookworm"
+#: Suites of Debian that a machine may have, and the one of a fleet that nobody chose one for.
+SUITES: Final = ("bookworm", "trixie", "sid")
+DEFAULT_SUITE: Final = "trixie"
+# It has no updates beside it, and a mirror's copy may be older than its Release file allows.
+_UNSTABLE: Final = "sid"
 PACKAGES: Final = (
     "ca-certificates",
     "dbus",
@@ -54,10 +59,11 @@ Say = Callable[[str], None]
 
 
 class Image:
-    """The layers in ``folders``."""
+    """The layers of Debian's ``suite`` in ``folders``."""
 
-    def __init__(self, folders: Folders, say: Say) -> None:
+    def __init__(self, folders: Folders, suite: str, say: Say) -> None:
         self._folders = folders
+        self._suite = suite
         self._say = say
         self._mirror = mirror("debian", _MIRROR)
         self._security = mirror("debian-security", _SECURITY)
@@ -85,24 +91,18 @@ class Image:
                 self._build_image(layer, self.layers()[-1])
         return bool(missing)
 
-    def forget_others(self, used: Iterable[Path]) -> None:
-        """Delete the layers that are neither the image's nor ``used``."""
-        if self._folders.layers.is_dir():
-            for layer in set(self._folders.layers.iterdir()) - {*self.layers(), *used}:
-                shutil.rmtree(layer)
-
     def _base_key(self) -> str:
-        return _digest([_VERSION, SUITE, PACKAGES, self._mirror, self._security])
+        return _digest([_VERSION, self._suite, PACKAGES, self._mirror, self._security])
 
     def _image_key(self) -> str:
         return _digest([self._base_key(), _contents(ANSIBLE / name for name in _SOURCES)])
 
     def _build_base(self, layer: Path) -> None:
-        self._say(f"Debian {SUITE} by debootstrap from {self._mirror} (a few minutes)")
+        self._say(f"Debian {self._suite} by debootstrap from {self._mirror} (a few minutes)")
         new = self._folders.build / "base"
         include = f"--include={','.join(PACKAGES)}"
         run_logged(
-            ["debootstrap", "--variant=minbase", include, SUITE, new, self._mirror],
+            ["debootstrap", "--variant=minbase", include, self._suite, new, self._mirror],
             self._folders.top / "image.log",
             seconds=_DEBOOTSTRAP_SECONDS,
         )
@@ -120,16 +120,23 @@ class Image:
         (wants / "systemd-networkd.service").symlink_to(
             "/lib/systemd/system/systemd-networkd.service"
         )
-        (root / "etc/apt/sources.list").write_text(
-            f"deb {self._mirror} {SUITE} main\n"
-            f"deb {self._mirror} {SUITE}-updates main\n"
-            f"deb {self._security} {SUITE}-security main\n"
-        )
+        (root / "etc/apt/sources.list").write_text(self._sources())
+        if self._suite == _UNSTABLE:
+            settings = root / "etc/apt/apt.conf.d/80fleet"
+            settings.write_text('Acquire::Check-Valid-Until "false";\n')
         for archive in (root / "var/cache/apt/archives").glob("*.deb"):
             archive.unlink()
 
+    def _sources(self) -> str:
+        archives = [(self._mirror, self._suite)]
+        if self._suite != _UNSTABLE:
+            archives.append((self._mirror, f"{self._suite}-updates"))
+            archives.append((self._security, f"{self._suite}-security"))
+        return "".join(f"deb {mirror} {suite} main\n" for mirror, suite in archives)
+
     def _build_image(self, layer: Path, base: Path) -> None:
-        self._say(f"the image, by {PLAYBOOK.relative_to(CHECKOUT)} in a chroot (some minutes)")
+        playbook = PLAYBOOK.relative_to(CHECKOUT)
+        self._say(f"the image of {self._suite}, by {playbook} in a chroot (some minutes)")
         parts = {name: self._folders.build / name for name in ("upper", "work", "root")}
         for part in parts.values():
             part.mkdir(parents=True)
@@ -158,6 +165,15 @@ class Image:
         if self._folders.build.exists():
             shutil.rmtree(self._folders.build)
         self._folders.build.mkdir(parents=True)
+
+
+def forget_others(folders: Folders, used: Iterable[Path]) -> None:
+    """Delete the layers that are neither an image's nor ``used``."""
+    if folders.layers.is_dir():
+        images = [Image(folders, suite, print) for suite in SUITES]
+        wanted = {layer for image in images for layer in image.layers()}
+        for layer in set(folders.layers.iterdir()) - {*wanted, *used}:
+            shutil.rmtree(layer)
 
 
 def mirror(kind: str, default: str, apt: Path = Path("/etc/apt")) -> str:

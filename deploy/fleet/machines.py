@@ -1,8 +1,9 @@
 """One machine: its disk, its boot, its end.
 
-A machine's folder ``.fleet/machines/NAME`` holds its disk (``upper`` on the image's layers, whose
-paths are in ``layers``), the public half of its host key and the console's log. A disk outlives a
-boot; who wants a new machine of that name forgets the disk first.
+A machine's folder ``.fleet/machines/NAME`` holds its disk (``upper`` on an image's layers, whose
+paths are in ``layers``, and Debian's suite there in ``suite``), the public half of its host key and
+the console's log. A disk outlives a boot; who wants a new machine of that name forgets the disk
+first.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class Machines:
             return []
         return sorted(p.name for p in self._folders.machines.iterdir() if (p / "layers").exists())
 
+    def suite_of(self, name: str) -> str | None:
+        """Debian's suite on the machine's disk; None without a disk."""
+        folder = self._folders.of(name)
+        return (folder / "suite").read_text() if (folder / "layers").exists() else None
+
     def layers_used(self) -> set[Path]:
         """The image's layers that disks lie on."""
         return {
@@ -51,11 +57,11 @@ class Machines:
             for line in (self._folders.of(name) / "layers").read_text().splitlines()
         }
 
-    def start(self, machine: Machine, layers: Sequence[Path]) -> None:
-        """Boot a machine that doesn't run; one without a disk gets one on ``layers``."""
+    def start(self, machine: Machine, suite: str, layers: Sequence[Path]) -> None:
+        """Boot a machine that doesn't run; one without a disk gets ``suite``'s, on ``layers``."""
         folder = self._folders.of(machine.name)
         if not (folder / "layers").exists():
-            self._make_disk(machine, layers)
+            self._make_disk(machine, suite, layers)
         if not kernel.is_mount(folder / "root"):
             used = [Path(line) for line in (folder / "layers").read_text().splitlines()]
             # What a kernel left of an overlay that was not unmounted must not be used again.
@@ -109,7 +115,7 @@ class Machines:
             for name in self.with_disks()
         }
 
-    def _make_disk(self, machine: Machine, layers: Sequence[Path]) -> None:
+    def _make_disk(self, machine: Machine, suite: str, layers: Sequence[Path]) -> None:
         """What a cloud would tell a new machine is put on its disk: name, address, keys."""
         self.forget(machine.name)
         folder = self._folders.of(machine.name)
@@ -140,6 +146,7 @@ class Machines:
         )
         shutil.copyfile(upper / f"{HOST_KEY}.pub", folder / "host_key.pub")
         shutil.copyfile(f"{self._folders.key}.pub", upper / "root/.ssh/authorized_keys")
+        (folder / "suite").write_text(suite)
         # Last: a disk without this file is none.
         (folder / "layers").write_text("".join(f"{layer}\n" for layer in layers))
 

@@ -39,7 +39,9 @@ class Admissions:
         self._gone = {name: self._gone.get(name, now) for name in gone}
         # A group without any box is rather a mistake, and there is no hurry.
         forget = [name for name, since in self._gone.items() if now - since >= self.grace]
-        return Change(tuple(sorted(boxes - self._admitted)), tuple(sorted(forget)) if boxes else ())
+        # A broker that was replaced has begun without users.
+        admit = boxes - (self._admitted & known)
+        return Change(tuple(sorted(admit)), tuple(sorted(forget)) if boxes else ())
 
     def admitted(self, box: str) -> None:
         """``box`` has its user and its secret."""

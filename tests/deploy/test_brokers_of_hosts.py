@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -96,6 +95,117 @@ def test_hosts_out_of_service_are_refused_before_anything_is_changed(name: str) 
     assert (plays[1]["hosts"], plays[1]["any_errors_fatal"]) == ("all:!image", True)
 
 
+def rendered(playbook: str, folder: Path, template: str, host: str) -> str:
+    """What a broker's host is told by one of the role's templates."""
+    given = {"newsfabric_secret": SECRET, "playbook_dir": str(ROLES.parent / "playbooks")}
+    play = {
+        "hosts": host,
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [
+            {
+                "ansible.builtin.template": {
+                    "src": str(ROLES / "rabbitmq" / "templates" / template),
+                    "dest": str(folder / "told"),
+                }
+            }
+        ],
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    inventory = str(ROLES.parent / "inventories" / "production" / "hosts.yml")
+    done = subprocess.run(
+        [playbook, "-i", inventory, str(folder / "play.yml"), "-e", json.dumps(given)],
+        cwd=ROLES.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (folder / "told").read_text()
+
+
+@pytest.mark.parametrize("host", ["oregon-core-2", "oregon-client-1", "oregon-retail-1"])
+def test_a_broker_stands_alone_on_its_loopback(playbook: str, tmp_path: Path, host: str) -> None:
+    name = rendered(playbook, tmp_path, "rabbitmq-env.conf.j2", host)
+    assert name.splitlines()[-2:] == [
+        f"NODENAME={host}@localhost",
+        'SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"',
+    ]
+    settings = rendered(playbook, tmp_path, "rabbitmq.conf.j2", host)
+    assert f"cluster_name = production-{host}\n" in settings
+    words = ("cluster_formation", "cluster_partition_handling", "oregon-core-1", "oregon-core-3")
+    assert [word for word in words if word in settings] == []
+
+
+def secret_made(folder: Path) -> Path:
+    """The file that the role makes where there is none; by who runs the tests, and for him."""
+    tasks = yaml.safe_load((ROLES / "rabbitmq" / "tasks" / "secret.yml").read_text())
+    [shell] = [task["ansible.builtin.shell"] for task in tasks if "ansible.builtin.shell" in task]
+    words = shell["cmd"].replace("chown rabbitmq:rabbitmq", "true")
+    folder.mkdir()
+    subprocess.run(["sh", "-c", words], cwd=folder, check=True)
+    return folder / ".erlang.cookie"
+
+
+def test_each_broker_has_a_secret_of_its_own(tmp_path: Path) -> None:
+    one, other = secret_made(tmp_path / "one"), secret_made(tmp_path / "other")
+    assert (one.stat().st_mode & 0o777, len(one.read_text())) == (0o400, 64)
+    assert one.read_text() != other.read_text()
+    assert [file.name for file in one.parent.iterdir()] == [".erlang.cookie"]
+
+
+def moved(broker: Path) -> list[str]:
+    """What is in a broker's folder after upgrade-rabbitmq.yml has moved its data away."""
+    file = ROLES.parent / "playbooks" / "tasks" / "replace-broker.yml"
+    [words] = [
+        task["ansible.builtin.shell"]["cmd"]
+        for task in yaml.safe_load(file.read_text())
+        if task["name"] == "Its data are moved away"
+    ]
+    subprocess.run(["sh", "-c", words], cwd=broker, check=True)
+    return sorted(str(path.relative_to(broker)) for path in broker.rglob("*"))
+
+
+def test_a_broker_that_is_upgraded_begins_without_data_also_if_the_run_is_given_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mnesia/oregon-core-1@localhost").mkdir(parents=True)
+    (tmp_path / "mnesia/newsfabric-version").write_text("3.10\n")
+    (tmp_path / "mnesia.former/an-older-one").mkdir(parents=True)
+    (tmp_path / ".erlang.cookie").touch()
+    # A volume's own files stay.
+    (tmp_path / "newsfabric-place").touch()
+    left = [
+        "mnesia.former",
+        "mnesia.former/newsfabric-version",
+        "mnesia.former/oregon-core-1@localhost",
+        "newsfabric-place",
+    ]
+    assert moved(tmp_path) == left
+    assert moved(tmp_path) == left
+
+
+def test_brokers_are_upgraded_one_after_the_other_and_boxes_are_drained_first() -> None:
+    plays = yaml.safe_load((ROLES.parent / "playbooks" / "upgrade-rabbitmq.yml").read_text())
+    prechecks, _, *brokers, verify = plays
+    assert prechecks["ansible.builtin.import_playbook"] == "precheck.yml"
+    assert verify["ansible.builtin.import_playbook"] == "verify.yml"
+    assert [play["serial"] for play in brokers] == [1, 1, 1]
+    assert all(play["any_errors_fatal"] for play in brokers)
+    files = {
+        play["name"]: [task.get("ansible.builtin.include_tasks", "") for task in play["tasks"]]
+        for play in brokers
+    }
+    replaced = "tasks/replace-broker.yml"
+    emptied = {
+        "Client and proxy nodes": "tasks/publishers-leave.yml",
+        "Core nodes": "tasks/empty.yml",
+        "Boxes": "tasks/drain.yml",
+    }
+    assert files.keys() == emptied.keys()
+    for name, how in emptied.items():
+        assert files[name].index(how) < files[name].index(replaced)
+
+
 def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
     """What follows from the inventory that lists the nodes of a region in this order."""
     hosts: dict[str, Any] = {
@@ -109,13 +219,10 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
         "hosts": "oregon-core-2",
         "connection": "local",
         "gather_facts": False,
-        "vars_files": [
-            str(ROLES / role / "vars" / "main.yml") for role in ("rabbitmq", "cassandra")
-        ],
+        "vars_files": [str(ROLES / "cassandra" / "vars" / "main.yml")],
         "vars": {
             "told": {
                 "cluster": "{{ newsfabric_cluster }}",
-                "cookie": "{{ rabbitmq_cookie }}",
                 "seeds": "{{ cassandra_seeds }}",
             },
         },
@@ -141,11 +248,9 @@ def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
     return told
 
 
-def test_cookies_and_seeds_do_not_hang_on_the_inventorys_order(
+def test_brokers_and_seeds_do_not_hang_on_the_inventorys_order(
     playbook: str, tmp_path: Path
 ) -> None:
     told = followed(playbook, tmp_path, [3, 1, 2])
     assert told["cluster"] == ["oregon-core-1", "oregon-core-2", "oregon-core-3"]
-    first = f"{SECRET}:cookie:oregon-core-1"
-    assert told["cookie"] == hashlib.sha256(first.encode()).hexdigest()
     assert told["seeds"] == "10.1.1.1:7000,10.1.1.2:7000"

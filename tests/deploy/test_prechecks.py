@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -29,6 +30,11 @@ SEEN: Final[dict[str, Any]] = {
     "release": RELEASE,
     "serves": True,
     "cassandra": False,
+    "localhost": "127.0.0.1",
+    "rabbitmq": "4.0.5",
+    "rabbitmq_lacks": [],
+    "rabbitmq_name": f"{CORE}@localhost",
+    "rabbitmq_data": "4.0",
 }
 WHOSE: Final = (
     "The host is of no other fabric, and neither another part nor another host of this one"
@@ -58,6 +64,11 @@ def test_a_fresh_machine_has_nothing_of_ours(tmp_path: Path) -> None:
         "release": "",
         "serves": False,
         "cassandra": False,
+        "localhost": "127.0.0.1",
+        "rabbitmq": "",
+        "rabbitmq_lacks": [],
+        "rabbitmq_name": "",
+        "rabbitmq_data": "",
     }
 
 
@@ -82,11 +93,49 @@ def test_what_a_host_is_is_found_by_name_whatever_a_power_cut_has_emptied(tmp_pa
         "release": RELEASE,
         "serves": True,
         "cassandra": True,
+        "localhost": "127.0.0.1",
+        "rabbitmq": "",
+        "rabbitmq_lacks": [],
+        "rabbitmq_name": "",
+        "rabbitmq_data": "",
     }
     assert looked(tmp_path) == whole
     for name in ("place", "secret-mark", "fabric.json"):
         (ours / name).write_text("")
     assert looked(tmp_path) == {**whole, "place": "", "secret_mark": "", "tls": None}
+
+
+def test_of_a_broker_its_version_its_plugins_its_name_and_its_datas_version_are_seen(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5"
+    # As a folder, and as an archive.
+    (home / "plugins/rabbitmq_shovel-4.0.5").mkdir(parents=True)
+    (home / "plugins/rabbitmq_management-4.0.5.ez").touch()
+    (tmp_path / "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8").mkdir()
+    (tmp_path / "etc/rabbitmq").mkdir(parents=True)
+    settings = "# of a role\nNODENAME=oregon-core-1@oregon-core-1\nSERVER_ADDITIONAL_ERL_ARGS=x\n"
+    (tmp_path / "etc/rabbitmq/rabbitmq-env.conf").write_text(settings)
+    (tmp_path / "var/lib/rabbitmq/mnesia").mkdir(parents=True)
+    (tmp_path / "var/lib/rabbitmq/mnesia/newsfabric-version").write_text("3.10\n")
+    found = looked(tmp_path)
+    assert {name: found[name] for name in found if name.startswith("rabbitmq")} == {
+        "rabbitmq": "4.0.5",
+        "rabbitmq_lacks": [
+            "rabbitmq_prometheus",
+            "rabbitmq_shovel_management",
+            "rabbitmq_auth_mechanism_ssl",
+        ],
+        "rabbitmq_name": "oregon-core-1@oregon-core-1",
+        "rabbitmq_data": "3.10",
+    }
+
+
+def test_each_plugin_that_brokers_are_told_to_load_is_looked_for() -> None:
+    told = (ROLES / "rabbitmq" / "templates" / "enabled_plugins.j2").read_text()
+    looks = (PRECHECK / "files" / "look.py").read_text()
+    named = set(re.findall(r"rabbitmq_[a-z_]+", told))
+    assert named == set(re.findall(r'^    "(rabbitmq_[a-z_]+)",$', looks, re.MULTILINE))
 
 
 def checked(
@@ -253,3 +302,97 @@ def test_the_advice_for_a_certificate_names_the_folder(playbook: str, tmp_path: 
     case = {"newsfabric_certs": "/srv/certs"}
     [said] = checked(playbook, tmp_path, "There is a certificate for the host", case)
     assert f"`newsfabric certs issue {CORE} --folder /srv/certs --san 10.1.1.21`" in said
+
+
+def test_a_distribution_that_nobody_tried_is_refused(playbook: str, tmp_path: Path) -> None:
+    cases = [
+        {"ansible_facts": {"distribution": "Debian", "distribution_release": release}}
+        for release in ("trixie", "bookworm", "bullseye")
+    ]
+    assert checked(playbook, tmp_path, "The distribution is supported", *cases) == [
+        "",
+        "",
+        f"{CORE} runs Debian bullseye, on which nothing here was tried; "
+        "supported: trixie, bookworm",
+    ]
+
+
+def test_a_rabbitmq_that_is_too_old_is_refused(playbook: str, tmp_path: Path) -> None:
+    versions = ["", "3.10.8", "4.3.6", "3.9.27"]
+    cases = [{"seen": {"rabbitmq": version}} for version in versions]
+    assert checked(playbook, tmp_path, "RabbitMQ is young enough", *cases) == [
+        "",
+        "",
+        "",
+        f"{CORE} has RabbitMQ 3.9.27, and nothing older than 3.10 was tried: "
+        "install a later one, or take a machine of a later Debian",
+    ]
+
+
+def test_plugins_that_are_missing_are_named_before_the_broker_does_not_boot(
+    playbook: str, tmp_path: Path
+) -> None:
+    by_certificate = {"rabbitmq_lacks": ["rabbitmq_auth_mechanism_ssl"]}
+    cases: list[dict[str, Any]] = [
+        {},
+        {"seen": by_certificate},
+        {"seen": by_certificate, "newsfabric_amqp_client_certificates": True},
+        {"seen": {"rabbitmq_lacks": ["rabbitmq_prometheus", "rabbitmq_shovel"]}},
+    ]
+    name = "RabbitMQ has the plugins that it is told to load"
+    said = [text.split(", without")[0] for text in checked(playbook, tmp_path, name, *cases)]
+    assert said == [
+        "",
+        "",
+        f"RabbitMQ 4.0.5 of {CORE} lacks rabbitmq_auth_mechanism_ssl",
+        f"RabbitMQ 4.0.5 of {CORE} lacks rabbitmq_prometheus, rabbitmq_shovel",
+    ]
+
+
+def test_a_host_that_does_not_know_localhost_is_told_what_to_write(
+    playbook: str, tmp_path: Path
+) -> None:
+    cases = [{"seen": {"localhost": address}} for address in ("127.0.0.1", "", "10.1.1.21")]
+    said = checked(playbook, tmp_path, "The host knows itself as localhost", *cases)
+    assert said[0] == ""
+    assert said[1].startswith(f"on {CORE} localhost is no name that resolves, and its broker")
+    assert said[2].startswith(f"on {CORE} localhost is 10.1.1.21, and its broker is called {CORE}@")
+    assert all(text.endswith('put "127.0.0.1 localhost" into /etc/hosts') for text in said[1:])
+
+
+def test_a_node_of_a_cluster_is_refused_but_by_the_playbook_that_frees_it(
+    playbook: str, tmp_path: Path
+) -> None:
+    node = {"rabbitmq_name": f"{CORE}@{CORE}"}
+    cases: list[dict[str, Any]] = [
+        {},
+        {"seen": {"rabbitmq_name": ""}},
+        {"seen": node, "precheck_replaces_broker": True},
+        {"seen": node},
+    ]
+    said = checked(playbook, tmp_path, "The broker stands alone", *cases)
+    assert said[:3] == ["", "", ""]
+    assert said[3].startswith(f"RabbitMQ of {CORE} is called {CORE}@{CORE}, as an earlier version")
+    assert said[3].endswith(f"upgrade-rabbitmq.yml with -e node={CORE} makes it one of them")
+
+
+def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them(
+    playbook: str, tmp_path: Path
+) -> None:
+    older = {"rabbitmq": "4.3.6", "rabbitmq_data": "3.10"}
+    cases: list[dict[str, Any]] = [
+        {},
+        {"seen": {"rabbitmq": "4.0.9"}},
+        {"seen": {"rabbitmq_data": ""}},
+        {"seen": {"rabbitmq": ""}},
+        {"seen": older, "precheck_replaces_broker": True},
+        {"seen": older},
+        {"seen": {"rabbitmq": "3.10.8", "rabbitmq_data": "4.0"}},
+    ]
+    name = "The broker's data are of the version that is installed"
+    said = [text.split(", which")[0] for text in checked(playbook, tmp_path, name, *cases)]
+    assert said == [
+        *[""] * 5,
+        f"{CORE} has RabbitMQ 4.3.6 and data of 3.10",
+        f"{CORE} has RabbitMQ 3.10.8 and data of 4.0",
+    ]

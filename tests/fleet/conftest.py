@@ -1,4 +1,7 @@
-"""A fleet of six machines of the tests' own, for those marked ``fleet``."""
+"""A fleet of six machines of the tests' own, for those marked ``fleet``.
+
+``NEWSFABRIC_FLEET_SUITE`` says which Debian its machines have, as it does to the fleet's program.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT, Folders
+from fleet.image import DEFAULT_SUITE
 from fleet.precheck import missing
 from tests.fleet.fabrics import plays
+
+SUITE: Final = os.environ.get("NEWSFABRIC_FLEET_SUITE", DEFAULT_SUITE)
 
 
 def _not_here(reason: str) -> None:
@@ -29,8 +36,8 @@ def layers() -> Path:
     if found := missing():
         _not_here("; ".join(found))
     folders = Folders.at(CHECKOUT / ".fleet")
-    if not Fleet(folders, print).image.ready:
-        _not_here("there is no image: `make test-fleet` makes it")
+    if not Fleet(folders, print).image(SUITE).ready:
+        _not_here(f"there is no image of {SUITE}: `make test-fleet` makes it")
     return folders.layers
 
 
@@ -55,7 +62,7 @@ def fabric_in(
 ) -> Iterator[Fleet]:
     """The fleet of six and the machines ``more``, of which site.yml has made a fabric."""
     with fleet_in(folders.mktemp("fleet") / "a fleet's folder", layers) as fleet:
-        fleet.up(6, port_base=port_base)
+        fleet.up(6, suite=SUITE, port_base=port_base)
         fleet.boot(more, new=False)
         plays(fleet, "site.yml")
         yield fleet
@@ -77,5 +84,5 @@ def port_base() -> int:
 @pytest.fixture
 def fleet(empty_fleet: Fleet, port_base: int) -> Fleet:
     """Six machines that have booted."""
-    empty_fleet.up(6, port_base=port_base)
+    empty_fleet.up(6, suite=SUITE, port_base=port_base)
     return empty_fleet

@@ -31,7 +31,7 @@ def installed(fleet: Fleet, name: str) -> bool:
         ({"newsfabric_secret": ""}, "newsfabric_secret is missing or short"),
         ({"newsfabric_secret": "guessable"}, "newsfabric_secret is missing or short"),
         ({"newsfabric_bundle": "/nowhere.tar"}, "`make bundle` writes it"),
-        ({"newsfabric_distributions": ["trixie"]}, "supported: trixie"),
+        ({"newsfabric_distributions": ["buster"]}, "supported: buster"),
         (
             {"newsfabric_least_disk_mib": dict.fromkeys(
                 ("client", "core", "store", "retail", "proxy"), 10**9

@@ -15,6 +15,13 @@ def test_a_box_is_admitted_when_the_group_lists_it_and_once() -> None:
     assert admissions.step(5, {ONE}, {ONE}) == NOTHING
 
 
+def test_a_box_whose_user_went_with_its_broker_is_admitted_again() -> None:
+    admissions = Admissions()
+    admissions.admitted(ONE)
+    assert admissions.step(5, {ONE}, {ONE}) == NOTHING
+    assert admissions.step(10, {ONE}, set()) == Change((ONE,), ())
+
+
 def test_what_failed_is_tried_again() -> None:
     admissions = Admissions()
     admissions.step(0, {ONE}, set())
@@ -57,4 +64,4 @@ def test_a_group_that_lists_nobody_takes_nobody_away() -> None:
 def test_boxes_of_ansible_are_none_of_its_business() -> None:
     admissions = Admissions(grace=0)
     admissions.admitted(ONE)
-    assert admissions.step(0, {ONE, "oregon-retail-9"}, {"oregon-retail-1"}) == NOTHING
+    assert admissions.step(0, {ONE, "oregon-retail-9"}, {ONE, "oregon-retail-1"}) == NOTHING

@@ -1,4 +1,4 @@
-# A RabbitMQ cluster's machines. Each has a public address: publishers come to clients and proxies, and
+# The machines of a cluster of brokers, each of which stands alone. Each has a public address: publishers come to clients and proxies, and
 # what runs beside the core asks the internet for token keys and other regions' boards. Who may come in
 # is module firewall's to say.
 

@@ -59,13 +59,13 @@ variable "name" {
 }
 
 variable "number" {
-  description = "Nodes of the cluster. Quorum queues need an odd number; three in three zones survive one."
+  description = "Brokers that stand side by side. Two or more in as many zones survive one."
   type        = number
   default     = 3
 
   validation {
-    condition     = contains([1, 3, 5, 7], var.number)
-    error_message = "number must be 1, 3, 5 or 7: of an even number half is no majority."
+    condition     = contains(range(1, 10), var.number)
+    error_message = "number must be a whole number from 1 to 9."
   }
 }
 

@@ -16,11 +16,9 @@ locals {
   region_openings = concat([
     { to = "desks-door", group = null, cidrs = local.internet, port = 443, why = "readers, publishers over HTTP and operators, to a frontdesk" },
     { to = "core", group = "desks-door", cidrs = [], port = var.ports.frontdesk, why = "what the balancer lets through to a frontdesk" },
-    { to = "core", group = "core", cidrs = [], port = var.ports.amqps, why = "services, and shovels between nodes" },
+    { to = "core", group = "core", cidrs = [], port = var.ports.amqps, why = "services, and shovels between brokers" },
     { to = "core", group = "core", cidrs = [], port = var.ports.management, why = "keepers" },
-    { to = "core", group = "core", cidrs = [], port = var.ports.epmd, why = "the cluster's nodes find each other" },
-    { to = "core", group = "core", cidrs = [], port = var.ports.erlang, why = "the cluster's nodes" },
-    { to = "core", group = "client", cidrs = [], port = var.ports.amqps, why = "shovels of receipts, which run on the client cluster" },
+    { to = "core", group = "client", cidrs = [], port = var.ports.amqps, why = "shovels of receipts, which run on client nodes" },
     { to = "core", group = "retail", cidrs = [], port = var.ports.amqps, why = "boxes' feeds and load reports" },
     { to = "core", group = null, cidrs = local.far_brokers, port = var.ports.amqps, why = "other regions' shovels and canaries" },
     { to = "core", group = null, cidrs = local.far_brokers, port = var.ports.management, why = "other regions' keepers make their source queues" },
@@ -28,8 +26,6 @@ locals {
     { to = "client", group = null, cidrs = var.publisher_cidrs, port = var.ports.amqps, why = "publishers" },
     { to = "client", group = "core", cidrs = [], port = var.ports.amqps, why = "shovels of what is published, frontdesks, canaries" },
     { to = "client", group = "core", cidrs = [], port = var.ports.management, why = "keepers" },
-    { to = "client", group = "client", cidrs = [], port = var.ports.epmd, why = "the cluster's nodes find each other" },
-    { to = "client", group = "client", cidrs = [], port = var.ports.erlang, why = "the cluster's nodes" },
     { to = "client", group = null, cidrs = local.far_brokers, port = var.ports.amqps, why = "other regions' shovels of gold" },
     { to = "client", group = null, cidrs = local.far_brokers, port = var.ports.management, why = "other regions' keepers make their source queues" },
     { to = "store", group = "core", cidrs = [], port = var.ports.cql, why = "routers, mailboxes and frontdesks" },
@@ -53,8 +49,6 @@ locals {
 
   proxy_openings = [
     { to = "proxy", group = null, cidrs = var.publisher_cidrs, port = var.ports.amqps, why = "publishers" },
-    { to = "proxy", group = "proxy", cidrs = [], port = var.ports.epmd, why = "the cluster's nodes find each other" },
-    { to = "proxy", group = "proxy", cidrs = [], port = var.ports.erlang, why = "the cluster's nodes" },
     { to = "proxy", group = null, cidrs = local.far_brokers, port = var.ports.amqps, why = "regions' shovels and canaries" },
     { to = "proxy", group = null, cidrs = local.far_brokers, port = var.ports.management, why = "regions' keepers" },
     { to = "proxy", group = null, cidrs = local.far_brokers, port = var.ports.node_exporter, why = "Prometheus of the nearest region" },

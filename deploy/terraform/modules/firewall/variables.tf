@@ -69,8 +69,6 @@ variable "ports" {
   type = object({
     amqps         = optional(number, 5671)
     management    = optional(number, 15671)
-    epmd          = optional(number, 4369)
-    erlang        = optional(number, 25672)
     cql           = optional(number, 9042)
     gossip        = optional(number, 7000)
     readers       = optional(number, 8080)

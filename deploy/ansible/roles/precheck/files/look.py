@@ -11,9 +11,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import sys
 import time
 from pathlib import Path
+
+#: What the brokers are told to load (roles/rabbitmq/templates/enabled_plugins.j2), at most.
+PLUGINS = (
+    "rabbitmq_management",
+    "rabbitmq_prometheus",
+    "rabbitmq_shovel",
+    "rabbitmq_shovel_management",
+    "rabbitmq_auth_mechanism_ssl",
+)
 
 
 def read(file: Path) -> str:
@@ -42,7 +53,39 @@ def found(root: Path, home: Path, version: str, now: int) -> dict[str, object]:
         "release": current.readlink().name if current.is_symlink() else "",
         "serves": (home / "running").exists(),
         "cassandra": (root / "opt/cassandra" / version / "complete").exists(),
+        "localhost": address_of("localhost"),
+        **broker(root),
     }
+
+
+def broker(root: Path) -> dict[str, object]:
+    """RabbitMQ: its version ("" without one), the plugins that it lacks, its name, and its data's.
+
+    Of the data there is MAJOR.MINOR of the version that wrote them, as roles/rabbitmq remembers it.
+    """
+    # One at most is whole: a package that is replaced leaves empty folders at worst.
+    homes = sorted((root / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/plugins"))
+    settings = read(root / "etc/rabbitmq/rabbitmq-env.conf")
+    name = re.search(r"^NODENAME=(\S+)$", settings, re.MULTILINE)
+    return {
+        "rabbitmq": homes[-1].parent.name.removeprefix("rabbitmq_server-") if homes else "",
+        "rabbitmq_lacks": [each for each in PLUGINS if homes and not has(homes[-1], each)],
+        "rabbitmq_name": name[1] if name else "",
+        "rabbitmq_data": read(root / "var/lib/rabbitmq/mnesia/newsfabric-version"),
+    }
+
+
+def has(plugins: Path, name: str) -> bool:
+    """Whether a plugin is there, as a folder or a file of NAME-VERSION."""
+    return any(plugins.glob(f"{name}-[0-9]*"))
+
+
+def address_of(name: str) -> str:
+    """The IPv4 address, or nothing if the host knows none."""
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return ""
 
 
 def main() -> None:

@@ -27,11 +27,24 @@ run "brokers_have_public_addresses" {
   }
 }
 
-run "an_even_number_is_refused" {
+run "two_stand_side_by_side_as_well_as_three" {
   command = plan
 
   variables {
     number = 2
+  }
+
+  assert {
+    condition     = length(output.hosts) == 2
+    error_message = "brokers have no majority to keep, so an even number is as good as an odd one"
+  }
+}
+
+run "none_is_refused" {
+  command = plan
+
+  variables {
+    number = 0
   }
 
   expect_failures = [var.number]

@@ -49,13 +49,25 @@ run "a_core_node_reads_at_each_box_as_readers_do" {
 
 run "admin_ports_are_open_to_nobody" {
   assert {
-    condition     = toset([for opening in output.openings : opening.port]) == toset([443, 4369, 5671, 7000, 8080, 9042, 9100, 9106, 15671, 25672])
+    condition     = toset([for opening in output.openings : opening.port]) == toset([443, 5671, 7000, 8080, 9042, 9100, 9106, 15671])
     error_message = "another port is open than those of readers, frontdesks, brokers, stores and metrics"
   }
 
   assert {
     condition     = alltrue([for opening in output.openings : opening.group == "client" && length(opening.cidrs) == 0 if contains([9100, 9106], opening.port)])
     error_message = "somebody else than Prometheus, which is on client nodes, reads metrics"
+  }
+}
+
+run "brokers_stand_alone_so_nobody_reaches_erlang_or_its_port_mapper" {
+  assert {
+    condition     = alltrue([for opening in output.openings : !contains([4369, 25672], opening.port)])
+    error_message = "a broker has no other nodes: its port mapper and its distribution listen on loopback"
+  }
+
+  assert {
+    condition     = alltrue([for opening in output.openings : !(opening.to == "client" && opening.group == "client") || opening.port == 9100])
+    error_message = "client nodes reach more of each other than the node exporter"
   }
 }
 

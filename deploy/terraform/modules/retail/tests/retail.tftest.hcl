@@ -304,7 +304,7 @@ run "an_image_that_is_none_is_refused" {
   command = plan
 
   variables {
-    image_id = "debian-12"
+    image_id = "debian-13"
   }
 
   expect_failures = [var.image_id]
