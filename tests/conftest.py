@@ -2,7 +2,8 @@
 
 - Async tests run on uvloop, as the services do.
 - A log record at ERROR or above fails the test, unless it asked for ``expect_error_log``.
-- A task that a test leaves behind fails it.
+- A task or thread that a test leaves behind fails it, and so does a limit, a folder or the like
+  that it changes. What a failed one has open is closed before the next (tests/support/leavings.py).
 - A property is about values: how long one takes is up to the machine.
 - What tests have started is ended with pytest, also when it is killed (tests/support/reaper.py).
 - Tests run side by side, in any order of files (tests/support/spreading.py).
@@ -18,6 +19,7 @@ import os
 import re
 import secrets
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ import pytest
 import uvloop
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
+from leavings import LAST, Before, certificates_forgotten, forget_failure
 from left_connections import close_connections_of_runners
 from reaper import watch
 from shared import after_the_first, folder_of_run, once_per_run
@@ -119,9 +122,37 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     to = item.config.stash[fault_handler_stderr_fd_key]
     faulthandler.dump_traceback_later(TEARDOWN_SECONDS, exit=True, file=to)
     try:
-        return (yield)
+        result = yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+        before = item.stash.get(BEFORE, None)
+        # Its loop is closed by now, and with it the threads of that.
+        left = [] if before is None else before.differences()
+    if left:
+        pytest.fail("left to the next test:\n" + "\n".join(left), pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    result = yield
+    if any(hasattr(sys, name) for name in LAST):
+        forget_failure()
+    return result
+
+
+BEFORE = pytest.StashKey[Before]()
+
+
+@pytest.fixture(autouse=True)
+def process_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves its process changed (``pytest_runtest_teardown``)."""
+    item: pytest.Item = request.node
+    item.stash[BEFORE] = Before.now()
+    with certificates_forgotten():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import logging
 import socket
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -29,9 +31,12 @@ async def test_a_stranger_takes_all_descriptors_of_a_frontdesk(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with open_house(TABLE) as house:
-        # The client's own, before none is left in this process.
-        strangers = [socket.socket() for _ in range(SOCKETS)]
-        with Descriptors.bounded() as descriptors, caplog.at_level(logging.WARNING):
+        with (
+            # The client's own, before none is left in this process.
+            sockets(SOCKETS) as strangers,
+            Descriptors.bounded() as descriptors,
+            caplog.at_level(logging.WARNING),
+        ):
             descriptors.take_all()
             for stranger in strangers:
                 stranger.setblocking(False)
@@ -39,8 +44,6 @@ async def test_a_stranger_takes_all_descriptors_of_a_frontdesk(
             # Each is turned away, and nobody says a word.
             await until(lambda: all(_is_closed(stranger) for stranger in strangers))
             assert caplog.records == []
-        for stranger in strangers:
-            stranger.close()
         assert (await house.fetch("/healthz/live")).code == 200
 
 
@@ -50,13 +53,13 @@ async def test_strangers_ask_for_megabytes_and_read_none_of_it(rows: list[Envelo
         await house.store.write(rows)
         gc.collect()
         before = psutil.Process().memory_info().rss
-        strangers = [await _asks(house.service.port) for _ in range(40)]
-        answer = await house.fetch(f"{QUESTION}&limit=200", request_timeout=60)
-        gc.collect()
-        assert psutil.Process().memory_info().rss - before < 200 << 20
-        assert len(answer.body) > 12_000_000
-        for stranger in strangers:
-            stranger.close()
+        with sockets(40) as strangers:
+            for stranger in strangers:
+                await _ask(stranger, house.service.port)
+            answer = await house.fetch(f"{QUESTION}&limit=200", request_timeout=60)
+            gc.collect()
+            assert psutil.Process().memory_info().rss - before < 200 << 20
+            assert len(answer.body) > 12_000_000
 
 
 async def test_a_stranger_asks_as_often_as_he_invents_addresses() -> None:
@@ -89,15 +92,20 @@ def rows() -> list[Envelope]:
     ]
 
 
-async def _asks(port: int) -> socket.socket:
-    """Ask for all of them."""
-    made, loop = socket.socket(), asyncio.get_running_loop()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    made.setblocking(False)
-    await loop.sock_connect(made, ("127.0.0.1", port))
+@contextlib.contextmanager
+def sockets(many: int) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.socket()) for _ in range(many)]
+
+
+async def _ask(stranger: socket.socket, port: int) -> None:
+    """Ask for all of them, with little room for the answer."""
+    loop = asyncio.get_running_loop()
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    stranger.setblocking(False)
+    await loop.sock_connect(stranger, ("127.0.0.1", port))
     asked = f"GET {QUESTION}&limit=200 HTTP/1.1\r\nHost: x\r\n\r\n"
-    await loop.sock_sendall(made, asked.encode())
-    return made
+    await loop.sock_sendall(stranger, asked.encode())
 
 
 def _is_closed(stranger: socket.socket) -> bool:

@@ -4,7 +4,7 @@ mod driver;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use driver::{DataPlane, Plane, Reader, text};
+use driver::{DataPlane, LONG_MS, Plane, Reader, text};
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
@@ -60,7 +60,7 @@ fn every_verb_after_an_auth_state_comes_with_it() {
 fn it_outlives_control_planes_and_data_planes() {
     let mut data_plane = DataPlane::start("auth-outlives");
     let (mut plane, port) = data_plane.attach();
-    let mut reader = logged_in(&mut plane, port, b"42", now_ms() + 60_000, b"me");
+    let mut reader = logged_in(&mut plane, port, b"42", now_ms() + u64::from(LONG_MS), b"me");
     let mut stranger = Reader::connect(port);
     reader.say(b"not answered");
     plane.verb_with_auth();
@@ -81,16 +81,16 @@ fn it_outlives_control_planes_and_data_planes() {
 fn an_auth_state_that_runs_out_ends_its_connection_unless_another_came_before() {
     let data_plane = DataPlane::start("auth-runs-out");
     let (mut plane, port) = data_plane.attach();
-    let started = now_ms();
     // So late that the other auth state comes before, however busy the machine is.
-    let mut short = logged_in(&mut plane, port, b"1", started + 3_000, b"a");
-    let mut renewed = logged_in(&mut plane, port, b"2", started + 3_000, b"b");
+    let mut renewed = logged_in(&mut plane, port, b"2", now_ms() + 4_000, b"b");
     renewed.say(b"longer, please");
     let (connection, _, _) = plane.verb_with_auth();
-    plane.auth(connection, b"2", started + 60_000, b"c");
+    plane.auth(connection, b"2", now_ms() + u64::from(LONG_MS), b"c");
     assert_eq!(renewed.frame(), text(b"{}"));
+    let ends_ms = now_ms() + 4_000;
+    let mut short = logged_in(&mut plane, port, b"1", ends_ms, b"a");
     closed_with(&mut short, 4202);
-    assert!(now_ms() >= started + 3_000);
+    assert!(now_ms() >= ends_ms);
     // What its timer finds is that there is time; that it beats is no harm.
     assert_eq!(renewed.frame(), (9, Vec::new()));
     is_there(&mut plane, &mut renewed, b"c");

@@ -5,10 +5,8 @@ mod driver;
 use std::thread::sleep;
 use std::time::Duration;
 
-use driver::{DataPlane, Reader, text};
+use driver::{DataPlane, LONG_MS, Reader, text};
 
-/// Longer than any test.
-const LONG_MS: u32 = 600_000;
 const PING: &[u8] = br#"{"action":"ping"}"#;
 const PONG: &[u8] = br#"{"type":"pong"}"#;
 
@@ -70,12 +68,13 @@ fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something
     let data_plane = DataPlane::start("ping-silent");
     let (mut plane, port) = data_plane.attach_with(1);
     let mut reader = Reader::connect(port);
+    // It has been silent for long enough; a longer sleep does no harm.
     sleep(Duration::from_millis(20));
     reader.say(PING);
     let (connection, verb) = plane.verb();
     assert_eq!(verb, PING);
     // So that what comes next is soon enough, however busy the machine is.
-    plane.settle(LONG_MS, 30_000);
+    plane.settle(LONG_MS, LONG_MS);
     plane.reply(connection);
     assert_eq!(reader.frame(), text(b"[]"));
     reader.say(PING);

@@ -3,6 +3,7 @@
 mod driver;
 
 use std::io::{Read, Write};
+use std::iter;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -193,6 +194,16 @@ fn an_answer_that_was_begun_is_finished_before_the_goodbye() {
 
 #[test]
 fn who_has_made_room_while_the_data_plane_stood_still_is_no_slow_reader() {
+    // Where this process stood still itself, the reader was slow indeed: once more then.
+    let told = (0..20).map(|_| after_a_stop()).find(|(next, quick)| *next == PONG || *quick);
+    assert_eq!(told.expect("a machine that doesn't stand still each time").0, PONG);
+}
+
+const PONG: (u8, Vec<u8>) = (10, Vec::new());
+
+/// What a reader hears first that pings after it has taken all, and the data plane stood still meanwhile;
+/// and whether it can't have been slow by itself.
+fn after_a_stop() -> ((u8, Vec<u8>), bool) {
     let data_plane = DataPlane::start_with("stood-still", 1);
     let (mut plane, port) = data_plane.attach();
     plane.settle(0, STALLED_MS);
@@ -200,22 +211,26 @@ fn who_has_made_room_while_the_data_plane_stood_still_is_no_slow_reader() {
     let mut reader = Reader::connect(port);
     reader.say(b"all of it");
     let (connection, _) = plane.verb();
+    let began = Instant::now();
     plane.reply_all(&connection, &LONG);
     plane.count_when("outbox_bytes", |bytes| bytes > 0);
     data_plane.signal(Signal::STOP);
+    let before = began.elapsed();
     // So many are ready before it that its timer fires first.
-    others.iter_mut().for_each(|other| other.0.write_all(b"\x89\x80\0\0\0\0").expect("a socket"));
+    others.iter_mut().for_each(|other| other.ping());
     let taken = reader.until_silent();
-    thread::sleep(Duration::from_millis(u64::from(STALLED_MS)));
+    thread::sleep(STALLED);
+    let began = Instant::now();
     data_plane.signal(Signal::CONT);
     let rest = reader.bytes(LONG.len() + 10 - taken.len());
     assert!(taken.len() > 10 && rest == LONG[..rest.len()]);
-    reader.say(b"more");
-    let (connection, _) = plane.verb();
-    plane.reply(connection);
-    assert_eq!(reader.frame(), text(b"[]"));
+    reader.ping();
+    // With the room that it found, its timer may have found that a heartbeat is due.
+    let next = iter::repeat_with(|| reader.frame()).find(|(opcode, _)| *opcode != 9);
+    (next.expect("a frame"), before < STALLED && began.elapsed() < STALLED)
 }
 
+const STALLED: Duration = Duration::from_millis(STALLED_MS as u64);
 const STALLED_MS: u32 = 1_000;
 
 #[test]

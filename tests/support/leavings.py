@@ -1,0 +1,118 @@
+"""What a test may not leave to the next one in its process: threads, limits, a folder, handlers.
+
+A test that runs out of descriptors, say, is hurt by whatever else still runs where it does. What
+isn't as it was is set right again, so that it fails its own test and no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import os
+import resource
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from newsfabric import tls
+
+# Where pytest keeps how a test failed, with all its frames.
+LAST = ("last_exc", "last_type", "last_value", "last_traceback")
+# A thread that was told to end may take a moment.
+GRACE_SECONDS = 5.0
+_LIMITS = ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NPROC")
+# Not SIGALRM, which is pytest-timeout's.
+_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGQUIT,
+    signal.SIGCHLD,
+    signal.SIGPIPE,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+# pytest's own, anew for each test and phase.
+_CHANGES = ("PYTEST_CURRENT_TEST",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Before:
+    """A process before a test."""
+
+    threads: frozenset[threading.Thread]
+    limits: Mapping[str, tuple[int, int]]
+    folder: str
+    environment: Mapping[str, str]
+    handlers: Mapping[signal.Signals, Any]
+
+    @classmethod
+    def now(cls) -> Before:
+        environment = dict(os.environ)
+        for name in _CHANGES:
+            environment.pop(name, None)
+        return cls(
+            frozenset(threading.enumerate()),
+            {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS},
+            os.getcwd(),
+            environment,
+            {which: signal.getsignal(which) for which in _SIGNALS},
+        )
+
+    def differences(self) -> list[str]:
+        """What isn't as it was, and is now, but for threads that go on."""
+        left = [thread for thread in threading.enumerate() if thread not in self.threads]
+        for thread in left:
+            thread.join(GRACE_SECONDS)
+        found = [f"a thread goes on: {thread.name}" for thread in left if thread.is_alive()]
+        now = Before.now()
+        for name, limit in self.limits.items():
+            if now.limits[name] != limit:
+                found.append(f"{name} is {now.limits[name]}, not {limit}")
+                resource.setrlimit(getattr(resource, name), limit)
+        if now.folder != self.folder:
+            found.append(f"the folder is {now.folder}, not {self.folder}")
+            os.chdir(self.folder)
+        for name in sorted(now.environment.keys() | self.environment.keys()):
+            value, was = now.environment.get(name), self.environment.get(name)
+            if value != was:
+                found.append(f"{name} is {value!r} in the environment, not {was!r}")
+                os.environ.pop(name, None)
+                os.environ.update({} if was is None else {name: was})
+        for which, handler in self.handlers.items():
+            if now.handlers[which] != handler:
+                found.append(f"{which.name} is handled by {now.handlers[which]}, not {handler}")
+                signal.signal(which, handler)
+        return found
+
+
+@contextlib.contextmanager
+def certificates_forgotten() -> Iterator[None]:
+    """In the end no certificates are looked at but those that were before.
+
+    A process of ours has the same until it ends, and looks for their files whenever it tells its
+    metrics.
+    """
+    before = {use: dict(held) for use, held in tls._HELD.items()}
+    yield
+    for use, held in list(tls._HELD.items()):
+        held.clear()
+        held.update(before.get(use, {}))
+        if not held:
+            del tls._HELD[use]
+            tls.CERTIFICATES_END.remove(use)
+
+
+def forget_failure() -> None:
+    """Close what a failed test has open. Its frames are kept, and the next one would pay for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        for name in LAST:
+            if hasattr(sys, name):
+                delattr(sys, name)
+        gc.collect()
