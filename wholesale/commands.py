@@ -278,7 +278,7 @@ def frontdesk(
         async with (
             _store(store, table) as opened,
             _link(own.core, f"{name} core") as core,
-            _link(own.client, f"{name} client") as client,
+            _links(own.client, f"{name} client") as client,
         ):
             frontdesk = FrontdeskService(
                 settings, fabric=regions, topics=table, core=core, client=client, store=opened
@@ -389,3 +389,10 @@ async def _link(nodes: Sequence[Node], name: str) -> AsyncIterator[PikaLink]:
         yield link
     finally:
         await link.close()
+
+
+@contextlib.asynccontextmanager
+async def _links(nodes: Sequence[Node], name: str) -> AsyncIterator[list[PikaLink]]:
+    """A link to each of ``nodes``."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(_link([node], name)) for node in nodes]

@@ -214,7 +214,7 @@ async def _frontdesk(core: Guarded) -> AsyncIterator[FrontdeskService]:
         fabric=fabric(),
         topics=TOPICS,
         core=link,
-        client=client_cluster().connect(),
+        client=[client_cluster().connect()],
         store=MemoryStore(TOPICS, now_ms=lambda: EPOCH),
     )
     stop = asyncio.Event()

@@ -91,8 +91,9 @@ class House:
 
 @contextlib.asynccontextmanager
 async def open_house(
-    topics: TopicTable, settings: FrontdeskSettings = SETTINGS
+    topics: TopicTable, settings: FrontdeskSettings = SETTINGS, *beside: StubBroker
 ) -> AsyncIterator[House]:
+    """One with a client broker of its own, and those ``beside`` it."""
     client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
     service = FrontdeskService(
@@ -100,7 +101,7 @@ async def open_house(
         fabric=FABRIC,
         topics=topics,
         core=core.connect(),
-        client=client.connect(),
+        client=[broker.connect() for broker in (client, *beside)],
         store=store,
     )
     stop = asyncio.Event()

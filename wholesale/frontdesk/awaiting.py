@@ -1,93 +1,83 @@
-"""Publishes for an HTTP request and waits for the router's receipt.
+"""Publishes for an HTTP request and waits for the router's receipt, as any publisher does.
 
-``reply_to`` is one queue of this process; which request a receipt is for says its
+A request waits no longer than it must for a broker that stands still: without a receipt in half a
+second its message goes by another one, too. Which request a receipt is for says its
 ``correlation_id``, a secret of 128 random bits, so nobody who can publish can answer for a router.
 """
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-import logging
-import secrets
+from collections.abc import Sequence
 
-from newsfabric import control, topology
-from newsfabric.amqp import ConfirmingPublisher
-from newsfabric.amqp.message import Delivery, Message
+from newsfabric import topology
+from newsfabric.amqp import Link
+from newsfabric.amqp.message import Message
 from newsfabric.control import Receipt
-from newsfabric.errors import LinkError
+from newsfabric.errors import PublishError, Unanswered
+from newsfabric.publish import AsyncPublisher
+from newsfabric.topology import Bounds
 from wholesale.http import RETRY, HttpProblem
 from wholesale.progress import Progress
 
-logger = logging.getLogger(__name__)
+# Old receipts are of no use to anyone, so the queues for them keep little and briefly.
+_BOUNDS = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 
 
 class Receipts:
     """Requests that wait for their receipts, at most ``most`` at a time."""
 
-    def __init__(
-        self,
-        publisher: ConfirmingPublisher,
-        reply_to: str,
-        *,
-        most: int,
-        timeout: float,
-    ) -> None:
+    def __init__(self, publisher: AsyncPublisher, *, most: int) -> None:
         self._publisher = publisher
-        self._reply_to = reply_to
         self._most = most
-        self._timeout = timeout
-        self._pending: dict[str, asyncio.Future[Receipt]] = {}
         self._progress = Progress()
+
+    @classmethod
+    async def over(
+        cls, client: Sequence[Link], *, name: str, most: int, seconds: float
+    ) -> Receipts:
+        """For the frontdesk ``name``, over links to its region's client brokers.
+
+        A request waits ``seconds`` for its receipt.
+        """
+        publisher = await AsyncPublisher.over(
+            [client],
+            app_id=f"{topology.FRONTDESK_QUEUES}{name}",
+            arguments=_BOUNDS.arguments(),
+            timeout=seconds,
+            window=most,
+        )
+        return cls(publisher, most=most)
 
     @property
     def pending(self) -> int:
         """How many requests wait."""
-        return len(self._pending)
+        return self._progress.under_way
 
     async def idle(self) -> None:
         """Return when no request waits."""
         await self._progress.idle()
 
-    def take(self, delivery: Delivery) -> None:
-        """A message has come to ``reply_to``: a request's receipt, or of no interest any more."""
-        try:
-            receipt = control.decode_receipt(delivery.message)
-        except ValueError as exc:
-            logger.debug("no receipt: %s", exc)
-            return
-        waiting = self._pending.get(delivery.message.properties.correlation_id or "")
-        if waiting is not None and not waiting.done():
-            waiting.set_result(receipt)
+    async def close(self) -> None:
+        """Close the links."""
+        await self._publisher.close()
 
     async def publish(self, message: Message) -> Receipt:
         """Publish ``message`` and return its receipt; HttpProblem when none can be had now."""
-        if len(self._pending) >= self._most:
+        if self.pending >= self._most:
             raise HttpProblem(
                 503, "busy", "too many publications are waiting for receipts", headers=RETRY
             )
-        correlation_id = secrets.token_hex(16)
-        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._pending[correlation_id] = receipt
+        if not self._publisher.connected:
+            raise _not_taken(message)
         self._progress.begin()
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._send(message, correlation_id)
-                return await receipt
-        except TimeoutError as exc:
+            return await self._publisher.send(message)
+        except Unanswered as exc:
             raise _no_receipt(message) from exc
-        except LinkError as exc:
+        except PublishError as exc:
             raise _not_taken(message) from exc
         finally:
-            del self._pending[correlation_id]
             self._progress.end()
-
-    async def _send(self, message: Message, correlation_id: str) -> None:
-        properties = dataclasses.replace(
-            message.properties, reply_to=self._reply_to, correlation_id=correlation_id
-        )
-        addressed = dataclasses.replace(message, properties=properties)
-        await self._publisher.publish(topology.PUBLISH, addressed, mandatory=True)
 
 
 def _no_receipt(message: Message) -> HttpProblem:

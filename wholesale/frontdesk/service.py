@@ -8,7 +8,7 @@ import functools
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +65,7 @@ from wholesale.own_queue import consume_own
 logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
-# Old reports and receipts are of no use to anyone, so these queues keep little and briefly.
+# Old reports are of no use to anyone, so these queues keep little and briefly.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 # Reports for the board are larger, and have a queue of their own: they never take the place of the
 # load reports that readers are sent by. A thousand boxes say some 3 MB a second.
@@ -126,7 +126,11 @@ class FrontdeskSettings:
 
 
 class FrontdeskService:
-    """Runs one frontdesk over ``core``, ``client`` (links to those clusters) and ``store``."""
+    """Runs one frontdesk over ``core``, ``client`` and ``store``.
+
+    ``core`` is a link to that cluster, ``client`` has one to each broker of the other, which it
+    closes.
+    """
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class FrontdeskService:
         fabric: Fabric,
         topics: TopicTable,
         core: Link,
-        client: Link,
+        client: Sequence[Link],
         store: Store,
     ) -> None:
         self.settings = settings
@@ -180,7 +184,7 @@ class FrontdeskService:
         """
         return Readiness.of(
             core=self._core.established,
-            client=self._client.established,
+            client=any(link.established for link in self._client),
             not_draining=not self._draining,
         )
 
@@ -188,7 +192,12 @@ class FrontdeskService:
         """Answer until ``stop`` is set, then finish what is under way."""
         # What is wrong with the file is said now, not when somebody asks.
         await read_board_keys(self.settings.board.key_file)
-        receipts = await self._await_receipts()
+        receipts = await Receipts.over(
+            self._client,
+            name=self.settings.name,
+            most=self.settings.max_pending,
+            seconds=self.settings.receipt_seconds,
+        )
         consumers = [await self._watch_boxes(), await self._watch_reports()]
         if self._board_access.keys is not None:
             await self._board_access.keys.start()
@@ -221,6 +230,7 @@ class FrontdeskService:
                 await admin.close_all_connections()
             for consumer in consumers:
                 await consumer.cancel()
+            await receipts.close()
             if self._board_access.keys is not None:
                 await self._board_access.keys.close()
             self._catching_up.close()
@@ -273,24 +283,6 @@ class FrontdeskService:
             *board_routes(self._board, self._board_access, self.settings.proxy_from),
             *page_routes(),
         ]
-
-    async def _await_receipts(self) -> Receipts:
-        settings = self.settings
-        receipts = Receipts(
-            await self._client.publisher(in_flight=settings.max_pending),
-            self._queue,
-            most=settings.max_pending,
-            timeout=settings.receipt_seconds,
-        )
-        await consume_own(
-            self._client,
-            self._queue,
-            receipts.take,
-            exchange=topology.RECEIPTS,
-            key=self._queue,
-            bounds=_BOUNDS,
-        )
-        return receipts
 
     async def _watch_boxes(self) -> Consumer:
         return await consume_own(
@@ -387,7 +379,10 @@ class FrontdeskService:
             check_private(place.others.values())
         return Board(
             place,
-            reaches=lambda: (self._core.connected, self._client.connected),
+            reaches=lambda: (
+                self._core.connected,
+                any(link.connected for link in self._client),
+            ),
             key_file=settings.board.key_file,
             authorities=self.settings.authorities,
         )

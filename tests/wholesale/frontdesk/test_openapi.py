@@ -89,7 +89,7 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
         fabric=FABRIC,
         topics=topics,
         core=core.connect(),
-        client=client.connect(),
+        client=[client.connect()],
         store=store,
     )
     stop = asyncio.Event()

@@ -214,6 +214,31 @@ async def test_what_no_shovel_would_take_away_is_503(house: House):
     assert (await house.publish(HEADLINE)).code == 503
 
 
+async def test_without_a_receipt_the_message_goes_by_another_broker_too(topics: TopicTable):
+    second = client_cluster()
+    async with open_house(topics, SETTINGS, second) as house:
+        beside = dataclasses.replace(house, client=second, tap=second.tap("publish"))
+        asking = asyncio.create_task(house.publish(HEADLINE, Idempotency_Key="k1"))
+        await until(lambda: house.client.depth(house.tap) and second.depth(beside.tap))
+        (copy,) = beside.published()
+        assert [m.properties.message_id for m in (*house.published(), copy)] == ["k1", "k1"]
+        beside.answer(copy, id="i", identity="x")
+        response = await asking
+        assert (response.code, said(response)["id"]) == (201, "i")
+
+
+@pytest.mark.promise("S6")
+async def test_with_one_broker_down_the_other_takes_all(topics: TopicTable):
+    second = client_cluster()
+    async with open_house(topics, SETTINGS, second) as house:
+        second.cut()
+        asking = [asyncio.create_task(house.publish(HEADLINE, Idempotency_Key=k)) for k in "abc"]
+        await until(lambda: house.client.depth(house.tap) == 3)
+        for message in house.published():
+            house.answer(message, id="i", identity="x")
+        assert [(await each).code for each in asking] == [201, 201, 201]
+
+
 @pytest.mark.promise("O4")
 async def test_at_the_bound_of_waiting_publications_the_next_is_503(topics: TopicTable):
     async with open_house(topics, dataclasses.replace(SETTINGS, max_pending=1)) as house:
@@ -507,7 +532,7 @@ async def test_it_isnt_ready_before_all_that_it_needs_is_there(topics: TopicTabl
         fabric=FABRIC,
         topics=topics,
         core=clusters["core"].connect(),
-        client=clusters["client"].connect(),
+        client=[clusters["client"].connect()],
         store=MemoryStore(topics),
     )
     stop = asyncio.Event()
