@@ -7,11 +7,15 @@ pika (the only importer of pika is this package) and
 A :class:`Link` reconnects by itself, with full jitter, to any of its URLs, and
 brings its consumers and its topology back. What was in flight when it broke
 fails with :class:`~newsfabric.errors.LinkClosed`; whoever cares sends it again.
+
+:class:`Links` are what a service has of brokers side by side (:mod:`newsfabric.amqp.spread`).
+A link is links, too: to one broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from newsfabric.amqp.message import Delivery, Message, Properties
@@ -23,6 +27,7 @@ __all__ = [
     "Declare",
     "Delivery",
     "Link",
+    "Links",
     "Message",
     "OnDelivery",
     "Properties",
@@ -73,7 +78,9 @@ class ConfirmingPublisher(Protocol):
         (``mandatory``) returns it.
         """
 
-    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+    def publish_nowait(
+        self, exchange: str, message: Message, *, mandatory: bool = False
+    ) -> asyncio.Future[None]:
         """Publish without waiting; await the result for the confirm.
 
         For pipelines. Raises LinkBusy at the bound and while the broker is out of room
@@ -93,6 +100,9 @@ class ConfirmingPublisher(Protocol):
     def in_flight(self) -> int:
         """How many are unconfirmed now."""
 
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed``, which must not block, whenever :attr:`is_ready` may be another."""
+
 
 class Consumer(Protocol):
     """Takes deliveries from one queue until :meth:`cancel`, across reconnects."""
@@ -107,19 +117,37 @@ class Consumer(Protocol):
         """Stop taking deliveries; those unacknowledged can still be acked until the link closes."""
 
 
-class Link(Protocol):
-    """One connection to a broker or cluster, kept alive until :meth:`close`."""
+class Links(Protocol):
+    """A link to each of some brokers that stand side by side, kept alive until :meth:`close`.
+
+    What is consumed is consumed on each of :attr:`members`: what came from one broker is
+    acknowledged there. What is published goes to all.
+    """
+
+    @property
+    def members(self) -> Sequence[Link]:
+        """The link to each broker."""
 
     @property
     def connected(self) -> bool:
-        """Whether the link is up now."""
+        """Whether a link is up now."""
 
     @property
     def established(self) -> bool:
-        """Whether it is up, all that is declared is there, and all consumers consume.
+        """Whether one is up, all that is declared is there, and all its consumers consume.
 
         What a broker refuses is tried again: a service that is up and consumes nothing isn't ready.
         """
+
+    async def publisher(self, *, in_flight: int = 1000) -> ConfirmingPublisher:
+        """A publisher on its own channel in confirm mode; usable at once if a link is up."""
+
+    async def close(self) -> None:
+        """Flush acks, wait briefly for confirms, close. No task is left behind."""
+
+
+class Link(Links, Protocol):
+    """One connection to a broker, or to one of several."""
 
     @property
     def trouble(self) -> LinkError | None:
@@ -127,9 +155,6 @@ class Link(Protocol):
 
     async def refused(self) -> LinkRefused:
         """Return their words as soon as every broker turned it away when it was last asked."""
-
-    async def publisher(self, *, in_flight: int = 1000) -> ConfirmingPublisher:
-        """A publisher on its own channel in confirm mode; usable at once if the link is up."""
 
     async def consumer(
         self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
@@ -152,6 +177,3 @@ class Link(Protocol):
 
         LinkClosed while the link is down; what the broker refuses is a LinkError.
         """
-
-    async def close(self) -> None:
-        """Flush acks, wait briefly for confirms, close. No task is left behind."""

@@ -114,13 +114,18 @@ class PikaLink:
         self._runner = asyncio.create_task(self._run(), name=f"link {name}")
 
     @property
+    def members(self) -> tuple[PikaLink]:
+        """See :attr:`newsfabric.amqp.Links.members`: itself."""
+        return (self,)
+
+    @property
     def connected(self) -> bool:
         """Whether the link is up now, with its declarations tried."""
         return self._serving and self._connection is not None and self._connection.is_open
 
     @property
     def established(self) -> bool:
-        """See :attr:`newsfabric.amqp.Link.established`."""
+        """See :attr:`newsfabric.amqp.Links.established`."""
         seats = (*self._declarations, *self._users)
         return self.connected and all(seat.member.established for seat in seats)
 
@@ -137,7 +142,7 @@ class PikaLink:
             return self._trouble
 
     async def publisher(self, *, in_flight: int = 1000) -> LinkPublisher:
-        """See :meth:`newsfabric.amqp.Link.publisher`."""
+        """See :meth:`newsfabric.amqp.Links.publisher`."""
         publisher = LinkPublisher(self._name, in_flight)
         seat = self._seat(self._users, publisher, now=self._serving)
         if self._connection is not None:
@@ -176,7 +181,7 @@ class PikaLink:
         return seat
 
     async def close(self) -> None:
-        """See :meth:`newsfabric.amqp.Link.close`."""
+        """See :meth:`newsfabric.amqp.Links.close`."""
         try:
             if self.connected and not self._closing:
                 self._closing = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.confirms import Confirms
@@ -51,6 +51,7 @@ class LinkPublisher:
         self._open = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def established(self) -> bool:
@@ -72,6 +73,10 @@ class LinkPublisher:
         """See :attr:`newsfabric.amqp.ConfirmingPublisher.is_ready`."""
         return self._update()
 
+    def watch(self, changed: Callable[[], None]) -> None:
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.watch`."""
+        self._watchers.append(changed)
+
     async def idle(self) -> None:
         """Return when nothing is unconfirmed."""
         await self._idle.wait()
@@ -80,11 +85,30 @@ class LinkPublisher:
         """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish`."""
         while self._usable() and not self._update():
             await self._open.wait()
-        await self._send(exchange, message, mandatory=mandatory)
+        await self.publish_nowait(exchange, message, mandatory=mandatory)
 
-    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+    def publish_nowait(
+        self, exchange: str, message: Message, *, mandatory: bool = False
+    ) -> asyncio.Future[None]:
         """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish_nowait`."""
-        return self._send(exchange, message, mandatory=False)
+        channel = self._channel
+        if channel is None or not channel.is_open:
+            raise LinkClosed(f"{self._name}: no link to publish on")
+        if len(self._confirms) >= self._bound or channel.connection.blocked:
+            raise LinkBusy(f"{self._name}: {len(self._confirms)} unconfirmed publications")
+        number = channel.number
+        if message is not self._encoded:
+            # Most of the work, and a router publishes each message to two exchanges in a row.
+            self._content = encode_content(number, message, frame_max=self._frame_max)
+            self._encoded = message
+        address = encode_address(number, exchange, message.topic, mandatory=mandatory)
+        channel.connection.send(address + self._content)
+        confirmed: asyncio.Future[None] = self._loop.create_future()
+        tag = self._confirms.sent(confirmed)
+        if mandatory:
+            self._confirms.expect_return(tag, exchange, message)
+        self._idle.clear()
+        return confirmed
 
     def _usable(self) -> bool:
         return self._channel is not None and self._channel.is_open
@@ -104,25 +128,10 @@ class LinkPublisher:
             self._open.clear()
         return good
 
-    def _send(self, exchange: str, message: Message, *, mandatory: bool) -> asyncio.Future[None]:
-        channel = self._channel
-        if channel is None or not channel.is_open:
-            raise LinkClosed(f"{self._name}: no link to publish on")
-        if len(self._confirms) >= self._bound or channel.connection.blocked:
-            raise LinkBusy(f"{self._name}: {len(self._confirms)} unconfirmed publications")
-        number = channel.number
-        if message is not self._encoded:
-            # Most of the work, and a router publishes each message to two exchanges in a row.
-            self._content = encode_content(number, message, frame_max=self._frame_max)
-            self._encoded = message
-        address = encode_address(number, exchange, message.topic, mandatory=mandatory)
-        channel.connection.send(address + self._content)
-        confirmed: asyncio.Future[None] = self._loop.create_future()
-        tag = self._confirms.sent(confirmed)
-        if mandatory:
-            self._confirms.expect_return(tag, exchange, message)
-        self._idle.clear()
-        return confirmed
+    def _tell(self) -> None:
+        self._update()
+        for changed in self._watchers:
+            changed()
 
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
         """Keep a channel open on ``connection`` for as long as that lives."""
@@ -147,7 +156,7 @@ class LinkPublisher:
         self._encoded = None
         self._channel = channel
         retry.succeeded()
-        self._update()
+        self._tell()
         attempted()
         reason = LinkError("the link is closed")
         try:
@@ -165,6 +174,7 @@ class LinkPublisher:
             _fail(future, kind(f"{self._name}: {reason}"))
         self._confirms = Confirms()
         self._idle.set()
+        self._tell()
         # Those who wait in publish() find out that the link is down.
         self._open.set()
 
@@ -179,7 +189,7 @@ class LinkPublisher:
                 future.set_result(None)
         if not self._confirms:
             self._idle.set()
-        self._update()
+        self._tell()
 
     def on_return(self, reason: Returned, message: Message) -> None:
         """A mandatory message came back; its confirm follows."""
@@ -189,7 +199,7 @@ class LinkPublisher:
 
     def on_unblocked(self) -> None:
         """The broker reads again."""
-        self._update()
+        self._tell()
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
         """Nothing is consumed on a publisher's channel: WireError, which ends the connection."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -44,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 # What RabbitMQ proposes unless it is told otherwise.
 _FRAME_MAX: Final = 131_072
+_Declaring = Callable[[Declare], Awaitable[None]]
 
 
 class StubBroker:
@@ -204,11 +204,12 @@ class StubLink:
 
     def __init__(self, broker: StubBroker) -> None:
         self.broker = broker
+        self.members: tuple[StubLink] = (self,)
         self.connected = broker.up
         self.trouble: LinkError | None = None
-        self._undeclared: set[Callable[[Declare], Awaitable[None]]] = set()
+        self._undeclared: set[_Declaring] = set()
         self._closed = False
-        self._declarations: list[Callable[[Declare], Awaitable[None]]] = []
+        self._declarations: list[_Declaring] = []
         self._publishers: list[StubPublisher] = []
         self._consumers: list[StubConsumer] = []
 
@@ -219,11 +220,10 @@ class StubLink:
 
     async def refused(self) -> LinkRefused:
         """A broker in memory turns nobody away."""
-        refused: asyncio.Future[LinkRefused] = asyncio.get_running_loop().create_future()
-        return await refused
+        return await asyncio.Future[LinkRefused]()
 
     async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
-        """See :meth:`newsfabric.amqp.Link.publisher`; ValueError for ``in_flight`` below 1."""
+        """See :meth:`newsfabric.amqp.Links.publisher`; ValueError for ``in_flight`` below 1."""
         publisher = StubPublisher(self, in_flight)
         self._publishers.append(publisher)
         return publisher
@@ -238,19 +238,19 @@ class StubLink:
             consumer.resume()
         return consumer
 
-    async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+    async def on_connect(self, declare: _Declaring) -> None:
         """See :meth:`newsfabric.amqp.Link.on_connect`; tried again by :meth:`restore` alone."""
         self._declarations.append(declare)
         if self.connected:
             await self._declare(declare)
 
-    async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+    async def declare(self, declare: _Declaring) -> None:
         """See :meth:`newsfabric.amqp.Link.declare`."""
         if not self.connected:
             raise LinkClosed("the stub link is down")
         await declare(StubDeclare(self))
 
-    async def _declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
+    async def _declare(self, declare: _Declaring) -> None:
         self._undeclared.discard(declare)
         try:
             await declare(StubDeclare(self))
@@ -259,7 +259,7 @@ class StubLink:
             logger.warning("stub link: declaration: %s", exc)
 
     async def close(self) -> None:
-        """See :meth:`newsfabric.amqp.Link.close`; it waits one turn of the loop for confirms."""
+        """See :meth:`newsfabric.amqp.Links.close`; it waits one turn of the loop for confirms."""
         self._closed = True
         # Confirms are a turn of the loop away.
         await asyncio.sleep(0)
@@ -335,6 +335,7 @@ class StubPublisher:
         self._bound = in_flight
         self._unconfirmed: set[asyncio.Future[None]] = set()
         self._changed = asyncio.Event()
+        self._watchers: list[Callable[[], None]] = [self._changed.set]
 
     @property
     def in_flight(self) -> int:
@@ -344,42 +345,40 @@ class StubPublisher:
     async def ready(self) -> None:
         """See :meth:`newsfabric.amqp.ConfirmingPublisher.ready`."""
         while not self.is_ready:
-            await self._wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     @property
     def is_ready(self) -> bool:
         """See :attr:`newsfabric.amqp.ConfirmingPublisher.is_ready`."""
-        return self._link.connected and not self._is_full()
+        return self._link.connected and len(self._unconfirmed) < self._bound
 
     async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
         """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish`."""
-        while self._link.connected and self._is_full():
-            await self._wait()
-        await self._send(exchange, message, mandatory=mandatory)
+        while self._link.connected and not self.is_ready:
+            self._changed.clear()
+            await self._changed.wait()
+        await self.publish_nowait(exchange, message, mandatory=mandatory)
 
-    def publish_nowait(self, exchange: str, message: Message) -> Awaitable[None]:
+    def publish_nowait(
+        self, exchange: str, message: Message, *, mandatory: bool = False
+    ) -> asyncio.Future[None]:
         """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish_nowait`."""
-        return self._send(exchange, message, mandatory=False)
-
-    def _is_full(self) -> bool:
-        return len(self._unconfirmed) >= self._bound
-
-    async def _wait(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _send(self, exchange: str, message: Message, *, mandatory: bool) -> asyncio.Future[None]:
         if not self._link.connected:
             raise LinkClosed("no link to publish on")
-        if self._is_full():
+        if not self.is_ready:
             raise LinkBusy(f"{len(self._unconfirmed)} unconfirmed publications")
         # Raises ValueError for what can't be put on a wire.
         encode_publish(1, exchange, message, mandatory=mandatory, frame_max=_FRAME_MAX)
         loop = asyncio.get_running_loop()
         confirmed: asyncio.Future[None] = loop.create_future()
         self._unconfirmed.add(confirmed)
-        loop.call_soon(functools.partial(self._arrive, confirmed, exchange, message, mandatory))
+        loop.call_soon(self._arrive, confirmed, exchange, message, mandatory)
         return confirmed
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """See :meth:`newsfabric.amqp.ConfirmingPublisher.watch`."""
+        self._watchers.append(changed)
 
     def _arrive(
         self, confirmed: asyncio.Future[None], exchange: str, message: Message, mandatory: bool
@@ -409,8 +408,9 @@ class StubPublisher:
         self.update()
 
     def update(self) -> None:
-        """Those who wait look again."""
-        self._changed.set()
+        """Those who wait or watch look again."""
+        for changed in self._watchers:
+            changed()
 
 
 def _settle(confirmed: asyncio.Future[None], error: LinkError | None) -> None:

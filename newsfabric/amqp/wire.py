@@ -230,6 +230,8 @@ class FrameReader:
         content.finish(Message(content.topic, body, properties))
 
 
+# The properties that were encoded last, and their bytes: most of the work of a publication.
+_last: tuple[Properties | None, bytes] = None, b""
 # Consumers' tags.
 _cached_text: Final = functools.lru_cache(maxsize=64)(decode_text)
 
@@ -260,7 +262,7 @@ def encode_content(channel: int, message: Message, *, frame_max: int) -> bytes:
     """All frames of a publication but the first, whatever its exchange; ValueError if ``message``
     has no AMQP form."""
     body = message.body
-    header = _CONTENT.pack(_BASIC, 0, len(body)) + encode_properties(message.properties)
+    header = _CONTENT.pack(_BASIC, 0, len(body)) + _encoded(message.properties)
     room = frame_max - _OVERHEAD
     if len(header) > room:
         # A header can't be cut (section 4.2.6.1), and a larger frame ends the connection.
@@ -270,6 +272,14 @@ def encode_content(channel: int, message: Message, *, frame_max: int) -> bytes:
         piece = body if len(body) <= room else body[at : at + room]
         pieces += (_FRAME.pack(_BODY, channel, len(piece)), piece, _FRAME_END_OCTET)
     return b"".join(pieces)
+
+
+def _encoded(properties: Properties) -> bytes:
+    """``properties`` encoded: once, where brokers side by side get one message after the other."""
+    global _last
+    if properties is not _last[0]:
+        _last = properties, encode_properties(properties)
+    return _last[1]
 
 
 def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:

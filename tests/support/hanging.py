@@ -1,0 +1,85 @@
+"""A broker in memory that can hang, as a node that is stopped does, and several of them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from newsfabric.amqp import OnDelivery
+from newsfabric.amqp.spread import SpreadLink
+from newsfabric.amqp.stub import StubBroker, StubConsumer, StubLink, StubPublisher
+
+
+class HangingBroker(StubBroker):
+    """While it hangs its links stay up and it is sent what one likes: it does nothing with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.going_on = asyncio.Event()
+        self.going_on.set()
+        self._held: list[Callable[[], object]] = []
+
+    def connect(self) -> StubLink:
+        link = _Link(self)
+        self._links.append(link)
+        return link
+
+    def hang(self) -> None:
+        self.going_on.clear()
+
+    def go_on(self) -> None:
+        """All that it was sent meanwhile arrives now."""
+        self.going_on.set()
+        held, self._held = self._held, []
+        for each in held:
+            each()
+
+    def in_turn(self, work: Callable[[], object]) -> None:
+        if self.going_on.is_set():
+            work()
+        else:
+            self._held.append(work)
+
+    def _dispatch(self, queue: str) -> None:
+        self.in_turn(functools.partial(super()._dispatch, queue))
+
+
+class _Link(StubLink):
+    broker: HangingBroker
+
+    async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
+        publisher = _Publisher(self, in_flight)
+        self._publishers.append(publisher)
+        return publisher
+
+    async def consumer(
+        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+    ) -> StubConsumer:
+        consumer = _Consumer(self.broker, queue, on_delivery, prefetch)
+        self._consumers.append(consumer)
+        if self.connected:
+            consumer.resume()
+        return consumer
+
+
+class _Publisher(StubPublisher):
+    def _arrive(self, *sent: Any) -> None:
+        self._link.broker.in_turn(functools.partial(super()._arrive, *sent))
+
+
+class _Consumer(StubConsumer):
+    async def cancel(self) -> None:
+        """Nothing comes any more, but the broker doesn't say so before it goes on."""
+        await super().cancel()
+        await self._broker.going_on.wait()
+
+
+def brokers(count: int) -> list[HangingBroker]:
+    return [HangingBroker() for _ in range(count)]
+
+
+def spread(*sides: StubBroker) -> SpreadLink:
+    """A link to each of ``sides``, which are called b1, b2, …"""
+    return SpreadLink({f"b{n}": side.connect() for n, side in enumerate(sides, 1)})
