@@ -26,9 +26,9 @@ async def api(rabbitmq: Node) -> AsyncIterator[Management]:
 
 
 @pytest.mark.broker
-async def test_a_node_says_who_it_is_and_that_it_runs(api: Management, rabbitmq: Node) -> None:
+async def test_a_node_says_that_it_runs_and_takes_messages(api: Management) -> None:
     assert await api.alive()
-    assert await api.nodes() == {f"{rabbitmq.name}@localhost": True}
+    assert await api.alarm() == ""
     assert await api.connections() >= 0
 
 
@@ -53,18 +53,6 @@ async def test_names_with_every_awkward_character_come_back_as_they_were(
         with pika.BlockingConnection(pika.URLParameters(rabbitmq.amqp_url)) as connection:
             connection.channel().exchange_delete(exchange.name)
     assert queue not in await api.queues()
-
-
-@pytest.mark.broker
-async def test_a_queue_is_homed_on_the_node_that_was_asked_for(
-    api: Management, rabbitmq: Node
-) -> None:
-    home = f"{rabbitmq.name}@localhost"
-    await api.put_queue("t.homed", {}, node=home)
-    try:
-        assert (await api.queues())["t.homed"].home == home
-    finally:
-        await api.delete_queue("t.homed")
 
 
 @pytest.mark.broker
@@ -187,9 +175,26 @@ async def test_an_answer_that_makes_no_sense_is_a_management_error(
 ) -> None:
     api, answers = nonsense
     answers["body"] = body
-    for ask in (api.queues, api.bindings, api.shovels, api.shovel_states, api.nodes, api.exchanges):
+    for ask in (api.queues, api.bindings, api.shovels, api.shovel_states, api.exchanges):
         with pytest.raises(ManagementError):
             await ask()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "alarm"),
+    [
+        (b'[{"name":"a@b","mem_alarm":false,"disk_free_alarm":false}]', ""),
+        (b'[{"name":"a@b","mem_alarm":true,"disk_free_alarm":true}]', "memory"),
+        (b'[{"name":"a@b","mem_alarm":false,"disk_free_alarm":true}]', "disk"),
+        (b'[{"name":"a@b"}]', ""),
+    ],
+)
+async def test_a_broker_says_why_it_takes_no_messages(
+    nonsense: tuple[Management, dict[str, bytes]], nodes: bytes, alarm: str
+) -> None:
+    api, answers = nonsense
+    answers["body"] = nodes
+    assert await api.alarm() == alarm
 
 
 async def test_a_broker_that_isnt_there_is_status_0() -> None:

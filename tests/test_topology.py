@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
 
 import pytest
-from fabrics import CREDENTIALS, TOPICS, fabric, node
+from fabrics import CREDENTIALS, TOPICS, broker, fabric
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.hub import HubLimits
 from gateway.identities import SeenIdentities
@@ -18,22 +19,20 @@ from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.errors import ConfigError
 from newsfabric.management import Management
-from newsfabric.settings import Credentials, Fabric, ProxyCluster, TlsFiles
+from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.topics import parse_topics
 from newsfabric.topology import (
     ALL,
     DIRECT,
     Binding,
-    Cluster,
+    Link,
     Part,
     box_feed,
     box_part,
     box_upstream,
     client_definitions,
-    core,
     core_definitions,
     declare_retail,
-    mailbox_queues,
     mask,
     owned_queue,
     owned_shovel,
@@ -41,6 +40,7 @@ from newsfabric.topology import (
     retail_definitions,
     shovel_plan,
     shovel_value,
+    takes_gold_alone,
 )
 from newsfabric.topology.rights import hash_password
 from newsfabric.topology.roles import operator
@@ -54,10 +54,11 @@ from newsfabric.topology.values import (
 from wholesale.router.jobs import HOLD_SECONDS
 from wholesale.router.window import KEEP_MS, MOST
 
-OREGON_CORE = Cluster("oregon", "core")
-OREGON_CLIENT = Cluster("oregon", "client")
-DUBLIN_CORE = Cluster("dublin", "core")
-DUBLIN_CLIENT = Cluster("dublin", "client")
+OREGON_CORE = broker("oregon-core-1")
+OREGON_CLIENT = broker("oregon-client-1")
+DUBLIN_CORE = broker("dublin-core-1")
+DUBLIN_CLIENT = broker("dublin-client-1")
+HARBOR = broker("harbor-1")
 
 
 def _shovels(part: Part) -> dict[str, tuple[str, str, tuple[str, ...]]]:
@@ -104,45 +105,132 @@ def test_everything_comes_from_the_own_region_and_gold_from_the_others() -> None
     assert _keys(plan[OREGON_CORE], "shovel.receipts.1") == {("receipts", ALL)}
 
 
-def test_with_two_nodes_gold_enters_by_two_queues_on_two_nodes() -> None:
-    plan = shovel_plan(fabric(client=3, core=2), "oregon", TOPICS)
-    homes = {queue.name: queue.home for queue in plan[OREGON_CLIENT].queues}
-    assert homes == {
-        "shovel.publish.oregon.1": "oregon-client-1",
-        "shovel.publish.oregon.2": "oregon-client-2",
+def test_each_client_broker_has_its_own_shovel_and_gold_takes_two_ways() -> None:
+    plan = shovel_plan(fabric(client=2, core=3), "oregon", TOPICS)
+    ways = {
+        (shovel, sources, str(broker))
+        for broker, part in plan.items()
+        for shovel, (_, exchange, sources) in _shovels(part).items()
+        if exchange == "intake"
+    }
+    first, second = (f"amqp://oregon-client-{n}.test/%2F" for n in (1, 2))
+    assert {way for way in ways if "oregon" in way[0]} == {
+        ("publish.oregon.1", (first,), "oregon-core-1"),
+        ("publish.oregon.1.2", (first,), "oregon-core-2"),
+        ("publish.oregon.2", (second,), "oregon-core-2"),
+        ("publish.oregon.2.2", (second,), "oregon-core-3"),
+    }
+    assert {(way[0], way[2]) for way in ways if "dublin" in way[0]} == {
+        ("publish.dublin.1", "oregon-core-1"),
+        ("publish.dublin.2", "oregon-core-2"),
     }
     gold = {("publish", "news.breaking"), ("publish", "user.*")}
     canary = {("publish", "_fabric.canary.oregon")}
-    assert _keys(plan[OREGON_CLIENT], "shovel.publish.oregon.2") == gold | canary
-    routers = {queue.name: queue.home for queue in plan[OREGON_CORE].queues}
-    assert routers["router.1"] == "oregon-core-1"
-    assert routers["router.2"] == "oregon-core-2"
-    assert _keys(plan[OREGON_CORE], "router.1") == {("intake", ALL)}
-    assert _keys(plan[OREGON_CORE], "router.2") == {
-        ("intake", "news.breaking"),
-        ("intake", "user.*"),
+    for source in map(broker, ("oregon-client-1", "oregon-client-2")):
+        assert _keys(plan[source], "shovel.publish.oregon.1") == {("publish", ALL)}
+        assert _keys(plan[source], "shovel.publish.oregon.2") == gold | canary
+
+
+def test_with_one_core_broker_gold_has_no_second_way() -> None:
+    plan = shovel_plan(fabric(client=2), "oregon", TOPICS)
+    assert {q.name for q in plan[OREGON_CLIENT].queues} == {"shovel.publish.oregon.1"}
+    assert {name for name in _shovels(plan[OREGON_CORE]) if "oregon" in name} == {
+        "publish.oregon.1",
+        "publish.oregon.2",
     }
 
 
-def test_with_one_node_gold_has_a_queue_beside_the_others_on_that_node() -> None:
-    part = core(TOPICS, ["one"], away=frozenset({"one"}))
-    assert {queue.home for queue in part.queues} == {"one"}
-    assert _keys(part, "router.1") == {("intake", ALL)}
-    assert _keys(part, "router.2") == {("intake", "news.breaking"), ("intake", "user.*")}
+def test_each_core_broker_pulls_all_that_another_region_routes() -> None:
+    plan = shovel_plan(fabric(core=3), "oregon", TOPICS)
+    for n in (1, 2, 3):
+        assert _shovels(plan[broker(f"oregon-core-{n}")])[f"outbound.dublin.{n}"] == (
+            f"shovel.outbound.oregon.{n}",
+            "postoffice",
+            (f"amqp://dublin-core-{n}.test/%2F",),
+        )
+        queue = f"shovel.outbound.oregon.{n}"
+        assert _keys(plan[broker(f"dublin-core-{n}")], queue) == {("outbound", ALL)}
 
 
-def _with_proxy(nodes: int = 1) -> Fabric:
-    far = tuple(node(f"harbor-{n}") for n in range(1, nodes + 1))
-    proxy = ProxyCluster(name="harbor", nodes=far, nearest="oregon")
-    return dataclasses.replace(fabric(), proxies=(proxy,))
+def test_a_client_broker_gets_receipts_from_two_core_brokers() -> None:
+    plan = shovel_plan(fabric(client=2, core=3), "oregon", TOPICS)
+    found = {
+        str(broker): {name: sources for name, (_, _, sources) in _shovels(part).items()}
+        for broker, part in plan.items()
+        if broker.cluster.role == "client"
+    }
+    assert found["oregon-client-1"] == {
+        "receipts.1": ("amqp://oregon-core-1.test/%2F",),
+        "receipts.1.2": ("amqp://oregon-core-2.test/%2F",),
+    }
+    assert found["oregon-client-2"] == {
+        "receipts.2": ("amqp://oregon-core-2.test/%2F",),
+        "receipts.2.2": ("amqp://oregon-core-3.test/%2F",),
+    }
+    for n, queues in {1: {"1"}, 2: {"1", "2"}, 3: {"2"}}.items():
+        names = {queue.name for queue in plan[broker(f"oregon-core-{n}")].queues}
+        receipts = {name for name in names if name.startswith("shovel.receipts.")}
+        assert receipts == {f"shovel.receipts.{queue}" for queue in queues}
 
 
-HARBOR = Cluster("harbor", "proxy")
+def test_every_core_broker_holds_the_same_queues_and_gold_has_one_of_its_own() -> None:
+    plan = shovel_plan(fabric(core=2), "oregon", TOPICS)
+    own = ("router.1", "router.2", "mailbox", "rejected")
+    for n in (1, 2):
+        part = plan[broker(f"oregon-core-{n}")]
+        names = [queue.name for queue in part.queues]
+        assert tuple(name for name in names if not name.startswith("shovel.")) == own
+        assert _keys(part, "router.1") == {("intake", ALL)}
+        assert _keys(part, "router.2") == {("intake", "news.breaking"), ("intake", "user.*")}
+        assert _keys(part, "mailbox") == {("upstream", "_fabric.mark")}
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.data())
+def test_two_paths_share_a_broker_only_where_one_alone_is_left(
+    client: int, core: int, data: st.DataObject
+) -> None:
+    links = region_links(fabric(client=client, core=core, proxy=client), "oregon", TOPICS)
+    by_id = {link.id: link for link in links}
+    pairs = [(link, by_id[f"{link.id}.2"]) for link in links if f"{link.id}.2" in by_id]
+    assert bool(pairs) == (core > 1)
+    brokers = [node.name for node in fabric(core=core).region("oregon").core]
+    left = data.draw(st.sets(st.sampled_from(brokers), min_size=1))
+
+    def first_left(link: Link) -> str:
+        nodes = link.hosts if len(link.hosts) > 1 else link.sources
+        return next(node.name for node in nodes if node.name in left)
+
+    for first, second in pairs:
+        assert (first_left(first) == first_left(second)) == (len(left) == 1)
+
+
+def test_of_the_shovels_into_a_core_the_second_paths_and_other_regions_take_gold_alone() -> None:
+    known = fabric(client=2, core=2)
+    links = region_links(known, "oregon", TOPICS)
+    intake = [link for link in links if link.destination == "intake"]
+    for link in intake:
+        assert takes_gold_alone(link.name, "oregon") == (ALL not in link.keys), link.name
+    assert {link.name for link in intake if not takes_gold_alone(link.name, "oregon")} == {
+        "publish.oregon.1",
+        "publish.oregon.2",
+    }
+    assert not takes_gold_alone("outbound.dublin.1", "oregon")
+
+
+def test_what_is_at_two_places_of_one_broker_is_the_first_of_them() -> None:
+    known = fabric(core=2)
+    link = {link.name: link for link in region_links(known, "oregon", TOPICS)}["receipts.1"]
+    old, new = link.places()
+    plan = shovel_plan(known, "oregon", TOPICS, places={link.id: (new, old)})
+    assert _shovels(plan[OREGON_CLIENT])["receipts.1"][2] == ("amqp://oregon-core-2.test/%2F",)
+    assert [s.name for s in plan[OREGON_CLIENT].shovels].count("receipts.1") == 1
+    for place in (old, new):
+        assert _keys(plan[place.source], "shovel.receipts.1") == {("receipts", ALL)}
 
 
 def test_from_a_proxy_gold_goes_to_every_region_and_the_rest_to_the_nearest() -> None:
-    near = shovel_plan(_with_proxy(), "oregon", TOPICS)
-    far = shovel_plan(_with_proxy(), "dublin", TOPICS)
+    near = shovel_plan(fabric(proxy=1), "oregon", TOPICS)
+    far = shovel_plan(fabric(proxy=1), "dublin", TOPICS)
     assert _keys(near[HARBOR], "shovel.publish.oregon.1") == {("publish", ALL)}
     assert _keys(far[HARBOR], "shovel.publish.dublin.1") == {
         ("publish", "news.breaking"),
@@ -157,7 +245,7 @@ def test_from_a_proxy_gold_goes_to_every_region_and_the_rest_to_the_nearest() ->
 
 
 def test_receipts_of_every_region_come_back_to_a_proxy() -> None:
-    plan = shovel_plan(_with_proxy(), "dublin", TOPICS)
+    plan = shovel_plan(fabric(proxy=1), "dublin", TOPICS)
     assert _shovels(plan[HARBOR]) == {
         "receipts.dublin.1": (
             "shovel.receipts.harbor.1",
@@ -168,23 +256,28 @@ def test_receipts_of_every_region_come_back_to_a_proxy() -> None:
     assert _keys(plan[DUBLIN_CORE], "shovel.receipts.harbor.1") == {("receipts", ALL)}
 
 
-def test_from_two_nodes_of_a_proxy_gold_comes_twice() -> None:
-    plan = shovel_plan(_with_proxy(nodes=2), "oregon", TOPICS)
-    homes = {queue.name: queue.home for queue in plan[HARBOR].queues}
-    assert homes == {
-        "shovel.publish.oregon.1": "harbor-1",
-        "shovel.publish.oregon.2": "harbor-2",
+def test_each_broker_of_a_proxy_has_a_shovel_to_a_client_broker() -> None:
+    plan = shovel_plan(fabric(client=2, proxy=3), "oregon", TOPICS)
+    found = {
+        name: (str(broker), *sources)
+        for broker, part in plan.items()
+        for name, (_, _, sources) in _shovels(part).items()
+        if name.startswith("proxy.")
     }
-    assert ("publish", ALL) not in _keys(plan[HARBOR], "shovel.publish.oregon.2")
+    assert found == {
+        "proxy.harbor.1": ("oregon-client-1", "amqp://harbor-1.test/%2F"),
+        "proxy.harbor.2": ("oregon-client-2", "amqp://harbor-2.test/%2F"),
+        "proxy.harbor.3": ("oregon-client-1", "amqp://harbor-3.test/%2F"),
+    }
 
 
 def test_regions_dont_touch_each_others_shovels_and_queues_at_a_proxy() -> None:
-    assert owned_shovel("dublin", HARBOR, "receipts.dublin.1")
-    assert not owned_shovel("dublin", HARBOR, "receipts.oregon.1")
-    assert owned_queue("dublin", HARBOR, "shovel.publish.dublin.1")
-    assert not owned_queue("dublin", HARBOR, "shovel.publish.oregon.1")
-    assert owned_shovel("dublin", DUBLIN_CLIENT, "proxy.harbor.1")
-    assert not owned_shovel("dublin", OREGON_CLIENT, "proxy.harbor.1")
+    assert owned_shovel("dublin", HARBOR.cluster, "receipts.dublin.1")
+    assert not owned_shovel("dublin", HARBOR.cluster, "receipts.oregon.1")
+    assert owned_queue("dublin", HARBOR.cluster, "shovel.publish.dublin.1")
+    assert not owned_queue("dublin", HARBOR.cluster, "shovel.publish.oregon.1")
+    assert owned_shovel("dublin", DUBLIN_CLIENT.cluster, "proxy.harbor.1")
+    assert not owned_shovel("dublin", OREGON_CLIENT.cluster, "proxy.harbor.1")
 
 
 @pytest.mark.promise("S4")
@@ -226,16 +319,11 @@ def _remembered_s(identities: int, rate: int) -> int:
     return int(shortest)
 
 
-def test_while_the_first_core_node_is_away_the_second_router_queue_takes_everything() -> None:
-    part = core(TOPICS, ["one", "two"], away=frozenset({"one"}))
-    assert _keys(part, "router.2") == {("intake", ALL)}
-
-
-def test_what_another_region_plans_on_a_cluster_is_disjoint_from_the_regions_own() -> None:
+def test_what_another_region_plans_on_a_broker_is_disjoint_from_the_regions_own() -> None:
     known = fabric(client=2, core=2)
     plans = [shovel_plan(known, region.name, TOPICS) for region in known.regions]
-    for cluster in plans[0].keys() & plans[1].keys():
-        queues = [{queue.name for queue in plan[cluster].queues} for plan in plans]
+    for each in plans[0].keys() & plans[1].keys():
+        queues = [{queue.name for queue in plan[each].queues} for plan in plans]
         assert queues[0].isdisjoint(queues[1])
 
 
@@ -243,7 +331,7 @@ def test_what_another_region_plans_on_a_cluster_is_disjoint_from_the_regions_own
 def test_no_publisher_may_be_called_as_the_queues_begin_that_others_messages_wait_in() -> None:
     known = fabric(client=2, core=2)
     links = [link for region in known.regions for link in region_links(known, region.name, TOPICS)]
-    queues = [link.queue_name for link in links if link.source.role != "core"]
+    queues = [link.queue.name for link in links if link.source.role != "core"]
     assert queues
     for app_id in {name.split(".", 1)[0] for name in queues}:
         with pytest.raises(ConfigError, match="isn't free"):
@@ -259,17 +347,14 @@ def test_every_planned_shovel_and_source_queue_is_its_regions_by_name_and_nobody
             for other in known.regions:
                 own = other == region
                 assert owned_shovel(other.name, link.runs_on, link.name) is own
-                for home in link.nodes:
-                    queue = link.queue(home)
-                    assert owned_queue(other.name, link.source, queue.name) is own
-                    assert link.home_of(queue.name) == home
+                assert owned_queue(other.name, link.source, link.queue.name) is own
 
 
 def test_nobody_owns_what_isnt_a_shovels() -> None:
     for name in ("router.1", "rejected", "box.oregon-retail-1.1", "amq.gen-x", "shovelling"):
-        assert not owned_queue("oregon", OREGON_CORE, name)
-    assert not owned_shovel("oregon", OREGON_CORE, "federate-wires")
-    assert not owned_shovel("oregon", OREGON_CORE, "receipts.1")
+        assert not owned_queue("oregon", OREGON_CORE.cluster, name)
+    assert not owned_shovel("oregon", OREGON_CORE.cluster, "federate-wires")
+    assert not owned_shovel("oregon", OREGON_CORE.cluster, "receipts.1")
 
 
 @pytest.mark.promise("O4")
@@ -284,7 +369,7 @@ def test_every_queue_is_bounded_and_loses_its_oldest() -> None:
 
 def test_a_source_queue_on_anothers_broker_expires_and_forgets() -> None:
     for link in region_links(fabric(), "oregon", TOPICS):
-        arguments = link.bounds.arguments()
+        arguments = link.queue.bounds.arguments()
         assert 0 < arguments["x-message-ttl"] < arguments["x-expires"]
 
 
@@ -296,7 +381,7 @@ def test_a_canary_of_the_region_goes_through_each_of_its_shovels() -> None:
 def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> None:
     link = box_feed("oregon-retail-1", 2, "amqp://core-2/%2F")
     value = shovel_value(link, CREDENTIALS)
-    assert value["src-uri"] == "amqp://shovel:s3cret%2F%40%3A@core-2/%2F"
+    assert value["src-uri"] == "amqp://shovel:s3cret%2F%40%3A@core-2/%2F?heartbeat=3"
     assert value["src-queue"] == "box.oregon-retail-1.2"
     assert value["src-queue-args"]["x-expires"] == 120_000
     assert value["dest-uri"] == DIRECT
@@ -309,7 +394,10 @@ def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> No
 def test_the_way_upstream_may_take_any_core_node() -> None:
     value = shovel_value(box_upstream(["amqp://a/%2F", "amqp://b/%2F"]), Credentials())
     assert value["src-uri"] == DIRECT
-    assert value["dest-uri"] == ["amqp://guest:guest@a/%2F", "amqp://guest:guest@b/%2F"]
+    assert value["dest-uri"] == [
+        "amqp://guest:guest@a/%2F?heartbeat=3",
+        "amqp://guest:guest@b/%2F?heartbeat=3",
+    ]
     # Whose word it is: the broker there checks it.
     assert value["dest-publish-properties"] == {"user_id": "guest"}
 
@@ -320,7 +408,7 @@ def test_a_shovel_over_tls_verifies_whom_it_talks_to() -> None:
     value = shovel_value(box_upstream([url]), Credentials("box.b", "p/w", trusting))
     assert value["dest-uri"] == (
         "amqps://box.b:p%2Fw@core-1.example:5671/%2F"
-        "?cacertfile=/etc/newsfabric/tls/ca.pem&verify=verify_peer"
+        "?heartbeat=3&cacertfile=/etc/newsfabric/tls/ca.pem&verify=verify_peer"
     )
     own = shovel_value(
         box_upstream([f"{url}?cacertfile=/own.pem&heartbeat=5&verify=verify_none"]),
@@ -328,7 +416,7 @@ def test_a_shovel_over_tls_verifies_whom_it_talks_to() -> None:
     )
     assert own["dest-uri"] == (
         "amqps://box.b:pw@core-1.example:5671/%2F"
-        "?cacertfile=/own.pem&heartbeat=5&verify=verify_peer"
+        "?heartbeat=5&cacertfile=/own.pem&verify=verify_peer"
     )
 
 
@@ -339,10 +427,10 @@ def test_a_shovel_with_a_certificate_has_no_password() -> None:
     urls = ["amqps://a/%2F", "amqp://b/%2F"]
     value = shovel_value(box_upstream(urls), Credentials("box.b", "pw", shown))
     assert value["dest-uri"] == [
-        "amqps://a/%2F?cacertfile=/tls/ca.pem&verify=verify_peer"
+        "amqps://a/%2F?heartbeat=3&cacertfile=/tls/ca.pem&verify=verify_peer"
         "&certfile=/tls/b.pem&keyfile=/tls/b-key.pem&auth_mechanism=external",
         # Without TLS there is nothing to show a certificate in.
-        "amqp://box.b:pw@b/%2F",
+        "amqp://box.b:pw@b/%2F?heartbeat=3",
     ]
     assert value["dest-publish-properties"] == {"user_id": "box.b"}
 
@@ -388,26 +476,16 @@ def test_a_password_hash_is_salted_sha256() -> None:
     assert hash_password("test12", salt) == expected
 
 
-def test_marks_go_two_ways_where_there_are_two_nodes() -> None:
-    part = core(TOPICS, ["one", "two", "three"])
-    homes = {queue.name: queue.home for queue in part.queues}
-    assert homes["mailbox.1"] == "one"
-    assert homes["mailbox.2"] == "two"
-    assert {b.queue for b in part.bindings if b.key == "_fabric.mark"} == {"mailbox.1", "mailbox.2"}
-    assert mailbox_queues(3) == ("mailbox.1", "mailbox.2")
-    assert mailbox_queues(1) == ("mailbox.1",)
-
-
 def test_without_users_definitions_name_none() -> None:
     assert client_definitions()["users"] == []
 
 
-def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
-    document = core_definitions(TOPICS, fabric().region("oregon"))
+def test_a_core_broker_gets_its_queues_from_its_definitions() -> None:
+    document = core_definitions(TOPICS)
     assert {queue["name"] for queue in document["queues"]} == {
         "router.1",
         "router.2",
-        "mailbox.1",
+        "mailbox",
         "rejected",
     }
     assert {exchange["name"] for exchange in document["exchanges"]} == {
@@ -420,21 +498,12 @@ def test_a_core_of_one_node_gets_its_queues_from_its_definitions() -> None:
     }
 
 
-def test_a_core_of_several_nodes_waits_for_the_keeper_since_definitions_have_no_homes() -> None:
-    document = core_definitions(TOPICS, fabric(core=3).region("oregon"))
-    assert document["queues"] == []
-    assert document["bindings"] == []
-    assert len(document["exchanges"]) == 6
-
-
 @pytest.mark.broker
 async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_user(
     rabbitmq_home: RabbitmqHome, tmp_path: Path
 ) -> None:
     user = Credentials("fabric", "s3cret/@:")
-    document = core_definitions(
-        TOPICS, fabric().region("oregon"), [operator(user.username)], {user.username: user.password}
-    )
+    document = core_definitions(TOPICS, [operator(user.username)], {user.username: user.password})
     path = tmp_path / "definitions.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     node = LocalNode(tmp_path, rabbitmq_home, definitions=path)
@@ -449,7 +518,7 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
                 Binding("intake", "router.1"),
                 Binding("intake", "router.2", "news.breaking"),
                 Binding("intake", "router.2", "user.*"),
-                Binding("upstream", "mailbox.1", "_fabric.mark"),
+                Binding("upstream", "mailbox", "_fabric.mark"),
                 Binding("rejected", "rejected"),
             }
             assert {e["name"] for e in document["exchanges"]} <= set(await api.exchanges())

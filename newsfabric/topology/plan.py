@@ -131,17 +131,21 @@ def shovel_plan(
 ) -> dict[Broker, Part]:
     """What ``region`` wants on each broker: its own objects, its shovels and their source queues.
 
-    ``places`` says, by :attr:`Link.id`, where a link is instead of at its preferred place; it is at
-    two while it moves.
+    ``places`` says, by :attr:`Link.id`, where a link is instead of at its preferred place: at
+    several while it moves, the newest first. A broker has one shovel of a name, so of two places
+    with the same host the first is meant.
     """
     plan: dict[Broker, Part] = {}
     for broker in brokers_of(fabric):
         if broker.cluster.region == region or broker.cluster.role == "proxy":
             plan[broker] = core(topics) if broker.cluster.role == "core" else CLIENT
     for link in region_links(fabric, region, topics):
+        shovels: dict[Broker, ShovelLink] = {}
         for place in (places or {}).get(link.id, (link.preferred,)):
             plan[place.source] = plan.get(place.source, Part()) + link.source_part()
-            plan[place.host] += Part(shovels=(link.shovel(place),))
+            shovels.setdefault(place.host, link.shovel(place))
+        for host, shovel in shovels.items():
+            plan[host] += Part(shovels=(shovel,))
     return plan
 
 
@@ -272,16 +276,18 @@ def _gold(topics: TopicTable, region: str) -> tuple[str, ...]:
 def _paths(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:
     """``nodes`` once for each of two paths (one node: one path) of number ``n`` (1, 2, …).
 
-    Each path has its preferred node first, then those that stand in for it. The preferred node of
-    the other path is last: on one broker both would be lost with it. Numbers begin at different
-    nodes. Of nodes a, b, c number 1 has the paths a c b and b c a, number 2 b a c and c a b.
+    Each path has its preferred node first, then those that stand in for it; the second has them in
+    the opposite order. So whichever nodes are away, the paths share one only if it is the last one.
+    Numbers begin at different nodes. Of nodes a, b, c number 1 has the paths a c b and b c a,
+    number 2 b a c and c a b.
     """
     first = (n - 1) % len(nodes)
     ring = (*nodes[first:], *nodes[:first])
     if len(ring) == 1:
         return (ring,)
-    a, b, *others = ring
-    return (a, *others, b), (b, *others, a)
+    preferred, second, *others = ring
+    order = (preferred, *others, second)
+    return order, order[::-1]
 
 
 def _brokers(cluster: Cluster, nodes: Sequence[Node]) -> dict[Broker, Node]:

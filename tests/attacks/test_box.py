@@ -59,7 +59,7 @@ def test_a_box_speaks_as_the_fabric(core: Guarded, exchange: str) -> None:
     core.refuses(ME, publishes(exchange, "news.breaking"), publishes(exchange, OTHERS))
 
 
-@pytest.mark.parametrize("queue", [OTHERS, "router.1", "router.2", "mailbox.1", "rejected"])
+@pytest.mark.parametrize("queue", [OTHERS, "router.1", "router.2", "mailbox", "rejected"])
 def test_a_box_reads_empties_and_deletes_what_isnt_its_own(core: Guarded, queue: str) -> None:
     core.refuses(
         ME,

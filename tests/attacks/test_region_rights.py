@@ -63,7 +63,7 @@ def test_a_router_does_more_than_route(core: Guarded) -> None:
         ROUTER,
         publishes("intake", KEY),
         publishes("upstream", "_fabric.mark"),
-        gets("mailbox.1"),
+        gets("mailbox"),
         gets("rejected"),
         gets("box.edge-1.1"),
         declares("mine"),
@@ -122,7 +122,7 @@ def test_others_order_a_box_to_drain(core: Guarded) -> None:
 
 def test_a_mailbox_publishes_news(core: Guarded) -> None:
     core.takes(
-        MAILBOX, publishes("intake", "user.42"), publishes("intake", "marks.cms"), gets("mailbox.1")
+        MAILBOX, publishes("intake", "user.42"), publishes("intake", "marks.cms"), gets("mailbox")
     )
     core.refuses(
         MAILBOX,
@@ -131,7 +131,7 @@ def test_a_mailbox_publishes_news(core: Guarded) -> None:
         publishes("postoffice", "user.42"),
         gets("router.1"),
         declares("mine"),
-        deletes("mailbox.1"),
+        deletes("mailbox"),
     )
     assert core.api(MAILBOX, "/overview") == 401
 
@@ -150,7 +150,7 @@ async def test_what_a_mailbox_fails_with_comes_round_for_ever(
     login = Credentials(MAILBOX, "pass-word")
     link = await connect([core.node.amqp_url], name="mailbox", credentials=login)
     service = MailboxService(
-        MailboxSettings(name="oregon-mailbox-1", region="oregon", queues=("mailbox.1",)),
+        MailboxSettings(name="oregon-mailbox-1", region="oregon", queues=("mailbox",)),
         link=link,
         store=MemoryStore(TOPICS),
         topics=TOPICS,
@@ -230,7 +230,7 @@ def test_another_regions_keeper_rules_this_one(core: Guarded) -> None:
         publishes("outbound", KEY),
         publishes("outbound", "_fabric.canary.oregon"),
         *(publishes(to, KEY) for to in ("intake", "postoffice", "upstream", "receipts", "")),
-        *(gets(queue) for queue in ("router.1", "mailbox.1", "rejected", "box.edge-1.1")),
+        *(gets(queue) for queue in ("router.1", "mailbox", "rejected", "box.edge-1.1")),
         *(deletes(queue) for queue in ("router.1", "shovel.receipts.1", "box.edge-1.1")),
         *(binds(SOURCE, source) for source in ("postoffice", "intake", "upstream", "receipts")),
         deletes_exchange("outbound"),
@@ -246,9 +246,9 @@ def test_another_regions_keeper_rules_this_one(core: Guarded) -> None:
         deletes("router.1"),
         declares("router.1"),
         binds("router.1", "intake"),
-        deletes("mailbox.1"),
-        declares("mailbox.1"),
-        binds("mailbox.1", "upstream", MARK_KEY),
+        deletes("mailbox"),
+        declares("mailbox"),
+        binds("mailbox", "upstream", MARK_KEY),
     )
     core.takes(KEEPER, deletes(SOURCE))
 
@@ -293,7 +293,7 @@ def test_a_stolen_login_of_the_shovels_does_more_than_read(core: Guarded) -> Non
     core.refuses(
         "shovel.oregon",
         *(publishes(to, KEY) for to in ("intake", "postoffice", "outbound", "receipts", "")),
-        *(gets(queue) for queue in ("router.1", "mailbox.1", "rejected", "box.edge-1.1")),
+        *(gets(queue) for queue in ("router.1", "mailbox", "rejected", "box.edge-1.1")),
         deletes(mine),
         declares("shovel.receipts.2"),
     )

@@ -92,10 +92,10 @@ def test_queues_that_are_lost_with_what_is_in_them_come_back_and_news_goes_on(
     boxes: World,
 ) -> None:
     lost = [
-        ("oregon/core/router.1", "lost"),
-        ("oregon/core/box.oregon-retail-1.1", "lost"),
+        ("oregon-core-1/router.1", "lost"),
+        ("oregon-core-1/box.oregon-retail-1.1", "lost"),
         ("oregon-retail-1/gateway", "lost"),
-        ("oregon/client/shovel.publish.oregon.1", "lost"),
+        ("oregon-client-1/shovel.publish.oregon.1", "lost"),
     ]
     assert _chaos(boxes, "lose", *(name for name, _ in lost)) == lost
     tail = Tail(boxes, "news.world", region="oregon", count=1)
@@ -109,9 +109,9 @@ def test_queues_that_are_lost_with_what_is_in_them_come_back_and_news_goes_on(
 
 
 def test_a_wrong_queue_is_answered_with_the_right_one(boxes: World) -> None:
-    done = boxes.run("chaos", "lose", "oregon/core/ruoter.1")
+    done = boxes.run("chaos", "lose", "oregon-core-1/ruoter.1")
     assert done.returncode == 1
-    assert "did you mean oregon/core/router.1?" in done.stderr
+    assert "did you mean oregon-core-1/router.1?" in done.stderr
 
 
 def test_in_two_minutes_of_chaos_nothing_is_lost_and_nothing_doubled(

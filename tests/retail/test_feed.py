@@ -1,4 +1,4 @@
-"""Which core nodes feed a box, and when it takes others."""
+"""Which core brokers feed a box, and when it takes others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric import watch
-from newsfabric.topology import box_queue
+from newsfabric.topology import box_sources
 from retail.feed import (
     RESTARTS_BEFORE_MOVE,
     SILENT_AFTER,
@@ -19,9 +19,7 @@ from retail.feed import (
     Feeds,
     Move,
     Restart,
-    choose,
     feed_name,
-    place,
 )
 
 A, B, C = (f"amqp://core-{name}/%2F" for name in "abc")
@@ -30,18 +28,18 @@ NONE = frozenset[int]()
 
 
 def _box_on(*cores: str, of: tuple[str, ...]) -> str:
-    """A box that starts with these core nodes."""
-    return next(box for n in range(100) if choose(box := f"box-{n}", of) == cores)
+    """A box that starts with these core brokers."""
+    return next(box for n in range(100) if box_sources(box := f"box-{n}", of) == cores)
 
 
 def test_a_box_takes_two_different_core_nodes_and_one_where_there_is_only_one() -> None:
-    assert len(set(choose("box", [A, B, C]))) == 2
-    assert set(choose("box", [A, B])) == {A, B}
-    assert choose("box", [A]) == (A,)
+    assert len(set(box_sources("box", [A, B, C]))) == 2
+    assert set(box_sources("box", [A, B])) == {A, B}
+    assert box_sources("box", [A]) == (A,)
 
 
 def test_boxes_spread_over_the_core_nodes() -> None:
-    first = Counter(choose(f"oregon-retail-{n}", [A, B, C])[0] for n in range(300))
+    first = Counter(box_sources(f"oregon-retail-{n}", [A, B, C])[0] for n in range(300))
     assert min(first[core] for core in (A, B, C)) > 60
 
 
@@ -54,15 +52,6 @@ def _seconds(
         for second in seconds
         for command in feeds.look(running, dict.fromkeys(brings, float(second)), float(second))
     ]
-
-
-def test_each_core_node_that_a_feed_moves_to_gets_a_queue_of_another_name() -> None:
-    # In a cluster a queue whose node is away can't be declared on another.
-    box, cores = _box_on(A, B, of=(A, B, C)), (A, B, C)
-    names = {box_queue(box, 1, place(box, cores, 1, url)) for url in cores}
-    assert len(names) == 3
-    assert box_queue(box, 1, place(box, cores, 1, A)) == f"box.{box}.1"
-    assert box_queue(box, 2, place(box, cores, 2, B)) == f"box.{box}.2"
 
 
 def test_a_feed_that_runs_and_brings_something_stays_where_it_is() -> None:

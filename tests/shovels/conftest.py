@@ -14,7 +14,7 @@ from newsfabric.settings import Fabric, Region
 @pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("shovels")
-    with Nodes(folder, rabbitmq_home, [["oregon-client-1"], ["oregon-core-1"]]) as started:
+    with Nodes(folder, rabbitmq_home, ["oregon-client-1", "oregon-core-1"]) as started:
         yield started
 
 

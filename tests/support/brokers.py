@@ -1,4 +1,4 @@
-"""Several RabbitMQ nodes with names of one's choice: single ones, or clusters."""
+"""Several RabbitMQ nodes with names of one's choice, side by side."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from newsfabric.settings import Node
 class Brokers(LocalBrokers):
     """Named nodes below ``folder``. Ports stay the same over restarts."""
 
-    def __init__(self, folder: Path, home: RabbitmqHome, clusters: Sequence[Sequence[str]]) -> None:
-        names = [name for cluster in clusters for name in cluster]
+    def __init__(self, folder: Path, home: RabbitmqHome, names: Sequence[str]) -> None:
         epmd, *ports = free_ports(1 + 3 * len(names))
         brokers = [
             Broker(
@@ -27,10 +26,8 @@ class Brokers(LocalBrokers):
                 management_port=ports.pop(),
                 distribution_port=ports.pop(),
                 epmd_port=epmd,
-                peers=tuple(cluster) if len(cluster) > 1 else (),
             )
-            for cluster in clusters
-            for name in cluster
+            for name in names
         ]
         made = [entrance(each) if "-client-" in each.name else each for each in brokers]
         super().__init__(folder, home, made)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from newsfabric.management import QueueState
-from newsfabric.settings import Credentials, Fabric, Node, Region
+from newsfabric.settings import Credentials, Fabric, Node, ProxyCluster, Region
 from newsfabric.topics import TopicTable, parse_topics
-from newsfabric.topology import Binding, Cluster, Exchange, Queue, ShovelLink, shovel_value
+from newsfabric.topology import (
+    Binding,
+    Broker,
+    Cluster,
+    Exchange,
+    Queue,
+    ShovelLink,
+    brokers_of,
+    shovel_value,
+)
 from shovels.plan import Action, Actual
+
+_T = TypeVar("_T")
 
 CREDENTIALS = Credentials("shovel", "s3cret/@:")
 
@@ -35,109 +47,104 @@ def node(name: str) -> Node:
 
 
 def fabric(
-    *, regions: Iterable[str] = ("oregon", "dublin"), client: int = 1, core: int = 1
+    *,
+    regions: Iterable[str] = ("oregon", "dublin"),
+    client: int = 1,
+    core: int = 1,
+    proxy: int = 0,
 ) -> Fabric:
-    """``regions`` with so many nodes in each cluster."""
+    """``regions`` with so many brokers in each cluster; the proxy's, if any, is called harbor."""
+    names = tuple(regions)
     return Fabric(
         tuple(
             Region(
                 name=name,
                 frontdesk_url=f"http://{name}.test",
-                client=tuple(node(f"{name}-client-{n}") for n in range(1, client + 1)),
-                core=tuple(node(f"{name}-core-{n}") for n in range(1, core + 1)),
+                client=_nodes(f"{name}-client", client),
+                core=_nodes(f"{name}-core", core),
             )
-            for name in regions
-        )
+            for name in names
+        ),
+        (ProxyCluster(name="harbor", nodes=_nodes("harbor", proxy), nearest=names[0]),)
+        if proxy
+        else (),
     )
 
 
-def clusters(known: Fabric) -> dict[Cluster, list[str]]:
-    """The clusters of a fabric and their nodes' names."""
-    found = {}
-    for region in known.regions:
-        found[Cluster(region.name, "client")] = [each.name for each in region.client]
-        found[Cluster(region.name, "core")] = [each.name for each in region.core]
-    return found
+def _nodes(cluster: str, count: int) -> tuple[Node, ...]:
+    return tuple(node(f"{cluster}-{n}") for n in range(1, count + 1))
 
 
-def fresh(names: Iterable[str], *, down: frozenset[str] = frozenset()) -> Actual:
-    """A cluster that nobody has touched."""
-    return Actual(
-        exchanges={"amq.topic": "topic"},
-        queues={},
-        bindings=frozenset(),
-        shovels={},
-        nodes={f"{name}@host": name not in down for name in names},
-    )
+def broker(name: str) -> Broker:
+    """The broker that is called ``oregon-core-1`` or, of the proxy cluster ``harbor``, harbor-1."""
+    place, _, _ = name.rpartition("-")
+    region, _, role = place.rpartition("-")
+    match role:
+        case "client" | "core":
+            return Broker(Cluster(region, role), name)
+    return Broker(Cluster(place, "proxy"), name)
 
 
-def fresh_fabric(known: Fabric) -> dict[Cluster, Actual]:
-    """All clusters of a fabric, untouched."""
-    return {cluster: fresh(names) for cluster, names in clusters(known).items()}
+def fresh() -> Actual:
+    """A broker that nobody has touched."""
+    return Actual(exchanges={"amq.topic": "topic"}, queues={}, bindings=frozenset(), shovels={})
 
 
-def with_down(actual: Mapping[Cluster, Actual], down: Iterable[str]) -> dict[Cluster, Actual]:
-    """The same clusters with these nodes down and all others up."""
-    gone = set(down)
-    return {
-        cluster: Actual(
-            exchanges=found.exchanges,
-            queues=found.queues,
-            bindings=found.bindings,
-            shovels=found.shovels,
-            nodes={name: name.partition("@")[0] not in gone for name in found.nodes},
-        )
-        for cluster, found in actual.items()
-    }
+def fresh_fabric(known: Fabric) -> dict[Broker, Actual]:
+    """All brokers of a fabric, untouched."""
+    return {each: fresh() for each in brokers_of(known)}
+
+
+def answering(actual: Mapping[Broker, Actual], away: Collection[Broker]) -> dict[Broker, Actual]:
+    """The brokers that aren't ``away``."""
+    return {each: found for each, found in actual.items() if each not in away}
 
 
 def performed(
-    actual: Mapping[Cluster, Actual],
+    actual: Mapping[Broker, Actual],
     actions: Iterable[Action],
     credentials: Credentials = CREDENTIALS,
-) -> dict[Cluster, Actual]:
-    """What the clusters are after ``actions``: a broker in a few lines.
+) -> dict[Broker, Actual]:
+    """What the brokers are after ``actions``: RabbitMQ in a few lines.
 
     It is as strict as the real one where order matters: a binding needs both its ends, and
-    a shovel is only put when its source queue and its destination are there.
+    a shovel is only put when its destination is there.
     """
-    exchanges = {cluster: dict(found.exchanges) for cluster, found in actual.items()}
-    queues = {cluster: dict(found.queues) for cluster, found in actual.items()}
-    bindings = {cluster: set(found.bindings) for cluster, found in actual.items()}
-    shovels: dict[Cluster, dict[str, Any]] = {c: dict(f.shovels) for c, f in actual.items()}
+    found = dict(actual)
     for action in actions:
-        at = action.cluster
-        match action.verb, action.wanted:
-            case "delete", Binding() as binding:
-                bindings[at].remove(binding)
-            case "delete", _ if action.kind == "shovel":
-                del shovels[at][action.name]
-            case "delete", _:
-                del queues[at][action.name]
-                bindings[at] = {b for b in bindings[at] if b.queue != action.name}
-            case _, Exchange() as exchange:
-                exchanges[at][exchange.name] = exchange.type
-            case verb, Queue() as queue:
-                if verb == "update":
-                    bindings[at] = {b for b in bindings[at] if b.queue != queue.name}
-                home = f"{queue.home}@host"
-                assert actual[at].nodes[home], f"{home} is down"
-                queues[at][queue.name] = QueueState(queue.name, queue.bounds.arguments(), home)
-            case _, Binding() as binding:
-                assert binding.queue in queues[at]
-                assert binding.exchange in exchanges[at]
-                bindings[at].add(binding)
-            case _, ShovelLink() as link:
-                assert any(link.queue.name in there for there in queues.values())
-                assert link.exchange in exchanges[at]
-                shovels[at][link.name] = shovel_value(link, credentials)
-    return {
-        cluster: Actual(
-            exchanges=exchanges[cluster],
-            queues=queues[cluster],
-            bindings=frozenset(bindings[cluster]),
-            shovels=shovels[cluster],
-            nodes=found.nodes,
-        )
-        for cluster, found in actual.items()
-    }
+        found[action.broker] = _after(found[action.broker], action, credentials)
+    return found
+
+
+def _after(found: Actual, action: Action, credentials: Credentials) -> Actual:
+    match action.verb, action.wanted:
+        case "delete", Binding() as binding:
+            return replace(found, bindings=found.bindings - {binding})
+        case "delete", _ if action.kind == "shovel":
+            return replace(found, shovels=_without(found.shovels, action.name))
+        case "delete", _:
+            queues = _without(found.queues, action.name)
+            return replace(found, queues=queues, bindings=_unbound(found, action.name))
+        case _, Exchange() as exchange:
+            return replace(found, exchanges={**found.exchanges, exchange.name: exchange.type})
+        case verb, Queue() as queue:
+            state = QueueState(queue.name, queue.bounds.arguments())
+            bindings = _unbound(found, queue.name) if verb == "update" else found.bindings
+            return replace(found, queues={**found.queues, queue.name: state}, bindings=bindings)
+        case _, Binding() as binding:
+            assert binding.queue in found.queues
+            assert binding.exchange in found.exchanges
+            return replace(found, bindings=found.bindings | {binding})
+        case _, ShovelLink() as link:
+            assert link.exchange in found.exchanges
+            value = shovel_value(link, credentials)
+            return replace(found, shovels={**found.shovels, link.name: value})
+    raise AssertionError(action)
+
+
+def _without(found: Mapping[str, _T], name: str) -> dict[str, _T]:
+    return {other: value for other, value in found.items() if other != name}
+
+
+def _unbound(found: Actual, queue: str) -> frozenset[Binding]:
+    return frozenset(binding for binding in found.bindings if binding.queue != queue)

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import pika
 import pytest
-from fabrics import fabric, node
+from fabrics import fabric
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.settings import Credentials, Fabric, ProxyCluster
+from newsfabric.settings import Credentials
 from newsfabric.topics import PublisherRights, TopicTable, parse_topics
 from newsfabric.topology import Cluster, Role, client_definitions, core_definitions
 from newsfabric.topology.rights import publisher
@@ -103,16 +103,16 @@ def publishes(exchange: str, key: str, body: bytes = b"{}", **properties: Any) -
 
 @contextlib.contextmanager
 def guarded(role: Role, folder: Path, home: RabbitmqHome) -> Iterator[Guarded]:
-    """The one node of oregon's cluster ``role``, beside dublin's and a proxy cluster."""
-    harbor = ProxyCluster(name="harbor", nodes=(node("harbor-1"),), nearest="oregon")
-    known = Fabric(fabric().regions, (harbor,))
+    """The one broker of oregon's cluster ``role``, beside dublin's and a proxy cluster."""
     users = [
         operator("root"),
-        *cluster_users(known, TOPICS, Cluster("oregon", role), BOXES if role == "core" else ()),
+        *cluster_users(
+            fabric(proxy=1), TOPICS, Cluster("oregon", role), BOXES if role == "core" else ()
+        ),
     ]
     if role == "core":
         passwords = {user.name: _PASSWORD for user in users}
-        document = core_definitions(TOPICS, known.region("oregon"), users, passwords)
+        document = core_definitions(TOPICS, users, passwords)
     else:
         users += map(publisher, PUBLISHERS)
         document = client_definitions(users, {user.name: _PASSWORD for user in users})

@@ -46,13 +46,6 @@ def test_it_is_told_to_stamp_messages_only_where_it_knows_how() -> None:
     assert "interceptors" not in configuration(broker(), "3.10.8")
 
 
-def test_nodes_of_a_cluster_are_told_all_of_each_other() -> None:
-    text = configuration(broker(peers=("a", "b")), "3.10.8")
-    assert "cluster_formation.classic_config.nodes.1 = a@localhost" in text
-    assert "cluster_formation.classic_config.nodes.2 = b@localhost" in text
-    assert "cluster_formation" not in configuration(broker(), "3.10.8")
-
-
 def test_a_persons_own_rabbitmq_settings_do_not_leak_into_a_node() -> None:
     person = {
         "RABBITMQ_NODENAME": "mine@host",

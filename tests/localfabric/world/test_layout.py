@@ -143,12 +143,6 @@ def test_the_fabric_it_tells_its_services_of_is_a_valid_one() -> None:
     ]
 
 
-def test_a_node_of_a_cluster_knows_its_peers_and_a_single_one_has_none() -> None:
-    region = lay_out(WorldOptions(core_nodes=2), STATE).regions[0]
-    assert [broker.peers for broker in region.core] == [("oregon-core-1", "oregon-core-2")] * 2
-    assert region.client[0].peers == ()
-
-
 def test_what_publishers_can_send_leaves_room_for_what_shovels_add() -> None:
     layout = lay_out(WorldOptions(proxy=True, client_nodes=2), STATE)
     entrances = [*layout.proxy_nodes, *(node for each in layout.regions for node in each.client)]

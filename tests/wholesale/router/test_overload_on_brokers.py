@@ -69,7 +69,7 @@ class SlowStore(MemoryStore):
 
 @pytest.fixture
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[Nodes]:
-    with Nodes(tmp_path, rabbitmq_home, [["oregon-client-1"], ["oregon-core-1"]]) as started:
+    with Nodes(tmp_path, rabbitmq_home, ["oregon-client-1", "oregon-core-1"]) as started:
         yield started
 
 
