@@ -91,6 +91,14 @@ class Image:
                 self._build_image(layer, self.layers()[-1])
         return bool(missing)
 
+    def sources(self) -> str:
+        """What apt is told on a machine of the suite: its ``sources.list``."""
+        archives = [(self._mirror, self._suite)]
+        if self._suite != _UNSTABLE:
+            archives.append((self._mirror, f"{self._suite}-updates"))
+            archives.append((self._security, f"{self._suite}-security"))
+        return "".join(f"deb {mirror} {suite} main\n" for mirror, suite in archives)
+
     def _base_key(self) -> str:
         return _digest([_VERSION, self._suite, PACKAGES, self._mirror, self._security])
 
@@ -120,19 +128,12 @@ class Image:
         (wants / "systemd-networkd.service").symlink_to(
             "/lib/systemd/system/systemd-networkd.service"
         )
-        (root / "etc/apt/sources.list").write_text(self._sources())
+        (root / "etc/apt/sources.list").write_text(self.sources())
         if self._suite == _UNSTABLE:
             settings = root / "etc/apt/apt.conf.d/80fleet"
             settings.write_text('Acquire::Check-Valid-Until "false";\n')
         for archive in (root / "var/cache/apt/archives").glob("*.deb"):
             archive.unlink()
-
-    def _sources(self) -> str:
-        archives = [(self._mirror, self._suite)]
-        if self._suite != _UNSTABLE:
-            archives.append((self._mirror, f"{self._suite}-updates"))
-            archives.append((self._security, f"{self._suite}-security"))
-        return "".join(f"deb {mirror} {suite} main\n" for mirror, suite in archives)
 
     def _build_image(self, layer: Path, base: Path) -> None:
         playbook = PLAYBOOK.relative_to(CHECKOUT)

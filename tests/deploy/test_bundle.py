@@ -17,8 +17,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASE: Final = ROOT / "deploy" / "ansible" / "roles" / "release" / "tasks"
 # It stands for pip, which would ask a registry: the wheels that are needed are in `given`.
 PIP: Final = """#!/bin/sh
-while [ "$1" != --wheel-dir ]; do shift; done
-cp given/*.whl "$2"
+case $1 in
+    wheel) while [ "$1" != --wheel-dir ]; do shift; done; cp given/*.whl "$2" ;;
+    download)
+        while [ "$1" != --python-version ]; do shift; done; python=$2
+        while [ "$1" != --dest ]; do shift; done
+        cp given-to-"$python"/*.whl "$2"; shift 2; echo "$python $*" >>downloads ;;
+esac
 """
 
 # Modules that change nothing, whatever they are told.
@@ -127,6 +132,38 @@ def test_what_a_wheel_needs_and_nobody_packed_is_not_installed(wheels: Path) -> 
     done = installed(wheels)
     assert done.returncode != 0
     assert "third" in done.stderr
+
+
+def test_what_is_compiled_is_there_for_the_python_of_each_debian(
+    bundle: Path, tmp_path: Path
+) -> None:
+    assert not (tmp_path / "downloads").exists(), "nothing of it was compiled"
+    bundle.unlink()
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    others = [each for each in ("3.11", "3.13", "3.14") if each != here]
+    hashes = []
+    for python, folder in [(here, "given"), *((each, f"given-to-{each}") for each in others)]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        made = wheel(tmp_path / folder, "fast", "3.0", text=f"for_python = '{python}'")
+        tag = f"cp{python.replace('.', '')}"
+        made.rename(made.with_name(f"fast-3.0-{tag}-{tag}-manylinux_2_17_x86_64.whl"))
+        [fast] = (tmp_path / folder).glob("fast-*.whl")
+        hashes.append(f"--hash=sha256:{hashlib.sha256(fast.read_bytes()).hexdigest()}")
+    made_again = bundled(tmp_path)
+    asked = (tmp_path / "downloads").read_text().splitlines()
+    assert asked == [f"{python} fast==3.0" for python in others]
+    told = subprocess.run(
+        ["tar", "--extract", "--to-stdout", "--file", made_again, "./requirements.txt"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert [line.split()[0] for line in told] == [
+        "fast==3.0",
+        "newsfabric[aws]==0.1.0",
+        "other==2.0",
+    ]
+    assert sorted(told[0].split()[1:]) == sorted(hashes)
 
 
 def test_while_it_is_there_no_registry_is_asked(bundle: Path, tmp_path: Path) -> None:

@@ -38,6 +38,45 @@ def test_the_mirror_is_the_one_that_this_machines_apt_has(tmp_path: Path) -> Non
     assert image.mirror("debian-ports", "the default", tmp_path) == "the default"
 
 
+def test_each_suite_is_an_image_of_its_own_and_none_is_deleted_for_another(tmp_path: Path) -> None:
+    fleet = Fleet(Folders.at(tmp_path), print)
+    layers = {suite: set(fleet.image(suite).layers()) for suite in image.SUITES}
+    assert len(set.union(*layers.values())) == sum(len(of_one) for of_one in layers.values())
+    stale = fleet.folders.layers / "image-000000000000"
+    for layer in (*layers["bookworm"], *layers["trixie"], stale):
+        layer.mkdir(parents=True)
+    image.forget_others(fleet.folders, [])
+    assert set(fleet.folders.layers.iterdir()) == layers["bookworm"] | layers["trixie"]
+    assert fleet.status()["images"] == ["bookworm", "trixie"]
+    with pytest.raises(FleetError, match="no image of buster; there are bookworm, trixie, sid"):
+        fleet.image("buster")
+
+
+def test_a_fleet_remembers_its_suite_and_one_of_before_has_the_default(tmp_path: Path) -> None:
+    fleet = Fleet(Folders.at(tmp_path), print)
+    assert fleet.suite == image.DEFAULT_SUITE == "trixie"
+    fleet.folders.notes.write_text('{"machines": ["oregon-core-1"], "port_base": 18080}')
+    assert fleet.suite == "trixie"
+    fleet.folders.notes.write_text('{"machines": [], "port_base": 18080, "suite": "bookworm"}')
+    assert fleet.suite == "bookworm"
+
+
+@pytest.mark.parametrize(
+    ("suite", "archives"),
+    [
+        ("bookworm", ["bookworm", "bookworm-updates", "bookworm-security"]),
+        ("trixie", ["trixie", "trixie-updates", "trixie-security"]),
+        # It has none beside it.
+        ("sid", ["sid"]),
+    ],
+)
+def test_a_machines_apt_has_the_archives_of_its_suite(
+    tmp_path: Path, suite: str, archives: list[str]
+) -> None:
+    lines = Fleet(Folders.at(tmp_path), print).image(suite).sources().splitlines()
+    assert [line.split()[2] for line in lines] == archives
+
+
 def test_two_folders_are_two_fleets_with_networks_of_their_own(tmp_path: Path) -> None:
     one, other = Folders.at(tmp_path / "one"), Folders.at(tmp_path / "other")
     assert one.namespace != other.namespace

@@ -1,0 +1,74 @@
+"""RabbitMQ is replaced under load: where it is, and with the machine by another Debian's, and back.
+
+A region of this fleet has one client node and one core node, so publishers wait for each. The tests
+share the machines, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.fleet import Fleet
+from tests.fleet.conftest import SUITE, fabric_in
+from tests.fleet.fabrics import Crowd, changes, on, played, plays
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+OTHER = "bookworm" if SUITE != "bookworm" else "trixie"
+BROKERS = ["oregon-client-1", "oregon-core-1", "oregon-retail-1", "oregon-retail-2"]
+#: Readers who are disconnected ask the second one where to go on: the same.
+OREGON = ("oregon", "oregon")
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
+) -> Iterator[Fleet]:
+    with fabric_in(tmp_path_factory, layers, port_base, []) as made:
+        yield made
+
+
+def identity(fleet: Fleet, name: str) -> str:
+    """Another one for each time that a broker began without data."""
+    return on(fleet, name, "sha256sum /var/lib/rabbitmq/.erlang.cookie").split()[0]
+
+
+def test_each_broker_of_a_region_is_replaced_and_readers_miss_nothing(fleet: Fleet) -> None:
+    nobody = played(fleet, "upgrade-rabbitmq.yml", "--extra-vars", "node=paris")
+    assert "names a broker's host, or all of a region or proxy cluster: oregon" in nobody.stdout
+    assert sum(changes(nobody).values()) == 0
+
+    before = {name: identity(fleet, name) for name in BROKERS}
+    with Crowd(fleet, OREGON, readers=200, per_second=5, amqp=True) as crowd:
+        plays(fleet, "upgrade-rabbitmq.yml", "--extra-vars", "node=oregon")
+    assert crowd.missed_nothing, crowd.report
+    after = {name: identity(fleet, name) for name in BROKERS}
+    assert [name for name in BROKERS if before[name] == after[name]] == []
+    assert set(changes(plays(fleet, "site.yml")).values()) == {0}
+
+
+def test_data_of_another_version_are_refused_until_they_are_moved_away(fleet: Fleet) -> None:
+    written = "/var/lib/rabbitmq/mnesia/newsfabric-version"
+    version = on(fleet, "oregon-client-1", f"cat {written}")
+    on(fleet, "oregon-client-1", f"echo 3.9 >{written}")
+    refused = played(fleet, "site.yml")
+    assert "and data of 3.9, which it may be unable to read" in refused.stdout
+    assert sum(changes(refused).values()) == 0
+    plays(fleet, "upgrade-rabbitmq.yml", "--extra-vars", "node=oregon-client-1")
+    assert on(fleet, "oregon-client-1", f"cat {written}") == version
+
+
+@pytest.mark.parametrize("suite", [OTHER, SUITE])
+def test_a_core_node_moves_to_another_debian_and_back(fleet: Fleet, suite: str) -> None:
+    if not fleet.image(suite).ready:
+        pytest.skip(f"there is no image of {suite}: `python -m fleet image --suite {suite}`")
+    with Crowd(fleet, OREGON, readers=200, per_second=5, amqp=True) as crowd:
+        fleet.power_off(["oregon-core-1"], forget=False)
+        fleet.boot(["oregon-core-1"], new=True, suite=suite)
+        plays(fleet, "replace-core-node.yml", "--extra-vars", "node=oregon-core-1")
+    assert crowd.missed_nothing, crowd.report
+    said = on(fleet, "oregon-core-1", ". /etc/os-release; echo $VERSION_CODENAME")
+    assert said.strip() == suite
