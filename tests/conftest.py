@@ -75,6 +75,10 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Who wants no bytecode would have it made anew by each worker, and by hundreds of interpreters
+    # that tests start: half of the time until the first test begins.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if hasattr(config, "workerinput"):
         # One of several: its mark is that of the process which started it.
         return
