@@ -190,7 +190,8 @@ def _proxy_table(proxy: Mapping[str, Any]) -> Table:
 
 def _add_brokers(table: Table, place: Mapping[str, Any]) -> None:
     for broker in place["brokers"]:
-        table.add_row("broker", broker["name"], _pid(broker), broker["amqp_url"])
+        version = f"  RabbitMQ {broker['version']}" if broker.get("version") else ""
+        table.add_row("broker", broker["name"], _pid(broker), broker["amqp_url"] + version)
 
 
 def _add_shovels(table: Table, place: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from localfabric.world.cassandra_home import find_cassandra
 from localfabric.world.layout import WorldLayout, lay_out
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import process_id
-from localfabric.world.rabbitmq_home import find_rabbitmq
+from localfabric.world.rabbitmq_homes import find_rabbitmqs, with_environments
 from localfabric.world.running import Running, planned
 from localfabric.world.start import bring_up, check_ports, write_files
 from localfabric.world.state import Notes, check_free, locked, make_folder, shown
@@ -61,7 +61,8 @@ def run_up(
 
     WorldError after ``seconds``, by default :func:`start_limit`.
     """
-    home = find_rabbitmq(_CHECKOUT, os.environ)
+    options = with_environments(options, os.environ)
+    homes = find_rabbitmqs(options, os.environ)
     uses_cassandra = options.store == "cassandra"
     store_home = find_cassandra(_CHECKOUT, os.environ) if uses_cassandra else None
     if len(options.regions) > 1:
@@ -72,7 +73,7 @@ def run_up(
         check_ports(layout)
         keeper = process_id(os.getpid())
         notes = Notes(options=options, processes=dict(planned(layout)), keeper=keeper)
-        running = Running(layout, notes, home, store_home)
+        running = Running(layout, notes, homes, store_home)
         with Watchdog(state):
             try:
                 make_folder(state, notes)

@@ -11,6 +11,7 @@ import click
 
 from localfabric.world.options import StoreKind, WorldOptions
 from newsfabric.cli.options import examples, json_option, state_option
+from newsfabric.settings import is_name
 
 
 def _least_and_most(
@@ -24,6 +25,22 @@ def _least_and_most(
     return int(least), int(most)
 
 
+def _rabbitmqs(
+    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> dict[str | None, str]:
+    """Folders by region; None for all."""
+    found: dict[str | None, str] = {}
+    for text in given:
+        region, sign, folder = text.partition("=")
+        named = sign != "" and is_name(region)
+        place = region if named else None
+        if place in found:
+            raise click.BadParameter(f"{place or 'the whole world'} has two RabbitMQs: name one")
+        # Whoever starts a broker later may stand in another folder.
+        found[place] = str(Path(folder if named else text).expanduser().absolute())
+    return found
+
+
 @click.command(
     short_help="Start a whole fabric on this machine.",
     epilog=examples(
@@ -32,6 +49,7 @@ def _least_and_most(
         "newsfabric up --core-nodes 3          with three core brokers in each region",
         "newsfabric up --store cassandra       with a data centre of Cassandra in each region",
         "newsfabric up --regions a,b,c --retail 2 --state /tmp/w2 --port-base 22000",
+        "newsfabric up --rabbitmq .tools/rabbitmq-sid --rabbitmq dublin=.tools/rabbitmq-trixie",
         "newsfabric up --scale 1:6 --box-capacity 4000    boxes come and go by themselves",
     ),
 )
@@ -39,9 +57,7 @@ def _least_and_most(
 @click.option(
     "--regions", default=",".join(WorldOptions().regions), show_default=True, help="Their names."
 )
-@click.option(
-    "--client-nodes", default=1, show_default=True, help="Client brokers a region."
-)
+@click.option("--client-nodes", default=1, show_default=True, help="Client brokers a region.")
 @click.option("--core-nodes", default=1, show_default=True, help="Core brokers a region.")
 @click.option("--retail", default=1, show_default=True, help="Retail boxes a region.")
 @click.option("--box-capacity", type=int, help="Readers a box takes.  [default: 100000]")
@@ -62,6 +78,15 @@ def _least_and_most(
     "--store-nodes", default=1, show_default=True, help="Cassandra nodes a region, 1 or 3."
 )
 @click.option("--proxy", is_flag=True, help="A broker away from all regions, to publish to.")
+@click.option(
+    "--rabbitmq",
+    "rabbitmqs",
+    metavar="[REGION=]DIRECTORY",
+    multiple=True,
+    callback=_rabbitmqs,
+    help="The RabbitMQ to run: a server's folder or an unpacked tree; also for a region alone.  "
+    "[default: $NEWSFABRIC_RABBITMQ_HOME, else the one that is installed]",
+)
 @click.option(
     "--port-base",
     default=WorldOptions().port_base,
@@ -94,6 +119,7 @@ def up(
     store: StoreKind,
     store_nodes: int,
     proxy: bool,
+    rabbitmqs: dict[str | None, str],
     port_base: int,
     topics: Path | None,
     timeout: float | None,
@@ -117,6 +143,8 @@ def up(
         store=store,
         store_nodes=store_nodes,
         proxy=proxy,
+        rabbitmq=rabbitmqs.get(None),
+        rabbitmq_of=tuple((place, folder) for place, folder in rabbitmqs.items() if place),
     )
     run_up(options, state, topics_file(topics), seconds=timeout, detach=detach)
 

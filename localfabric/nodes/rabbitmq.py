@@ -50,6 +50,11 @@ class LocalBrokers(LocalProcesses):
         for broker in chosen:
             self._wait(broker.name, functools.partial(self._serves, broker), deadline)
 
+    @property
+    def version(self) -> str:
+        """The RabbitMQ that they run."""
+        return self._home.version
+
     def ctl(self, *arguments: str) -> str:
         """Run ``rabbitmqctl`` on the first node and return what it prints; WorldError if it fails.
 

@@ -32,6 +32,18 @@ _ENTRANCE_MESSAGE_MAX: Final = 131_072
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 # Older ones refuse to start on a setting they don't know (seen with 3.10.8).
 _STAMPS_SINCE: Final = (3, 12)
+# What is going away is refused, so that nothing here begins to need it: each from the first release
+# that lists it. Not management_metrics_collection: without it the management API is silent about
+# alarms.
+_REFUSED_SINCE: Final = {
+    "classic_queue_mirroring": (3, 13),
+    "global_qos": (3, 13),
+    "queue_master_locator": (3, 13),
+    "ram_node_type": (3, 13),
+    "transient_nonexcl_queues": (3, 13),
+    "amqp_address_v1": (4, 0),
+    "amqp_filter_set_bug": (4, 1),
+}
 # AMQP 0-9-1 section 4.2.2: what an initiator says first.
 _PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 # Alone on a machine a node takes 4 s; eight at once on two slow cores took 40 s.
@@ -96,6 +108,11 @@ def configuration(broker: Broker, version: str) -> str:
         # Nobody looks at rates here, and six nodes share this machine.
         "management.rates_mode = none",
         "log.console.level = info",
+    ]
+    lines += [
+        f"deprecated_features.permit.{feature} = false"
+        for feature, since in _REFUSED_SINCE.items()
+        if _release(version) >= since
     ]
     if _release(version) >= _STAMPS_SINCE:
         # The first broker stamps a message; what is stamped stays as it is.

@@ -21,7 +21,8 @@ from localfabric.world.parts import Part, link_parts, links
 from localfabric.world.processes import ProcessId, kill, pause, unpause
 from localfabric.world.programs import LINKS
 from localfabric.world.queues import WorldQueue
-from localfabric.world.rabbitmq_home import RabbitmqHome, find_rabbitmq
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from localfabric.world.rabbitmq_homes import find_rabbitmqs
 from localfabric.world.running import Running
 from localfabric.world.state import changing, read_running
 from localfabric.world.toxiproxy import Toxiproxy
@@ -52,7 +53,7 @@ class Faults:
 
     def __init__(self, state: Path) -> None:
         self._state = state
-        self._home: RabbitmqHome | None = None
+        self._homes: dict[str, RabbitmqHome] = {}
 
     def apply(self, verb: Signal, parts: Sequence[Part]) -> list[Done]:
         """Send each part the signal; WorldError before anything is done if one can't have it."""
@@ -159,9 +160,9 @@ class Faults:
             # Whose data plane dies starts another one, where there is one at all.
             return Done(part.name, part.kind, "left to its gateway")
         layout, notes = read_running(self._state)
-        self._home = self._home or find_rabbitmq(_CHECKOUT, os.environ)
+        self._homes = self._homes or find_rabbitmqs(layout.options, os.environ)
         store = find_cassandra(_CHECKOUT, os.environ) if part.kind == "store node" else None
-        running = Running(layout, notes, self._home, store)
+        running = Running(layout, notes, self._homes, store)
         running.start(part.name)
         started = running.notes.processes[part.name]
         return Done(part.name, part.kind, "started", None if started is None else started.pid)

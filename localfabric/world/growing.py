@@ -36,7 +36,7 @@ from localfabric.world.layout import Box, RegionLayout, WorldLayout, lay_out
 from localfabric.world.options import MAX_BOXES
 from localfabric.world.processes import ProcessId, ticks_since_boot
 from localfabric.world.programs import box_programs
-from localfabric.world.rabbitmq_home import find_rabbitmq
+from localfabric.world.rabbitmq_homes import find_rabbitmqs
 from localfabric.world.running import Running
 from localfabric.world.start import check_ports_of, write_definitions
 from localfabric.world.state import Notes, changing, read_running, write_notes
@@ -48,7 +48,6 @@ from newsfabric.topics import load_topics
 from newsfabric.topology.rights import user_definitions
 from newsfabric.topology.roles import core_box, user_name
 
-_CHECKOUT: Final = Path(__file__).resolve().parents[2]
 #: How many boxes of a region boot at a time.
 AT_ONCE: Final = 1
 # A node that doesn't answer after so long isn't booting, it is broken, and holds up nobody else.
@@ -152,7 +151,7 @@ def _start_one(layout: WorldLayout, notes: Notes, region: str) -> tuple[WorldLay
     )
     # Before anything is started: what a crash leaves behind is known.
     write_notes(state, notes)
-    running = Running(grown, notes, find_rabbitmq(_CHECKOUT, os.environ))
+    running = Running(grown, notes, find_rabbitmqs(grown.options, os.environ))
     running.start_broker(box.broker)
     for program in programs:
         running.start_program(program)
@@ -192,7 +191,10 @@ def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, 
     processes.end(services, grace=_GRACE)
     processes.kill(brokers)
     left = {name: p for name, p in notes.processes.items() if name not in names}
-    write_notes(state, dataclasses.replace(notes, options=options, processes=left))
+    versions = {name: known for name, known in notes.versions.items() if name not in names}
+    write_notes(
+        state, dataclasses.replace(notes, options=options, processes=left, versions=versions)
+    )
     shrunk = lay_out(options, state)
     for region, box in found:
         _forget(layout, region, box)

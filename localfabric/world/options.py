@@ -34,7 +34,9 @@ class WorldOptions:
     which start and end boxes. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
     which one may die. ``proxy`` adds a broker away from all regions, for those who publish there.
     ``toxiproxy`` is the program that links between regions go through; None
-    for straight ones.
+    for straight ones. ``rabbitmq`` is the folder with the RabbitMQ to run
+    (:func:`~localfabric.world.rabbitmq_home.rabbitmq_in`), None for the one that is installed;
+    ``rabbitmq_of`` has others for single regions, or for the proxy.
     """
 
     regions: tuple[str, ...] = ("oregon", "dublin")
@@ -49,6 +51,8 @@ class WorldOptions:
     boxes: tuple[tuple[int, ...], ...] = ()
     box_capacity: int | None = None
     scale: tuple[int, int] | None = None
+    rabbitmq: str | None = None
+    rabbitmq_of: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.regions:
@@ -81,7 +85,16 @@ class WorldOptions:
             raise ConfigError(f"{self.store!r} is no store: write sqlite or cassandra")
         if self.store_nodes not in (1, MAX_STORE_NODES):
             raise ConfigError("store nodes: 1 or 3 (two replicas are worse than one)")
+        for place, _ in self.rabbitmq_of:
+            if place not in self.places():
+                raise ConfigError(f"a RabbitMQ for {place!r}, which is no region of this world")
+        if len(dict(self.rabbitmq_of)) < len(self.rabbitmq_of):
+            raise ConfigError("a region has two RabbitMQs: name one")
         _check("port base", self.port_base, 1024, 65535 - REGION_PORTS * (places + 1))
+
+    def places(self) -> tuple[str, ...]:
+        """Where brokers are: the regions, and the proxy if there is one."""
+        return (*self.regions, PROXY) if self.proxy else self.regions
 
     def box_numbers(self, region: str) -> tuple[int, ...]:
         """Which boxes ``region`` has; KeyError if there is no such region."""

@@ -2,7 +2,9 @@
 
 It starts nothing and installs nothing (``scripts/setup`` installs). Three places are
 tried, the same as in ``scripts/setup``: ``$NEWSFABRIC_RABBITMQ_HOME``, the system's
-package, and the tree that was unpacked without root into ``.tools/rabbitmq``.
+package, and the tree that was unpacked without root into ``.tools/rabbitmq``. Who names a
+folder names either a server's own (it has ``sbin/rabbitmq-server``), which runs on the Erlang
+of the ``PATH``, or a tree that packages were unpacked into, with an Erlang of its own.
 
 Brokers are run through ``sbin/rabbitmq-server`` of the installation itself: the
 wrappers in ``/usr/sbin`` insist on being root or the user ``rabbitmq``.
@@ -16,11 +18,15 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from newsfabric.errors import SetupError
 
-_SERVERS = "usr/lib/rabbitmq/lib"
-_ERLANG = "usr/lib/erlang/bin"
+_SERVERS: Final = "usr/lib/rabbitmq/lib"
+_ERLANG: Final = "usr/lib/erlang/bin"
+VARIABLE: Final = "NEWSFABRIC_RABBITMQ_HOME"
+# The oldest that newsfabric was ever run on (docs/platforms.md).
+_OLDEST: Final = (3, 10)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +54,8 @@ def find_rabbitmq(
     folder that stands for ``/``. ``NEWSFABRIC_ROOTLESS=1`` in ``environ`` leaves the
     system's installation out.
     """
-    if named := environ.get("NEWSFABRIC_RABBITMQ_HOME"):
-        return _named_home(Path(named), environ, system)
+    if named := environ.get(VARIABLE):
+        return rabbitmq_in(Path(named), environ, said=f"{VARIABLE}={named}", system=system)
     if not environ.get("NEWSFABRIC_ROOTLESS") and (home := _system_home(environ, system)):
         return home
     if home := _unpacked_home(root.resolve() / ".tools" / "rabbitmq", environ):
@@ -62,13 +68,27 @@ def find_rabbitmq(
     )
 
 
-def _named_home(named: Path, environ: Mapping[str, str], system: Path) -> RabbitmqHome:
-    if not _is_server(named):
-        raise SetupError(f"NEWSFABRIC_RABBITMQ_HOME={named} has no sbin/rabbitmq-server")
+def rabbitmq_in(
+    folder: Path, environ: Mapping[str, str], *, said: str, system: Path = Path("/")
+) -> RabbitmqHome:
+    """The RabbitMQ in ``folder``, a server's or an unpacked tree; SetupError when there is none.
+
+    ``said`` is how the person named it.
+    """
+    # Processes of it run elsewhere.
+    folder = folder.absolute()
+    if not _is_server(folder):
+        if home := _unpacked_home(folder, environ):
+            return home
+        if (server := _newest_server(folder / _SERVERS)) is None:
+            raise SetupError(
+                f"{said} has no sbin/rabbitmq-server, and none below {_SERVERS}/rabbitmq_server-*"
+            )
+        folder = server
     erl = _erl_on_path(environ) or _executable(system / _ERLANG / "erl")
     if erl is None:
-        raise SetupError(f"RabbitMQ in {named} needs Erlang: put erl on the PATH")
-    return _home(named, erl, environ)
+        raise SetupError(f"RabbitMQ in {folder} needs Erlang: put erl on the PATH")
+    return _home(folder, erl, environ)
 
 
 def _system_home(environ: Mapping[str, str], system: Path) -> RabbitmqHome | None:
@@ -90,20 +110,27 @@ def _unpacked_home(tree: Path, environ: Mapping[str, str]) -> RabbitmqHome | Non
         return None
     # Shared libraries that came along because the system lacks them (libsctp1, libwrap0, …).
     libraries = sorted([*tree.glob("lib/*-linux-*"), *tree.glob("usr/lib/*-linux-*")])
+    if any((folder / "libc.so.6").exists() for folder in libraries):
+        # Its programs know where their libraries are; others would fail with that C library.
+        libraries = []
     return _home(server, erl, environ, libraries)
 
 
 def _home(
     server: Path, erl: Path, environ: Mapping[str, str], libraries: list[Path] | None = None
 ) -> RabbitmqHome:
+    version = _version_of(server)
+    if _numbers(version)[:2] < _OLDEST:
+        raise SetupError(
+            f"RabbitMQ {version} in {server} is too old: newsfabric needs 3.10, the oldest that "
+            "it is tested with (docs/platforms.md)"
+        )
     sbin = server / "sbin"
     environment = {"PATH": _prepend([erl.parent, sbin], environ.get("PATH") or os.defpath)}
     if libraries:
         inherited = environ.get("LD_LIBRARY_PATH", "")
         environment["LD_LIBRARY_PATH"] = _prepend(libraries, inherited)
-    return RabbitmqHome(
-        version=_version_of(server), sbin=sbin, epmd=_epmd_beside(erl), environment=environment
-    )
+    return RabbitmqHome(version=version, sbin=sbin, epmd=_epmd_beside(erl), environment=environment)
 
 
 def _newest_server(folder: Path) -> Path | None:

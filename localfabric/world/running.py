@@ -13,6 +13,7 @@ from localfabric.world import cassandra
 from localfabric.world.broker import Broker, broker_command, environment, epmd_command, prepare
 from localfabric.world.cassandra_home import CassandraHome
 from localfabric.world.layout import WorldLayout
+from localfabric.world.options import PROXY
 from localfabric.world.processes import MARKER, last_lines, process_id, spawn
 from localfabric.world.programs import LINKS, Program, links_program, region_programs
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -33,24 +34,29 @@ def planned(layout: WorldLayout) -> dict[str, None]:
 
 
 class Running:
-    """Starts processes of a world and knows which of them have died."""
+    """Starts processes of a world and knows which of them have died.
+
+    ``homes`` has the RabbitMQ of each region and of the proxy.
+    """
 
     def __init__(
         self,
         layout: WorldLayout,
         notes: Notes,
-        home: RabbitmqHome,
+        homes: Mapping[str, RabbitmqHome],
         store_home: CassandraHome | None = None,
     ) -> None:
         self.layout = layout
         self.notes = notes
-        self._home = home
+        self._homes = homes
         self._store_home = store_home
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start_epmd(self) -> None:
         """Start Erlang's port mapper, which every node asks for its peers."""
-        command = epmd_command(self._home, self.layout.epmd_port)
+        # Any of them: what nodes say to it is the same in all versions.
+        home = self._homes[self.layout.regions[0].name]
+        command = epmd_command(home, self.layout.epmd_port)
         self._start(EPMD, command, without_secrets(os.environ))
 
     def start_links(self) -> None:
@@ -80,11 +86,12 @@ class Running:
     def start_broker(self, broker: Broker) -> None:
         """Write a node's files and start it, with what it kept when it ran before."""
         paths = self.layout.paths
-        prepare(broker, self._home.version)
-        variables = environment(
-            broker, self._home, os.environ, marker=paths.state, erlang=paths.erlang
-        )
-        self._start(broker.name, broker_command(self._home), variables)
+        home = self._homes[self._place(broker)]
+        prepare(broker, home.version)
+        variables = environment(broker, home, os.environ, marker=paths.state, erlang=paths.erlang)
+        versions = self.notes.versions | {broker.name: home.version}
+        self.notes = dataclasses.replace(self.notes, versions=versions)
+        self._start(broker.name, broker_command(home), variables)
 
     def start_program(self, program: Program) -> None:
         """Start a service; its output goes to its log file."""
@@ -128,6 +135,13 @@ class Running:
             log = self.layout.paths.log(name)
             words = last_lines(log) or "(it said nothing)"
             raise WorldError(f"{name} {ending}. The end of {shown(log)}:\n{words}")
+
+    def _place(self, broker: Broker) -> str:
+        """The region of ``broker``, or the proxy."""
+        for region in self.layout.regions:
+            if any(other.name == broker.name for _, other in region.brokers()):
+                return region.name
+        return PROXY
 
     def _start(self, name: str, command: Sequence[str], variables: Mapping[str, str]) -> None:
         paths = self.layout.paths

@@ -55,7 +55,8 @@ class Notes:
 
     ``keeper`` is the ``up`` that is starting the world or stands in the foreground;
     ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown the
-    number of the box that was started last.
+    number of the box that was started last, ``versions`` the RabbitMQ of each broker that was
+    started.
     """
 
     options: WorldOptions
@@ -63,6 +64,7 @@ class Notes:
     keeper: ProcessId | None = None
     ready: bool = False
     newest: dict[str, int] = dataclasses.field(default_factory=dict)
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def running(self) -> dict[str, ProcessId]:
         """Those of its processes that are alive, by name."""
@@ -112,6 +114,7 @@ def parse_notes(document: Any) -> Notes:
         keeper=_process(document["keeper"]),
         ready=document["ready"] is True,
         newest={name: int(number) for name, number in document.get("newest", {}).items()},
+        versions={name: str(version) for name, version in document.get("versions", {}).items()},
     )
 
 
@@ -122,6 +125,7 @@ def _tuples(options: dict[str, Any]) -> dict[str, Any]:
         "regions": tuple(options["regions"]),
         "boxes": tuple(tuple(map(int, numbers)) for numbers in options.get("boxes", ())),
         "scale": None if scale is None else (int(scale[0]), int(scale[1])),
+        "rabbitmq_of": tuple((str(p), str(folder)) for p, folder in options.get("rabbitmq_of", ())),
     }
 
 

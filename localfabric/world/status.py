@@ -173,17 +173,15 @@ def status_document(layout: WorldLayout, notes: Notes, seen: Observations) -> di
         "state": str(layout.paths.state),
         "ready": notes.ready,
         "epmd": _process(EPMD, running),
-        "regions": [_region(layout, region, running, seen) for region in layout.regions],
-        "proxy": _proxy(layout, running, seen) if layout.proxy_nodes else None,
+        "regions": [_region(layout, region, notes, seen) for region in layout.regions],
+        "proxy": _proxy(layout, notes, seen) if layout.proxy_nodes else None,
     }
 
 
-def _proxy(
-    layout: WorldLayout, running: Mapping[str, ProcessId], seen: Observations
-) -> dict[str, Any]:
+def _proxy(layout: WorldLayout, notes: Notes, seen: Observations) -> dict[str, Any]:
     return {
         "name": PROXY,
-        "brokers": [_broker(PROXY, broker, running) for broker in layout.proxy_nodes],
+        "brokers": [_broker(PROXY, broker, notes) for broker in layout.proxy_nodes],
         "shovels": _shovels(
             _AT_PROXY, seen.shovels.get(_AT_PROXY), seen.canaries.get(_AT_PROXY, {})
         ),
@@ -191,8 +189,9 @@ def _proxy(
 
 
 def _region(
-    layout: WorldLayout, region: RegionLayout, running: Mapping[str, ProcessId], seen: Observations
+    layout: WorldLayout, region: RegionLayout, notes: Notes, seen: Observations
 ) -> dict[str, Any]:
+    running = notes.running()
     gateways = {box.gateway for box in region.boxes}
     return {
         "name": region.name,
@@ -200,7 +199,7 @@ def _region(
         "board_url": region.board_url,
         "routed": seen.routed.get(region.name),
         "endpoints_url": region.endpoints_url,
-        "brokers": [_broker(role, broker, running) for role, broker in region.brokers()],
+        "brokers": [_broker(role, broker, notes) for role, broker in region.brokers()],
         "store": [
             {**_process(node.name, running), "contact": node.contact} for node in region.store_nodes
         ],
@@ -218,10 +217,11 @@ def _region(
     }
 
 
-def _broker(role: str, broker: Broker, running: Mapping[str, ProcessId]) -> dict[str, Any]:
+def _broker(role: str, broker: Broker, notes: Notes) -> dict[str, Any]:
     return {
-        **_process(broker.name, running),
+        **_process(broker.name, notes.running()),
         "role": role,
+        "version": notes.versions.get(broker.name),
         "amqp_url": broker.amqp_url,
         "management_url": broker.management_url,
     }

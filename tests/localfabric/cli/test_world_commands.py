@@ -49,6 +49,27 @@ def test_a_missing_rabbitmq_is_one_line_that_names_it(
     assert not state.exists()
 
 
+@pytest.mark.parametrize(
+    ("named", "complaint"),
+    [
+        (["nowhere"], "nowhere has no sbin/rabbitmq-server"),
+        (["oregon=nowhere"], "nowhere has no sbin/rabbitmq-server"),
+        (["./a=b"], "a=b has no sbin/rabbitmq-server"),
+        (["tokyo=nowhere"], "a RabbitMQ for 'tokyo', which is no region of this world"),
+        (["x", "y"], "the whole world has two RabbitMQs"),
+        (["dublin=x", "dublin=y"], "dublin has two RabbitMQs"),
+    ],
+)
+def test_a_rabbitmq_that_cannot_be_run_is_one_line_before_anything_is_started(
+    state: Path, named: list[str], complaint: str
+) -> None:
+    options = [word for name in named for word in ("--rabbitmq", name)]
+    result = run("up", "--state", str(state), *options)
+    assert result.exit_code != 0
+    assert complaint in result.stderr.splitlines()[-1]
+    assert not state.exists()
+
+
 def test_a_folder_of_somebody_else_is_not_taken(state: Path, rabbitmq_home: RabbitmqHome) -> None:
     state.mkdir()
     (state / "thesis.txt").touch()

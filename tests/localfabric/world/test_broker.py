@@ -1,4 +1,6 @@
+import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,14 @@ from localfabric.world.rabbitmq_home import RabbitmqHome
 HOME = RabbitmqHome(
     version="3.10.8", sbin=Path("/r/sbin"), epmd=Path("/r/epmd"), environment={"PATH": "/r/sbin"}
 )
+
+GOING = {
+    "classic_queue_mirroring",
+    "global_qos",
+    "queue_master_locator",
+    "ram_node_type",
+    "transient_nonexcl_queues",
+}
 
 
 def broker(**fields: object) -> Broker:
@@ -46,6 +56,24 @@ def test_it_is_told_to_stamp_messages_only_where_it_knows_how() -> None:
     assert "interceptors" not in configuration(broker(), "3.10.8")
 
 
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [
+        ("3.10.8", set()),
+        ("3.12.14", set()),
+        ("3.13.7", GOING),
+        ("4.0.5", {*GOING, "amqp_address_v1"}),
+        ("4.3.6", {*GOING, "amqp_address_v1", "amqp_filter_set_bug"}),
+    ],
+)
+def test_what_is_going_away_is_refused_where_the_version_knows_that(
+    version: str, refused: set[str]
+) -> None:
+    lines = configuration(broker(), version).splitlines()
+    found = {line for line in lines if line.startswith("deprecated_features")}
+    assert found == {f"deprecated_features.permit.{name} = false" for name in refused}
+
+
 def test_a_persons_own_rabbitmq_settings_do_not_leak_into_a_node() -> None:
     person = {
         "RABBITMQ_NODENAME": "mine@host",
@@ -73,6 +101,20 @@ def test_a_killed_node_comes_back_on_the_same_ports(
     assert not answers(node.broker.amqp_port)
     node.start()
     assert answers(node.broker.amqp_port)
+
+
+@pytest.mark.broker
+def test_a_node_permits_nothing_that_is_going_away_but_the_metrics_that_keepers_read(
+    rabbitmq_factory: Callable[[], LocalNode],
+) -> None:
+    node = rabbitmq_factory()
+    node.start()
+    if node.version.startswith("3."):
+        pytest.skip(f"RabbitMQ {node.version} has no such list")
+    listed = json.loads(node.ctl("list_deprecated_features", "--formatter", "json"))
+    going = {feature["name"] for feature in listed} - {"management_metrics_collection"}
+    told = set(re.findall(r"permit\.(\w+) = false", configuration(node.broker, node.version)))
+    assert told == going
 
 
 @pytest.mark.broker

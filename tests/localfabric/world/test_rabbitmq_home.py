@@ -100,6 +100,16 @@ def test_the_unpacked_tree_brings_its_shared_libraries(find: Find, root: Path) -
     assert home.environment["LD_LIBRARY_PATH"] == f"{libraries}:/opt/lib"
 
 
+def test_a_tree_with_a_c_library_of_its_own_is_run_without_a_word_about_libraries(
+    find: Find, root: Path
+) -> None:
+    tree = root / ".tools/rabbitmq"
+    packaged_server(tree, "4.3.6")
+    erlang(tree)
+    executable(tree / "usr/lib/x86_64-linux-gnu/libc.so.6")
+    assert "LD_LIBRARY_PATH" not in find().environment
+
+
 def test_a_relative_checkout_gives_absolute_paths(
     root: Path, system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +135,27 @@ def test_a_named_home_goes_before_all_others(find: Find, system: Path, tmp_path:
     named = server(tmp_path / "rabbitmq", "3.13.7")
     home = find(NEWSFABRIC_RABBITMQ_HOME=str(named))
     assert (home.version, home.sbin) == ("3.13.7", named / "sbin")
+
+
+def test_a_named_home_may_be_a_tree_which_goes_with_its_own_erlang(
+    find: Find, system: Path, tmp_path: Path
+) -> None:
+    packaged_server(system, "3.10.8")
+    erlang(system)
+    named, bin_ = packaged_server(tmp_path / "tree", "4.3.6"), erlang(tmp_path / "tree")
+    home = find(NEWSFABRIC_RABBITMQ_HOME=str(tmp_path / "tree"))
+    assert (home.version, home.sbin, home.epmd) == ("4.3.6", named / "sbin", bin_ / "epmd")
+    assert home.environment["PATH"].startswith(f"{bin_}:")
+
+
+@pytest.mark.parametrize("version", ["3.9.29", "3.8.0"])
+def test_an_old_rabbitmq_is_refused_with_the_oldest_that_will_do(
+    find: Find, system: Path, version: str
+) -> None:
+    packaged_server(system, version)
+    erlang(system)
+    with pytest.raises(SetupError, match=rf"RabbitMQ {version} .* too old: .* needs 3\.10"):
+        find()
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,17 @@ def state(tmp_path: Path) -> Path:
 def test_notes_are_read_as_they_were_written(state: Path) -> None:
     state.mkdir()
     written = Notes(
-        options=WorldOptions(regions=("a",), retail=2, port_base=22000),
+        options=WorldOptions(
+            regions=("a",),
+            retail=2,
+            port_base=22000,
+            rabbitmq="/r/3.10",
+            rabbitmq_of=(("a", "/r/4.3"),),
+        ),
         processes={"epmd": ProcessId(7, 70), "a-core-1": None},
         keeper=ProcessId(8, 80),
         ready=True,
+        versions={"a-core-1": "4.3.6"},
     )
     write_notes(state, written)
     assert read_notes(state) == written

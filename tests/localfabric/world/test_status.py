@@ -60,6 +60,21 @@ def test_the_keys_that_others_rely_on_are_there() -> None:
     )
 
 
+def test_a_broker_is_shown_with_the_rabbitmq_that_was_started_dead_or_alive() -> None:
+    notes = Notes(
+        options=LAYOUT.options,
+        processes=dict.fromkeys(planned(LAYOUT)),
+        versions={"oregon-core-1": "4.3.6"},
+    )
+    status = status_document(LAYOUT, notes, Observations({}, {}, {}, {}, {}))
+    found = {broker["name"]: broker["version"] for broker in status["regions"][0]["brokers"]}
+    assert found == {
+        "oregon-client-1": None,
+        "oregon-core-1": "4.3.6",
+        "oregon-retail-1": None,
+    }
+
+
 def test_a_gateway_is_shown_with_its_own_word_about_itself() -> None:
     gateways = document(loads={"oregon-retail-1": LOAD})["gateways"]
     assert isinstance(gateways, list)
