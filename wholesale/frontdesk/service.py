@@ -15,8 +15,9 @@ from typing import Any, Final
 from tornado.httpserver import HTTPServer
 
 from newsfabric import control, reports, topology
-from newsfabric.amqp import Consumer, Link
+from newsfabric.amqp import Consumer, Links
 from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.spread import SKIPPED, cancel_all
 from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures, Wanted
@@ -79,6 +80,7 @@ FIGURES: Final = (
     Wanted(counters.PUBLISHED, "status"),
     Wanted(counters.PUBLISH_SECONDS),
     Wanted(counters.BOARD_STREAMS),
+    Wanted(SKIPPED, "node"),
     Wanted(CERTIFICATES_END, "use"),
 )
 
@@ -126,7 +128,7 @@ class FrontdeskSettings:
 
 
 class FrontdeskService:
-    """Runs one frontdesk over ``core``, ``client`` (links to those clusters) and ``store``."""
+    """Runs one frontdesk over ``core``, ``client`` (links to these brokers) and ``store``."""
 
     def __init__(
         self,
@@ -134,8 +136,8 @@ class FrontdeskService:
         *,
         fabric: Fabric,
         topics: TopicTable,
-        core: Link,
-        client: Link,
+        core: Links,
+        client: Links,
         store: Store,
     ) -> None:
         self.settings = settings
@@ -189,7 +191,7 @@ class FrontdeskService:
         # What is wrong with the file is said now, not when somebody asks.
         await read_board_keys(self.settings.board.key_file)
         receipts = await self._await_receipts()
-        consumers = [await self._watch_boxes(), await self._watch_reports()]
+        consumers = [*await self._watch_boxes(), *await self._watch_reports()]
         if self._board_access.keys is not None:
             await self._board_access.keys.start()
         pages = application(self._routes(receipts))
@@ -219,8 +221,7 @@ class FrontdeskService:
             if admin is not None:
                 admin.stop()
                 await admin.close_all_connections()
-            for consumer in consumers:
-                await consumer.cancel()
+            await cancel_all(consumers)
             if self._board_access.keys is not None:
                 await self._board_access.keys.close()
             self._catching_up.close()
@@ -292,7 +293,7 @@ class FrontdeskService:
         )
         return receipts
 
-    async def _watch_boxes(self) -> Consumer:
+    async def _watch_boxes(self) -> list[Consumer]:
         return await consume_own(
             self._core,
             self._queue,
@@ -302,7 +303,7 @@ class FrontdeskService:
             bounds=_BOUNDS,
         )
 
-    async def _watch_reports(self) -> Consumer:
+    async def _watch_reports(self) -> list[Consumer]:
         return await consume_own(
             self._core,
             f"{self._queue}.reports",
