@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from prometheus_client import Counter
 
-from newsfabric.amqp import ConfirmingPublisher, Link
+from newsfabric.amqp import ConfirmingPublisher, Links
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
 from newsfabric.line_limits import LineLimit
@@ -103,13 +103,13 @@ class Reporting:
         self._heard = heard
         self._failing = LineLimit(every=60.0)
 
-    async def run(self, link: Link) -> None:
-        """Report over ``link``, the region's core, each second until cancelled.
+    async def run(self, links: Links) -> None:
+        """Report over ``links``, the region's core, each second until cancelled.
 
         A process that drains says so once more at the end, since it may have been quicker than a
         second: who was draining has left when it is silent, and isn't missed.
         """
-        publisher = await link.publisher(in_flight=IN_FLIGHT)
+        publisher = await links.publisher(in_flight=IN_FLIGHT)
         loop = asyncio.get_running_loop()
         try:
             while True:

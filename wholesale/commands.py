@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from newsfabric import service, topology
-from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.amqp import Links
+from newsfabric.amqp.spread import connect_each
 from newsfabric.networks import Network, Places
 from newsfabric.operators import admin_host_option
 from newsfabric.otel_tracer import trace_options
@@ -277,11 +278,16 @@ def frontdesk(
         )
         async with (
             _store(store, table) as opened,
-            _link(own.core, f"{name} core") as core,
+            _links(own.core, f"{name} core") as core,
             _links(own.client, f"{name} client") as client,
         ):
             frontdesk = FrontdeskService(
-                settings, fabric=regions, topics=table, core=core, client=client, store=opened
+                settings,
+                fabric=regions,
+                topics=table,
+                core=core,
+                client=client.members,
+                store=opened,
             )
             await frontdesk.serve(stop)
 
@@ -321,7 +327,7 @@ def scaler(
             admin_hosts=admin_hosts,
             plan=options.plan,
         )
-        async with options.opened(own.name) as (driver, watching), _link(own.core, name) as core:
+        async with options.opened(own.name) as (driver, watching), _links(own.core, name) as core:
             await ScalerService(settings, core=core, driver=driver, watching=watching).serve(stop)
 
     service.run(run, name=name, log_level=log_level)
@@ -364,12 +370,12 @@ def _login() -> str:
 async def _on_core(
     name: str, *, region: str, fabric: Path, topics: Path, store: str
 ) -> AsyncIterator[tuple[Region, dict[str, Any]]]:
-    """The region, and what a service on its core cluster works with."""
+    """The region, and what a service on its core brokers works with."""
     own = load_fabric(fabric).region(region)
     check_region(store, own.name)
     table = load_topics(topics)
-    async with _store(store, table) as opened, _link(own.core, name) as link:
-        yield own, {"store": opened, "link": link, "topics": table}
+    async with _store(store, table) as opened, _links(own.core, name) as links:
+        yield own, {"store": opened, "links": links, "topics": table}
 
 
 @contextlib.asynccontextmanager
@@ -382,17 +388,11 @@ async def _store(url: str, topics: TopicTable) -> AsyncIterator[Store]:
 
 
 @contextlib.asynccontextmanager
-async def _link(nodes: Sequence[Node], name: str) -> AsyncIterator[PikaLink]:
-    urls = [node.amqp_url for node in nodes]
-    link = await connect(urls, name=name, credentials=credentials_from(os.environ))
+async def _links(nodes: Sequence[Node], name: str) -> AsyncIterator[Links]:
+    """Links to each of ``nodes``."""
+    brokers = {node.name: node.amqp_url for node in nodes}
+    links = await connect_each(brokers, name=name, credentials=credentials_from(os.environ))
     try:
-        yield link
+        yield links
     finally:
-        await link.close()
-
-
-@contextlib.asynccontextmanager
-async def _links(nodes: Sequence[Node], name: str) -> AsyncIterator[list[PikaLink]]:
-    """A link to each of ``nodes``."""
-    async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(_link([node], name)) for node in nodes]
+        await links.close()

@@ -1,8 +1,11 @@
-"""A service on its region's core cluster: pages, link, queues, readiness, drain.
+"""A service on its region's core brokers: pages, links, queues, readiness, drain.
 
 What it does with deliveries is its :class:`Work`; this feeds it and lets it finish. Services of a
 kind compete on the same queues. What one has not acknowledged when it dies the broker gives to
 another, so nothing is handed over and there is no leader.
+
+It consumes each of its queues on each broker, and works as long as one of them does. Nothing waits
+for a broker that is down or hangs.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ import abc
 import asyncio
 import dataclasses
 import functools
+import itertools
 import logging
-from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from newsfabric.amqp import Consumer, Link
+from newsfabric.amqp import Consumer, Links
 from newsfabric.amqp.message import Delivery
-from newsfabric.errors import LinkError, StoreError
+from newsfabric.amqp.spread import cancel_all
+from newsfabric.errors import StoreError
 from newsfabric.operators import OperatorsApplication
 from newsfabric.reporting import Reporting
 from newsfabric.service import Readiness, operators_routes, serving, up
@@ -58,7 +62,7 @@ W = TypeVar("W", bound=Work)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CoreSettings:
-    """How one service runs. ``prefetch`` is per queue and bounds everything that it holds.
+    """How one service runs. ``prefetch`` is of each queue on each broker, and bounds all it holds.
 
     ``login`` is whom it logs in as: its reports say so.
 
@@ -80,14 +84,14 @@ class CoreSettings:
 
 
 class CoreService(abc.ABC, Generic[W]):
-    """Runs one service over ``link`` and ``store``, which belong to the caller."""
+    """Runs one service over ``links`` and ``store``, which belong to the caller."""
 
-    def __init__(self, settings: CoreSettings, *, link: Link, store: Store) -> None:
+    def __init__(self, settings: CoreSettings, *, links: Links, store: Store) -> None:
         # Set as soon as ``port`` is known and answers.
         self.listening = asyncio.Event()
         self.port = 0
         self._settings = settings
-        self._link = link
+        self._links = links
         self._store = store
         self._consumers: list[Consumer] = []
         self._store_checked = False
@@ -100,7 +104,7 @@ class CoreService(abc.ABC, Generic[W]):
 
     @abc.abstractmethod
     async def _make_work(self) -> W:
-        """The work; the cluster has what it needs."""
+        """The work; the brokers have what it needs."""
 
     def _pages(self) -> list[Any]:
         """Tornado routes besides those for its health."""
@@ -113,7 +117,7 @@ class CoreService(abc.ABC, Generic[W]):
         """Whether it does its work, and otherwise what it waits for."""
         work = self._work
         return Readiness.of(
-            link=self._link.established,
+            link=self._links.established,
             consuming=bool(self._consumers) and not self._draining,
             store=self._store_checked and work is not None and work.store_answers,
         )
@@ -141,13 +145,13 @@ class CoreService(abc.ABC, Generic[W]):
             self.listening.set()
             up()
             work = self._work = await self._make_work()
-            failed = Failed(await self._link.publisher(in_flight=1), name=settings.name)
+            failed = Failed(await self._links.publisher(in_flight=1), name=settings.name)
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(work.run(), name="work"),
                     tasks.create_task(failed.run(), name="failed"),
                     tasks.create_task(self._watch_store(), name="store check"),
-                    tasks.create_task(self._make_reporting().run(self._link), name="reports"),
+                    tasks.create_task(self._make_reporting().run(self._links), name="reports"),
                     tasks.create_task(self._consume(work, failed), name="consume"),
                 ]
                 await stop.wait()
@@ -157,10 +161,11 @@ class CoreService(abc.ABC, Generic[W]):
             await self._end(work)
 
     async def _consume(self, work: W, failed: Failed) -> None:
-        for queue in self._settings.queues:
+        prefetch = self._settings.prefetch
+        for queue, link in itertools.product(self._settings.queues, self._links.members):
             source = QueueSource()
             take = functools.partial(_take, work, failed, source)
-            consumer = await self._link.consumer(queue, take, prefetch=self._settings.prefetch)
+            consumer = await link.consumer(queue, take, prefetch=prefetch)
             source.attach(consumer)
             self._consumers.append(consumer)
 
@@ -178,9 +183,7 @@ class CoreService(abc.ABC, Generic[W]):
         self._draining = True
         try:
             async with asyncio.timeout(self._settings.drain_seconds):
-                for consumer in self._consumers:
-                    with suppress(LinkError):
-                        await consumer.cancel()
+                await cancel_all(self._consumers)
                 await work.settled()
         except TimeoutError:
             logger.warning(

@@ -1,4 +1,7 @@
-"""Runs a mirror for the command line: links, signals, what is printed and written."""
+"""Runs a mirror for the command line: links, signals, what is printed and written.
+
+It has a link to one of the original's core brokers, whichever answers: each has the whole stream.
+"""
 
 from __future__ import annotations
 

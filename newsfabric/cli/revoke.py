@@ -1,7 +1,8 @@
 """``newsfabric revoke``: tells every region's routers at once, whatever is cut between them.
 
-It goes straight into the core clusters' ``intake``. Publishers can't: what comes from them came
-through a shovel, and routers reject this topic then.
+It goes straight into ``intake`` of each core broker that answers: the others' routers aren't waited
+for. Publishers can't: what comes from them came through a shovel, and routers reject this topic
+then.
 """
 
 from __future__ import annotations
@@ -80,10 +81,14 @@ async def _tell(
 
 
 async def _send(region: Region, user: str, at_ms: int, credentials: Credentials) -> Receipt:
-    urls = [node.amqp_url for node in region.core]
-    link = await connect(urls, name="newsfabric revoke", credentials=credentials)
+    links = [
+        await connect([node.amqp_url], name="newsfabric revoke", credentials=credentials)
+        for node in region.core
+    ]
     try:
-        publisher = await AsyncPublisher.over([link], app_id=APP_ID, exchange=INTAKE, timeout=None)
+        publisher = await AsyncPublisher.over(
+            links, app_id=APP_ID, exchange=INTAKE, copies=len(links), timeout=None
+        )
         return await send_with_retry(publisher, revocation(user, at_ms))
     finally:
-        await link.close()
+        await asyncio.gather(*(link.close() for link in links))

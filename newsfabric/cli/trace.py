@@ -19,11 +19,12 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.cli.console import console
-from newsfabric.cli.messages import rejection, rejection_line
+from newsfabric.cli.messages import rejection_line
+from newsfabric.cli.rejected import read_rejected
 from newsfabric.cli.wait_limit import GIVE_UP_AFTER, wait_limited
-from newsfabric.errors import ManagementError, TraceError
+from newsfabric.errors import TraceError
 from newsfabric.fetching import fetch
-from newsfabric.management import PEEK_MESSAGES, Management
+from newsfabric.management import PEEK_MESSAGES
 from newsfabric.message_trace import (
     Asked,
     Evidence,
@@ -35,8 +36,7 @@ from newsfabric.message_trace import (
     topic_of,
     trace,
 )
-from newsfabric.settings import Credentials, Fabric
-from newsfabric.topology import REJECTED
+from newsfabric.settings import Fabric
 from newsfabric.worlds import Process, World
 
 _TIMEOUT: Final = 3.0
@@ -142,15 +142,9 @@ async def _stored(url: str, known: Sequence[str], topic: str) -> list[Mapping[st
 
 
 async def _rejected(fabric: Fabric) -> list[dict[str, Any]]:
-    async def of(url: str) -> list[dict[str, Any]]:
-        try:
-            async with Management(url, Credentials(), timeout=_TIMEOUT) as management:
-                return [rejection(each) for each in await management.peek(REJECTED, PEEK_MESSAGES)]
-        except ManagementError:
-            return []
-
-    found = await asyncio.gather(*(of(r.core[0].management_url) for r in fabric.regions))
-    return [each for entries in found for each in entries]
+    nodes = [node for region in fabric.regions for node in region.core]
+    found, _ = await read_rejected(nodes, PEEK_MESSAGES, within=_TIMEOUT)
+    return found
 
 
 async def _get(url: str) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Hears the original's messages and publishes copies into the other fabric, never waiting for it.
 
-It hears what routers give to exchange ``postoffice`` of one core cluster: there every message of
-every region passes, already accepted, once for each region that routed it. A gateway would send
+It hears what routers give to exchange ``postoffice`` of one core broker: each has every message of
+every region, already accepted, once for each region that routed it. A gateway would send
 only what somebody subscribes to, and the client clusters have it before it was found good.
 
 Nothing of the other fabric reaches back to the original: each message is acknowledged as it comes,

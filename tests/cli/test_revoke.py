@@ -16,17 +16,24 @@ from newsfabric.settings import Credentials, Fabric, Node, Region
 from newsfabric.topics import REVOKED
 from newsfabric.topology import declare_core
 
-
-class Core:
-    """A core cluster whose router answers, unless it is silent or says no."""
-
-    def __init__(self, name: str) -> None:
-        self.region = Region(
+FABRIC = Fabric(
+    tuple(
+        Region(
             name=name,
             frontdesk_url="http://127.0.0.1:1",
             client=(Node(f"{name}-client-1", f"amqp://{name}-client", ""),),
-            core=(Node(f"{name}-core-1", f"amqp://{name}-core", ""),),
+            core=tuple(Node(f"{name}-core-{n}", f"amqp://{name}-{n}", "") for n in (1, 2)),
         )
+        for name in ("oregon", "dublin")
+    )
+)
+
+
+class Core:
+    """A core broker whose router answers, unless it is silent or says no."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
         self.broker = StubBroker()
         self.seen: list[Any] = []
         self.silent = False
@@ -61,40 +68,47 @@ class Core:
 
 @pytest.fixture
 async def cores(monkeypatch: pytest.MonkeyPatch) -> dict[str, Core]:
-    found = {name: Core(name) for name in ("oregon", "dublin")}
+    found = {node.amqp_url: Core(region) for region in FABRIC.regions for node in region.core}
     for core in found.values():
         await core.start()
 
     async def connect(urls: Sequence[str], **_: Any) -> Link:
         (url,) = urls
-        return found[url.removeprefix("amqp://").removesuffix("-core")].broker.connect()
+        return found[url].broker.connect()
 
     monkeypatch.setattr(revoke, "connect", connect)
-    return found
+    return {url.removeprefix("amqp://"): core for url, core in found.items()}
 
 
-async def told(cores: dict[str, Core], seconds: float = 5.0) -> dict[str, str | None]:
-    fabric = Fabric(tuple(core.region for core in cores.values()))
-    return await revoke.tell_all(fabric, "42", Credentials(), seconds)
+async def told(seconds: float = 5.0) -> dict[str, str | None]:
+    return await revoke.tell_all(FABRIC, "42", Credentials(), seconds)
 
 
-async def test_every_region_is_told_the_same_at_once(cores: dict[str, Core]) -> None:
-    assert await told(cores) == {"oregon": None, "dublin": None}
-    oregon, dublin = (core.seen for core in cores.values())
-    assert oregon == dublin
-    assert [topic for topic, _ in oregon] == [REVOKED]
+async def test_every_broker_is_told_the_same_at_once(cores: dict[str, Core]) -> None:
+    assert await told() == {"oregon": None, "dublin": None}
+    first, *others = (core.seen for core in cores.values())
+    assert [other == first for other in others] == [True] * 3
+    assert [topic for topic, _ in first] == [REVOKED]
+
+
+async def test_a_broker_that_doesnt_answer_costs_its_region_nothing(cores: dict[str, Core]) -> None:
+    cores["oregon-1"].broker.cut()
+    cores["dublin-2"].silent = True
+    assert await told() == {"oregon": None, "dublin": None}
 
 
 async def test_a_region_that_doesnt_answer_costs_the_others_nothing(
     cores: dict[str, Core],
 ) -> None:
-    cores["dublin"].silent = True
+    for n in (1, 2):
+        cores[f"dublin-{n}"].silent = True
     async with asyncio.timeout(60):
-        assert await told(cores, 0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
+        assert await told(0.2) == {"oregon": None, "dublin": "no answer within 0.2 s"}
 
 
 async def test_one_that_says_no_is_told(cores: dict[str, Core]) -> None:
-    cores["oregon"].status = "rejected"
-    found = await told(cores)
+    for n in (1, 2):
+        cores[f"oregon-{n}"].status = "rejected"
+    found = await told()
     assert found["dublin"] is None
     assert found["oregon"] is not None

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from newsfabric import control, topology
-from newsfabric.amqp import Declare, Message, Properties
+from newsfabric.amqp import Declare, Links, Message, Properties
+from newsfabric.amqp.spread import cancel_all
 from newsfabric.amqp.stub import StubBroker, StubLink
 from newsfabric.control import Receipt, Tick
 from newsfabric.envelope import Envelope, decode
@@ -95,7 +97,7 @@ async def running(
     core: CoreCluster,
     *,
     name: str = "oregon-router-1",
-    link: StubLink | None = None,
+    link: Links | None = None,
     now_ms: Callable[[], int] = lambda: EPOCH,
     now: Callable[[], float] = time.monotonic,
     queues: Sequence[str] = topology.router_queues(),
@@ -120,17 +122,16 @@ async def running(
     )
     task = asyncio.create_task(router.run())
     consumers = []
-    for queue in queues:
+    for queue, member in itertools.product(queues, link.members):
         source = QueueSource()
         take = functools.partial(router.take_delivery, source)
-        consumer = await link.consumer(queue, take, prefetch=prefetch)
+        consumer = await member.consumer(queue, take, prefetch=prefetch)
         source.attach(consumer)
         consumers.append(consumer)
     try:
         yield router
     finally:
-        for consumer in consumers:
-            await consumer.cancel()
+        await cancel_all(consumers)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from newsfabric.amqp import OnDelivery
+from newsfabric.amqp import Delivery, OnDelivery
 from newsfabric.amqp.spread import SpreadLink
 from newsfabric.amqp.stub import StubBroker, StubConsumer, StubLink, StubPublisher
 
@@ -70,6 +70,9 @@ class _Publisher(StubPublisher):
 
 
 class _Consumer(StubConsumer):
+    def ack(self, delivery: Delivery) -> None:
+        self._broker.in_turn(functools.partial(super().ack, delivery))
+
     async def cancel(self) -> None:
         """Nothing comes any more, but the broker doesn't say so before it goes on."""
         await super().cancel()

@@ -10,14 +10,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from core_cluster import CoreCluster, until
+from core_cluster import CoreCluster, message, until
 from envelopes import envelope
+from several_cores import SeveralCores
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
+from newsfabric.amqp import Links
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.mailbox import MARK_KEY, Kept, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService
 from wholesale.mailbox.marking import Marking
 from wholesale.mailbox.service import MailboxService, MailboxSettings
@@ -40,16 +43,16 @@ class Away(MemoryStore):
         raise StoreUnavailable("gone")
 
 
-def _router(core: CoreCluster, **settings: Any) -> CoreService[Any]:
+def _router(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
     told = RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings)
-    return RouterService(told, link=core.link, store=core.store, topics=core.topics)
+    return RouterService(told, links=links or core.link, store=core.store, topics=core.topics)
 
 
-def _mailbox(core: CoreCluster, **settings: Any) -> CoreService[Any]:
+def _mailbox(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
     told = MailboxSettings(
         name="oregon-mailbox-1", region="oregon", queues=("mailbox.1",), **settings
     )
-    return MailboxService(told, link=core.link, store=core.store, topics=core.topics)
+    return MailboxService(told, links=links or core.link, store=core.store, topics=core.topics)
 
 
 @pytest.fixture(params=[_router, _mailbox], ids=["router", "mailbox"])
@@ -171,3 +174,52 @@ async def test_what_a_service_fails_with_twice_is_rejected_and_the_rest_goes_on(
         assert offers == [False, True]
     core.link.lose()
     assert core.broker.depth(service._settings.queues[0]) == 0
+
+
+@pytest.fixture
+async def cores(topics: TopicTable) -> SeveralCores:
+    return await SeveralCores.opened(topics, 2)
+
+
+async def test_it_is_ready_while_it_works_on_one_broker_of_several(cores: SeveralCores, make: Any):
+    service = make(cores[0], cores.links)
+    async with serving(service):
+        await until(lambda: service.readiness().ready)
+        cores.broker(0).cut()
+        assert service.readiness().ready
+        cores.broker(1).cut()
+        assert service.readiness().waiting_for == ("link",)
+        await cores.broker(0).heal()
+        assert service.readiness().ready
+
+
+async def test_a_mailbox_service_takes_marks_from_each_broker_and_tells_each(cores: SeveralCores):
+    await cores.store.write([LETTER])
+    taps = [broker.tap("intake") for broker in cores.brokers]
+    service = _mailbox(cores[0], cores.links)
+    async with serving(service):
+        await until(lambda: service.readiness().ready)
+        for n, broker in enumerate(cores.brokers):
+            broker.publish("upstream", encode_mark(_read_at(n + 1)))
+            await until(lambda told=n + 1: all(b.depth(t) >= told for b, t in told_to(cores, taps)))
+    kept = await cores.store.kept(LETTER.topic, LETTER.id)
+    assert kept is not None
+    assert kept.mark("read") == _read_at(1)
+
+
+def told_to(cores: SeveralCores, taps: list[str]) -> list[tuple[Any, str]]:
+    return list(zip(cores.brokers, taps, strict=True))
+
+
+async def test_while_a_broker_hangs_it_works_and_is_drained_without_its_word(
+    cores: SeveralCores, make: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("newsfabric.amqp.spread._CANCEL_SECONDS", 0.0)
+    service = make(cores[0], cores.links, drain_seconds=60.0)
+    async with asyncio.timeout(60), serving(service):
+        await until(lambda: service.readiness().ready)
+        cores.broker(0).hang()
+        cores[1].publish(*(message(message_id=str(n)) for n in range(20)))
+        assert service.readiness().ready
+    assert service.under_way == 0
+    cores.broker(0).go_on()

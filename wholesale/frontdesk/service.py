@@ -15,8 +15,9 @@ from typing import Any, Final
 from tornado.httpserver import HTTPServer
 
 from newsfabric import control, reports, topology
-from newsfabric.amqp import Consumer, Link
+from newsfabric.amqp import Consumer, Links
 from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.spread import SKIPPED, cancel_all
 from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures, Wanted
@@ -79,6 +80,7 @@ FIGURES: Final = (
     Wanted(counters.PUBLISHED, "status"),
     Wanted(counters.PUBLISH_SECONDS),
     Wanted(counters.BOARD_STREAMS),
+    Wanted(SKIPPED, "node"),
     Wanted(CERTIFICATES_END, "use"),
 )
 
@@ -128,7 +130,7 @@ class FrontdeskSettings:
 class FrontdeskService:
     """Runs one frontdesk over ``core``, ``client`` and ``store``.
 
-    ``core`` is a link to that cluster, ``client`` has one to each broker of the other, which it
+    ``core`` are links to the core's brokers, ``client`` has one to each client broker, which it
     closes.
     """
 
@@ -138,7 +140,7 @@ class FrontdeskService:
         *,
         fabric: Fabric,
         topics: TopicTable,
-        core: Link,
+        core: Links,
         client: Sequence[Link],
         store: Store,
     ) -> None:
@@ -198,7 +200,7 @@ class FrontdeskService:
             most=self.settings.max_pending,
             seconds=self.settings.receipt_seconds,
         )
-        consumers = [await self._watch_boxes(), await self._watch_reports()]
+        consumers = [*await self._watch_boxes(), *await self._watch_reports()]
         if self._board_access.keys is not None:
             await self._board_access.keys.start()
         pages = application(self._routes(receipts))
@@ -228,8 +230,7 @@ class FrontdeskService:
             if admin is not None:
                 admin.stop()
                 await admin.close_all_connections()
-            for consumer in consumers:
-                await consumer.cancel()
+            await cancel_all(consumers)
             await receipts.close()
             if self._board_access.keys is not None:
                 await self._board_access.keys.close()
@@ -284,7 +285,7 @@ class FrontdeskService:
             *page_routes(),
         ]
 
-    async def _watch_boxes(self) -> Consumer:
+    async def _watch_boxes(self) -> list[Consumer]:
         return await consume_own(
             self._core,
             self._queue,
@@ -294,7 +295,7 @@ class FrontdeskService:
             bounds=_BOUNDS,
         )
 
-    async def _watch_reports(self) -> Consumer:
+    async def _watch_reports(self) -> list[Consumer]:
         return await consume_own(
             self._core,
             f"{self._queue}.reports",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from newsfabric import metrics
+from newsfabric.amqp.spread import SKIPPED
 from newsfabric.figures import Wanted
 from newsfabric.mailbox import MARK_KINDS
 from newsfabric.tls import CERTIFICATES_END
@@ -36,5 +37,6 @@ FIGURES: Final = (
     Wanted(PUBLISH_RETRIES),
     Wanted(WAITING),
     Wanted(SECONDS),
+    Wanted(SKIPPED, "node"),
     Wanted(CERTIFICATES_END, "use"),
 )

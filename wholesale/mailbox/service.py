@@ -1,10 +1,10 @@
-"""A mailbox service on its region's core cluster."""
+"""A mailbox service on its region's core brokers."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from newsfabric.amqp import Link
+from newsfabric.amqp import Links
 from newsfabric.figures import Figures
 from newsfabric.reporting import Reporting, Speaker
 from newsfabric.store import Store
@@ -25,9 +25,9 @@ class MailboxService(CoreService[Marking]):
     """Carries marks out."""
 
     def __init__(
-        self, settings: MailboxSettings, *, link: Link, store: Store, topics: TopicTable
+        self, settings: MailboxSettings, *, links: Links, store: Store, topics: TopicTable
     ) -> None:
-        super().__init__(settings, link=link, store=store)
+        super().__init__(settings, links=links, store=store)
         self.settings = settings
         self._topics = topics
 
@@ -45,5 +45,5 @@ class MailboxService(CoreService[Marking]):
 
     async def _make_work(self) -> Marking:
         # Of each mark its announcement and its note.
-        publisher = await self._link.publisher(in_flight=2 * MAX_BATCH)
+        publisher = await self._links.publisher(in_flight=2 * MAX_BATCH)
         return Marking(store=self._store, topics=self._topics, publisher=publisher)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from newsfabric import metrics
+from newsfabric.amqp.spread import SKIPPED
 from newsfabric.envelope import REJECT_REASONS
 from newsfabric.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
@@ -84,6 +85,7 @@ FIGURES: Final = (
     Wanted(WAITING),
     Wanted(_SECONDS),
     Wanted(STORE_SECONDS),
+    Wanted(SKIPPED, "node"),
     Wanted(CERTIFICATES_END, "use"),
 )
 

@@ -1,4 +1,4 @@
-"""A router on its region's core cluster."""
+"""A router on its region's core brokers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import Any, Final
 
-from newsfabric.amqp import Link
+from newsfabric.amqp import Links
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures
 from newsfabric.races import Races
@@ -22,7 +22,8 @@ from wholesale.router.trace_answers import trace_routes
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 
-# Unconfirmed publications, two per message: those of two batches, one on its way and one to come.
+# Unconfirmed publications of each broker, two per message: those of two batches, one on its way and
+# one to come.
 IN_FLIGHT: Final = 1000
 
 
@@ -47,16 +48,16 @@ class RouterService(CoreService[Router]):
     """Routes what publishers send."""
 
     def __init__(
-        self, settings: RouterSettings, *, link: Link, store: Store, topics: TopicTable
+        self, settings: RouterSettings, *, links: Links, store: Store, topics: TopicTable
     ) -> None:
-        super().__init__(settings, link=link, store=store)
+        super().__init__(settings, links=links, store=store)
         self.settings = settings
         self._topics = topics
         self._races = Races(counters.COPIES, counters.LEAD)
         self._traffic = Traffic()
 
     def readiness(self) -> Readiness:
-        """As every service's; nor is it ready while the broker doesn't take what it publishes."""
+        """As every service's; nor is it ready while no broker takes what it publishes."""
         found = super().readiness()
         if self._work is None or self._work.gets_through:
             return found
@@ -86,8 +87,8 @@ class RouterService(CoreService[Router]):
             Log(self.settings.region, self.settings.name, wall_clock_ms()),
             topics=self._topics,
             store=self._store,
-            routes=await self._link.publisher(in_flight=IN_FLIGHT),
-            answers=await self._link.publisher(in_flight=IN_FLIGHT),
+            routes=await self._links.publisher(in_flight=IN_FLIGHT),
+            answers=await self._links.publisher(in_flight=IN_FLIGHT),
             limits=self.settings.limits,
             races=self._races,
             traffic=self._traffic,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from newsfabric import metrics
+from newsfabric.amqp.spread import SKIPPED
 from newsfabric.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
@@ -46,5 +47,6 @@ FIGURES: Final = (
     Wanted(DRIVER_WELL),
     Wanted(LOAD_REPORTS, "outcome"),
     Wanted(DECIDE_SECONDS),
+    Wanted(SKIPPED, "node"),
     Wanted(CERTIFICATES_END, "use"),
 )

@@ -7,7 +7,6 @@ nothing but say so.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import secrets
@@ -15,8 +14,9 @@ import time
 from typing import Any, Final
 
 from newsfabric import control, topology
-from newsfabric.amqp import ConfirmingPublisher, Link
+from newsfabric.amqp import ConfirmingPublisher, Links
 from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.spread import cancel_all
 from newsfabric.control import DrainOrder, encode_drain
 from newsfabric.errors import LinkError
 from newsfabric.figures import Figures
@@ -64,13 +64,13 @@ class ScalerSettings:
 
 
 class ScalerService:
-    """Runs one scaler over ``core``, a link to its core, and ``driver``; both are the caller's."""
+    """Runs one scaler over ``core``, links to its core, and ``driver``; both are the caller's."""
 
     def __init__(
         self,
         settings: ScalerSettings,
         *,
-        core: Link,
+        core: Links,
         driver: Driver,
         watching: Watching | None = None,
     ) -> None:
@@ -154,8 +154,7 @@ class ScalerService:
                 for task in running:
                     task.cancel()
         finally:
-            with contextlib.suppress(LinkError):
-                await reports.cancel()
+            await cancel_all(reports)
 
     async def _decide_on(self, orders: ConfirmingPublisher) -> None:
         while True:

@@ -24,7 +24,7 @@ from wholesale.router.service import RouterService, RouterSettings
 def service(core: CoreCluster, **settings: Any) -> RouterService:
     return RouterService(
         RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings),
-        link=core.link,
+        links=core.link,
         store=core.store,
         topics=core.topics,
     )
