@@ -26,6 +26,7 @@ from bench import (
     login,
     losses,
     mailbox,
+    outages,
     publishers,
     repair,
     resume,
@@ -48,8 +49,9 @@ crowd (the gateway beside its floor), stalled (10,000 readers who take nothing b
 upgrade (its processes replaced under load), drain (10,000 readers are sent away in a minute),
 resume (a crowd comes back), mailbox (a crowd that is logged in does), repair (messages that were
 lost on the way), start (of a gateway, with a million messages in the store), losses (a core node, a
-router, a shovel, a store node is killed), failover (a web page whose gateway or region goes),
-publishers (the libraries in Java, PHP and Python), board (what it costs those who report and a
+router, a shovel, a store node is killed), outages (publishers wait while a broker is away),
+failover (a web page whose gateway or region goes), publishers (the libraries in Java, PHP and
+Python), board (what it costs those who report and a
 frontdesk), board-page (the operations board in Chromium), scaler (its decision for a thousand
 boxes), watching (metrics and reports with 10,000 readers), headlines (what others say of their
 systems: docs/reports/headlines.md) and far (two regions with 80 ms between them); all if none is
@@ -94,6 +96,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "repair": lambda: _with_programs(repair.measure),
     "start": lambda: _with_programs(start.measure),
     "losses": lambda: _with_programs(losses.measure),
+    "outages": outages.measure,
     "failover": failover.measure,
     "publishers": publishers.measure,
     "board": board.measure,

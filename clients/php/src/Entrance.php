@@ -12,7 +12,7 @@ use PhpAmqpLib\Exception\AMQPProtocolException;
 use PhpAmqpLib\Message\AMQPMessage;
 
 /**
- * One region as a publisher sees it: a connection to its client cluster, and the queue for receipts.
+ * One broker as a publisher sees it: a connection to it, and the queue for receipts that come by it.
  *
  * It connects when it is needed. Nothing runs while the program does something else, so there are no
  * heartbeats: a broker that doesn't answer in time is left for another one.
@@ -25,36 +25,39 @@ final class Entrance
     private const LAST_PAUSE = 10.0;
     /** How long a broker is believed that says it takes no messages: without heartbeats it may be gone. */
     private const BLOCKED_PAUSE = 60.0;
+    /** How long it may take over each step of connecting while there are others to ask, in seconds. */
+    private const CONNECT_WITHIN = 1.0;
 
-    /** @var array<string, string> why there is no connection, by broker */
-    public array $troubles = [];
-    /** Whether waiting won't help: every broker turned us away when it was last asked. */
+    /** Why there is no connection, null for nothing. */
+    public ?string $trouble = null;
+    /** Whether waiting won't help: the broker turned us away when it was last asked. */
     public bool $refused = false;
     private ?Link $connection = null;
     private ?AMQPChannel $channel = null;
     /** @var array<string, Sending> by messageId */
     private array $unconfirmed = [];
+    /** @var array<string, float> when each of them went out, oldest first */
+    private array $sentAt = [];
     private float $connectAt = 0.0;
     private float $pause = self::FIRST_PAUSE;
     private float $blockedUntil = 0.0;
-    /** The one that we use or used last; once it is lost, others come first. */
-    private ?AMQPConnectionConfig $last = null;
-    /** @var AMQPConnectionConfig[] */
-    private readonly array $brokers;
+    private readonly AMQPConnectionConfig $broker;
     /** Properties that each message has here. Where user_id is what we log in as, a broker checks it. */
     private readonly array $properties;
 
     public function __construct(
         public readonly int $number,
-        string $region,
+        string $url,
         string $appId,
+        /** How many messages may be unconfirmed: those of a broker that hangs are no burden. */
+        private readonly int $room,
+        private readonly bool $alone,
         private readonly Publisher $publisher,
     ) {
-        $this->brokers = array_map(self::broker(...), array_map('trim', explode(',', $region)));
-        $users = array_map(fn (AMQPConnectionConfig $broker) => $broker->getUser(), $this->brokers);
+        $this->broker = self::broker($url);
         // A publisher's rights (docs/guarantees.md) cover what begins with its name.
         $this->properties = ['reply_to' => "$appId.receipts." . bin2hex(random_bytes(8))]
-            + (array_unique($users) === [$appId] ? ['user_id' => $appId] : []);
+            + ($this->broker->getUser() === $appId ? ['user_id' => $appId] : []);
     }
 
     /**
@@ -70,7 +73,7 @@ final class Entrance
         if ($this->channel === null && $now >= $this->connectAt) {
             $this->connect($now, $deadline);
         }
-        return $this->channel !== null && !$this->connection->isBlocked();
+        return $this->channel !== null && !$this->connection->isBlocked() && count($this->unconfirmed) < $this->room;
     }
 
     /** What to wait on for its answers; null when there is no connection. @return resource|null */
@@ -82,6 +85,7 @@ final class Entrance
     public function publish(Sending $sending): void
     {
         $this->unconfirmed[$sending->messageId] = $sending;
+        $this->sentAt[$sending->messageId] ??= Publisher::now();
         try {
             $message = new AMQPMessage($sending->body, $this->properties + $sending->properties);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
@@ -102,13 +106,14 @@ final class Entrance
         }
     }
 
-    /** Nothing came in time: another broker may do better. One that says why it takes nothing isn't silent. */
-    public function leaveIfSilent(Sending $sending): void
+    /** A confirm is overdue: the connection may be dead. One that says why it takes nothing isn't silent. */
+    public function leaveIfSilent(float $now): void
     {
-        if (isset($this->unconfirmed[$sending->messageId]) && !$this->connection->isBlocked()) {
+        $oldest = reset($this->sentAt);
+        if ($oldest !== false && $now - $oldest > Link::TIMEOUT && !$this->connection?->isBlocked()) {
             $this->lose(null);
-            // Another region can be asked at once.
-            $this->connectAt = Publisher::now() + self::FIRST_PAUSE;
+            // Another broker can be asked at once.
+            $this->connectAt = $now + self::FIRST_PAUSE;
         }
     }
 
@@ -125,36 +130,26 @@ final class Entrance
 
     private function connect(float $began, float $deadline): void
     {
-        $order = $this->brokers;
-        shuffle($order);
-        usort($order, fn ($one, $other) => ($one === $this->last) <=> ($other === $this->last));
-        $before = $this->troubles;
-        $this->troubles = [];
-        $refusals = 0;
-        foreach ($order as $broker) {
-            $left = $deadline - Publisher::now();
-            if ($left <= 0) {
-                break;
-            }
-            $this->last = $broker;
-            try {
-                $this->connection = Link::to($broker, min($left, Link::TIMEOUT));
-                $this->channel = $this->open($this->connection);
-                break;
-            } catch (AMQPExceptionInterface | \ErrorException $error) {
-                $where = $broker->getHost() . ':' . $broker->getPort();
-                $untrusted = $broker->isSecure() && $error instanceof AMQPIOException ? self::untrusted($broker) : null;
-                $this->troubles[$where] = "$where: " . ($untrusted ?? $error->getMessage());
-                // 530, not-allowed, is also for no such virtual host.
-                $refusals += $untrusted !== null || in_array($error->getCode(), [403, 530], true) ? 1 : 0;
-                $this->connection?->drop();
-                $this->connection = null;
+        $broker = $this->broker;
+        $within = min(max($deadline - $began, 0.001), $this->alone ? Link::TIMEOUT : self::CONNECT_WITHIN);
+        $before = $this->trouble;
+        $this->trouble = null;
+        $this->refused = false;
+        try {
+            $this->connection = Link::to($broker, $within);
+            $this->channel = $this->open($this->connection);
+        } catch (AMQPExceptionInterface | \ErrorException $error) {
+            $where = $broker->getHost() . ':' . $broker->getPort();
+            $untrusted = $broker->isSecure() && $error instanceof AMQPIOException ? self::untrusted($broker) : null;
+            $this->trouble = "$where: " . ($untrusted ?? $error->getMessage());
+            // 530, not-allowed, is also for no such virtual host.
+            $this->refused = $untrusted !== null || in_array($error->getCode(), [403, 530], true);
+            $this->connection?->drop();
+            $this->connection = null;
+            if ($this->trouble !== $before) {
+                error_log("newsfabric publisher: $this->trouble; trying others");
             }
         }
-        foreach (array_diff($this->troubles, $before) as $trouble) {
-            error_log("newsfabric publisher: $trouble; trying others");
-        }
-        $this->refused = $refusals === count($order);
         $now = Publisher::now();
         // Everything waits while it connects: mostly something else shall happen.
         $pause = min(max($this->pause, 3 * ($now - $began)), self::LAST_PAUSE);
@@ -166,7 +161,7 @@ final class Entrance
     {
         $connection->set_connection_block_handler(function (string $reason) {
             $this->blockedUntil = Publisher::now() + self::BLOCKED_PAUSE;
-            error_log("newsfabric publisher: {$this->last->getHost()} takes no messages: $reason");
+            error_log("newsfabric publisher: {$this->broker->getHost()} takes no messages: $reason");
         });
         $replyTo = $this->properties['reply_to'];
         $channel = $connection->channel();
@@ -180,7 +175,7 @@ final class Entrance
         $channel->queue_bind($replyTo, 'receipts', $replyTo);
         $channel->basic_consume($replyTo, '', false, true, false, false, function (AMQPMessage $m) {
             if ($m->has('correlation_id') && $m->has('type') && $m->get('type') === 'receipt') {
-                $this->publisher->onReceipt($m->get('correlation_id'), $m->getBody());
+                $this->publisher->onReceipt($this, $m->get('correlation_id'), $m->getBody());
             }
         });
         return $channel;
@@ -189,9 +184,9 @@ final class Entrance
     private function onConfirm(AMQPMessage $message, bool $taken): void
     {
         $sending = $this->unconfirmed[$message->get('message_id')] ?? null;
-        unset($this->unconfirmed[$message->get('message_id')]);
+        unset($this->unconfirmed[$message->get('message_id')], $this->sentAt[$message->get('message_id')]);
         if ($taken && $sending !== null && !isset($sending->returned[$this->number])) {
-            $this->publisher->onConfirmed($sending);
+            $this->publisher->onConfirmed($sending, $this);
         }
         // Refused by the broker: it is sent again when its pause is over.
     }
@@ -199,7 +194,7 @@ final class Entrance
     private function lose(?AMQPExceptionInterface $error): void
     {
         $lost = $this->unconfirmed;
-        $this->unconfirmed = [];
+        $this->unconfirmed = $this->sentAt = [];
         // A broker that closed the channel is there: the connection can be closed in good order.
         $error instanceof AMQPProtocolException ? $this->close() : $this->connection?->drop();
         $this->connection = $this->channel = null;

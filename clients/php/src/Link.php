@@ -22,16 +22,23 @@ final class Link extends AMQPStreamConnection
     /** How long a broker may be silent while it owes something, in seconds. */
     public const TIMEOUT = 3.0;
 
+    /** @param float $within how long each step may take, in seconds */
+    public function __construct(private readonly float $within, mixed ...$arguments)
+    {
+        parent::__construct(...$arguments);
+    }
+
     /** Connect and log in; each step may take $within seconds. */
     public static function to(AMQPConnectionConfig $broker, float $within): self
     {
         $trust = ['verify_peer' => true, 'verify_peer_name' => true, 'cafile' => $broker->getSslCaCert()];
         return new self(
-            $broker->getHost(),
-            $broker->getPort(),
-            $broker->getUser(),
-            $broker->getPassword(),
-            $broker->getVhost(),
+            $within,
+            host: $broker->getHost(),
+            port: $broker->getPort(),
+            user: $broker->getUser(),
+            password: $broker->getPassword(),
+            vhost: $broker->getVhost(),
             connection_timeout: $within,
             read_write_timeout: self::TIMEOUT,
             context: $broker->isSecure() ? stream_context_create(['ssl' => array_filter($trust)]) : null,
@@ -56,7 +63,7 @@ final class Link extends AMQPStreamConnection
         if ($timeout === null && $this->select(0) === 0) {
             throw new AMQPNoDataException('nothing has arrived');
         }
-        return parent::wait_frame($timeout ?: self::TIMEOUT);
+        return parent::wait_frame($timeout ?: $this->within);
     }
 
     /** Channels end with their connection: each would wait for its close to be answered. */

@@ -10,8 +10,8 @@ use PhpAmqpLib\Wire\AMQPTable;
  * Publishes to newsfabric, and knows what became of it: sends, waits, sends again.
  *
  * A message is answered by a receipt (stored and routed), or, told so, by a broker's confirm. Without an
- * answer in time it is sent again with the same messageId, which the fabric knows for the same message,
- * and by the next region that can be reached; each time it waits longer.
+ * answer in time it is sent again with the same messageId, which the fabric knows for the same message, and by
+ * another broker: of the same region first, then of the next one. Each time it waits longer.
  */
 final class Publisher
 {
@@ -23,9 +23,10 @@ final class Publisher
     /** @var array<string, Sending> by messageId */
     private array $waiting = [];
     private float $nextCheck = 0.0;
+    private readonly Choice $choice;
 
     /**
-     * @param string[] $regions  nearest first; each the AMQP URLs of its client cluster, with commas between them
+     * @param string[] $regions  nearest first; each the AMQP URLs of its brokers, with commas between them
      * @param string   $appId    who publishes; messageIds are unique per appId
      * @param bool     $receipt  wait for a receipt (true) or for a broker's confirm only
      * @param int      $copies   into how many regions each message is published at once
@@ -42,14 +43,18 @@ final class Publisher
         private readonly int $copies = 1,
         private readonly float $timeout = 30.0,
         private readonly int $window = 1000,
-        private readonly float $sendAgain = 2.0,
+        private readonly float $sendAgain = 0.5,
     ) {
         if ($regions === []) {
             throw new \InvalidArgumentException('a publisher needs the AMQP URLs of one region at least');
         }
-        foreach (array_values($regions) as $number => $region) {
-            $this->entrances[] = new Entrance($number, $region, $appId, $this);
+        $listed = array_map(fn (string $region) => array_map('trim', explode(',', $region)), $regions);
+        $urls = array_merge(...array_values($listed));
+        foreach ($urls as $number => $url) {
+            // Copies and repeats beside what the window lets in.
+            $this->entrances[] = new Entrance($number, $url, $appId, 2 * $window, count($urls) === 1, $this);
         }
+        $this->choice = new Choice(array_map(count(...), $listed), $sendAgain);
     }
 
     /**
@@ -115,7 +120,6 @@ final class Publisher
             $receipt ?? $this->receipt,
             $copies ?? $this->copies,
             self::now() + $this->timeout,
-            $this->sendAgain,
         );
         if (self::now() >= $this->nextCheck) {
             // Who only sends must notice too that nobody answers.
@@ -170,47 +174,65 @@ final class Publisher
 
     private function sendAgainOrGiveUp(float $now): void
     {
+        foreach ($this->entrances as $entrance) {
+            $entrance->leaveIfSilent($now);
+        }
         foreach ($this->waiting as $sending) {
             if ($now >= $sending->deadline) {
                 $this->settle($sending, new Unanswered($sending->messageId, $this->timeout, $this->troubles()));
             } elseif ($now >= $sending->due) {
-                foreach ($this->entrances as $entrance) {
-                    $entrance->leaveIfSilent($sending);
-                }
                 $this->offer($sending);
             }
         }
     }
 
-    /** Hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
+    /** Hand it to brokers of as many regions as wanted, to others each time: none is relied on. */
     private function offer(Sending $sending): void
     {
-        $usable = [];
-        foreach ($this->entrances as $entrance) {
-            // Regions that aren't needed aren't connected to.
-            if (count($usable) < $sending->tries + $sending->copies
-                && !isset($sending->returned[$entrance->number]) && $entrance->isUsable($sending->deadline)) {
-                $usable[] = $entrance;
+        $chosen = [];
+        foreach ($this->choice->order($sending->handed) as $number) {
+            $region = $this->choice->region($number);
+            // Brokers that aren't needed aren't connected to.
+            if (count($chosen) < $sending->copies && !isset($chosen[$region])
+                && !isset($sending->returned[$number]) && $this->entrances[$number]->isUsable($sending->deadline)) {
+                $chosen[$region] = $this->entrances[$number];
             }
         }
         // Connecting may have taken its time.
         $now = self::now();
-        if ($usable === []) {
+        if ($chosen === []) {
             $sending->due = $now + self::CHECK_EVERY;
-            if ($sending->tries === 0 && array_filter($this->entrances, fn (Entrance $e) => !$e->refused) === []) {
+            if ($this->choice->isInEachRegion(array_keys($sending->returned))) {
+                $this->settle($sending, new Returned(implode('; ', $sending->returned)));
+            } elseif ($sending->tries === 0 && array_filter($this->entrances, fn (Entrance $e) => !$e->refused) === []) {
                 $this->settle($sending, new AccessRefused($this->troubles()));
             }
             return;
         }
-        $try = $sending->begin($now);
-        for ($n = 0; $n < min($sending->copies, count($usable)); $n++) {
-            $usable[($try + $n) % count($usable)]->publish($sending);
+        $isNew = $sending->tries === 0;
+        $sending->begin($now, $this->choice->patience());
+        foreach ($chosen as $entrance) {
+            $sending->handed[] = [$entrance->number, $now];
+            $entrance->publish($sending);
+        }
+        foreach ($isNew ? $this->choice->probed($sending->messageId, $sending->handed, $now) : [] as $number) {
+            if ($this->entrances[$number]->isUsable($sending->deadline)) {
+                $this->entrances[$number]->publish($sending);
+            }
         }
     }
 
     private function troubles(): string
     {
-        return implode('; ', array_merge(...array_map(fn (Entrance $e) => array_values($e->troubles), $this->entrances)));
+        return implode('; ', array_filter(array_map(fn (Entrance $e) => $e->trouble, $this->entrances)));
+    }
+
+    private function answered(Entrance $by, string $messageId): void
+    {
+        $this->choice->heard($by->number, $messageId, self::now());
+        if (isset($this->waiting[$messageId])) {
+            $this->choice->answered($by->number, $this->waiting[$messageId]->handed, self::now());
+        }
     }
 
     /** The first answer is it. A later one doesn't concern what was sent anew with the same messageId. */
@@ -223,9 +245,10 @@ final class Publisher
     }
 
     /** @internal */
-    public function onConfirmed(Sending $sending): void
+    public function onConfirmed(Sending $sending, Entrance $by): void
     {
         if (!$sending->receipt) {
+            $this->answered($by, $sending->messageId);
             $this->settle($sending, new Published($sending->messageId, false));
         }
     }
@@ -233,15 +256,9 @@ final class Publisher
     /** @internal */
     public function onReturned(string $messageId, Entrance $by, string $text): void
     {
-        $sending = $this->waiting[$messageId] ?? null;
-        if ($sending === null) {
-            return;
-        }
-        $sending->returned[$by->number] = true;
-        if (count($sending->returned) === count($this->entrances)) {
-            $this->settle($sending, new Returned($text));
-        } else {
-            $sending->due = 0.0;
+        if (isset($this->waiting[$messageId])) {
+            $this->waiting[$messageId]->returned[$by->number] = $text;
+            $this->waiting[$messageId]->due = 0.0;
         }
     }
 
@@ -257,18 +274,22 @@ final class Publisher
     }
 
     /** More than one may come for one message: the first counts. @internal */
-    public function onReceipt(string $correlationId, string $document): void
+    public function onReceipt(Entrance $by, string $correlationId, string $document): void
     {
         $receipt = json_decode($document, true);
-        $sending = $this->waiting[$correlationId] ?? null;
-        if ($sending === null || !is_array($receipt)) {
-            return;
-        }
         // Whoever may write receipts may write anything.
         $field = fn (string $name) => is_string($receipt[$name] ?? null) ? $receipt[$name] : null;
+        if (!is_array($receipt) || !in_array($field('status'), ['routed', 'rejected'], true)) {
+            return;
+        }
+        $this->answered($by, $correlationId);
+        $sending = $this->waiting[$correlationId] ?? null;
+        if ($sending === null) {
+            return;
+        }
         if ($field('status') === 'rejected') {
             $this->settle($sending, new Rejected($field('reason') ?? '?', $field('detail') ?? ''));
-        } elseif ($field('status') === 'routed') {
+        } else {
             $this->settle($sending, new Published(
                 $sending->messageId,
                 true,

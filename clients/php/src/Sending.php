@@ -13,10 +13,13 @@ final class Sending
     public float $due = 0.0;
     /** How many tries have begun. @internal */
     public int $tries = 0;
-    /** Regions whose broker gave it back, by their number. @internal */
+    /** @var array{int, float}[] the brokers it was handed to, and when @internal */
+    public array $handed = [];
+    /** @var array<int, string> why brokers gave it back @internal */
     public array $returned = [];
     /** @internal */
     public Published|PublishError|null $answer = null;
+    private float $pause = 0.0;
 
     /** @internal */
     public function __construct(
@@ -28,7 +31,6 @@ final class Sending
         public readonly bool $receipt,
         public readonly int $copies,
         public readonly float $deadline,
-        private float $pause,
     ) {
     }
 
@@ -51,11 +53,10 @@ final class Sending
         return $this->answer !== null;
     }
 
-    /** A try begins; the next is due after twice the pause of the last. @internal */
-    public function begin(float $now): int
+    /** A try begins; the next is due after $first seconds, and then after twice the pause of the last. @internal */
+    public function begin(float $now, float $first): void
     {
+        $this->pause = $this->tries++ === 0 ? $first : max($first, min(2 * $this->pause, self::SEND_AGAIN_AT_LAST));
         $this->due = $now + $this->pause;
-        $this->pause = min(2 * $this->pause, self::SEND_AGAIN_AT_LAST);
-        return $this->tries++;
     }
 }
