@@ -15,7 +15,7 @@ from typing import Any, Final
 from tornado.httpserver import HTTPServer
 
 from newsfabric import control, reports, topology
-from newsfabric.amqp import Consumer, Links
+from newsfabric.amqp import Consumer, Link, Links
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.spread import SKIPPED, cancel_all
 from newsfabric.bearer import check_private
