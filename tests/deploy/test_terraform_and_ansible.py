@@ -41,9 +41,6 @@ def test_the_firewall_opens_the_ports_that_hosts_listen_on() -> None:
         "frontdesk": DEFAULTS["newsfabric_frontdesk_port"],
         "node_exporter": DEFAULTS["newsfabric_node_exporter_port"],
         "metrics": DEFAULTS["newsfabric_ports"]["relay"],
-        # RabbitMQ's own.
-        "epmd": 4369,
-        "erlang": 25672,
     }
 
 
