@@ -88,19 +88,22 @@ async def _run(
         # The first ends the mirroring, the second the waiting for what is under way.
         (hurry if stop.is_set() else stop).set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    mirror = Mirror(original, other, options)
-    here = await connect(original.core_urls, name=_NAME, credentials=original.credentials)
-    try:
-        there = await connect(other.client_urls, name=_NAME, credentials=other.credentials)
+    with contextlib.ExitStack() as handled:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+            # A loop of uvloop that is closed would keep it.
+            handled.callback(loop.remove_signal_handler, number)
+        mirror = Mirror(original, other, options)
+        here = await connect(original.core_urls, name=_NAME, credentials=original.credentials)
         try:
-            async with _metrics(admin_port, here, there):
-                return await run_mirror(mirror, here, there, stop=stop, hurry=hurry, say=say)
+            there = await connect(other.client_urls, name=_NAME, credentials=other.credentials)
+            try:
+                async with _metrics(admin_port, here, there):
+                    return await run_mirror(mirror, here, there, stop=stop, hurry=hurry, say=say)
+            finally:
+                await there.close()
         finally:
-            await there.close()
-    finally:
-        await here.close()
+            await here.close()
 
 
 @contextlib.asynccontextmanager

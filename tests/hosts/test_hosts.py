@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,17 @@ def test_top_and_tail_ask_the_frontdesk_that_is_described(fabric: Fabric) -> Non
     assert "no frontdesk in dublin" in fabric.refused("tail", "a", "--region", "dublin")
 
 
+@contextlib.contextmanager
+def answering(server: HTTPServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+
+
 def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: Fabric) -> None:
     class Gateway(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -197,14 +210,14 @@ def test_a_gateway_is_asked_at_the_admin_port_that_it_was_given(fabric: Fabric) 
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
-        threading.Thread(target=server.serve_forever).start()
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server, answering(server):
         words = ["sh", "-c", "sleep 600; :", "gateway", "--admin-port", str(server.server_port)]
         with subprocess.Popen(words, start_new_session=True) as gateway:
-            fabric.units("oregon-core-1", unit("newsfabric-gateway", gateway.pid))
-            (oregon,) = orjson.loads(fabric.run("status", "--json"))["regions"]
-            os.killpg(gateway.pid, signal.SIGKILL)
-        server.shutdown()
+            try:
+                fabric.units("oregon-core-1", unit("newsfabric-gateway", gateway.pid))
+                (oregon,) = orjson.loads(fabric.run("status", "--json"))["regions"]
+            finally:
+                os.killpg(gateway.pid, signal.SIGKILL)
     (found,) = oregon["gateways"]
     assert (found["box"], found["pid"]) == ("oregon-core-1", gateway.pid)
     assert (found["connections"], found["ready"], found["engine"]) == (7, True, "native")
