@@ -107,7 +107,8 @@ async def test_deep_nesting_is_cut_off(victim: Victim) -> None:
 
 
 async def test_a_flood_of_headers_is_not_looked_into(victim: Victim) -> None:
-    raw = field(b"V", b"", b"") * MAX_TABLE_BYTES
+    # In the order of their names, and no name twice: so RabbitMQ 4 leaves them.
+    raw = b"".join(field(b"V", b"", b"%05d" % n) for n in range(MAX_TABLE_BYTES // 4))
     assert await victim.sent(headers(raw))
     delivery = await victim.inbox.next()
     assert delivery.message.properties.headers == {OVERSIZE: raw[:MAX_TABLE_BYTES]}
