@@ -1,0 +1,117 @@
+"""A router over two real brokers, one of which is stopped where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from brokers import Brokers
+from core_cluster import TIMEOUT, message
+
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric import control, topology
+from newsfabric.amqp import ConfirmingPublisher, Declare, Delivery, Link
+from newsfabric.amqp.link import connect
+from newsfabric.amqp.spread import SKIPPED, connect_each
+from newsfabric.control import Receipt
+from newsfabric.settings import Credentials, Node
+from newsfabric.store.memory import MemoryStore
+from newsfabric.topics import TopicTable
+from wholesale.router.service import IN_FLIGHT, RouterService, RouterSettings
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+
+NAMES = ("oregon-core-1", "oregon-core-2")
+
+
+@pytest.fixture
+def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[Brokers]:
+    with Brokers(tmp_path, rabbitmq_home, [[name] for name in NAMES]) as started:
+        yield started
+
+
+class Desk:
+    """A publisher at one broker's ``intake``, and the receipts that come there."""
+
+    def __init__(self, link: Link, publisher: ConfirmingPublisher) -> None:
+        self._link = link
+        self._publisher = publisher
+        self._receipts: asyncio.Queue[Receipt] = asyncio.Queue()
+
+    @classmethod
+    async def opened(cls, node: Node, topics: TopicTable) -> Desk:
+        async def declare(broker: Declare) -> None:
+            await topology.declare_part(broker, topology.core(topics, ["node"]))
+            await broker.queue("desk", durable=False, exclusive=True, auto_delete=True)
+            await broker.bind("desk", "receipts", "desk")
+
+        link = await connect([node.amqp_url], name="desk")
+        publisher = await link.publisher()
+        async with asyncio.timeout(TIMEOUT):
+            await publisher.ready()
+        await link.on_connect(declare)
+        desk = cls(link, publisher)
+        consumer = await link.consumer("desk", lambda delivery: desk._take(delivery))
+        desk._ack = consumer.ack
+        return desk
+
+    def _take(self, delivery: Delivery) -> None:
+        self._ack(delivery)
+        self._receipts.put_nowait(control.decode_receipt(delivery.message))
+
+    async def publish(self, *ids: str) -> None:
+        """Publish messages with these ids, and return when each has its receipt."""
+        for each in ids:
+            await self._publisher.ready()
+            self._publisher.publish_nowait("intake", message(message_id=each, reply_to="desk"))
+        waiting = set(ids)
+        async with asyncio.timeout(TIMEOUT):
+            while waiting:
+                # Those of what was published elsewhere come here, too.
+                receipt = await self._receipts.get()
+                assert receipt.status == "routed"
+                waiting.discard(receipt.message_id or "")
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+@pytest.fixture
+async def router(nodes: Brokers, topics: TopicTable) -> AsyncIterator[RouterService]:
+    urls = {name: nodes.node(name).amqp_url for name in NAMES}
+    links = await connect_each(urls, name="router", credentials=Credentials())
+    settings = RouterSettings(name="r1", region="oregon", queues=topology.router_queues())
+    yield RouterService(settings, links=links, store=MemoryStore(topics), topics=topics)
+    await links.close()
+
+
+async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
+    nodes: Brokers, router: RouterService, topics: TopicTable
+):
+    first, second = [await Desk.opened(nodes.node(name), topics) for name in NAMES]
+    stop = asyncio.Event()
+    serving = asyncio.create_task(router.serve(stop))
+    stopped = nodes._processes[NAMES[0]]
+    try:
+        await first.publish("1")
+        await second.publish("2")
+        stopped.send_signal(signal.SIGSTOP)
+        # More than may be unconfirmed at the one that is stopped.
+        ids = [f"while it is stopped {n}" for n in range(2 * IN_FLIGHT)]
+        before = SKIPPED.labels(NAMES[0]).total
+        await second.publish(*ids)
+        assert SKIPPED.labels(NAMES[0]).total > before
+        assert router.readiness().ready
+        stop.set()
+        async with asyncio.timeout(TIMEOUT):
+            await serving
+        assert router.under_way == 0
+    finally:
+        stopped.send_signal(signal.SIGCONT)
+        serving.cancel()
+        await asyncio.wait([serving])
+        await asyncio.gather(first.close(), second.close())
