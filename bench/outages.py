@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import math
 import random
 import sys
@@ -50,6 +51,7 @@ _AWAY: Final = 30.0
 # With the node back: what its coming back costs belongs to the outage.
 _BACK: Final = 20.0
 _WELL_WITHIN: Final = 120.0
+_RECENT: Final = 5.0
 _DONE: Final[dict[Signal, str]] = {"kill": "killed", "stop": "stopped"}
 
 
@@ -134,6 +136,8 @@ def measure() -> list[Row]:
 
 
 def _measured() -> list[Figures]:
+    # Each publisher would tell of each broker that goes.
+    logging.getLogger("newsfabric.amqp").setLevel(logging.ERROR)
     with running_world(*WORLD) as (status, _):
         layout, _ = read_running(Path(status["state"]))
         return asyncio.run(_measure_world(layout))
@@ -151,6 +155,8 @@ async def _measure_world(layout: WorldLayout) -> list[Figures]:
                 print(f"  {node} is {done} …", file=sys.stderr)
                 began[f"a {kind} node is {done}"] = time.monotonic()
                 await _outage(layout, faults, node, verb)
+                # What is broken for longer is this outage's, not the next one's.
+                await _until_answered(sent)
     times = [*began.values(), math.inf]
     return [
         each
@@ -169,6 +175,18 @@ async def _outage(layout: WorldLayout, faults: Faults, node: str, verb: Signal) 
         while await asyncio.to_thread(faults.unwell, parts):  # noqa: ASYNC110 - nothing to wait on
             await asyncio.sleep(0.5)
     await asyncio.sleep(_BACK)
+
+
+async def _until_answered(sent: Sequence[Sent]) -> None:
+    """Return when all that was sent within some seconds has its receipt, or after two minutes."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_WELL_WITHIN):
+            while True:
+                until = time.monotonic() - LIMIT
+                late = [one for one in sent if until - _RECENT <= one.at < until]
+                if late and all(one.waited is not None for one in late):
+                    return
+                await asyncio.sleep(0.5)
 
 
 @contextlib.asynccontextmanager

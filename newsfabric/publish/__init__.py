@@ -10,7 +10,7 @@
 
 It returns when the message is stored and routed (a receipt), or, told ``receipt=False``, when a
 broker has it. Until then it sends the message again with the same ``message_id``, by the next
-region if there is one. What can't work is an error: :class:`~newsfabric.errors.Rejected`,
+broker of the region and then by the next region. What can't work is an error: :class:`~newsfabric.errors.Rejected`,
 :class:`~newsfabric.errors.Returned`, :class:`~newsfabric.errors.AccessRefused`,
 :class:`~newsfabric.errors.Unanswered`.
 

@@ -7,27 +7,27 @@ import com.rabbitmq.client.PossibleAuthenticationFailureException;
 import com.rabbitmq.client.ShutdownSignalException;
 import java.io.IOException;
 import java.security.cert.CertificateException;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.Collections;
-import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One region as a publisher sees it: a connection to its client cluster and the queue for receipts.
+ * One broker as a publisher sees it: a connection to it and the queue for receipts that come by it.
  *
- * <p>A thread of its own connects, and connects again, until it is interrupted. The library's own
- * recovery is not used: it brings channels back but not what was unconfirmed on them.
+ * <p>A thread of its own connects, and connects again, until it is interrupted; another one writes, so that
+ * nobody else waits for a broker that reads no more. The library's own recovery is not used: it brings channels
+ * back but not what was unconfirmed on them.
  */
 final class Entrance extends Thread {
   private static final Logger LOG = LoggerFactory.getLogger(Publisher.class);
@@ -48,9 +48,20 @@ final class Entrance extends Thread {
   /** Why there is no connection to a broker; {@code refused} if waiting won't help. */
   private record Trouble(String text, boolean refused) {}
 
+  final int number;
+
   private final Publisher publisher;
-  private final List<Broker> brokers;
-  private final Map<Broker, Trouble> troubles = new ConcurrentHashMap<>();
+  private final Broker broker;
+
+  /** How many messages may be unconfirmed: those of a broker that hangs are no burden. */
+  private final int room;
+
+  private final AtomicInteger unwritten = new AtomicInteger();
+  private final ExecutorService writer = Executors.newSingleThreadExecutor(task -> {
+    Thread thread = new Thread(task, getName() + " writer");
+    thread.setDaemon(true);
+    return thread;
+  });
 
   /** A publisher's rights (docs/guarantees.md) cover what begins with its name. */
   private final String replyTo;
@@ -61,29 +72,39 @@ final class Entrance extends Thread {
   private volatile boolean blocked;
   private volatile boolean writing;
   private volatile Channel channel;
-  private Map<Long, Sending> unconfirmed;
+  private volatile Trouble trouble;
+  private volatile Map<Long, Sending> unconfirmed = Map.of();
 
-  Entrance(String region, String appId, Publisher publisher) {
+  Entrance(int number, String url, String appId, int room, Publisher publisher) {
     super("newsfabric publisher " + appId);
     setDaemon(true);
+    this.number = number;
+    this.room = room;
     this.publisher = publisher;
-    this.brokers = Arrays.stream(region.split(",")).map(url -> new Broker(url.strip())).toList();
+    this.broker = new Broker(url);
     this.replyTo = appId + ".receipts." + UUID.randomUUID();
-    this.userId = brokers.stream().allMatch(broker -> broker.getUsername().equals(appId)) ? appId : null;
+    this.userId = broker.getUsername().equals(appId) ? appId : null;
   }
 
-  boolean isConnected() { return channel != null && !blocked; }
+  /** Whether a message can be handed to it now. */
+  boolean isUsable() { return channel != null && !blocked && unwritten.get() + unconfirmed.size() < room; }
 
-  /** Whether every broker turned us away when it was last asked. */
-  boolean isRefused() {
-    return channel == null && troubles.size() == brokers.size()
-        && troubles.values().stream().allMatch(Trouble::refused);
+  /** Whether the broker turned us away when it was last asked. */
+  boolean isRefused() { return channel == null && trouble != null && trouble.refused; }
+
+  /** Why there is no connection. */
+  Optional<String> trouble() { return Optional.ofNullable(trouble).map(Trouble::text); }
+
+  /** Publish; what becomes of it the publisher is told. Nobody waits for the broker here. */
+  void publish(Sending sending) {
+    unwritten.incrementAndGet();
+    writer.execute(() -> {
+      unwritten.decrementAndGet();
+      write(sending);
+    });
   }
 
-  List<String> troubles() { return troubles.values().stream().map(Trouble::text).toList(); }
-
-  /** Publish; what becomes of it the publisher is told. */
-  synchronized void publish(Sending sending) {
+  private synchronized void write(Sending sending) {
     if (channel == null) {
       sending.hurry();
       return;
@@ -103,21 +124,20 @@ final class Entrance extends Thread {
   @Override
   public void run() {
     for (long pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LAST_PAUSE_MS)) {
-      List<Broker> shuffled = new ArrayList<>(brokers);
-      Collections.shuffle(shuffled);
       try {
-        if (shuffled.stream().anyMatch(this::use)) {
+        if (use()) {
           pause = FIRST_PAUSE_MS;
         }
         sleep(ThreadLocalRandom.current().nextLong(pause) + 1);
       } catch (InterruptedException e) {
+        writer.shutdownNow();
         return;
       }
     }
   }
 
   /** Connect, publish and listen until the connection or its channel is gone; false if there never was one. */
-  private boolean use(Broker broker) {
+  private boolean use() {
     try (Goodbye goodbye = new Goodbye(broker.newConnection(getName()))) {
       CountDownLatch gone = new CountDownLatch(1);
       var sent = new ConcurrentSkipListMap<Long, Sending>();
@@ -127,10 +147,14 @@ final class Entrance extends Thread {
         unconfirmed = sent;
         channel = opened;
       }
-      troubles.remove(broker);
+      trouble = null;
       try {
-        cutIfSilent(broker, sent, gone);
+        cutIfSilent(sent, gone);
       } finally {
+        if (writing) {
+          // The writer would hold on to what nobody reads, and we would wait for it.
+          broker.cut();
+        }
         synchronized (this) {
           channel = null;
           blocked = false;
@@ -142,16 +166,17 @@ final class Entrance extends Thread {
       interrupt();
       return true;
     } catch (IOException | TimeoutException | ShutdownSignalException e) {
-      Trouble trouble = trouble(broker, e);
-      if (!trouble.equals(troubles.put(broker, trouble))) {
-        LOG.warn("publisher: {}; trying again", trouble.text);
+      Trouble now = trouble(broker, e);
+      if (!now.equals(trouble)) {
+        LOG.warn("publisher: {}; trying again", now.text);
       }
+      trouble = now;
       return false;
     }
   }
 
   /** Wait until it is gone; cut it when the oldest confirm is overdue, unless the broker has told us why. */
-  private void cutIfSilent(Broker broker, ConcurrentSkipListMap<Long, Sending> sent, CountDownLatch gone)
+  private void cutIfSilent(ConcurrentSkipListMap<Long, Sending> sent, CountDownLatch gone)
       throws InterruptedException {
     Map.Entry<Long, Sending> oldest = null;
     long since = System.nanoTime();
@@ -182,7 +207,7 @@ final class Entrance extends Thread {
     opened.basicConsume(replyTo, true, (consumer, delivery) -> {
       var said = delivery.getProperties();
       if ("receipt".equals(said.getType()) && said.getCorrelationId() != null) {
-        publisher.onReceipt(said.getCorrelationId(), delivery.getBody());
+        publisher.onReceipt(this, said.getCorrelationId(), delivery.getBody());
       }
     }, consumer -> opened.abort());
     return opened;

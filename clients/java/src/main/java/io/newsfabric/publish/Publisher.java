@@ -3,8 +3,12 @@ package io.newsfabric.publish;
 import com.rabbitmq.client.AMQP;
 import com.rabbitmq.client.ShutdownSignalException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
@@ -19,7 +23,7 @@ import java.util.stream.Collectors;
  *
  * <p>A message is answered by a receipt (stored and routed), or, told so, by a broker's confirm.
  * Without an answer in time it is sent again with the same {@code messageId}, which the fabric knows for
- * the same message, and by the next region that is connected; each time it waits longer.
+ * the same message, and by another broker: of the same region first, then of the next one. Each time it waits longer.
  *
  * <p>May be used from any number of threads. {@link #close} it.
  */
@@ -34,7 +38,8 @@ public final class Publisher implements AutoCloseable {
   private static final long GOODBYE_MS = 2_000;
 
   private final Settings settings;
-  private final List<Entrance> entrances;
+  private final List<Entrance> entrances = new ArrayList<>();
+  private final Choice choice;
   private final Map<String, Sending> waiting = new ConcurrentHashMap<>();
   private final Semaphore room;
   private final long opened = now();
@@ -45,8 +50,8 @@ public final class Publisher implements AutoCloseable {
   });
 
   /**
-   * Publishes to the first of {@code regions} that answers. A region is the AMQP URLs of its client
-   * cluster, with commas between them; the nearest comes first. It connects by itself, also again.
+   * Publishes by a broker of the first of {@code regions} that answers. A region is the AMQP URLs of its
+   * brokers, with commas between them; the nearest comes first. It connects by itself, also again.
    *
    * @throws IllegalArgumentException for a bad URL, or none
    */
@@ -56,7 +61,13 @@ public final class Publisher implements AutoCloseable {
     }
     this.settings = settings;
     this.room = new Semaphore(settings.window);
-    this.entrances = regions.stream().map(region -> new Entrance(region, settings.appId, this)).toList();
+    var listed = regions.stream().map(region -> region.split(",")).toList();
+    for (String url : listed.stream().flatMap(Arrays::stream).toList()) {
+      // Copies and repeats beside what the window lets in.
+      entrances.add(new Entrance(entrances.size(), url.strip(), settings.appId, 2 * settings.window, this));
+    }
+    this.choice = new Choice(
+        listed.stream().map(urls -> urls.length).toList(), settings.sendAgain.toMillis(), new Random());
     entrances.forEach(Thread::start);
     timer.scheduleWithFixedDelay(() -> waiting.values().forEach(this::offer), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
   }
@@ -113,7 +124,7 @@ public final class Publisher implements AutoCloseable {
     }
   }
 
-  /** If it is due, hand it to as many regions as wanted, each time beginning with the next: none is relied on. */
+  /** If it is due, hand it to brokers of as many regions as wanted, to others each time: none is relied on. */
   private void offer(Sending sending) {
     synchronized (sending) {
       long now = now();
@@ -123,38 +134,50 @@ public final class Publisher implements AutoCloseable {
       if (!sending.isDue(now) || sending.answer.isDone()) {
         return;
       }
-      var usable = entrances.stream().filter(e -> e.isConnected() && !sending.returned.contains(e)).toList();
+      var usable = entrances.stream()
+          .filter(e -> e.isUsable() && !sending.returned.containsKey(e.number)).map(e -> e.number).toList();
       if (!sending.wasTried() && entrances.stream().allMatch(Entrance::isRefused)) {
         fail(sending, new PublishException.AccessRefused(troubles()));
+      } else if (usable.isEmpty() && choice.isInEachRegion(sending.returned.keySet())) {
+        fail(sending, new PublishException.Returned(String.join("; ", sending.returned.values())));
       } else if (!usable.isEmpty() && !nearestConnects(sending.copies)) {
-        int turn = sending.begin(now);
-        for (int n = 0; n < Math.min(sending.copies, usable.size()); n++) {
-          usable.get((turn + n) % usable.size()).publish(sending);
+        boolean isNew = !sending.wasTried();
+        sending.begin(now, choice.patience());
+        for (int number : choice.among(usable, sending.course, sending.copies)) {
+          sending.course.add(new Choice.Handed(number, now));
+          entrances.get(number).publish(sending);
+        }
+        if (isNew) {
+          choice.probed(usable, sending.course, sending.messageId(), now)
+              .forEach(number -> entrances.get(number).publish(sending));
         }
       }
     }
   }
 
+  /** Whether one of the nearest regions may soon have a connection, and has none yet. */
   private boolean nearestConnects(int copies) {
-    return now() - opened < FIRST_MS
-        && entrances.stream().limit(copies).anyMatch(e -> !e.isConnected() && !e.isRefused());
+    return now() - opened < FIRST_MS && entrances.stream()
+        .collect(Collectors.groupingBy(e -> choice.region(e.number), TreeMap::new, Collectors.toList()))
+        .values().stream().limit(copies).anyMatch(region ->
+            region.stream().noneMatch(Entrance::isUsable) && !region.stream().allMatch(Entrance::isRefused));
   }
 
   private String troubles() {
-    return entrances.stream().flatMap(e -> e.troubles().stream()).collect(Collectors.joining("; "));
+    return entrances.stream().flatMap(e -> e.trouble().stream()).collect(Collectors.joining("; "));
   }
 
   void onConfirmed(Sending sending, Entrance by) {
-    if (!sending.receipt && !sending.returned.contains(by)) {
+    if (!sending.receipt && !sending.returned.containsKey(by.number)) {
+      answered(by, sending.messageId());
       sending.answer.complete(new Published(sending.messageId(), false, null, null, null, null, false));
     }
   }
 
   void onReturned(String messageId, Entrance by, String text) {
     Sending sending = waiting.get(messageId);
-    if (sending != null && sending.returned.add(by) && sending.returned.size() == entrances.size()) {
-      fail(sending, new PublishException.Returned(text));
-    } else if (sending != null) {
+    if (sending != null) {
+      sending.returned.put(by.number, text);
       sending.hurry();
     }
   }
@@ -172,14 +195,25 @@ public final class Publisher implements AutoCloseable {
   }
 
   /** More than one may come for one message: the first counts. */
-  void onReceipt(String correlationId, byte[] document) {
+  void onReceipt(Entrance by, String correlationId, byte[] document) {
     Sending sending = waiting.get(correlationId);
     Map<String, String> said = Receipt.fields(new String(document, StandardCharsets.UTF_8));
+    if ("rejected".equals(said.get("status")) || "routed".equals(said.get("status"))) {
+      answered(by, correlationId);
+    }
     if (sending != null && "rejected".equals(said.get("status"))) {
       fail(sending, new PublishException.Rejected(said.get("reason"), said.get("detail")));
     } else if (sending != null && "routed".equals(said.get("status"))) {
       sending.answer.complete(new Published(sending.messageId(), true, said.get("id"), said.get("identity"),
           said.get("region"), said.get("router"), "true".equals(said.get("repeated"))));
+    }
+  }
+
+  private void answered(Entrance by, String messageId) {
+    choice.heard(by.number, messageId, now());
+    Sending sending = waiting.get(messageId);
+    if (sending != null) {
+      choice.answered(by.number, sending.course, now());
     }
   }
 

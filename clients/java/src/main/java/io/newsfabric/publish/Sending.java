@@ -4,11 +4,12 @@ import com.rabbitmq.client.AMQP;
 import java.nio.charset.StandardCharsets;
 import java.util.Date;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Stream;
 
 /** One message under way; {@code answer} decides, once. Times are in ms of {@link System#nanoTime}. */
@@ -23,8 +24,11 @@ final class Sending {
   final long deadline;
   final CompletableFuture<Published> answer = new CompletableFuture<>();
 
-  /** Regions whose broker gave it back. */
-  final Set<Entrance> returned = ConcurrentHashMap.newKeySet();
+  /** By broker, why it gave the message back. */
+  final Map<Integer, String> returned = new ConcurrentHashMap<>();
+
+  /** The brokers that it was handed to. */
+  final List<Choice.Handed> course = new CopyOnWriteArrayList<>();
 
   private long pause;
   private int turn;
@@ -36,7 +40,6 @@ final class Sending {
     this.receipt = options.receipt != null ? options.receipt : settings.receipt;
     this.copies = options.copies != null ? options.copies : settings.copies;
     this.deadline = now + settings.timeout.toMillis();
-    this.pause = settings.sendAgain.toMillis();
     String messageId = options.messageId != null ? options.messageId : UUID.randomUUID().toString();
     Date published = new Date();
     Map<String, Object> headers = new HashMap<>(options.headers);
@@ -68,10 +71,9 @@ final class Sending {
   /** Try again as soon as can be. */
   void hurry() { due = Long.MIN_VALUE; }
 
-  /** The number of this try; the next is due after twice the pause of the last. */
-  int begin(long now) {
+  /** A try begins; the next is due after {@code first} ms, and then after twice the pause of the last. */
+  void begin(long now, long first) {
+    pause = turn++ == 0 ? first : Math.max(first, Math.min(2 * pause, SEND_AGAIN_AT_LAST));
     due = now + pause;
-    pause = Math.min(2 * pause, SEND_AGAIN_AT_LAST);
-    return turn++;
   }
 }

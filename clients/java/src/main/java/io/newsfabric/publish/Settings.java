@@ -8,7 +8,7 @@ public final class Settings {
   boolean receipt = true;
   int copies = 1;
   Duration timeout = Duration.ofSeconds(30);
-  Duration sendAgain = Duration.ofSeconds(2);
+  Duration sendAgain = Duration.ofMillis(500);
   int window = 1000;
 
   /** The defaults, for publisher {@code appId}: {@code messageId}s are unique per {@code appId}. */
@@ -23,7 +23,7 @@ public final class Settings {
   /** How long a message waits for its answer in all (30 s). */
   public Settings timeout(Duration timeout) { this.timeout = timeout; return this; }
 
-  /** How long it waits before it is sent again the first time (2 s); twice as long each time, up to 10 s. */
+  /** How long it waits before it is sent again the first time (0.5 s); twice as long each time, up to 10 s. */
   public Settings sendAgain(Duration sendAgain) { this.sendAgain = sendAgain; return this; }
 
   /** How many messages are under way at most (1000). */

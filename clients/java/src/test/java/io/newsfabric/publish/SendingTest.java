@@ -16,20 +16,20 @@ class SendingTest {
   void itWaitsTwiceAsLongEachTimeUpToTenSeconds() {
     List<Long> pauses = new ArrayList<>();
     long now = 0;
-    for (int n = 0; n < 5; n++) {
-      assertEquals(n, sending.begin(now));
+    for (int n = 0; n < 7; n++) {
+      sending.begin(now, 500);
       long began = now;
       while (!sending.isDue(now)) {
-        now += 500;
+        now += 250;
       }
       pauses.add(now - began);
     }
-    assertEquals(List.of(2_000L, 4_000L, 8_000L, 10_000L, 10_000L), pauses);
+    assertEquals(List.of(500L, 1_000L, 2_000L, 4_000L, 8_000L, 10_000L, 10_000L), pauses);
   }
 
   @Test
   void whatWasLostIsDueAtOnce() {
-    sending.begin(0);
+    sending.begin(0, 500);
     assertFalse(sending.isDue(1));
     sending.hurry();
     assertTrue(sending.isDue(1));
