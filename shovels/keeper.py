@@ -167,6 +167,8 @@ class Keeper:
 
     async def _keep(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
+        # Else the first round would wait for a broker that hangs.
+        await self._nodes.look()
         while not stop.is_set():
             settled = await self.round()
             now = loop.time()

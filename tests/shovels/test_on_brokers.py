@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -256,6 +257,58 @@ async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
     finally:
         stop.set()
         await keeping
+
+
+async def test_a_shovel_that_is_stored_and_doesnt_run_comes_back_by_itself(
+    brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shovels.watch.MISSING_AFTER", 1.0)
+    monkeypatch.setattr("shovels.keeper.INTERVAL", 0.5)
+    stop = asyncio.Event()
+    keeper = Keeper(brokers, "oregon", TOPICS)
+    keeping = asyncio.create_task(keeper.run(stop))
+    try:
+        await _until(lambda: _ready(keeper))
+        stored = await brokers.apis[CLIENT].shovels()
+        await asyncio.to_thread(nodes.ctl, "eval", _ENDS_A_SHOVEL)
+        assert await brokers.apis[CLIENT].shovels() == stored
+        assert await brokers.apis[CLIENT].shovel_states() == {}
+        await _until(lambda: _ready(keeper))
+    finally:
+        stop.set()
+        await keeping
+
+
+# Its parameter stays.
+_ENDS_A_SHOVEL = """
+    rabbit_shovel_dyn_worker_sup_sup:stop_child({<<"/">>, <<"receipts.1">>}).
+"""
+
+
+async def test_a_broker_whose_management_api_hangs_delays_nothing_on_another(
+    known: Fabric, brokers: Brokers
+) -> None:
+    await _apply(brokers)
+    await brokers.apis[CORE].delete_shovel("publish.oregon.1")
+    (region,) = known.regions
+    (client,) = region.client
+    stop = asyncio.Event()
+    # The kernel takes connections, and nobody answers.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        nodes = (dataclasses.replace(client, management_url=hanging),)
+        one_hangs = Fabric((dataclasses.replace(region, client=nodes),))
+        async with Brokers(one_hangs, GUEST, timeout=3600.0) as asked:
+            keeping = asyncio.create_task(Keeper(asked, "oregon", TOPICS).run(stop))
+            try:
+
+                async def made() -> bool:
+                    return "publish.oregon.1" in await brokers.apis[CORE].shovels()
+
+                await _until(made)
+            finally:
+                stop.set()
+                await keeping
 
 
 class _Thief:

@@ -2,7 +2,13 @@
 
 A broker answers its management API late, or doesn't, or says no to a change. It dies and comes back
 with what it held or empty, hangs, is cut off from one keeper alone, or can't run shovels until it
-starts again. What keepers do is judged by :meth:`World.judge_*`, which say what is broken.
+starts again. What keepers do is judged by the methods ``judge_…`` of :class:`World`:
+
+(a) once all is well for long, every link is at its preferred place, and nothing else is left;
+(b) while some brokers are away for long, every link that can work does;
+(c) a shovel or queue that works doesn't go while its link works nowhere else;
+(d) two paths of one link are on different brokers where two can be had;
+(e) nothing moves from a broker that works to one that has only just begun.
 """
 
 from __future__ import annotations
@@ -39,6 +45,8 @@ REGION: Final = "oregon"
 _STARTS_IN: Final = 1.0
 # A broker that is back sooner may not have been missed.
 _UNSEEN: Final = 2.0
+# Keepers ask each second whether brokers run, and wait for the last answer some 0.9 s.
+_LATE: Final = 3.0
 
 
 class Broken(AssertionError):
@@ -216,7 +224,8 @@ class World:
             others = self.working(link) - here
             if here and not others:
                 raise Broken(f"(c) {link.id} goes from {host} and works nowhere else")
-            if here and not any(self._steady(link, each) for each in others):
+            late = looked_at <= self.disturbed + _LATE
+            if here and not late and not any(self._steady(link, each) for each in others):
                 raise Broken(f"(e) {link.id} goes from {host} for a broker that has just begun")
 
     def judge_lost_queue(self, source: Broker, queue: str, looked_at: float) -> None:
@@ -244,7 +253,8 @@ class World:
             bound = self.bound[n, source].issuperset(link.source_part().bindings)
             if any(each.host == host for each in before) and not bound:
                 raise Broken(f"(c) {link.id} changes over to a queue that isn't bound")
-            if not self.is_at(link, place) and not self._steady(link, place):
+            late = looked <= self.disturbed + _LATE
+            if not late and not self.is_at(link, place) and not self._steady(link, place):
                 raise Broken(f"(e) {link.id} moves to a broker that has just begun")
 
     def _links_of(self, host: Broker, name: str) -> Iterator[Link]:
