@@ -134,9 +134,13 @@ class Management:
         body = {"durable": True, "arguments": dict(arguments)}
         await self._send("PUT", f"/queues/{_VHOST}/{_quote(name)}", body)
 
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue with its messages; no error if there is none."""
-        await self._delete(f"/queues/{_VHOST}/{_quote(name)}")
+    async def delete_queue(self, name: str, *, unused: bool = False) -> None:
+        """Delete a queue with its messages; no error if there is none.
+
+        With ``unused`` only one without a consumer; status 400 if it has one.
+        """
+        condition = "?if-unused=true" if unused else ""
+        await self._delete(f"/queues/{_VHOST}/{_quote(name)}{condition}")
 
     async def bindings(self) -> set[Binding]:
         """The bindings of queues to exchanges, the default exchange's left out."""

@@ -8,6 +8,7 @@ bounded time, so that one that hangs delays no other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
@@ -132,18 +133,20 @@ async def look(
 async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
     """Try every action of ``found`` that depends on no failed one, step by step.
 
-    What one broker is asked for comes one after the other; after a failure of its own it is left
-    alone until the next round.
+    What one broker is asked for comes one after the other; when it doesn't answer it is left alone
+    until the next round.
     """
     done: list[Done] = []
+    silent: set[Broker] = set()
     for _, step in itertools.groupby(found.actions, lambda action: action.step):
         failed = [each.action for each in done if each.error]
-        troubled = {action.broker for action in failed}
         for_brokers: dict[Broker, list[Action]] = {}
         for action in step:
-            if action.broker not in troubled and not must_wait(action, failed):
+            if action.broker not in silent and not must_wait(action, failed):
                 for_brokers.setdefault(action.broker, []).append(action)
-        tried = await asyncio.gather(*(_try(brokers, each) for each in for_brokers.values()))
+        tried = await asyncio.gather(
+            *(_try(brokers, each, silent) for each in for_brokers.values())
+        )
         done += itertools.chain.from_iterable(tried)
     return done
 
@@ -164,14 +167,19 @@ async def states(brokers: Brokers, asked: Iterable[Broker]) -> dict[Broker, Stat
     return dict(zip(wanted, read, strict=True))
 
 
-async def _try(brokers: Brokers, actions: Iterable[Action]) -> list[Done]:
+async def _try(brokers: Brokers, actions: Iterable[Action], silent: set[Broker]) -> list[Done]:
+    """Try ``actions``, all of one broker; it is added to ``silent`` where it doesn't answer."""
     done: list[Done] = []
     for action in actions:
         try:
             await _perform(brokers.apis[action.broker], action, brokers.shovels)
         except ManagementError as exc:
-            return [*done, Done(action, mask(str(exc)))]
-        done.append(Done(action))
+            done.append(Done(action, mask(str(exc))))
+            if not exc.status:
+                silent.add(action.broker)
+                break
+        else:
+            done.append(Done(action))
     return done
 
 
@@ -182,7 +190,8 @@ async def _perform(api: Management, action: Action, credentials: Credentials) ->
         case "delete", _ if action.kind == "shovel":
             await api.delete_shovel(action.name)
         case "delete", _:
-            await api.delete_queue(action.name)
+            # Another keeper may have just moved a shovel to it.
+            await api.delete_queue(action.name, unused=True)
         case _, Exchange() as exchange:
             await api.put_exchange(exchange)
         case verb, Queue() as queue:
@@ -199,18 +208,28 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
     # Elsewhere shovels are no business of ours, and we may not look at them: they hold passwords.
     ours = runs_shovels(region, broker.cluster)
     api = brokers.apis[broker]
+    until = asyncio.get_running_loop().time() + brokers.timeout
     try:
-        async with asyncio.timeout(brokers.timeout):
-            return Actual(
+        async with asyncio.timeout_at(until):
+            found = Actual(
                 exchanges=await api.exchanges(),
                 queues=await api.queues(),
                 bindings=frozenset(await api.bindings()),
                 shovels=await api.shovels() if ours else {},
+                states={},
             )
     except ManagementError as exc:
         return mask(str(exc))
     except TimeoutError:
         return f"{api.url} doesn't answer within {brokers.timeout:g} s"
+    if ours:
+        # What runs its shovels may be dead while it is well: then none of them runs.
+        with contextlib.suppress(ManagementError, TimeoutError):
+            async with asyncio.timeout_at(until):
+                said = await api.shovel_states()
+            states = {name: shovel.state for name, shovel in said.items()}
+            found = dataclasses.replace(found, states=states)
+    return found
 
 
 async def _states(brokers: Brokers, broker: Broker) -> Status | str:

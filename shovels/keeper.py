@@ -32,10 +32,9 @@ from newsfabric.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links
-from shovels.apply import Brokers, Done, Look, Status, carry_out, look, restart, states
+from shovels.apply import Brokers, Done, Look, carry_out, look, restart
 from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.nodes import Nodes
-from shovels.places import Uptimes
 from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -112,7 +111,6 @@ class Keeper:
         self._pace = Pace(rng)
         self._links = region_links(brokers.fabric, region, topics)
         self.watch = Watch(self._links, rng)
-        self._uptimes = Uptimes()
         self._failures = RepeatedFailures()
         self._as_planned = False
         self._all_run = False
@@ -169,6 +167,8 @@ class Keeper:
 
     async def _keep(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
+        # Else the first round would wait for a broker that hangs.
+        await self._nodes.look()
         while not stop.is_set():
             settled = await self.round()
             now = loop.time()
@@ -179,7 +179,7 @@ class Keeper:
         """Look and do what there is to do; whether plan and reality were the same already."""
         now = asyncio.get_running_loop().time()
         self._nodes.changed.clear()
-        seen = self._uptimes.observe(self._nodes.running, now)
+        seen = self._nodes.uptimes.observe(self._nodes.running, now)
         seen = dataclasses.replace(seen, unfit=self.watch.unfit(now))
         found = await look(self._brokers, self._region, self._topics, seen)
         done = await carry_out(self._brokers, found)
@@ -195,13 +195,8 @@ class Keeper:
         return self._as_planned and self._all_run
 
     async def _watch(self, found: Look) -> None:
-        asked = self._brokers.that_run_shovels(self._region)
-        statuses = await states(self._brokers, [b for b in asked if b not in found.unreachable])
-        self._said = {
-            broker: {shovel.name: shovel.state for shovel in status.shovels}
-            for broker, status in statuses.items()
-            if isinstance(status, Status)
-        }
+        hosts = self._brokers.that_run_shovels(self._region)
+        self._said = {b: found.actual[b].states for b in hosts if b in found.actual}
         said = [self._said.get(self.watch.place(link).host, {}) for link in self._links]
         runs = [
             there.get(link.name) == "running" for link, there in zip(self._links, said, strict=True)

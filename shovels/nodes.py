@@ -18,6 +18,7 @@ from newsfabric.management import Management
 from newsfabric.reports import MAX_NODES, NodeSeen
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Broker, runs_shovels
+from shovels.places import Uptimes
 
 EVERY: Final = 1.0
 _TIMEOUT: Final = 0.8
@@ -80,6 +81,8 @@ class Nodes:
         self._region = region
         self._alarms: dict[Broker, str] = {}
         self._misses = Misses()
+        # Looked at more often than the keeper plans, lest a restart go unseen.
+        self.uptimes = Uptimes()
         self._apis = {
             broker: Management(node.management_url, credentials, timeout=_TIMEOUT)
             for broker, node in brokers.items()
@@ -120,6 +123,7 @@ class Nodes:
         if running != self.running:
             self.changed.set()
         self.running = running
+        self.uptimes.observe(running, asyncio.get_running_loop().time())
         show_alarms(self.seen)
 
 

@@ -4,21 +4,24 @@ Pure. Where a shovel is, is remembered by the brokers alone: its parameter lies 
 it runs on, and names the one that it takes from. So keepers that started at different times agree,
 and a keeper that has just started doesn't move anything back to a broker that has only just begun.
 
-A move takes two rounds or more while the old place works (*make before break*): first queue and
-shovel are made at the new place beside the old one; once they are there, the old ones go. Copies
-are dropped by identity, as everywhere.
+A move takes two rounds or more (*make before break*): queue and shovel are made at the new place
+beside the old one. A shovel goes only when one at an earlier place of its order runs, between
+brokers that are steady; what is earlier never goes. So any number of keepers, each with a view of
+its own, can't remove all that a link has. Copies are dropped by identity, as everywhere. Where
+only the source changes there is one shovel, which changes over once the new queue is bound.
 
 Worked example. ``publish.oregon.1`` takes from client-1 and prefers core-1; core-3 stands in for
-it, then core-2. At 0 s core-1 dies: the shovel is made on core-3. At 20 s core-1 is back, with the
-shovel that it remembers, which is removed. At 30 s core-1 has run for ten seconds: the shovel is
-made there, and in the next round the one on core-3 goes.
+it, then core-2. At 0 s core-1 dies: the shovel is made on core-3. At 20 s core-1 is back with the
+shovel that it remembers: both run. At 30 s core-1 has run for ten seconds, and the one on core-3
+goes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
@@ -42,7 +45,7 @@ STEADY_AFTER: Final = 10.0
 class Seen:
     """Brokers that are ``away``, and those that run and did for so long that they are ``steady``.
 
-    ``unfit`` has for links, by id, the brokers on which their shovels can't be made to run.
+    ``unfit`` has for links, by id, the brokers with which their shovels can't be made to run.
     """
 
     away: frozenset[Broker] = frozenset()
@@ -69,27 +72,24 @@ class Uptimes:
         )
 
 
-def choose_place(link: Link, present: frozenset[Place], seen: Seen) -> Place:
+def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
     """Where ``link`` should be, given the places where it is.
 
-    The preferred place once its brokers are steady; else where it is, if that works; else the
-    first place that works. With none it stays where it was planned.
+    The first place of its order that works, if it is there already or the brokers are steady; else
+    the first that works. Where none works it stays where it is, or was planned.
     """
-    broken = seen.away | seen.unfit.get(link.id, frozenset())
-    working = [place for place in link.places() if not {place.source, place.host} & broken]
-    steady = [place for place in working if {place.source, place.host} <= seen.steady]
-    if link.preferred in steady:
-        return link.preferred
-    choices = [[place for place in steady if place in present]]
-    choices += [[place for place in working if place in present], working, [link.preferred]]
-    return next(places[0] for places in choices if places)
+    up = [place for place in link.places() if not _brokers(place) & seen.away]
+    fit = [place for place in up if not _brokers(place) & seen.unfit.get(link.id, frozenset())]
+    trusted = [place for place in fit if place in present or _brokers(place) <= seen.steady]
+    there = [place for place in link.places() if place in present]
+    return next(found[0] for found in (trusted, fit, up, there, [link.preferred]) if found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """One round's plan for a region: what its brokers should hold, and where each link should be.
 
-    ``moving`` are the links that are still at an old place, too (to be looked at soon).
+    ``moving`` are the links that are at another place, too (to be looked at soon).
     """
 
     parts: Mapping[Broker, Part]
@@ -115,38 +115,71 @@ def wanted_now(
     for link in region_links(fabric, region, topics):
         present = _present(link, actual, credentials)
         place = chosen[link.id] = choose_place(link, present, seen)
-        left = present - {place}
-        waits = bool(left) and not _is_made(link, place, present, actual)
-        during[link.id] = (place, *sorted(left, key=str)) if waits else (place,)
-        if left:
+        others = [each for each in present if each != place]
+        during[link.id] = (
+            place,
+            *_needed(link, others, present, actual, seen),
+            *_waiting(link, place, actual),
+        )
+        if others:
             moving.append(link.id)
     parts = shovel_plan(fabric, region, topics, places=during)
     return Wanted(parts, chosen, tuple(sorted(moving)))
 
 
-def _present(
-    link: Link, actual: Mapping[Broker, Actual], credentials: Credentials
-) -> frozenset[Place]:
-    """The places at which brokers that answer have the shovel of ``link``."""
+def _needed(
+    link: Link,
+    others: Sequence[Place],
+    present: Sequence[Place],
+    actual: Mapping[Broker, Actual],
+    seen: Seen,
+) -> list[Place]:
+    """Those of ``others`` that stay: up to the first of ``present`` that is proven to work.
+
+    So of two keepers neither removes what the other relies on, whatever each has seen.
+    """
+    for n, place in enumerate(present):
+        steady = _brokers(place) <= seen.steady - seen.away
+        if steady and _runs(link, place, actual):
+            return [each for each in others if each in present[: n + 1]]
+    return list(others)
+
+
+def _waiting(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> list[Place]:
+    """Places before ``place`` whose source has the queue still: the shovel will go back there.
+
+    Another keeper may be about to do so, and has seen that the queue is there.
+    """
+    if len(link.sources) == 1:
+        return []
+    before = link.places()[: link.places().index(place)]
+    held = {each: actual[each.source].queues for each in before if each.source in actual}
+    return [each for each, queues in held.items() if link.queue.name in queues]
+
+
+def _present(link: Link, actual: Mapping[Broker, Actual], credentials: Credentials) -> list[Place]:
+    """The places at which brokers that answer have the shovel of ``link``, in its order."""
     found = []
     for place in link.places():
         host = actual.get(place.host)
         value = host.shovels.get(link.name) if host else None
         wanted = shovel_value(link.shovel(place), credentials)
-        if value is not None and value.get("src-uri") == wanted["src-uri"]:
+        if value is not None and _address(value.get("src-uri")) == _address(wanted["src-uri"]):
             found.append(place)
-    return frozenset(found)
+    return found
 
 
-def _is_made(
-    link: Link, place: Place, present: frozenset[Place], actual: Mapping[Broker, Actual]
-) -> bool:
-    """Whether shovel, queue and bindings are there at ``place``."""
-    source = actual.get(place.source)
-    part = link.source_part()
-    return (
-        place in present
-        and source is not None
-        and link.queue.name in source.queues
-        and source.bindings.issuperset(part.bindings)
-    )
+def _address(uri: Any) -> str:
+    """Which broker ``uri`` is of, whoever logs in there."""
+    parts = urlsplit(str(uri))
+    return parts.netloc.rpartition("@")[2] + parts.path
+
+
+def _runs(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> bool:
+    """Whether the shovel on the host of ``place`` says so."""
+    host = actual.get(place.host)
+    return host is not None and host.states.get(link.name) == "running"
+
+
+def _brokers(place: Place) -> frozenset[Broker]:
+    return frozenset({place.source, place.host})

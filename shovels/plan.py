@@ -52,13 +52,15 @@ _ORDER: Final[Mapping[tuple[Verb, Kind], int]] = {
 class Actual:
     """What is on one broker now.
 
-    ``shovels`` are the parameters' values as the broker gives them, passwords included.
+    ``shovels`` are the parameters' values as the broker gives them, passwords included; ``states``
+    is what shovels say of themselves, by name.
     """
 
     exchanges: Mapping[str, str]
     queues: Mapping[str, QueueState]
     bindings: frozenset[Binding]
     shovels: Mapping[str, Mapping[str, Any]] = dataclasses.field(repr=False)
+    states: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ or a binding: all of them the keeper's own.
 A shovel is made anew for two reasons: it says that it runs and brings nothing
 (:mod:`newsfabric.watch`), or it is planned and doesn't even say so for :data:`MISSING_AFTER`.
 Where that didn't help twice, the broker is *unfit* for it: what runs its shovels may be dead until
-it restarts. Then the shovel is made on another broker, if it may run on one; after
-:data:`UNFIT_FOR` it is tried there again.
+it restarts. Then the shovel is made on another broker, if it may run on one, or takes from another
+one, if it may; after :data:`UNFIT_FOR` it is tried there again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,13 @@ class Missing:
         self._tries = 0
         self._backoff = Backoff(base=RESTART_BASE, cap=RESTART_CAP)
 
-    def runs(self) -> None:
-        """It says that it runs, or nothing can be expected of it."""
+    def runs(self, now: float) -> None:
+        """It says that it runs."""
+        self.excused()
+        self._backoff.succeeded(now)
+
+    def excused(self) -> None:
+        """Nothing can be expected of it."""
         self._since, self._tries = None, 0
 
     def due(self, now: float, rng: random.Random) -> bool:
@@ -122,21 +127,24 @@ class Watch:
             if states_there is None or place.source in away:
                 # A broker that doesn't answer can't make anything anew.
                 watched.renewed()
-                missing.runs()
+                missing.excused()
             elif states_there.get(link.name) == "running":
-                missing.runs()
+                missing.runs(now)
                 if watched.distrust(now, self._rng):
                     due.append(link)
             else:
                 watched.renewed()
                 if missing.due(now, self._rng):
                     due.append(link)
-                if missing.hopeless and len(link.hosts) > 1:
-                    self._unfit.setdefault(name, {})[place.host] = now + UNFIT_FOR
+                    if missing.hopeless:
+                        # Another broker may do, but where there is none it is tried all the same.
+                        unfit = place.host if len(link.hosts) > 1 else place.source
+                        self._unfit.setdefault(name, {})[unfit] = now + UNFIT_FOR
+            self._runs_after_all(link, states)
         return due
 
     def unfit(self, now: float) -> dict[str, frozenset[Broker]]:
-        """Link id → the brokers on which its shovel can't be made to run."""
+        """Link id → the brokers with which its shovel can't be made to run."""
         return {
             name: frozenset(broker for broker, until in brokers.items() if now < until)
             for name, brokers in self._unfit.items()
@@ -151,6 +159,11 @@ class Watch:
         for name, place in self._places.items():
             if place.source in brokers or place.host in brokers:
                 self._watched[name].renewed()
+
+    def _runs_after_all(self, link: Link, states: Mapping[Broker, Mapping[str, str]]) -> None:
+        unfit = self._unfit.get(link.id, {})
+        for host in [host for host in unfit if states.get(host, {}).get(link.name) == "running"]:
+            del unfit[host]
 
     def ages(self, now: float) -> Mapping[str, float | None]:
         """Link id → seconds since the newest canary that has arrived was sent."""

@@ -1,56 +1,54 @@
-"""Which nodes run, from what each says of itself and of the others."""
+"""Which brokers run, from what each answers, and what operators are shown."""
 
 from __future__ import annotations
 
-import pytest
-from fabrics import TOPICS, fabric
+from fabrics import TOPICS, broker, fabric
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.management import NodeState
 from newsfabric.reports import NodeSeen
-from newsfabric.topology import Cluster, region_links
+from newsfabric.topology import region_links
 from shovels.keeper import seen_shovels
-from shovels.nodes import ALARM, Misses, judge, show_alarms
+from shovels.nodes import ALARM, Answer, Misses, show_alarms
 
-CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
-
-
-def state(n: int, *, running: bool = True, alarm: str = "") -> NodeState:
-    return NodeState(f"core-{n}@host", running, alarm)
+CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
+SILENT, REFUSED = Answer(None), Answer(None, refused=True)
 
 
 def seen(n: int, *, running: bool = True, alarm: str = "") -> NodeSeen:
     return NodeSeen(cluster="oregon/core", node=f"core-{n}", running=running, alarm=alarm)
 
 
-def test_nodes_that_answer_run():
-    both = [state(1), state(2)]
-    assert judge(CORE, {"core-1": both, "core-2": both}, Misses()) == [seen(1), seen(2)]
-
-
-def test_the_only_node_is_away_as_soon_as_it_doesnt_answer():
-    assert judge(CORE, {"core-1": None}, Misses()) == [seen(1, running=False)]
-
-
-def test_a_node_that_others_call_dead_is_away_at_once():
-    answers = {"core-1": [state(1), state(2, running=False)], "core-2": None}
-    assert judge(CORE, answers, Misses()) == [seen(1), seen(2, running=False)]
-
-
-def test_a_node_that_is_slow_once_is_not_away_while_others_see_it():
+def test_a_broker_that_answers_runs_alarm_or_not():
     misses = Misses()
-    answers = {"core-1": [state(1), state(2)], "core-2": None}
-    assert judge(CORE, answers, misses)[1] == seen(2)
-    assert judge(CORE, answers, misses)[1] == seen(2, running=False)
-    judge(CORE, {"core-1": [state(1)], "core-2": [state(2)]}, misses)
-    assert judge(CORE, answers, misses)[1] == seen(2)
+    assert misses.runs(CORE, Answer(""))
+    assert misses.runs(CORE, Answer("memory"))
 
 
-@pytest.mark.parametrize("alarm", ["memory", "disk"])
-def test_an_alarm_is_told_by_whoever_sees_it(alarm: str):
-    answers = {"core-1": [state(1), state(2, alarm=alarm)], "core-2": [state(2, alarm=alarm)]}
-    assert judge(CORE, answers, Misses())[1] == seen(2, alarm=alarm)
+def test_a_broker_that_refuses_is_away_at_once():
+    misses = Misses()
+    assert misses.runs(CORE, Answer(""))
+    assert not misses.runs(CORE, REFUSED)
+
+
+def test_a_broker_that_doesnt_answer_is_away_after_three_looks_and_back_after_one():
+    misses = Misses()
+    answers = [Answer(""), SILENT, SILENT, SILENT, SILENT, Answer(""), SILENT]
+    found = [misses.runs(CORE, answer) for answer in answers]
+    assert found == [True, True, True, False, False, True, True]
+
+
+def test_a_broker_that_has_never_answered_is_away():
+    assert not Misses().runs(CORE, SILENT)
+
+
+@given(st.lists(st.sampled_from([Answer(""), Answer("disk"), SILENT, REFUSED]), max_size=12))
+def test_what_one_broker_answers_says_nothing_of_another(answers: list[Answer]):
+    misses = Misses()
+    misses.runs(CORE, Answer(""))
+    for answer in answers:
+        misses.runs(CLIENT, answer)
+    assert misses.runs(CORE, SILENT)
 
 
 def test_an_alarm_is_a_metric_until_it_is_over():
@@ -66,33 +64,6 @@ def test_an_alarm_is_a_metric_until_it_is_over():
     assert shown() == {}
 
 
-answers = st.dictionaries(
-    st.sampled_from(["core-1", "core-2", "core-3"]),
-    st.none()
-    | st.lists(
-        st.builds(
-            NodeState,
-            st.sampled_from(["core-1@a", "core-2@b", "core-3", "other@x"]),
-            st.booleans(),
-            st.sampled_from(["", "memory"]),
-        ),
-        max_size=4,
-    ),
-)
-
-
-@given(st.lists(answers, max_size=5))
-def test_every_node_that_was_asked_is_told_of_once(looks: list[dict[str, list[NodeState] | None]]):
-    misses = Misses()
-    for said in looks:
-        found = judge(CORE, said, misses)
-        assert [one.node for one in found] == list(said)
-        for one in found:
-            # Whoever answers runs; whoever is away has no alarm.
-            assert one.running or said[one.node] is None
-            assert one.running or not one.alarm
-
-
 def test_shovels_are_shown_with_what_is_known_of_them():
     links = [
         link
@@ -104,15 +75,16 @@ def test_shovels_are_shown_with_what_is_known_of_them():
         shovel.name: shovel
         for shovel in seen_shovels(
             links,
+            [link.preferred for link in links],
             ages,
-            {CORE: {"publish.oregon.1": "running"}, CLIENT: None},
+            {CORE: {"publish.oregon.1": "running"}},
             {CLIENT: {"shovel.publish.oregon.1": 2.5, "other": 100.0}},
         )
     }
     carrying, answering = by_name["publish.oregon.1"], by_name["receipts.1"]
     assert (carrying.runs_on, carrying.source) == ("oregon/core", "oregon/client")
     assert (carrying.state, carrying.messages_per_second) == ("running", 2.5)
-    # Its cluster doesn't answer, nor the one that it takes from.
+    # Its broker doesn't answer, nor the one that it takes from.
     assert (answering.state, answering.messages_per_second) == ("unknown", None)
     assert {carrying.canary_age_ms, answering.canary_age_ms} == {70, 71}
 
@@ -120,6 +92,10 @@ def test_shovels_are_shown_with_what_is_known_of_them():
 def test_a_shovel_that_isnt_there_is_missing():
     (link, *_) = region_links(fabric(), "oregon", TOPICS)
     (shovel,) = seen_shovels(
-        [link], [{"canary_age_ms": None, "restarts": 0}], {link.runs_on: {}}, {}
+        [link],
+        [link.preferred],
+        [{"canary_age_ms": None, "restarts": 0}],
+        {link.preferred.host: {}},
+        {},
     )
     assert (shovel.state, shovel.canary_age_ms) == ("missing", None)

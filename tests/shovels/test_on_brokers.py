@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pika
 import pytest
 from brokers import Brokers as Nodes
 from click.testing import CliRunner, Result
-from fabrics import TOPICS
+from fabrics import TOPICS, broker
 
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import PikaLink, connect
@@ -21,7 +22,7 @@ from newsfabric.amqp.message import SHOVELLED
 from newsfabric.hops import hops
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Fabric, dump_fabric
-from newsfabric.topology import Binding, Cluster, declare_core
+from newsfabric.topology import Binding, Broker, declare_core
 from shovels.apply import Brokers, Status, carry_out, look, states
 from shovels.cli import shovels
 from shovels.keeper import RESTARTS, Keeper
@@ -29,8 +30,8 @@ from shovels.keeper import RESTARTS, Keeper
 pytestmark = pytest.mark.broker
 
 GUEST = Credentials()
-CLIENT = Cluster("oregon", "client")
-CORE = Cluster("oregon", "core")
+CLIENT = broker("oregon-client-1")
+CORE = broker("oregon-core-1")
 TIMEOUT = 60.0
 
 
@@ -63,12 +64,15 @@ async def test_applying_twice_changes_nothing_the_second_time(brokers: Brokers) 
     again = await look(brokers, "oregon", TOPICS)
     assert again.actions == ()
     assert again.unreachable == {}
-    assert again.shovels == {(CORE, "publish.oregon.1"), (CLIENT, "receipts.1")}
+    assert {link: str(place.host) for link, place in again.places.items()} == {
+        "oregon/core/publish.oregon.1": "oregon-core-1",
+        "oregon/client/receipts.1": "oregon-client-1",
+    }
 
 
 async def test_a_plan_changes_nothing(brokers: Brokers) -> None:
     await _apply(brokers)
-    api = await brokers.reach(CORE)
+    api = brokers.apis[CORE]
     await api.delete_shovel("publish.oregon.1")
     for _ in range(2):
         found = await look(brokers, "oregon", TOPICS)
@@ -189,7 +193,7 @@ async def test_a_message_that_names_its_user_needs_a_direct_shovel_or_the_tag_im
 
 async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(brokers: Brokers) -> None:
     await _apply(brokers)
-    core, client = await brokers.reach(CORE), await brokers.reach(CLIENT)
+    core, client = brokers.apis[CORE], brokers.apis[CLIENT]
     stale = dict((await core.shovels())["publish.oregon.1"])
     await core.put_shovel("publish.atlantis.1", stale)
     await core.put_shovel("archive", stale)
@@ -214,7 +218,7 @@ async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
     keeping = asyncio.create_task(keeper.run(stop))
     try:
         await _until(lambda: _ready(keeper))
-        client = await brokers.reach(CLIENT)
+        client = brokers.apis[CLIENT]
         await client.delete_queue("shovel.publish.oregon.1")
         await client.delete_shovel("receipts.1")
 
@@ -253,6 +257,58 @@ async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
     finally:
         stop.set()
         await keeping
+
+
+async def test_a_shovel_that_is_stored_and_doesnt_run_comes_back_by_itself(
+    brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shovels.watch.MISSING_AFTER", 1.0)
+    monkeypatch.setattr("shovels.keeper.INTERVAL", 0.5)
+    stop = asyncio.Event()
+    keeper = Keeper(brokers, "oregon", TOPICS)
+    keeping = asyncio.create_task(keeper.run(stop))
+    try:
+        await _until(lambda: _ready(keeper))
+        stored = await brokers.apis[CLIENT].shovels()
+        await asyncio.to_thread(nodes.ctl, "eval", _ENDS_A_SHOVEL)
+        assert await brokers.apis[CLIENT].shovels() == stored
+        assert await brokers.apis[CLIENT].shovel_states() == {}
+        await _until(lambda: _ready(keeper))
+    finally:
+        stop.set()
+        await keeping
+
+
+# Its parameter stays.
+_ENDS_A_SHOVEL = """
+    rabbit_shovel_dyn_worker_sup_sup:stop_child({<<"/">>, <<"receipts.1">>}).
+"""
+
+
+async def test_a_broker_whose_management_api_hangs_delays_nothing_on_another(
+    known: Fabric, brokers: Brokers
+) -> None:
+    await _apply(brokers)
+    await brokers.apis[CORE].delete_shovel("publish.oregon.1")
+    (region,) = known.regions
+    (client,) = region.client
+    stop = asyncio.Event()
+    # The kernel takes connections, and nobody answers.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        nodes = (dataclasses.replace(client, management_url=hanging),)
+        one_hangs = Fabric((dataclasses.replace(region, client=nodes),))
+        async with Brokers(one_hangs, GUEST, timeout=3600.0) as asked:
+            keeping = asyncio.create_task(Keeper(asked, "oregon", TOPICS).run(stop))
+            try:
+
+                async def made() -> bool:
+                    return "publish.oregon.1" in await brokers.apis[CORE].shovels()
+
+                await _until(made)
+            finally:
+                stop.set()
+                await keeping
 
 
 class _Thief:
@@ -301,8 +357,8 @@ async def test_a_keepers_queues_go_with_it(brokers: Brokers) -> None:
 
 
 async def _keepers_queues(brokers: Brokers) -> int:
-    queues = [*await (await brokers.reach(CORE)).queues()]
-    queues += [*await (await brokers.reach(CLIENT)).queues()]
+    queues = [*await brokers.apis[CORE].queues()]
+    queues += [*await brokers.apis[CLIENT].queues()]
     return sum(name.startswith("keeper.oregon.") for name in queues)
 
 
@@ -312,7 +368,7 @@ async def _ready(keeper: Keeper) -> bool:
 
 async def test_two_keepers_agree(brokers: Brokers) -> None:
     first, second = (Keeper(brokers, "oregon", TOPICS) for _ in range(2))
-    core = await brokers.reach(CORE)
+    core = brokers.apis[CORE]
     await core.delete_shovel("publish.oregon.1")
     await asyncio.gather(first.round(), second.round())
     await _until(lambda: _running(brokers))
@@ -347,8 +403,8 @@ def test_another_login_is_a_change_that_shows_no_login(
     known: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _command(tmp_path, known, "apply").exit_code == 0
-    for cluster in (CORE, CLIENT):
-        _in_loop(known, cluster, lambda api: _add_user(api, Credentials("other", "hush")))
+    for each in (CORE, CLIENT):
+        _in_loop(known, each, lambda api: _add_user(api, Credentials("other", "hush")))
     monkeypatch.setenv("NEWSFABRIC_AMQP_USERNAME", "other")
     monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "hush")
     planned = _command(tmp_path, known, "plan")
@@ -374,12 +430,10 @@ def test_status_shows_each_shovel(known: Fabric, tmp_path: Path) -> None:
     assert "publish.oregon.1" in _command(tmp_path, known, "status").output
 
 
-def _in_loop(
-    known: Fabric, cluster: Cluster, work: Callable[[Management], Awaitable[object]]
-) -> None:
+def _in_loop(known: Fabric, at: Broker, work: Callable[[Management], Awaitable[object]]) -> None:
     async def run() -> None:
         async with Brokers(known, GUEST) as brokers:
-            await work(await brokers.reach(cluster))
+            await work(brokers.apis[at])
 
     asyncio.run(run())
 
@@ -394,7 +448,7 @@ async def test_a_broker_that_is_away_is_named_and_the_others_are_done(
     try:
         applied = await asyncio.to_thread(_command, tmp_path, known, "apply")
         assert applied.exit_code == 1
-        assert "oregon/client is away" in applied.output
+        assert "oregon-client-1 is away" in applied.output
         assert "+ shovel publish.oregon.1" in applied.output
         planned = await asyncio.to_thread(_command, tmp_path, known, "plan")
         assert planned.exit_code == 1

@@ -7,12 +7,12 @@ import dataclasses
 from fabrics import (
     CREDENTIALS,
     TOPICS,
-    clusters,
+    answering,
+    broker,
     fabric,
     fresh_fabric,
     performed,
     topics_of,
-    with_down,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from newsfabric.management import QueueState
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
-from newsfabric.topology import Binding, Cluster, region_links, shovel_plan
+from newsfabric.topology import Binding, Broker, brokers_of, region_links, shovel_plan
 from shovels.plan import Action, Actual, Change, diff, must_wait
 
-OREGON_CORE = Cluster("oregon", "core")
-OREGON_CLIENT = Cluster("oregon", "client")
-DUBLIN_CLIENT = Cluster("dublin", "client")
+OREGON_CORE = broker("oregon-core-1")
+OREGON_CLIENT = broker("oregon-client-1")
+DUBLIN_CLIENT = broker("dublin-client-1")
 
 FABRICS = st.builds(
     lambda regions, client, core: fabric(regions=regions, client=client, core=core),
@@ -38,7 +38,7 @@ GOLD = st.lists(st.sampled_from(["news.breaking", "live.*", "user.*", "#"]), uni
 
 def _actions(
     known: Fabric,
-    actual: dict[Cluster, Actual],
+    actual: dict[Broker, Actual],
     *,
     topics: TopicTable = TOPICS,
     region: str = "oregon",
@@ -47,7 +47,7 @@ def _actions(
     return diff(region, shovel_plan(known, region, topics), actual, credentials)
 
 
-def _applied(known: Fabric, topics: TopicTable = TOPICS) -> dict[Cluster, Actual]:
+def _applied(known: Fabric, topics: TopicTable = TOPICS) -> dict[Broker, Actual]:
     actual = fresh_fabric(known)
     for _ in range(2):
         for region in known.regions:
@@ -57,17 +57,15 @@ def _applied(known: Fabric, topics: TopicTable = TOPICS) -> dict[Cluster, Actual
                 action
                 for action in diff(region.name, wanted, actual, CREDENTIALS)
                 if not isinstance(action.wanted, Binding)
-                or action.wanted.exchange in actual[action.cluster].exchanges
-                or action.cluster.region == region.name
+                or action.wanted.exchange in actual[action.broker].exchanges
+                or action.broker.cluster.region == region.name
             ]
             actual = performed(actual, possible)
     return actual
 
 
-def _edited(
-    actual: dict[Cluster, Actual], cluster: Cluster, **changes: object
-) -> dict[Cluster, Actual]:
-    return {**actual, cluster: dataclasses.replace(actual[cluster], **changes)}  # type: ignore[arg-type]
+def _edited(actual: dict[Broker, Actual], at: Broker, **changes: object) -> dict[Broker, Actual]:
+    return {**actual, at: dataclasses.replace(actual[at], **changes)}  # type: ignore[arg-type]
 
 
 @given(FABRICS, GOLD)
@@ -124,8 +122,8 @@ def test_what_isnt_ours_by_name_stays() -> None:
     actual = _applied(known)
     core = actual[OREGON_CORE]
     queues = dict(core.queues)
-    queues["box.oregon-retail-1.1"] = QueueState("box.oregon-retail-1.1", {}, "x@host")
-    queues["desk"] = QueueState("desk", {}, "oregon-core-1@host")
+    queues["box.oregon-retail-1.1"] = QueueState("box.oregon-retail-1.1", {})
+    queues["desk"] = QueueState("desk", {})
     actual = _edited(
         actual,
         OREGON_CORE,
@@ -140,32 +138,12 @@ def test_what_isnt_ours_by_name_stays() -> None:
 def test_a_shovel_of_a_region_that_is_gone_is_removed_with_its_queues() -> None:
     before = _applied(fabric())
     left = fabric(regions=("oregon",))
-    actual = {cluster: before[cluster] for cluster in clusters(left)}
+    actual = {each: before[each] for each in brokers_of(left)}
     removed = [(a.verb, a.kind, a.name) for a in _actions(left, actual)]
     assert removed == [
         ("delete", "shovel", "outbound.dublin.1"),
         ("delete", "shovel", "publish.dublin.1"),
     ]
-
-
-def test_a_queue_that_isnt_wanted_on_a_node_that_is_down_waits_for_it() -> None:
-    known = fabric(client=2)
-    actual = _applied(known)
-    client = actual[OREGON_CLIENT]
-    moved = "shovel.publish.oregon.1.oregon-client-2"
-    queues = {**client.queues, moved: QueueState(moved, {}, "oregon-client-2@host")}
-    actual = _edited(actual, OREGON_CLIENT, queues=queues)
-    assert [(a.verb, a.name) for a in _actions(known, actual)] == [("delete", moved)]
-    assert _actions(known, with_down(actual, ["oregon-client-2"])) == ()
-
-
-def test_bindings_that_a_down_node_hides_arent_made_again() -> None:
-    known = fabric(client=2)
-    actual = with_down(_applied(known), ["oregon-client-1"])
-    client = actual[OREGON_CLIENT]
-    hidden = frozenset(b for b in client.bindings if b.queue != "shovel.publish.oregon.1")
-    assert hidden < client.bindings
-    assert _actions(known, _edited(actual, OREGON_CLIENT, bindings=hidden)) == ()
 
 
 def test_a_binding_that_replaces_another_leaves_no_gap() -> None:
@@ -179,27 +157,28 @@ def test_a_binding_that_replaces_another_leaves_no_gap() -> None:
     ]
 
 
-def test_a_queue_on_the_wrong_node_is_made_anew() -> None:
+def test_a_queue_with_other_bounds_is_made_anew() -> None:
     known = fabric(core=2)
     actual = _applied(known)
     queues = dict(actual[OREGON_CORE].queues)
-    queues["router.2"] = dataclasses.replace(queues["router.2"], home="oregon-core-1@host")
+    other = dict(queues["router.2"].arguments) | {"x-max-length": 7}
+    queues["router.2"] = dataclasses.replace(queues["router.2"], arguments=other)
     (action,) = _actions(known, _edited(actual, OREGON_CORE, queues=queues))
-    assert (action.verb, action.kind, action.name) == ("update", "queue", "router.2")
-    assert action.changes == (Change("home", "oregon-core-1", "oregon-core-2"),)
+    assert (str(action.broker), action.verb, action.name) == ("oregon-core-1", "update", "router.2")
+    assert action.changes == (Change("x-max-length", "7", "100000"),)
 
 
 def _moving(known: Fabric) -> dict[tuple[str, str], Action]:
     """The actions, by verb and kind, of a shovel that goes over to a stand-in."""
     actual = _applied(known)
     link = next(each for each in region_links(known, "oregon", TOPICS) if each.name == "receipts.1")
-    wanted = shovel_plan(known, "oregon", TOPICS, homes={link.id: link.nodes[1]})
+    wanted = shovel_plan(known, "oregon", TOPICS, places={link.id: link.places()[1:]})
     actions = diff("oregon", wanted, actual, CREDENTIALS)
     return {(action.verb, action.kind): action for action in actions}
 
 
 def test_a_shovel_doesnt_change_over_to_a_queue_that_couldnt_be_made_or_bound() -> None:
-    moving = _moving(fabric(core=2))
+    moving = _moving(fabric(core=3))
     update = moving["update", "shovel"]
     for kind in ("queue", "binding"):
         assert must_wait(update, [moving["create", kind]])
@@ -207,7 +186,7 @@ def test_a_shovel_doesnt_change_over_to_a_queue_that_couldnt_be_made_or_bound() 
 
 
 def test_nothing_is_taken_away_while_something_couldnt_be_made() -> None:
-    moving = _moving(fabric(core=2))
+    moving = _moving(fabric(core=3))
     delete = moving["delete", "queue"]
     for made in (("create", "queue"), ("create", "binding"), ("update", "shovel")):
         assert must_wait(delete, [moving[made]])
@@ -224,10 +203,9 @@ def test_what_couldnt_be_made_keeps_nothing_else_from_being_made() -> None:
 
 def test_a_broker_that_is_away_is_left_alone() -> None:
     known = fabric()
-    actual = fresh_fabric(known)
-    del actual[DUBLIN_CLIENT]
+    actual = answering(fresh_fabric(known), {DUBLIN_CLIENT})
     actions = _actions(known, actual)
-    assert {action.cluster for action in actions} == set(actual)
+    assert {action.broker for action in actions} == set(actual)
     # Its shovel is made all the same: it goes on trying by itself.
     assert ("shovel", "publish.dublin.1") in {(a.kind, a.name) for a in actions}
 

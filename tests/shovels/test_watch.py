@@ -1,45 +1,73 @@
-"""Canaries through every shovel of a region."""
+"""Canaries through every shovel of a region, and shovels that don't run."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Mapping
+from itertools import pairwise
 
-from fabrics import TOPICS, fabric
+from fabrics import TOPICS, broker, fabric
+from hypothesis import given
+from hypothesis import strategies as st
 
-from newsfabric.topology import Cluster, region_links
-from newsfabric.watch import SILENT_AFTER
-from shovels.watch import Watch
+from newsfabric.topology import Broker, Place, region_links
+from newsfabric.watch import RESTART_CAP, SILENT_AFTER
+from shovels.watch import MISSING_AFTER, TRIES, UNFIT_FOR, Missing, Watch
 
-CLIENT, CORE = Cluster("oregon", "client"), Cluster("oregon", "core")
-FAR_CLIENT, FAR_CORE = Cluster("dublin", "client"), Cluster("dublin", "core")
+CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
+FAR_CLIENT, FAR_CORE = broker("dublin-client-1"), broker("dublin-core-1")
 ALL_RUN = {
-    (CORE, "publish.oregon.1"),
-    (CORE, "publish.dublin.1"),
-    (CORE, "outbound.dublin.1"),
-    (CLIENT, "receipts.1"),
+    CORE: {
+        "publish.oregon.1": "running",
+        "publish.dublin.1": "running",
+        "outbound.dublin.1": "running",
+    },
+    CLIENT: {"receipts.1": "running"},
 }
+PUBLISH = "oregon/core/publish.oregon.1"
 
 
-def _watch() -> Watch:
-    return Watch(region_links(fabric(), "oregon", TOPICS), random.Random(1))
+def _watch(*, core: int = 1) -> Watch:
+    return Watch(region_links(fabric(core=core), "oregon", TOPICS), random.Random(1))
 
 
 def _second(watch: Watch, now: float, *, broken: str = "") -> None:
     """Canaries are sent to every source and come through every shovel but the ``broken`` one."""
-    for cluster, exchange in watch.sources:
-        watch.sent(cluster, exchange, now)
-    for cluster, name in ALL_RUN:
-        if name != broken:
-            watch.arrived(cluster, name, now, now + 0.1)
+    for source, exchange in watch.sources:
+        watch.sent(source, exchange, now)
+    for host, shovels in ALL_RUN.items():
+        for name in shovels.keys() - {broken}:
+            watch.arrived(host.cluster, name, now, now + 0.1)
 
 
-def test_canaries_go_into_the_exchanges_that_the_regions_shovels_take_from() -> None:
+def _due(
+    watch: Watch,
+    now: float,
+    *,
+    states: Mapping[Broker, Mapping[str, str]] = ALL_RUN,
+    away: Collection[Broker] = (),
+) -> list[str]:
+    return [link.name for link in watch.due(states, away, now)]
+
+
+def _but(name: str) -> dict[Broker, dict[str, str]]:
+    """What brokers say while the shovel ``name`` doesn't run."""
+    return {
+        host: {shovel: said for shovel, said in shovels.items() if shovel != name}
+        for host, shovels in ALL_RUN.items()
+    }
+
+
+def test_canaries_go_into_the_exchanges_that_the_regions_shovels_may_take_from() -> None:
     assert _watch().sources == {
         (CLIENT, "publish"),
         (FAR_CLIENT, "publish"),
         (FAR_CORE, "outbound"),
         (CORE, "receipts"),
     }
+    assert {(broker("dublin-core-2"), "outbound"), (broker("oregon-core-2"), "receipts")} <= (
+        _watch(core=2).sources
+    )
 
 
 def test_the_shovel_that_brings_none_is_the_one_that_is_distrusted() -> None:
@@ -47,50 +75,152 @@ def test_the_shovel_that_brings_none_is_the_one_that_is_distrusted() -> None:
     found: list[tuple[int, str]] = []
     for second in range(60):
         _second(watch, float(second), broken="outbound.dublin.1" if second >= 20 else "")
-        found += [(second, link.name) for link in watch.distrusted(ALL_RUN, second + 0.5)]
+        found += [(second, name) for name in _due(watch, second + 0.5)]
     assert found[0] == (20 + SILENT_AFTER, "outbound.dublin.1")
     assert {name for _, name in found} == {"outbound.dublin.1"}
     ages = watch.ages(60.0)
     assert ages["oregon/core/outbound.dublin.1"] == 41.0
-    assert ages["oregon/core/publish.oregon.1"] == 1.0
+    assert ages[PUBLISH] == 1.0
     assert not watch.all_fresh(60.0)
 
 
-def test_a_source_that_is_away_accuses_no_shovel() -> None:
+def test_a_source_that_takes_no_canaries_accuses_no_shovel() -> None:
     watch = _watch()
     for second in range(10):
         _second(watch, float(second))
     for second in range(10, 100):
         watch.sent(CLIENT, "publish", float(second))
-        watch.arrived(CORE, "publish.oregon.1", float(second), second + 0.1)
-        assert watch.distrusted(ALL_RUN, second + 0.5) == []
+        watch.arrived(CORE.cluster, "publish.oregon.1", float(second), second + 0.1)
+        assert _due(watch, second + 0.5) == []
 
 
-def test_a_shovel_that_doesnt_say_it_runs_is_for_the_plan_to_mend() -> None:
-    watch = _watch()
-    running = ALL_RUN - {(CORE, "outbound.dublin.1")}
-    for second in range(100):
-        _second(watch, float(second), broken="outbound.dublin.1")
-        watch.idle(running)
-        assert watch.distrusted(running, second + 0.5) == []
-    assert watch.distrusted(ALL_RUN, 100.0) == []
+def test_a_canary_of_one_broker_accuses_no_shovel_that_takes_from_another() -> None:
+    watch = _watch(core=2)
+    links = {link.name: link for link in region_links(fabric(core=2), "oregon", TOPICS)}
+    link = links["receipts.1"]
+    other = next(place for place in link.places() if place != link.preferred)
+    watch.placed({link.id: other})
+    assert watch.place(link) == other
+    running = {other.host: {link.name: "running"}}
+    for second in range(20):
+        watch.sent(link.preferred.source, link.exchange, float(second))
+        assert link.name not in _due(watch, float(second), states=running)
+    for second in range(20, 40):
+        watch.sent(other.source, link.exchange, float(second))
+        found = _due(watch, float(second), states=running)
+        assert (link.name in found) == (second == 20 + SILENT_AFTER + 1), second
+        if found:
+            return
+    raise AssertionError
 
 
 def test_what_nobody_keeps_is_nobodys_canary() -> None:
     watch = _watch()
-    watch.arrived(CORE, "publish.atlantis.1", 1.0, 1.1)
+    watch.arrived(CORE.cluster, "publish.atlantis.1", 1.0, 1.1)
     assert set(watch.ages(2.0).values()) == {None}
     assert [each["canary_age_ms"] for each in watch.document(2.0)["shovels"]] == [None] * 4
-    assert watch.distrusted({(CORE, "archive")}, 1e6) == []
+    assert _due(watch, 1e6, states={CORE: {**ALL_RUN[CORE], "archive": "terminated"}}) == []
 
 
-def test_while_a_cluster_cant_be_heard_its_shovels_are_excused() -> None:
+def test_while_a_broker_cant_be_heard_its_shovels_are_excused() -> None:
     watch = _watch()
     for second in range(100):
         _second(watch, float(second), broken="outbound.dublin.1")
         watch.unheard({FAR_CORE} if second < 50 else ())
-        found = watch.distrusted(ALL_RUN, second + 0.5)
+        found = _due(watch, second + 0.5)
         assert (found != []) == (second == 50 + SILENT_AFTER), second
         if found:
             return
     raise AssertionError
+
+
+def test_a_shovel_that_doesnt_run_for_half_a_minute_is_made_anew_with_growing_pauses() -> None:
+    watch = _watch()
+    found = [
+        second
+        for second in range(3600)
+        if _due(watch, float(second), states=_but("receipts.1")) == ["receipts.1"]
+    ]
+    assert found[0] == MISSING_AFTER
+    pauses = [later - earlier for earlier, later in pairwise(found)]
+    assert min(pauses) >= MISSING_AFTER
+    assert max(pauses) <= MISSING_AFTER + RESTART_CAP + 1
+    assert max(pauses[:2]) <= MISSING_AFTER + 21
+    assert len(found) < 40
+
+
+def test_a_shovel_that_starts_in_time_is_left_alone() -> None:
+    watch = _watch()
+    for second in range(300):
+        runs = second % 30 == 29
+        states = ALL_RUN if runs else _but("receipts.1")
+        _second(watch, float(second))
+        assert _due(watch, float(second), states=states) == []
+
+
+@given(st.lists(st.sampled_from(["no host", "no source"]), min_size=1, max_size=60))
+def test_nothing_is_made_anew_while_a_broker_of_it_is_away(seconds: list[str]) -> None:
+    watch = _watch()
+    for n, wrong in enumerate(seconds):
+        states = {CLIENT: ALL_RUN[CLIENT]} if wrong == "no host" else _but("publish.oregon.1")
+        away = {CLIENT} if wrong == "no source" else set()
+        assert "publish.oregon.1" not in _due(watch, n * 10.0, states=states, away=away)
+    # It gets its full time once both are back.
+    back = len(seconds) * 10.0
+    assert _due(watch, back, states=_but("publish.oregon.1")) == []
+    assert _due(watch, back + MISSING_AFTER - 1, states=_but("publish.oregon.1")) == []
+
+
+def _until_unfit(
+    watch: Watch, states: Mapping[Broker, Mapping[str, str]], name: str = PUBLISH
+) -> int:
+    for second in range(1000):
+        _due(watch, float(second), states=states)
+        if name in watch.unfit(float(second)):
+            return second
+    raise AssertionError
+
+
+def test_after_two_tries_in_vain_a_shovel_is_made_elsewhere_and_after_ten_minutes_there_again() -> (
+    None
+):
+    watch = _watch(core=2)
+    states = {CORE: dict.fromkeys(ALL_RUN[CORE].keys() - {"publish.oregon.1"}, "running")}
+    at = _until_unfit(watch, states)
+    assert (TRIES + 1) * MISSING_AFTER <= at <= (TRIES + 1) * MISSING_AFTER + 32
+    assert watch.unfit(at)[PUBLISH] == {CORE}
+    assert watch.unfit(at + UNFIT_FOR - 1)[PUBLISH] == {CORE}
+    assert watch.unfit(at + UNFIT_FOR)[PUBLISH] == set()
+
+
+def test_a_broker_is_fit_again_as_soon_as_the_shovel_is_seen_to_run_there() -> None:
+    watch = _watch(core=2)
+    at = _until_unfit(watch, {CORE: {}})
+    watch.placed({PUBLISH: Place(CLIENT, broker("oregon-core-2"))})
+    _due(watch, at + 1.0, states={CORE: {}})
+    assert watch.unfit(at + 1.0)[PUBLISH] == {CORE}
+    _due(watch, at + 2.0, states={CORE: {"publish.oregon.1": "running"}})
+    assert watch.unfit(at + 2.0)[PUBLISH] == set()
+
+
+def test_a_shovel_with_one_host_takes_from_another_broker_after_two_tries_in_vain() -> None:
+    watch = _watch(core=2)
+    name = "oregon/client/receipts.1"
+    at = _until_unfit(watch, {CLIENT: {}}, name)
+    assert watch.unfit(at)[name] == {CORE}
+
+
+def test_pauses_begin_small_again_after_a_shovel_has_run_for_a_while() -> None:
+    missing, rng = Missing(), random.Random(1)
+    now = 0.0
+    for _ in range(5 * 360):
+        missing.due(now, rng)
+        now += 1.0
+    missing.runs(now)
+    now += 3600
+    tries = []
+    for _ in range(100):
+        if missing.due(now, rng):
+            tries.append(now)
+        now += 1.0
+    assert tries[1] - tries[0] <= MISSING_AFTER + 11

@@ -87,7 +87,9 @@ def broker(name: str) -> Broker:
 
 def fresh() -> Actual:
     """A broker that nobody has touched."""
-    return Actual(exchanges={"amq.topic": "topic"}, queues={}, bindings=frozenset(), shovels={})
+    return Actual(
+        exchanges={"amq.topic": "topic"}, queues={}, bindings=frozenset(), shovels={}, states={}
+    )
 
 
 def fresh_fabric(known: Fabric) -> dict[Broker, Actual]:
@@ -98,6 +100,14 @@ def fresh_fabric(known: Fabric) -> dict[Broker, Actual]:
 def answering(actual: Mapping[Broker, Actual], away: Collection[Broker]) -> dict[Broker, Actual]:
     """The brokers that aren't ``away``."""
     return {each: found for each, found in actual.items() if each not in away}
+
+
+def all_run(actual: Mapping[Broker, Actual]) -> dict[Broker, Actual]:
+    """The same brokers, whose shovels say that they run."""
+    return {
+        each: replace(found, states=dict.fromkeys(found.shovels, "running"))
+        for each, found in actual.items()
+    }
 
 
 def performed(

@@ -1,0 +1,114 @@
+"""A real broker dies, stays away and comes back, beside another of its cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+
+import pytest
+from brokers import Brokers as Nodes
+from fabrics import TOPICS, broker
+
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.settings import Credentials, Fabric, Region
+from newsfabric.topology import Binding, Broker
+from shovels.apply import Brokers, Done, carry_out, look, states
+from shovels.places import STEADY_AFTER, Uptimes
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(300)]
+
+NAMES = ("oregon-client-1", "oregon-core-1", "oregon-core-2")
+CLIENT, FIRST, SECOND = map(broker, NAMES)
+ALL = frozenset({CLIENT, FIRST, SECOND})
+
+
+@pytest.fixture(scope="module")
+def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """A client broker and two core brokers; the tests leave all running."""
+    with Nodes(tmp_path_factory.mktemp("brokers"), rabbitmq_home, NAMES) as started:
+        yield started
+
+
+@pytest.fixture
+def known(nodes: Nodes) -> Fabric:
+    client, *core = map(nodes.node, NAMES)
+    region = Region(
+        name="oregon", frontdesk_url="http://127.0.0.1:1", client=(client,), core=tuple(core)
+    )
+    return Fabric((region,))
+
+
+class Rounds:
+    """A keeper whose time passes when a test says so."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._uptimes = Uptimes()
+        self.now = 0.0
+
+    async def one(self, away: Collection[Broker] = ()) -> list[Done]:
+        seen = self._uptimes.observe({each: each not in away for each in ALL}, self.now)
+        done = await carry_out(self._brokers, await look(self._brokers, "oregon", TOPICS, seen))
+        assert [(each.action.name, each.error) for each in done if each.error] == []
+        return done
+
+    async def until(self, hosts: Collection[Broker], away: Collection[Broker] = ()) -> None:
+        """Until the shovel of everything runs on ``hosts`` alone, and all others run."""
+        async with asyncio.timeout(60):
+            # A broker's management has no events to wait for.
+            while await self.one(away) or await self._running(away) != set(hosts):  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+
+    async def _running(self, away: Collection[Broker]) -> set[Broker]:
+        found = await states(self._brokers, ALL - frozenset(away))
+        said = {
+            at: {} if isinstance(status, str) else {s.name: s.state for s in status.shovels}
+            for at, status in found.items()
+        }
+        everything = {state for shovels in said.values() for state in shovels.values()}
+        there = {at for at, shovels in said.items() if "publish.oregon.1" in shovels}
+        return there if everything == {"running"} else set()
+
+
+async def test_its_shovels_move_to_another_broker_and_come_back_once_it_is_steady(
+    nodes: Nodes, known: Fabric
+) -> None:
+    queue = "shovel.receipts.1"
+    async with Brokers(known, Credentials()) as brokers:
+        rounds = Rounds(brokers)
+        await rounds.one()
+        await rounds.until({FIRST})
+
+        await asyncio.to_thread(nodes.kill, FIRST.name)
+        await rounds.until({SECOND}, away={FIRST})
+        second = brokers.apis[SECOND]
+        assert {"publish.oregon.1", "publish.oregon.1.2"} == set(await second.shovels())
+        assert Binding("receipts", queue) in await second.bindings()
+
+        await asyncio.to_thread(nodes.start, FIRST.name)
+        await rounds.until({FIRST, SECOND})
+        rounds.now += STEADY_AFTER
+        await rounds.until({FIRST})
+        assert set(await second.shovels()) == {"publish.oregon.1.2"}
+        assert Binding("receipts", queue) in await brokers.apis[FIRST].bindings()
+
+
+async def test_a_broker_that_is_replaced_by_an_empty_one_gets_all_that_it_should_hold(
+    nodes: Nodes, known: Fabric
+) -> None:
+    async with Brokers(known, Credentials()) as brokers:
+        rounds = Rounds(brokers)
+        await rounds.one()
+        rounds.now += STEADY_AFTER
+        await rounds.until({FIRST})
+        before = (await look(brokers, "oregon", TOPICS)).actual[FIRST]
+
+        first = brokers.apis[FIRST]
+        for name in await first.shovels():
+            await first.delete_shovel(name)
+        for name in await first.queues():
+            await first.delete_queue(name)
+        await rounds.until({FIRST})
+        after = (await look(brokers, "oregon", TOPICS)).actual[FIRST]
+        assert (after.queues, after.bindings) == (before.queues, before.bindings)
+        assert after.shovels == before.shovels

@@ -1,0 +1,232 @@
+"""Keepers that see different things, over brokers that fail: what may never happen, and what must.
+
+A history is some seconds of mishaps and then a calm in which some brokers stay away, several times;
+at last all are well. The letters are the model's (tests/support/keepers_world.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from keepers_world import Broken, World
+from quick_time import run
+
+from newsfabric.settings import Node
+from newsfabric.topology import Broker, Link, Place
+from newsfabric.topology.plan import _paths
+from shovels.places import Seen
+from shovels.places import choose_place as _choose_place
+from shovels.plan import Actual
+
+# Seconds. In the calm a broker is noticed to be away, and becomes steady once it is back.
+_MISHAPS = 15.0
+_CALM = 40.0
+# Until a shovel that doesn't run is made elsewhere; until its broker is tried again, and it is seen
+# that it does.
+_UNTIL_UNFIT = 200.0
+_UNTIL_FIT = 700.0
+# For how long a broker is down that is started again.
+_DOWN = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """What happens in a history."""
+
+    phases: int = 3
+    # Whether what runs a broker's shovels may be dead.
+    unable: bool = False
+    # How many core brokers there may be.
+    most: int = 4
+
+
+USUAL = Profile()
+UNABLE = Profile(phases=1, unable=True, most=3)
+
+
+def play(seed: int, profile: Profile = USUAL) -> None:
+    """The history of ``seed``; :class:`Broken` if it breaks something."""
+    run(_history(random.Random(seed), profile), began=0.0)
+
+
+async def _history(rng: random.Random, profile: Profile) -> None:
+    world = World(
+        rng, client=rng.randint(1, 2), core=rng.randint(1, profile.most), keepers=rng.randint(1, 3)
+    )
+    stop = asyncio.Event()
+    tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
+    tasks.append(asyncio.create_task(_play(world, profile)))
+    done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _play(world: World, profile: Profile) -> None:
+    rng, loop = world.rng, asyncio.get_running_loop()
+    await asyncio.sleep(_CALM)
+    for _ in range(profile.phases):
+        until = loop.time() + _MISHAPS
+        while loop.time() < until:
+            _mishap(world, profile)
+            await asyncio.sleep(rng.uniform(0.0, 4.0))
+        _calm(world, away=0.25)
+        await asyncio.sleep(_UNTIL_UNFIT if profile.unable else _CALM)
+        world.judge_links()
+    for broker in (broker for broker, found in world.brokers.items() if found.unable):
+        world.die(broker)
+    await asyncio.sleep(_DOWN)
+    _calm(world, away=0.0)
+    await asyncio.sleep(_UNTIL_FIT if profile.unable else _CALM)
+    world.judge_links()
+    world.judge_settled()
+
+
+def _mishap(world: World, profile: Profile) -> None:
+    rng = world.rng
+    broker = rng.choice(list(world.brokers))
+    found = world.brokers[broker]
+    match rng.randrange(6 if profile.unable else 5):
+        case 0 if not found.dead:
+            world.die(broker)
+        case 0 | 1 if found.dead:
+            world.begin(broker, empty=rng.random() < 0.3)
+        case 2:
+            world.hang(broker, not found.hangs)
+        case 3:
+            world.cut ^= {(rng.randrange(len(world.keepers)), broker)}
+        case 4:
+            world.refusing = rng.choice((0.0, 0.3))
+        case 5 if not found.dead:
+            world.disable(broker)
+
+
+def _calm(world: World, *, away: float) -> None:
+    """Some brokers stay ``away`` (how many of them); nothing else is wrong."""
+    world.cut.clear()
+    world.refusing = 0.0
+    for broker, found in world.brokers.items():
+        gone = world.rng.random() < away
+        hangs = gone and world.rng.random() < 0.5
+        if found.dead and not (gone and not hangs):
+            world.begin(broker)
+        if gone and not hangs and not found.dead:
+            world.die(broker)
+        if hangs != found.hangs:
+            world.hang(broker, hangs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_links_move_and_come_back_and_are_never_nowhere(seed: int) -> None:
+    play(seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_links_leave_a_broker_that_cant_run_shovels_and_come_back(seed: int) -> None:
+    play(seed, UNABLE)
+
+
+def _nothing_stays(*_: object) -> list[Place]:
+    return []
+
+
+def _the_first_that_works(link: Link, present: Collection[Place], seen: Seen) -> Place:
+    works = [p for p in link.places() if not {p.source, p.host} & seen.away]
+    return (works or [link.preferred])[0]
+
+
+def _where_it_is_steady(link: Link, present: Collection[Place], seen: Seen) -> Place:
+    """A keeper that has just started has seen nobody be steady."""
+    return _choose_place(link, [], seen)
+
+
+def _never_unfit(link: Link, present: Collection[Place], seen: Seen) -> Place:
+    return _choose_place(link, present, dataclasses.replace(seen, unfit={}))
+
+
+def _sticky(link: Link, present: Collection[Place], seen: Seen) -> Place:
+    """Only the preferred place is worth a move."""
+    place = _choose_place(link, present, seen)
+    there = [p for p in link.places() if p in present and not {p.source, p.host} & seen.away]
+    return there[0] if there and place != link.preferred else place
+
+
+def _same_order(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:
+    return tuple(
+        (path[0], *sorted(path[1:], key=lambda node: node.name)) for path in _paths(nodes, n)
+    )
+
+
+def _steady_first(link: Link, present: Collection[Place], seen: Seen) -> Place:
+    """A remembered shovel doesn't count while its broker isn't steady."""
+    there = [p for p in link.places() if p in present and {p.source, p.host} <= seen.steady]
+    place = _choose_place(link, present, seen)
+    return place if place == link.preferred and place not in present else [*there, place][0]
+
+
+def _own_choice_alone(
+    link: Link,
+    others: Sequence[Place],
+    present: Sequence[Place],
+    actual: Mapping[Broker, Actual],
+    seen: Seen,
+) -> list[Place]:
+    """What a keeper has chosen stays, and an earlier place goes, too."""
+    return list(others) if len(others) == len(present) else []
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is put in the place of what, by where that is, and the seed of a history that shows it.
+
+    Some more are played, since any change of the model changes them.
+    """
+
+    puts_in: Mapping[str, Any]
+    seed: int
+    profile: Profile = USUAL
+
+
+_CHOICE = "shovels.places.choose_place"
+_NEEDED = "shovels.places._needed"
+
+FAULTS = {
+    "the old place goes at once": Fault({_NEEDED: _nothing_stays}, 0),
+    "what doesn't run is taken for running": Fault(
+        {"shovels.places._runs": lambda *_: True}, 9, UNABLE
+    ),
+    "each keeper removes what it hasn't chosen": Fault(
+        {_CHOICE: _steady_first, _NEEDED: _own_choice_alone}, 0
+    ),
+    "a broker that has just begun is preferred": Fault({_CHOICE: _the_first_that_works}, 0),
+    "where it is doesn't count": Fault({_CHOICE: _where_it_is_steady}, 0),
+    "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 1, UNABLE),
+    "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 6),
+    "both paths have the same stand-ins": Fault(
+        {"newsfabric.topology.plan._paths": _same_order}, 0
+    ),
+    "nothing waits for what failed": Fault({"shovels.apply.must_wait": lambda *_: False}, 0),
+    "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 0),
+    "a broker is steady at once": Fault({"shovels.places.STEADY_AFTER": 0.0}, 0),
+}
+
+
+def _play_all(seeds: Iterable[int], profile: Profile) -> None:
+    for seed in seeds:
+        play(seed, profile)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_that_is_put_in_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in = FAULTS[name]
+    for target, fault in put_in.puts_in.items():
+        monkeypatch.setattr(target, fault)
+    with pytest.raises(Broken):
+        _play_all(range(put_in.seed, put_in.seed + 8), put_in.profile)

@@ -1,0 +1,231 @@
+"""Where shovels are while brokers come and go, as one keeper sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fabrics import CREDENTIALS, TOPICS, all_run, answering, broker, fabric, fresh, fresh_fabric
+from fabrics import performed as _performed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newsfabric.settings import Credentials, Fabric
+from newsfabric.topology import Broker, Place, brokers_of, region_links
+from shovels.places import STEADY_AFTER, Seen, Uptimes, choose_place, wanted_now
+from shovels.plan import Action, Actual, diff
+
+CLIENT = broker("oregon-client-1")
+FIRST, SECOND, THIRD = (broker(f"oregon-core-{n}") for n in (1, 2, 3))
+NOBODY = frozenset[Broker]()
+
+State = dict[Broker, Actual]
+
+
+def _look(
+    known: Fabric,
+    actual: State,
+    away: Collection[Broker] = NOBODY,
+    *,
+    begun: Collection[Broker] = NOBODY,
+    unfit: dict[str, frozenset[Broker]] | None = None,
+    credentials: Credentials = CREDENTIALS,
+) -> tuple[tuple[Action, ...], tuple[str, ...]]:
+    """One look, while brokers are ``away`` and others have only just ``begun``."""
+    there = answering(actual, away)
+    seen = Seen(frozenset(away), frozenset(there) - frozenset(begun), unfit or {})
+    wanted = wanted_now(known, "oregon", TOPICS, there, seen, credentials)
+    return diff("oregon", wanted.parts, there, credentials), wanted.moving
+
+
+def _round(
+    known: Fabric,
+    actual: State,
+    away: Collection[Broker] = NOBODY,
+    *,
+    begun: Collection[Broker] = NOBODY,
+) -> State:
+    """A look, what follows from it, and what shovels say after that."""
+    actions, _ = _look(known, actual, away, begun=begun)
+    return all_run(_performed(actual, actions))
+
+
+def _settled(known: Fabric) -> State:
+    actual = _round(known, fresh_fabric(known))
+    assert _look(known, actual) == ((), ())
+    return actual
+
+
+def _hosts(actual: State, shovel: str = "publish.oregon.1") -> set[Broker]:
+    return {at for at, found in actual.items() if shovel in found.shovels}
+
+
+def _source(actual: State, shovel: str) -> str:
+    uri = str(actual[CLIENT].shovels[shovel]["src-uri"])
+    return uri.rpartition("@")[2].partition(".")[0]
+
+
+def _oregon(core: int) -> Fabric:
+    return fabric(regions=("oregon",), core=core)
+
+
+def test_while_a_broker_is_away_another_runs_its_shovels_that_the_other_path_doesnt_need() -> None:
+    known = _oregon(3)
+    actual = _round(known, _settled(known), {FIRST})
+    assert _hosts(actual) == {FIRST, THIRD}
+    assert _hosts(actual, "publish.oregon.1.2") == {SECOND}
+    assert _source(actual, "receipts.1") == THIRD.name
+    assert _source(actual, "receipts.1.2") == SECOND.name
+    assert _look(known, actual, {FIRST}) == ((), ())
+
+
+def test_a_keeper_that_has_just_started_leaves_it_there() -> None:
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    emptied = {**moved, FIRST: fresh()}
+    back = _round(known, emptied, begun=brokers_of(known))
+    assert _hosts(back) == {THIRD}
+    assert _source(back, "receipts.1") == THIRD.name
+
+
+def test_a_broker_that_is_back_runs_what_it_remembers_and_the_stand_in_goes_once_it_is_steady() -> (
+    None
+):
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    back = _round(known, moved, begun={FIRST})
+    assert _hosts(back) == {FIRST, THIRD}
+    assert _look(known, back, begun={FIRST}) == (
+        (),
+        ("oregon/core/publish.oregon.1",),
+    )
+    settled = _round(known, _round(known, back))
+    assert _hosts(settled) == {FIRST}
+    assert settled == _settled(known)
+
+
+def test_the_stand_in_stays_until_the_shovel_on_the_steady_broker_runs() -> None:
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    actions, _ = _look(known, {**moved, FIRST: fresh()})
+    assert ("create", "publish.oregon.1") in {(each.verb, each.name) for each in actions}
+    beside = _performed({**moved, FIRST: fresh()}, actions)
+    assert _hosts(beside) == {FIRST, THIRD}
+    assert ("delete", "shovel") not in {(a.verb, a.kind) for a in _look(known, beside)[0]}
+    assert _hosts(_round(known, all_run(beside))) == {FIRST}
+
+
+def test_where_only_the_source_changes_queue_and_binding_come_first_and_the_old_queue_last() -> (
+    None
+):
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    emptied = {**moved, FIRST: fresh()}
+    steps = [
+        (each.verb, each.kind, str(each.broker))
+        for each in _look(known, emptied)[0]
+        if "receipts.1" in each.name and each.kind != "exchange"
+    ]
+    assert steps == [
+        ("create", "queue", "oregon-core-1"),
+        ("create", "binding", "oregon-core-1"),
+        ("update", "shovel", "oregon-client-1"),
+    ]
+    changed = _round(known, emptied)
+    assert _source(changed, "receipts.1") == FIRST.name
+    assert "shovel.receipts.1" in changed[THIRD].queues
+    assert "shovel.receipts.1" not in _round(known, changed)[THIRD].queues
+
+
+def test_a_queue_that_waits_on_a_broker_that_is_back_is_left_for_the_shovel() -> None:
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    back = _round(known, moved, begun={FIRST})
+    assert _source(back, "receipts.1") == THIRD.name
+    assert "shovel.receipts.1" in back[FIRST].queues
+
+
+def test_when_the_stand_in_fails_too_the_next_one_takes_over() -> None:
+    known = _oregon(3)
+    actual = _settled(known)
+    for away in ({FIRST}, {FIRST, THIRD}):
+        actual = _round(known, actual, away)
+    assert _hosts(answering(actual, {FIRST, THIRD})) == {SECOND}
+
+
+def test_a_better_stand_in_that_is_steady_takes_over_so_that_two_paths_stay_apart() -> None:
+    known = _oregon(3)
+    actual = _settled(known)
+    # Both paths are on the second; then the third comes back, and the first doesn't.
+    for away in ({FIRST}, {FIRST, THIRD}, {FIRST}, {FIRST}, {FIRST}):
+        actual = _round(known, actual, away)
+    assert _hosts(answering(actual, {FIRST})) == {THIRD}
+    assert _hosts(answering(actual, {FIRST}), "publish.oregon.1.2") == {SECOND}
+
+
+def test_with_no_broker_left_everything_stays_as_it_is() -> None:
+    known = _oregon(2)
+    actual = _settled(known)
+    assert _look(known, actual, {FIRST, SECOND}) == ((), ())
+    moved = _round(known, actual, {FIRST})
+    assert _look(known, moved, {FIRST, CLIENT}) == ((), ())
+
+
+def test_a_shovel_isnt_made_where_it_cant_be_made_to_run() -> None:
+    known = _oregon(3)
+    link = region_links(known, "oregon", TOPICS)[-2]
+    assert link.name == "publish.oregon.1"
+    settled = frozenset(brokers_of(known))
+
+    def chosen(*unfit: Broker, away: Collection[Broker] = NOBODY) -> Place:
+        seen = Seen(frozenset(away), settled - frozenset(away), {link.id: frozenset(unfit)})
+        return choose_place(link, [link.preferred], seen)
+
+    assert chosen(FIRST) == Place(CLIENT, THIRD)
+    assert chosen(FIRST, THIRD) == Place(CLIENT, SECOND)
+    assert chosen(FIRST, away={THIRD, SECOND}) == Place(CLIENT, FIRST)
+    assert chosen(FIRST, THIRD, away={SECOND}) == Place(CLIENT, FIRST)
+
+
+def test_another_login_moves_nothing() -> None:
+    known = _oregon(3)
+    actual = _round(known, _settled(known), {FIRST})
+    other = Credentials("other", "pw")
+    actions, _ = _look(known, actual, {FIRST}, begun=brokers_of(known), credentials=other)
+    assert {(each.verb, each.kind) for each in actions} == {("update", "shovel")}
+    assert _hosts(_performed(actual, actions, other)) == {FIRST, THIRD}
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.sets(st.integers(1, 4)), max_size=5),
+)
+@settings(max_examples=40)
+def test_whatever_failed_before_once_all_are_back_the_plan_is_reached_in_three_rounds(
+    nodes: int, failures: list[set[int]]
+) -> None:
+    known = _oregon(nodes)
+    actual = planned = _settled(known)
+    for failed in failures:
+        away = {broker(f"oregon-core-{n}") for n in failed if n <= nodes}
+        actual = _round(known, actual, away)
+    for _ in range(3):
+        actual = _round(known, actual)
+    assert actual == planned
+
+
+def test_a_broker_is_away_as_long_as_it_is_seen_not_to_run() -> None:
+    uptimes = Uptimes()
+    assert uptimes.observe({FIRST: True, SECOND: False}, 0.0).away == {SECOND}
+    assert uptimes.observe({FIRST: False, SECOND: True}, 1.0).away == {FIRST}
+    assert uptimes.observe({}, 2.0).away == NOBODY
+
+
+def test_a_broker_is_steady_once_it_was_seen_to_run_for_ten_seconds() -> None:
+    uptimes = Uptimes()
+    both, one = {FIRST: True, SECOND: True}, {FIRST: False, SECOND: True}
+    # A keeper that has just begun to look doesn't know for how long they have run.
+    assert uptimes.observe(both, 0.0).steady == NOBODY
+    assert uptimes.observe(both, STEADY_AFTER).steady == {FIRST, SECOND}
+    assert uptimes.observe(one, 11.0).steady == {SECOND}
+    assert uptimes.observe(both, 12.0).steady == {SECOND}
+    assert uptimes.observe(both, 12.0 + STEADY_AFTER).steady == {FIRST, SECOND}
