@@ -59,7 +59,7 @@ async def victim(rabbit: RabbitHandle, name: str) -> AsyncIterator[Victim]:
     link: Link = await rabbit.link()
 
     async def declare(broker: Declare) -> None:
-        await broker.queue(name, durable=False, auto_delete=True)
+        await broker.queue(name, durable=False, exclusive=True)
         await broker.bind(name, "amq.topic", f"#.{name}.#")
 
     await link.on_connect(declare)
@@ -107,10 +107,12 @@ async def test_deep_nesting_is_cut_off(victim: Victim) -> None:
 
 
 async def test_a_flood_of_headers_is_not_looked_into(victim: Victim) -> None:
-    raw = field(b"V", b"", b"") * MAX_TABLE_BYTES
+    # RabbitMQ 4 makes one of those with the same name.
+    raw = b"".join(field(b"V", b"", str(n).encode()) for n in range(MAX_TABLE_BYTES // 4))
     assert await victim.sent(headers(raw))
     delivery = await victim.inbox.next()
-    assert delivery.message.properties.headers == {OVERSIZE: raw[:MAX_TABLE_BYTES]}
+    ((name, kept),) = delivery.message.properties.headers.items()
+    assert (name, len(kept)) == (OVERSIZE, MAX_TABLE_BYTES)
     await victim.pass_on(delivery)
     await victim.survives()
 

@@ -295,17 +295,28 @@ async def test_bronze_travels_as_gold_with_a_header_that_the_broker_takes_away(
 
 @pytest.mark.parametrize("hidden_by", [b"S" + long(b"x"), b"A" + long(b"")])
 async def test_bronze_travels_as_gold_behind_a_second_header_of_the_shovels_name(
-    fabric: Fabrics, hidden_by: bytes
+    fabric: Fabrics, rabbitmq_home: RabbitmqHome, hidden_by: bytes
 ) -> None:
-    """The shovel writes its name into the first one."""
+    """The shovel writes its name into the first one. From RabbitMQ 4 on no name is there twice."""
     hidden = encode_table({"BCC": ["live.x"]})[4:]
     twice = 2 * field(hidden_by[:1], hidden_by[1:], b"x-shovelled")
     assert await fabric.hostile.publish(b"publish", b"ticks.x", asking(hidden + twice, "evil", "t"))
-    answers = await fabric.answers(2)
-    assert {(name, said.status, said.reason) for name, said in answers} == {
-        ("t", "rejected", "bad_header")
-    }
-    assert {m.topic for m in await fabric.evidence(2)} == {"bad_header"}
+    (evidence,) = await fabric.evidence(1)
+    if rabbitmq_home.version.startswith("3."):
+        answers = await fabric.answers(2)
+        assert {(name, said.status, said.reason) for name, said in answers} == {
+            ("t", "rejected", "bad_header")
+        }
+        assert {m.topic for m in [evidence, *await fabric.evidence(1)]} == {"bad_header"}
+    else:
+        # The copy by gold's way is thrown away, the other one travels as what it is.
+        assert (evidence.topic, evidence.properties.headers["topic"]) == (
+            "cc_not_allowed",
+            "ticks.x",
+        )
+        ((name, said),) = await fabric.answers(1)
+        assert (name, said.status) == ("t", "routed")
+        assert await fabric.routed(1) == ["t"]
     async with innocent(fabric.region) as publisher:
         after = await innocents(publisher, f"twice-after-{len(hidden_by)}")
     assert await fabric.routed(INNOCENTS) == after
