@@ -56,6 +56,7 @@ class Broker:
 
     ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
     ``message_max`` (bytes) its body.
+    ``stamps``: it gives messages the time at which they came, where it knows how.
     ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
     for ``rabbitmq.conf``, ``plugins`` more plugins.
     """
@@ -69,6 +70,7 @@ class Broker:
     frame_max: int = FRAME_MAX
     message_max: int = _MESSAGE_MAX
     definitions: Path | None = None
+    stamps: bool = False
     settings: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
 
@@ -89,9 +91,14 @@ class Broker:
 
 
 def entrance(broker: Broker) -> Broker:
-    """``broker`` as publishers may connect to it: it takes smaller frames and messages."""
+    """``broker`` as publishers may connect to it: it takes smaller frames and messages, and stamps.
+
+    No other one stamps. RabbitMQ 4 ends a connection over a ``timestamp_in_ms`` that it can't
+    convert: that costs a publisher its own, while behind an entrance that let it through it would
+    end the shovel's again and again.
+    """
     return dataclasses.replace(
-        broker, frame_max=_ENTRANCE_FRAME_MAX, message_max=_ENTRANCE_MESSAGE_MAX
+        broker, frame_max=_ENTRANCE_FRAME_MAX, message_max=_ENTRANCE_MESSAGE_MAX, stamps=True
     )
 
 
@@ -114,7 +121,7 @@ def configuration(broker: Broker, version: str) -> str:
         for feature, since in _REFUSED_SINCE.items()
         if _release(version) >= since
     ]
-    if _release(version) >= _STAMPS_SINCE:
+    if broker.stamps and _release(version) >= _STAMPS_SINCE:
         # The first broker stamps a message; what is stamped stays as it is.
         lines.append("message_interceptors.incoming.set_header_timestamp.overwrite = false")
     if broker.definitions is not None:

@@ -59,7 +59,7 @@ async def victim(rabbit: RabbitHandle, name: str) -> AsyncIterator[Victim]:
     link: Link = await rabbit.link()
 
     async def declare(broker: Declare) -> None:
-        await broker.queue(name, durable=False, auto_delete=True)
+        await broker.queue(name, durable=False, exclusive=True)
         await broker.bind(name, "amq.topic", f"#.{name}.#")
 
     await link.on_connect(declare)

@@ -23,6 +23,8 @@ KEYS += ["a...b", "*", "#", "a.*", "a.#", "a#", "#a", "ä.b", "a.c.d.b", "b.a", 
 
 words = st.sampled_from(["a", "b", "", "*", "#"])
 dotted = st.lists(words, min_size=1, max_size=6).map(".".join)
+# RabbitMQ 4.3 takes no more in a binding's key.
+bindable = dotted.filter(lambda pattern: pattern.split(".").count("#") <= 2)
 
 
 async def queues_by_key(
@@ -66,7 +68,7 @@ async def test_on_the_awkward_cases(rabbit: RabbitHandle, name: str) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    patterns=st.lists(dotted, min_size=20, max_size=20, unique=True),
+    patterns=st.lists(bindable, min_size=20, max_size=20, unique=True),
     keys=st.lists(dotted, min_size=60, max_size=60, unique=True),
 )
 async def test_on_anything(

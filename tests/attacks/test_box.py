@@ -256,7 +256,7 @@ def test_a_box_fills_the_core_with_what_it_doesnt_read(core: Guarded) -> None:
     queue = f"{MINE}.hoard"
     with core.connect(ME) as box, core.connect("root") as root:
         channel = opened(box)
-        channel.queue_declare(queue, arguments={"x-max-length": 10_000_000})
+        channel.queue_declare(queue, durable=True, arguments={"x-max-length": 10_000_000})
         channel.queue_bind(queue, "postoffice", "news.hoard")
         fabrics = opened(root)
         large = b"x" * 65_536
@@ -295,7 +295,7 @@ def test_what_a_box_is_for_it_may_do(core: Guarded) -> None:
         publishes("upstream", own, user_id=ME),
         publishes("upstream", MARK_KEY, user_id=ME),
         lambda channel: channel.queue_declare(box_loads_queue("edge-1", "x"), exclusive=True),
-        lambda channel: channel.queue_declare(box_queue("edge-1", 2, "far")),
+        lambda channel: channel.queue_declare(box_queue("edge-1", 2, "far"), durable=True),
         lambda channel: channel.queue_delete(box_queue("edge-1", 2, "far")),
     )
 

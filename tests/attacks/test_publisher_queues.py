@@ -46,7 +46,7 @@ def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
     greedy = {"x-max-length": 100_000_000, "x-max-length-bytes": 1 << 40, "x-expires": 1 << 31}
     with client.connect("cms") as connection:
         channel = opened(connection)
-        channel.queue_declare("cms.hoard", arguments=greedy)
+        channel.queue_declare("cms.hoard", durable=True, arguments=greedy)
         channel.exchange_declare("cms.feed", "fanout")
         channel.queue_bind("cms.hoard", "cms.feed")
         # 768 MiB; the broker's alarm is at 512 MB.
@@ -99,7 +99,7 @@ def test_a_publisher_sends_messages_that_fill_a_shovel(client: Guarded) -> None:
 def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:
     with client.connect("web") as connection:
         channel = opened(connection)
-        channel.queue_declare("web.hoard")
+        channel.queue_declare("web.hoard", durable=True)
         channel.exchange_declare("web.feed", "fanout")
         channel.queue_bind("web.hoard", "web.feed")
         floods(connection.channel(), "web.feed", 10_100, b"{}")

@@ -101,7 +101,7 @@ def test_a_scaler_does_more_than_drain_boxes_of_its_region(core: Guarded) -> Non
         deletes_exchange("postoffice"),
     )
     with core.connect("root") as connection:
-        opened(connection).queue_declare(own, exclusive=False)
+        opened(connection).queue_declare(own, durable=True)
     core.refuses(
         SCALER,
         binds(own, "upstream"),
@@ -180,7 +180,7 @@ def test_a_frontdesk_speaks_on_the_core(core: Guarded) -> None:
     mine = "frontdesk.desk-1.x"
     core.takes(
         DESK,
-        lambda channel: channel.queue_declare(mine),
+        declares(mine),
         binds(mine, "upstream", "_fabric.load.oregon.*"),
         gets(mine),
         deletes(mine),
@@ -204,7 +204,7 @@ def test_a_frontdesk_hears_what_publishers_say(client: Guarded) -> None:
     client.takes(
         DESK,
         publishes("publish", KEY, user_id=DESK),
-        lambda channel: channel.queue_declare(mine),
+        declares(mine),
         binds(mine, "receipts", mine),
         deletes(mine),
     )

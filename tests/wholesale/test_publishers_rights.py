@@ -108,7 +108,7 @@ async def test_it_can_neither_forge_receipts_nor_hear_others(url: str, rabbitmq:
             pika.BlockingConnection(pika.URLParameters(rabbitmq.amqp_url)) as other,
         ):
             others = f"web.{uuid.uuid4()}"
-            other.channel().queue_declare(others)
+            other.channel().queue_declare(others, durable=True)
             own = f"cms.{uuid.uuid4()}"
             channel(connection).queue_declare(own, exclusive=True)
             forbidden = [

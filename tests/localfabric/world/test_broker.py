@@ -49,11 +49,12 @@ def test_how_large_frames_and_messages_may_be_is_said_aloud_and_less_at_an_entra
     assert {"frame_max = 65536", "max_message_size = 131072"} <= set(outside)
 
 
-def test_it_is_told_to_stamp_messages_only_where_it_knows_how() -> None:
+def test_an_entrance_alone_is_told_to_stamp_messages_where_it_knows_how() -> None:
     stamp = "message_interceptors.incoming.set_header_timestamp.overwrite = false"
-    assert stamp in configuration(broker(), "3.13.7")
-    assert stamp in configuration(broker(), "4.0.5")
-    assert "interceptors" not in configuration(broker(), "3.10.8")
+    assert stamp in configuration(entrance(broker()), "3.13.7")
+    assert stamp in configuration(entrance(broker()), "4.0.5")
+    assert "interceptors" not in configuration(entrance(broker()), "3.10.8")
+    assert "interceptors" not in configuration(broker(), "4.3.6")
 
 
 @pytest.mark.parametrize(
