@@ -10,9 +10,9 @@
 
 It returns when the message is stored and routed (a receipt), or, told ``receipt=False``, when a
 broker has it. Until then it sends the message again with the same ``message_id``, by the next
-broker of the region and then by the next region. What can't work is an error: :class:`~newsfabric.errors.Rejected`,
-:class:`~newsfabric.errors.Returned`, :class:`~newsfabric.errors.AccessRefused`,
-:class:`~newsfabric.errors.Unanswered`.
+broker of the region and then by the next region. What can't work is an error:
+:class:`~newsfabric.errors.Rejected`, :class:`~newsfabric.errors.Returned`,
+:class:`~newsfabric.errors.AccessRefused`, :class:`~newsfabric.errors.Unanswered`.
 
 The libraries for Java and PHP (``clients/``) have the same names, defaults and errors. What goes
 over the wire is in docs/publishing.md; nothing here is needed to publish.
