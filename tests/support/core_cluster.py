@@ -55,7 +55,7 @@ class CoreCluster:
         self.seen: dict[str, list[Message]] = {}
 
     async def open(self) -> None:
-        part = topology.core(self.topics, ["oregon-core-1"])
+        part = topology.core(self.topics)
 
         async def declare(broker: Declare) -> None:
             await topology.declare_part(broker, part)

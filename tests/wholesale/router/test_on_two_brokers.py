@@ -45,7 +45,7 @@ class Desk:
     @classmethod
     async def opened(cls, node: Node, topics: TopicTable) -> Desk:
         async def declare(broker: Declare) -> None:
-            await topology.declare_part(broker, topology.core(topics, ["node"]))
+            await topology.declare_part(broker, topology.core(topics))
             await broker.queue("desk", durable=False, exclusive=True, auto_delete=True)
             await broker.bind("desk", "receipts", "desk")
 
