@@ -51,9 +51,6 @@ def test_what_was_changed_is_told_of_once_and_set_right(tmp_path: Path) -> None:
     assert before.differences() == [
         f"RLIMIT_NOFILE is {(soft - 1, hard)}, not {(soft, hard)}",
         f"the folder is {tmp_path}, not {folder}",
-        "NEWSFABRIC_OF_A_TEST is '1' in the environment, not None",
-        f"PATH is None in the environment, not {path!r}",
-        "SIGUSR2 is handled by 1, not 0",
     ]
     assert before.differences() == []
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)

@@ -295,8 +295,8 @@ def test_what_a_box_is_for_it_may_do(core: Guarded) -> None:
         publishes("upstream", own, user_id=ME),
         publishes("upstream", MARK_KEY, user_id=ME),
         lambda channel: channel.queue_declare(box_loads_queue("edge-1", "x"), exclusive=True),
-        lambda channel: channel.queue_declare(box_queue("edge-1", 2, "far"), durable=True),
-        lambda channel: channel.queue_delete(box_queue("edge-1", 2, "far")),
+        lambda channel: channel.queue_declare(box_queue("edge-1", 2), durable=True),
+        lambda channel: channel.queue_delete(box_queue("edge-1", 2)),
     )
 
 

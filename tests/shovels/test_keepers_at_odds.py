@@ -101,7 +101,7 @@ def _mishap(world: World, profile: Profile) -> None:
         case 2:
             world.hang(broker, not found.hangs)
         case 3:
-            world.cut ^= {(rng.randrange(len(world.keepers)), broker)}
+            world.cut_off((rng.randrange(len(world.keepers)), broker))
         case 4:
             world.refusing = rng.choice((0.0, 0.3))
         case 5 if not found.dead:
@@ -110,7 +110,7 @@ def _mishap(world: World, profile: Profile) -> None:
 
 def _calm(world: World, *, away: float) -> None:
     """Some brokers stay ``away`` (how many of them); nothing else is wrong."""
-    world.cut.clear()
+    world.cut_off(*world.cut)
     world.refusing = 0.0
     for broker, found in world.brokers.items():
         gone = world.rng.random() < away
@@ -205,14 +205,14 @@ FAULTS = {
     "each keeper removes what it hasn't chosen": Fault(
         {_CHOICE: _steady_first, _NEEDED: _own_choice_alone}, 0
     ),
-    "a broker that has just begun is preferred": Fault({_CHOICE: _the_first_that_works}, 0),
-    "where it is doesn't count": Fault({_CHOICE: _where_it_is_steady}, 0),
-    "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 1, UNABLE),
+    "a broker that has just begun is preferred": Fault({_CHOICE: _the_first_that_works}, 3),
+    "where it is doesn't count": Fault({_CHOICE: _where_it_is_steady}, 3),
+    "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 5, UNABLE),
     "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 6),
     "both paths have the same stand-ins": Fault(
-        {"newsfabric.topology.plan._paths": _same_order}, 0
+        {"newsfabric.topology.plan._paths": _same_order}, 4
     ),
-    "nothing waits for what failed": Fault({"shovels.apply.must_wait": lambda *_: False}, 0),
+    "nothing waits for what failed": Fault({"shovels.apply.must_wait": lambda *_: False}, 10),
     "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 0),
     "a broker is steady at once": Fault({"shovels.places.STEADY_AFTER": 0.0}, 0),
 }

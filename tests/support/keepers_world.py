@@ -87,7 +87,9 @@ class World:
             self.brokers[broker].change(exchanges=exchanges)
         self._by_url = {n.management_url: b for b, n in brokers_of(self.fabric).items()}
         self.refusing = 0.0
+        # Keepers, and brokers that they alone can't reach; when that last changed.
         self.cut: set[tuple[int, Broker]] = set()
+        self.cut_at = 0.0
         # What each keeper has seen bound, or bound itself.
         self.bound: dict[tuple[int, Broker], set[Binding]] = {}
         # When something last happened to a broker: what was seen before may be wrong.
@@ -133,6 +135,11 @@ class World:
     def hang(self, broker: Broker, hangs: bool) -> None:
         self.disturbed = _now()
         self.brokers[broker].hangs = hangs
+
+    def cut_off(self, *pairs: tuple[int, Broker]) -> None:
+        """Keepers that can't reach brokers from now on, or can again."""
+        self.cut_at = _now()
+        self.cut ^= set(pairs)
 
     def disable(self, broker: Broker) -> None:
         self.disturbed = _now()
@@ -253,8 +260,14 @@ class World:
             bound = self.bound[n, source].issuperset(link.source_part().bindings)
             if any(each.host == host for each in before) and not bound:
                 raise Broken(f"(c) {link.id} changes over to a queue that isn't bound")
-            late = looked <= self.disturbed + _LATE
-            if not late and not self.is_at(link, place) and not self._steady(link, place):
+            late = looked <= max(self.disturbed, self.cut_at) + _LATE
+            blind = any((n, end) in self.cut for at in before for end in (at.source, at.host))
+            if (
+                not late
+                and not blind
+                and not self.is_at(link, place)
+                and not self._steady(link, place)
+            ):
                 raise Broken(f"(e) {link.id} moves to a broker that has just begun")
 
     def _links_of(self, host: Broker, name: str) -> Iterator[Link]:

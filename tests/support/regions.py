@@ -133,7 +133,7 @@ async def _marking(core: CoreCluster) -> AsyncIterator[None]:
     link = core.broker.connect()
     made = Marking(store=core.store, topics=core.topics, publisher=await link.publisher())
     source = QueueSource()
-    consumer = await link.consumer("mailbox.1", functools.partial(made.take_delivery, source))
+    consumer = await link.consumer("mailbox", functools.partial(made.take_delivery, source))
     source.attach(consumer)
     task = asyncio.create_task(made.run())
     try:

@@ -50,7 +50,7 @@ def _router(core: CoreCluster, links: Links | None = None, **settings: Any) -> C
 
 def _mailbox(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
     told = MailboxSettings(
-        name="oregon-mailbox-1", region="oregon", queues=("mailbox.1",), **settings
+        name="oregon-mailbox-1", region="oregon", queues=("mailbox",), **settings
     )
     return MailboxService(told, links=links or core.link, store=core.store, topics=core.topics)
 
@@ -120,11 +120,11 @@ async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreClu
         await until(lambda: service.readiness().ready)
         for n in range(300):
             core.broker.publish("upstream", encode_mark(_read_at(n + 1)))
-        await until(lambda: core.broker.depth("mailbox.1") < 300)
+        await until(lambda: core.broker.depth("mailbox") < 300)
     # What it took is acknowledged; what it didn't is as it was.
-    left = core.broker.depth("mailbox.1")
+    left = core.broker.depth("mailbox")
     core.link.lose()
-    assert core.broker.depth("mailbox.1") == left
+    assert core.broker.depth("mailbox") == left
     kept = await core.store.kept(LETTER.topic, LETTER.id)
     assert kept is not None
     assert kept.mark("read") == _read_at(1)
@@ -138,10 +138,10 @@ async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
     async with serving(service):
         await until(lambda: service.readiness().ready)
         core.broker.publish("upstream", encode_mark(_read_at(1)))
-        await until(lambda: core.broker.depth("mailbox.1") == 0)
+        await until(lambda: core.broker.depth("mailbox") == 0)
         await until(lambda: service.readiness().waiting_for == ("store",))
     core.link.lose()
-    assert core.broker.depth("mailbox.1") == 1
+    assert core.broker.depth("mailbox") == 1
     assert "oregon-mailbox-1 leaves 1 deliveries to the others" in caplog.text
 
 

@@ -72,7 +72,7 @@ async def marking(core: CoreCluster, *, store: Store | None = None) -> AsyncIter
         now_ms=lambda: NOW_MS,
     )
     source = QueueSource()
-    consumer = await link.consumer("mailbox.1", functools.partial(made.take_delivery, source))
+    consumer = await link.consumer("mailbox", functools.partial(made.take_delivery, source))
     source.attach(consumer)
     task = asyncio.create_task(made.run())
     try:
@@ -95,7 +95,7 @@ def send(core: CoreCluster, *marks: UserMark | Message) -> None:
 
 
 async def settled(core: CoreCluster, made: Marking) -> None:
-    await until(lambda: core.broker.depth("mailbox.1") == 0)
+    await until(lambda: core.broker.depth("mailbox") == 0)
     async with asyncio.timeout(60):
         await made.settled()
 
@@ -340,7 +340,7 @@ async def test_what_a_dead_service_had_begun_another_does_again(core: CoreCluste
         send(core, marked(), marked("dismiss"))
         await until(lambda: not made.store_answers)
     core.store.fails = []
-    assert core.broker.depth("mailbox.1") == 2
+    assert core.broker.depth("mailbox") == 2
     async with marking(core) as other:
         await settled(core, other)
     assert await core.store.mailboxes(["user.42"], limit=9) == [[]]
@@ -397,7 +397,7 @@ async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(core:
         now_ms=lambda: NOW_MS,
     )
     source = QueueSource()
-    consumer = await link.consumer("mailbox.1", functools.partial(made.take_delivery, source))
+    consumer = await link.consumer("mailbox", functools.partial(made.take_delivery, source))
     source.attach(consumer)
     send(core, marked(), *(marked(letter=other) for other in others))
     task = asyncio.create_task(made.run())
