@@ -76,7 +76,7 @@ async def region(nodes: Nodes) -> Region:
     async with Brokers(Fabric((made,)), Credentials()) as brokers:
         done = await carry_out(brokers, await look(brokers, "oregon", TOPICS))
     assert [(each.action, each.error) for each in done if each.error] == []
-    await _shovel("publish.oregon.2", client, "publish", "live.*", core)
+    await _shovel("publish.oregon.1.2", client, "publish", "live.*", core)
     await _shovel("publish.wide.1", core, "wide", "#", core)
     return made
 

@@ -151,7 +151,7 @@ async def test_what_a_mailbox_fails_with_comes_round_for_ever(
     link = await connect([core.node.amqp_url], name="mailbox", credentials=login)
     service = MailboxService(
         MailboxSettings(name="oregon-mailbox-1", region="oregon", queues=("mailbox",)),
-        link=link,
+        links=link,
         store=MemoryStore(TOPICS),
         topics=TOPICS,
     )

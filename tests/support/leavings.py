@@ -26,8 +26,8 @@ from newsfabric import tls
 LAST = ("last_exc", "last_type", "last_value", "last_traceback")
 # A thread that was told to end may take a moment; only what is broken takes as long as this.
 GRACE_SECONDS = 30.0
-# The Cassandra driver has one for its process, as long as there are connections.
-_STAYS = ("event_loop",)
+# The Cassandra driver's, which end some time after its last connection.
+_STAYS = ("event_loop", "Task Scheduler")
 _LIMITS = ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NPROC")
 # Not SIGALRM, which is pytest-timeout's.
 _SIGNALS = (

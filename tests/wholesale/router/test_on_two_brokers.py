@@ -30,7 +30,7 @@ NAMES = ("oregon-core-1", "oregon-core-2")
 
 @pytest.fixture
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[Brokers]:
-    with Brokers(tmp_path, rabbitmq_home, [[name] for name in NAMES]) as started:
+    with Brokers(tmp_path, rabbitmq_home, NAMES) as started:
         yield started
 
 
