@@ -190,8 +190,8 @@ def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
     Canaries go through each.
     """
     for n, node in enumerate(other.client, 1):
-        hosts = _paths(own.core, n) if other == own else _paths(own.core, n)[:1]
-        for path, stands_in in enumerate(hosts, 1):
+        paths = _paths(own.core, n) if other == own else _paths(own.core, n)[:1]
+        for path, hosts in enumerate(paths, 1):
             everything = other == own and path == 1
             yield Link(
                 name=f"publish.{other.name}.{n}{_SECOND if path == 2 else ''}",
@@ -202,7 +202,7 @@ def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
                 destination=INTAKE,
                 queue=Queue(f"shovel.publish.{own.name}.{path}", REGION_BOUNDS),
                 sources=(node,),
-                hosts=stands_in,
+                hosts=hosts,
             )
 
 

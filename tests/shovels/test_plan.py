@@ -24,7 +24,6 @@ from newsfabric.topology import Binding, Broker, brokers_of, region_links, shove
 from shovels.plan import Action, Actual, Change, diff, must_wait
 
 OREGON_CORE = broker("oregon-core-1")
-OREGON_CLIENT = broker("oregon-client-1")
 DUBLIN_CLIENT = broker("dublin-client-1")
 
 FABRICS = st.builds(
