@@ -45,7 +45,7 @@ class LocalBrokers(LocalProcesses):
             self._run("epmd", epmd_command(self._home, port), chosen[0])
             self._wait("epmd", lambda: listening(port), deadline)
         for broker in chosen:
-            prepare(broker, self._home.version)
+            prepare(broker, self._home)
             self._run(broker.name, broker_command(self._home), broker)
         for broker in chosen:
             self._wait(broker.name, functools.partial(self._serves, broker), deadline)

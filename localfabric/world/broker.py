@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from localfabric.world.plugins import link_plugins
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.environment import without_secrets
@@ -157,6 +158,7 @@ def environment(
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_PLUGINS_DIR": str(folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
@@ -172,11 +174,13 @@ def environment(
     )
 
 
-def prepare(broker: Broker, version: str) -> None:
-    """Write the node's files for a RabbitMQ of ``version``; what an earlier run left is kept."""
+def prepare(broker: Broker, home: RabbitmqHome) -> None:
+    """Write the node's files for the RabbitMQ of ``home``; what an earlier run left is kept."""
     broker.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(broker.folder / "rabbitmq.conf", configuration(broker, version))
-    _write(broker.folder / "enabled_plugins", f"[{','.join((*PLUGINS, *broker.plugins))}].\n")
+    _write(broker.folder / "rabbitmq.conf", configuration(broker, home.version))
+    plugins = (*PLUGINS, *broker.plugins)
+    _write(broker.folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
+    link_plugins(home.sbin.parent / "plugins", plugins, broker.folder / "plugins")
     # Present and empty, so that the system's own isn't read.
     _write(broker.folder / "rabbitmq-env.conf", "")
 

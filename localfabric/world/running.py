@@ -87,7 +87,7 @@ class Running:
         """Write a node's files and start it, with what it kept when it ran before."""
         paths = self.layout.paths
         home = self._homes[self._place(broker)]
-        prepare(broker, home.version)
+        prepare(broker, home)
         variables = environment(broker, home, os.environ, marker=paths.state, erlang=paths.erlang)
         versions = self.notes.versions | {broker.name: home.version}
         self.notes = dataclasses.replace(self.notes, versions=versions)

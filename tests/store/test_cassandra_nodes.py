@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from newsfabric.store._cassandra_url import parse_address
 pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(300)]
 
 PATIENCE = 60.0
+STALLS = 12
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +39,19 @@ def nodes(
 
 
 def stall_while_they_start(made: LocalCassandra) -> None:
-    """Stop both nodes for 1.5 s again and again, from their first gossip until they serve."""
-    starting = threading.Thread(target=made.start)
-    starting.start()
-    while starting.is_alive():
-        if all(listens(node.gossip_port) for node in made.nodes):
-            for number in (signal.SIGSTOP, signal.SIGCONT):
-                for node in made.nodes:
-                    made.signal(node.name, number)
-                starting.join(1.5 if number == signal.SIGSTOP else 0.5)
-        starting.join(0.05)
+    """Stop both nodes for 1.5 s twelve times (or until they serve), from their first gossip on."""
+    with ThreadPoolExecutor(1) as beside:
+        starting = beside.submit(made.start, timeout=240)
+        stalls = 0
+        while stalls < STALLS and not starting.done():
+            if all(listens(node.gossip_port) for node in made.nodes):
+                for number in (signal.SIGSTOP, signal.SIGCONT):
+                    for node in made.nodes:
+                        made.signal(node.name, number)
+                    wait([starting], 1.5 if number == signal.SIGSTOP else 0.5)
+                stalls += 1
+            wait([starting], 0.05)
+        starting.result()
 
 
 def listens(port: int) -> bool:

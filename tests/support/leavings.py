@@ -18,6 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures.thread import _threads_queues
 from typing import Any
 
 from newsfabric import tls
@@ -76,7 +77,7 @@ class Before:
         left = [
             thread
             for thread in threading.enumerate()
-            if thread not in self.threads and thread.name not in _STAYS
+            if thread not in self.threads and thread.name not in _STAYS and not self._had(thread)
         ]
         for thread in left:
             thread.join(GRACE_SECONDS)
@@ -98,6 +99,14 @@ class Before:
             if now.handlers[which] != handler:
                 signal.signal(which, handler)
         return found
+
+    def _had(self, thread: threading.Thread) -> bool:
+        """Whether it is one more thread of a pool that was there: a session's Cassandra driver's,
+        say, which begins one when it is told of a new table.
+        """
+        pools = [_threads_queues.get(each) for each in self.threads]
+        mine = _threads_queues.get(thread)
+        return mine is not None and any(mine is pool for pool in pools)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,8 @@ def test_a_persons_own_rabbitmq_settings_do_not_leak_into_a_node() -> None:
     assert found["RABBITMQ_NODENAME"] == "oregon-core-1@localhost"
     assert found["LANG"] == "C.UTF-8"
     assert found[MARKER] == "/w"
-    assert not {"RABBITMQ_PLUGINS_DIR", "ERL_FLAGS", "NOTIFY_SOCKET"} & set(found)
+    assert found["RABBITMQ_PLUGINS_DIR"] == "/w/brokers/oregon-core-1/plugins"
+    assert not {"ERL_FLAGS", "NOTIFY_SOCKET"} & set(found)
 
 
 @pytest.mark.broker

@@ -303,7 +303,7 @@ async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(core: CoreCl
     assert [e.path for e in core.envelopes()] == [(f"oregon-router-1@{EPOCH}",)] * 4
 
 
-@pytest.mark.parametrize("way", ["publish.oregon.2", "publish.dublin.1", "publish.dublin.2"])
+@pytest.mark.parametrize("way", ["publish.oregon.1.2", "publish.dublin.1", "publish.dublin.1.2"])
 async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(
     core: CoreCluster, way: str
 ):
