@@ -14,6 +14,7 @@ LOADTEST_ARGS ?=
 FLEET_SIZE ?= 15
 TERRAFORM_ARGS ?=
 RELEASE_ARGS ?=
+PLATFORMS_ARGS ?=
 CONTAINERS_ARGS ?=
 # The interpreter that .venv is made with.
 PYTHON ?= python3
@@ -27,7 +28,7 @@ BIN = .venv/bin
 FLEET = PYTHONPATH=deploy $(BIN)/python -m fleet
 
 .DEFAULT_GOAL = help
-.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow test-all lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet check-deploy check-terraform check-containers clean
+.PHONY: help setup python dataplane dataplane-test fuzz demo test test-slow test-all lint types format unit integration conformance bench bench-peers profile soak chaos metrics surge loadtest wheel release bundle check-ansible fleet fleet-image fleet-down test-fleet test-platforms check-deploy check-terraform check-containers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +147,10 @@ fleet-down: python ## End the fleet; leaves nothing but its image
 
 test-fleet: fleet-image ## Test the fleet on real machines, as root (PYTEST_ARGS=…)
 	$(BIN)/pytest -m fleet $(PYTEST_ARGS)
+
+test-platforms: dataplane python ## Play README, broker tests and chaos on fresh Debians, as root, 30 minutes each (PLATFORMS_ARGS=trixie)
+	@scripts/setup fleet
+	@$(FLEET) platforms $(PLATFORMS_ARGS)
 
 check-terraform: ## Check deploy/terraform: format, schema, tests with a mocked provider (needs tofu or terraform)
 	@scripts/check-terraform $(TERRAFORM_ARGS)

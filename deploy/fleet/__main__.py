@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import click
 
-from fleet import access, boxes, playbooks
+from fleet import access, boxes, platforms, playbooks
 from fleet.errors import FleetError
 from fleet.fleet import PORT_BASE, Fleet
 from fleet.folders import CHECKOUT, Folders
@@ -99,6 +99,33 @@ def image(fleet: Fleet, suite: str | None) -> None:
     """Make the image that machines are made of, if what it depends on has changed."""
     _check()
     fleet.build_image(suite)
+
+
+@cli.command(name="platforms")
+@click.argument("suites", nargs=-1, type=click.Choice(SUITES))
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("platforms-report"),
+    show_default=True,
+    help="Where to put report.md, report.json, each step's log, and what chaos reported.",
+)
+@click.option("--tests", default="", help="More options for pytest, as one word.")
+@click.pass_obj
+def play_platforms(fleet: Fleet, suites: tuple[str, ...], report: Path, tests: str) -> None:
+    """Play what a stranger does on a fresh Debian of each suite (all, if none is named).
+
+    Set-up as the README says, its commands, the tests marked `broker`, two minutes of chaos. Half
+    an hour for each suite on two cores. Ports are this machine's: no world may be up here.
+
+    \b
+    Examples:
+      python -m fleet platforms
+      python -m fleet platforms trixie --tests '-k shovels'
+    """
+    _check()
+    if not platforms.play(fleet.folders, suites or SUITES, report.resolve(), tests, _say):
+        raise FleetError(f"not everything worked; see {report}")
 
 
 @cli.command()

@@ -80,6 +80,12 @@ class Image:
         """Whether no layer is missing."""
         return all(layer.is_dir() for layer in self.layers())
 
+    def build_base(self) -> None:
+        """Make Debian alone, if it is missing."""
+        self._clear()
+        if not (base := self.layers()[-1]).is_dir():
+            self._build_base(base)
+
     def build(self) -> bool:
         """Make what is missing; whether anything was."""
         self._clear()

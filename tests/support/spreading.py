@@ -39,6 +39,7 @@ NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 MINUTES = ("slow", "cargo")
 # A world that starts takes two cores for half a minute, and 2 GB of memory; one that is up waits.
 WORLDS_AT_A_TIME = max(2, min(4, 1 + (os.cpu_count() or 1)))
+_CLOSEST = pytest.StashKey[dict[str, pytest.Mark]]()
 
 
 class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -103,6 +104,8 @@ def spread(items: list[pytest.Item], config: pytest.Config) -> None:
     for item in items:
         if world_of(item) is not None:
             item.add_marker(pytest.mark.world)
+        # Asked for several times, and each time pytest would look through all that it is in.
+        item.stash[_CLOSEST] = {mark.name: mark for mark in reversed([*item.iter_markers()])}
     groups = {item.nodeid: _group_of(item) or _file_of(item.nodeid) for item in items}
     turns: dict[str, tuple[bool, int, int, int]] = {}
     for place, item in enumerate(items):
@@ -111,7 +114,7 @@ def spread(items: list[pytest.Item], config: pytest.Config) -> None:
     items.sort(key=lambda item: turns[groups[item.nodeid]])
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
         # All workers find the same.
-        minutes = [item.nodeid for item in items if any(map(item.get_closest_marker, MINUTES))]
+        minutes = [item.nodeid for item in items if item.stash[_CLOSEST].keys() & set(MINUTES)]
         _groups_of(config).write_text(json.dumps({"groups": groups, "minutes": minutes}), "utf-8")
 
 
@@ -127,12 +130,13 @@ def world_of(item: pytest.Item) -> str | None:
 
 
 def _group_of(item: pytest.Item) -> str | None:
-    mark = item.get_closest_marker("xdist_group")
-    if item.get_closest_marker("world") is not None:
+    marks = item.stash[_CLOSEST]
+    mark = marks.get("xdist_group")
+    if "world" in marks:
         own = _file_of(item.nodeid) if mark is None else mark.args[0]
         return f"{WITH_A_WORLD}{world_of(item) or own}"
     names = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("cassandra") is not None and not (
+    if "cassandra" in marks and not (
         "cassandra_home" in names and "cassandra" not in names
     ):
         return "cassandra"
@@ -156,6 +160,6 @@ def _shared_in_a_folder(item: pytest.Item) -> str | None:
 
 
 def _turn(item: pytest.Item) -> tuple[bool, int, int]:
-    quick = item.get_closest_marker("slow") is None
-    marks = (n for n, mark in enumerate(NEEDS) if item.get_closest_marker(mark) is not None)
-    return quick, next(marks, len(NEEDS)), KINDS.index(world_of(item))
+    marks = item.stash[_CLOSEST]
+    need = next((n for n, mark in enumerate(NEEDS) if mark in marks), len(NEEDS))
+    return "slow" not in marks, need, KINDS.index(world_of(item))
