@@ -2,8 +2,8 @@
 
 Each suite is a machine of its own, a container with systemd-nspawn on the image's lowest layer. It
 has this machine's network, since it installs what the README has it install. Of this checkout it
-has the last commit, and the data plane as it was built here: that runs on each Debian that is not
-older than the one that it was built on.
+has the last commit, and the data plane and Toxiproxy as they were built here: they run on each
+Debian that is not older than the one that they were built on.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fleet.image import Image, Say, mount_overlay, unmount
 from fleet.run import end_of, run
 
 _PLACE: Final = "root/newsfabric"
+_TOXIPROXY: Final = ".tools/toxiproxy"
 _DATAPLANE: Final = "target/release/newsfabric-dataplane"
 # A company's proxy and registries are this machine's and so the others'.
 _PASSED_ON: Final = re.compile(r"PIP_\w+|(https?|all|no)_proxy", re.IGNORECASE)
@@ -142,6 +143,9 @@ class Machine:
         # Newer than its sources: it isn't built again.
         shutil.copyfile(CHECKOUT / _DATAPLANE, checkout / _DATAPLANE)
         (checkout / _DATAPLANE).chmod(0o755)
+        # Built with Go, which no README asks for; without it no link is cut.
+        if (CHECKOUT / _TOXIPROXY).is_dir():
+            shutil.copytree(CHECKOUT / _TOXIPROXY, checkout / _TOXIPROXY)
         shutil.copyfile(f"/{_AUTHORITIES}", self._root / _AUTHORITIES)
         return self
 

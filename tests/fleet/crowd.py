@@ -43,8 +43,8 @@ TOPIC = "news.breaking"
 _AT_ONCE = 20
 _SETTLE_SECONDS = 10.0
 _RETRY_SECONDS = 0.5
-# A region's only broker is replaced within it.
-_PATIENCE_SECONDS = 240.0
+# A region's only broker, with its machine, is replaced within it.
+_PATIENCE_SECONDS = 600.0
 
 
 @dataclasses.dataclass

@@ -64,7 +64,7 @@ class World:
         brokers = self.region(region)["brokers"]
         return str(next(b["amqp_url"] for b in brokers if b["role"] == role))
 
-    def mend(self, seconds: float = 120) -> None:
+    def mend(self, seconds: float = 240) -> None:
         """Heal everything, and return when it works as if nothing had been."""
         healed = self.run("chaos", "heal", timeout=seconds)
         assert healed.returncode == 0, healed.stderr
