@@ -82,8 +82,8 @@ class Image:
 
     def build_base(self) -> None:
         """Make Debian alone, if it is missing."""
-        self._clear()
         if not (base := self.layers()[-1]).is_dir():
+            self._clear()
             self._build_base(base)
 
     def build(self) -> bool:
