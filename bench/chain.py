@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from bench.latency import Delays, publish_steadily, sent_ns, settled
@@ -28,11 +28,11 @@ async def measure(region: dict[str, Any], *, rate: float, seconds: float) -> Del
     brokers = {broker["role"]: broker for broker in region["brokers"]}
     samples: list[int] = []
     async with (
-        _node(brokers["client"], IN) as client,
-        _node(brokers["core"], CORE, OUT) as core,
-        _node(brokers["retail"], RETAIL) as retail,
-        _shovel(brokers["core"], brokers["client"], IN, CORE),
-        _shovel(brokers["retail"], brokers["core"], OUT, RETAIL),
+        declaring(brokers["client"], IN) as client,
+        declaring(brokers["core"], CORE, OUT) as core,
+        declaring(brokers["retail"], RETAIL) as retail,
+        shovelling(brokers["core"], brokers["client"], IN, CORE),
+        shovelling(brokers["retail"], brokers["core"], OUT, RETAIL),
     ):
         forward = await core.publisher()
 
@@ -60,8 +60,12 @@ async def measure(region: dict[str, Any], *, rate: float, seconds: float) -> Del
 
 
 @contextlib.asynccontextmanager
-async def _node(broker: dict[str, Any], *names: str) -> AsyncIterator[Link]:
-    """A link to ``broker`` with an exchange and a queue of each name on it."""
+async def declaring(broker: Mapping[str, Any], *names: str) -> AsyncIterator[Link]:
+    """A link to ``broker`` with an exchange and a queue of each name on it.
+
+    ``broker`` is as in a world's status; its addresses are enough. A queue takes all that comes to
+    its exchange, up to 100,000 messages and 64 MiB.
+    """
 
     async def declare(on: Declare) -> None:
         for name in names:
@@ -72,15 +76,17 @@ async def _node(broker: dict[str, Any], *names: str) -> AsyncIterator[Link]:
     link = await connect([broker["amqp_url"]], name="bench")
     await link.on_connect(declare)
     try:
+        await (await link.publisher()).ready()
         yield link
     finally:
         await link.close()
 
 
 @contextlib.asynccontextmanager
-async def _shovel(
-    at: dict[str, Any], source: dict[str, Any], queue: str, exchange: str
+async def shovelling(
+    at: Mapping[str, Any], source: Mapping[str, Any], queue: str, exchange: str
 ) -> AsyncIterator[None]:
+    """A shovel as the fabric's on broker ``at``, from ``queue`` of ``source`` to ``exchange``."""
     link = ShovelLink(
         name=f"bench.{exchange}",
         sources=(source["amqp_url"],),

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 import orjson
@@ -111,21 +111,24 @@ def running_core() -> Iterator[LocalNode]:
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         home = find_rabbitmq(ROOT, os.environ)
         with LocalNode(Path(folder), home) as node:
-            asyncio.run(_declare(node.amqp_url))
+            asyncio.run(declare_core(node.amqp_url))
             yield node
 
 
-async def _declare(url: str) -> None:
+async def declare_core(url: str) -> None:
+    """Declare what a core broker of the fabric holds, on the one at ``url``."""
+
     async def declare(broker: Declare) -> None:
         await topology.declare_part(broker, topology.core(load_topics(TOPICS)))
 
-    async with _link(url) as link:
+    async with linked(url) as link:
         await link.on_connect(declare)
         await (await link.publisher()).ready()
 
 
 @contextlib.asynccontextmanager
-async def _link(url: str) -> AsyncIterator[Link]:
+async def linked(url: str) -> AsyncIterator[Link]:
+    """A link to the broker at ``url``."""
     link = await connect([url], name="bench")
     try:
         yield link
@@ -135,15 +138,20 @@ async def _link(url: str) -> AsyncIterator[Link]:
 
 async def fill(url: str, count: int, first: int = 0) -> None:
     """Put ``count`` messages into the routers' queue, numbered from ``first`` on."""
-    async with _link(url) as link:
+    await publish_all(url, topology.INTAKE, map(_message, range(first, first + count)))
+
+
+async def publish_all(url: str, exchange: str, messages: Iterable[Message]) -> None:
+    """Publish ``messages`` as fast as the broker confirms them; return when it has them all."""
+    async with linked(url) as link:
         publisher = await link.publisher()
         await publisher.ready()
         pending: list[Awaitable[None]] = []
-        for n in range(first, first + count):
+        for message in messages:
             if publisher.in_flight >= 900:
                 await publisher.ready()
                 await pending[-1]
-            pending.append(publisher.publish_nowait(topology.INTAKE, _message(n)))
+            pending.append(publisher.publish_nowait(exchange, message))
         for confirm in pending:
             await confirm
 
@@ -223,7 +231,7 @@ async def _delays(url: str, *, forward: bool = False, count: int = 1000) -> list
         await broker.queue(SINK)
         await broker.bind(SINK, topology.POSTOFFICE, TOPIC)
 
-    async with _link(url) as link:
+    async with linked(url) as link:
         await link.on_connect(declare)
         publisher = await link.publisher()
         await publisher.ready()

@@ -122,9 +122,9 @@ def _each_message(seconds: float, *options: str) -> list[dict[str, float]]:
             return sent
 
         uvloop.run(_publish(entrance, min(seconds, _WARM_UP_SECONDS)))
-        _, idle = _cores(found, lambda: time.sleep(seconds + _AFTER_SECONDS))
+        _, idle = cores_taken(found, lambda: time.sleep(seconds + _AFTER_SECONDS))
         start = time.monotonic()
-        sent, busy = _cores(found, publish)
+        sent, busy = cores_taken(found, publish)
         each = (time.monotonic() - start) * 1e6 / sent
     return [
         {role: (cores - less[role]) * each for role, cores in one.items()}
@@ -132,8 +132,11 @@ def _each_message(seconds: float, *options: str) -> list[dict[str, float]]:
     ]
 
 
-def _cores(found: Sequence[Roles], work: Callable[[], T]) -> tuple[T, list[dict[str, float]]]:
-    """What ``work`` returned, and how much of a core each role of each region took meanwhile."""
+def cores_taken(found: Sequence[Roles], work: Callable[[], T]) -> tuple[T, list[dict[str, float]]]:
+    """What ``work`` returned, and how much of a core each role of each region took meanwhile.
+
+    ``found`` are the roles of each region.
+    """
     start, before = time.monotonic(), [_spent(region) for region in found]
     done = work()
     took = time.monotonic() - start

@@ -35,6 +35,10 @@ class LocalProcesses(abc.ABC):
             process.kill()
             process.wait(timeout=30)
 
+    def pid(self, name: str) -> int:
+        """The process that runs as ``name``; KeyError if none does."""
+        return self._processes[name].pid
+
     def __enter__(self) -> Self:
         try:
             self.start()

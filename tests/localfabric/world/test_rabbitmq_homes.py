@@ -8,20 +8,7 @@ import pytest
 
 from localfabric.world.options import WorldOptions
 from localfabric.world.rabbitmq_homes import find_rabbitmqs, with_environments
-
-
-def tree(folder: Path, version: str) -> str:
-    for program in (
-        f"usr/lib/rabbitmq/lib/rabbitmq_server-{version}/sbin/rabbitmq-server",
-        "usr/lib/erlang/bin/erl",
-        "usr/lib/erlang/bin/epmd",
-    ):
-        path = folder / program
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o755)
-    server = folder / f"usr/lib/rabbitmq/lib/rabbitmq_server-{version}"
-    (server / "plugins" / f"rabbit-{version}").mkdir(parents=True)
-    return str(folder)
+from tests.support.rabbitmq_tree import tree
 
 
 @pytest.fixture

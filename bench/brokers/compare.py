@@ -1,0 +1,38 @@
+"""All comparisons, one after another."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bench.brokers import node, shovel, worlds
+from bench.brokers.rabbitmqs import VARIABLE, Rabbitmq, compared_rabbitmqs
+from bench.brokers.turns import Found, in_turns, rows
+from bench.programs import ROOT
+from bench.rows import Row
+from newsfabric.errors import SetupError
+
+ROUNDS: Final = 3
+COMPARISONS: Final[Mapping[str, Callable[[Rabbitmq], Found]]] = {
+    "a node": node.measure,
+    "a shovel": shovel.measure,
+    "messages through a world": worlds.carrying,
+    "the start of a world": worlds.starting,
+}
+
+
+def measure() -> list[Row]:
+    """The rows of each comparison; SetupError where there are no two RabbitMQs to compare."""
+    rabbitmqs = compared_rabbitmqs(ROOT, os.environ)
+    if len(rabbitmqs) < 2:
+        raise SetupError(
+            "there are no two RabbitMQs to compare: `scripts/setup rabbitmq4` brings another one, "
+            f"or name folders in {VARIABLE}"
+        )
+    found: list[Row] = []
+    for name, compared in COMPARISONS.items():
+        print(f"  {name} …", file=sys.stderr)
+        found += rows(in_turns(rabbitmqs, compared, ROUNDS))
+    return found
