@@ -135,7 +135,7 @@ OTHERS_BOUNDS: Final = Bounds(
     message_ttl_ms=60_000,
     expires_ms=1_800_000,
 )
-# All of a cluster's. RabbitMQ 3.10 can't say it of one user's.
+# All of a broker's. RabbitMQ 3.10 can't say it of one user's.
 MAX_QUEUES: Final = 10_000
 
 
