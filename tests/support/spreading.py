@@ -136,9 +136,7 @@ def _group_of(item: pytest.Item) -> str | None:
         own = _file_of(item.nodeid) if mark is None else mark.args[0]
         return f"{WITH_A_WORLD}{world_of(item) or own}"
     names = getattr(item, "fixturenames", ())
-    if "cassandra" in marks and not (
-        "cassandra_home" in names and "cassandra" not in names
-    ):
+    if "cassandra" in marks and not ("cassandra_home" in names and "cassandra" not in names):
         return "cassandra"
     if mark is not None:
         return str(mark.args[0])
