@@ -216,6 +216,8 @@ def command(
         "java.io.tmpdir": folder / "tmp",
         "jna.tmpdir": folder / "tmp",
         "jdk.attach.allowAttachSelf": "true",
+        # Cassandra sets one, which Java 21 allows only who says so.
+        "java.security.manager": "allow",
         "java.net.preferIPv4Stack": "true",
         "io.netty.tryReflectionSetAccessible": "true",
         # All of the cluster starts now: there is no gossip to settle and no ring to wait for.

@@ -3,6 +3,9 @@
 It starts nothing and installs nothing (``scripts/setup cassandra`` installs). Two places are
 tried: ``$NEWSFABRIC_CASSANDRA_HOME`` and ``.tools/cassandra``, each with the jars in ``lib``. Jars
 are all that it takes: the release archive's scripts only put a command line together.
+
+Cassandra 5.0 runs on Java 17 and 21, and not on 24 or newer, which have no security manager any
+more. Debian may have one of those as well, and it is then the ``java`` of the ``PATH``.
 """
 
 from __future__ import annotations
@@ -12,8 +15,12 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from newsfabric.errors import SetupError
+
+# As scripts/setup has them.
+_JAVAS: Final = ("java-17-*", "java-21-*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +32,15 @@ class CassandraHome:
     java: Path
 
 
-def find_cassandra(root: Path, environ: Mapping[str, str]) -> CassandraHome:
+def find_cassandra(
+    root: Path, environ: Mapping[str, str], *, system: Path = Path("/")
+) -> CassandraHome:
     """Return the Cassandra to run; raise :class:`SetupError` when there is none.
 
-    ``root`` is the checkout (its ``.tools/cassandra`` is looked at).
+    ``root`` is the checkout (its ``.tools/cassandra`` is looked at), ``system`` the folder that
+    stands for ``/``.
     """
-    java = _java(environ)
+    java = _java(environ, system / "usr/lib/jvm")
     if named := environ.get("NEWSFABRIC_CASSANDRA_HOME"):
         home = _home(Path(named) / "lib", java)
         if home is None:
@@ -46,15 +56,21 @@ def find_cassandra(root: Path, environ: Mapping[str, str]) -> CassandraHome:
     return home
 
 
-def _java(environ: Mapping[str, str]) -> Path:
+def _java(environ: Mapping[str, str], installed: Path) -> Path:
     if home := environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if os.access(java, os.X_OK):
             return java
         raise SetupError(f"JAVA_HOME={home} has no bin/java")
+    for wanted in _JAVAS:
+        for java in sorted(installed.glob(f"{wanted}/bin/java")):
+            return java
     found = shutil.which("java", path=environ.get("PATH", os.defpath))
     if found is None:
-        raise SetupError("Cassandra needs Java 17: install the package openjdk-17-jre-headless")
+        raise SetupError(
+            "Cassandra needs Java 17 or 21: install the package openjdk-17-jre-headless or "
+            "openjdk-21-jre-headless"
+        )
     return Path(found)
 
 

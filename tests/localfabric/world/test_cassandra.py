@@ -138,4 +138,13 @@ def test_what_is_missing_is_said_with_the_mend(tmp_path):
     with pytest.raises(SetupError, match="has no lib/cassandra-all"):
         find_cassandra(tmp_path, java | {"NEWSFABRIC_CASSANDRA_HOME": str(tmp_path)})
     with pytest.raises(SetupError, match="openjdk-17"):
-        find_cassandra(tmp_path, {"PATH": str(tmp_path)})
+        find_cassandra(tmp_path, {"PATH": str(tmp_path)}, system=tmp_path)
+
+
+def test_a_java_that_cassandra_runs_on_comes_before_the_one_of_the_path(tmp_path):
+    make_jar(tmp_path / ".tools" / "cassandra")
+    newest = Path(make_java(tmp_path / "usr/lib/jvm/java-25-openjdk-amd64")["JAVA_HOME"])
+    path = {"PATH": str(newest / "bin")}
+    assert find_cassandra(tmp_path, path, system=tmp_path).java == newest / "bin/java"
+    fit = Path(make_java(tmp_path / "usr/lib/jvm/java-21-openjdk-amd64")["JAVA_HOME"])
+    assert find_cassandra(tmp_path, path, system=tmp_path).java == fit / "bin/java"
