@@ -1,8 +1,10 @@
 """A small asyncio client for one broker's management HTTP API.
 
 Only what the fabric asks: list, put and delete exchanges, queues, bindings and shovels, shovels'
-states, who is up, and a look into a queue. Every failure is a :class:`ManagementError`:
-no answer (status 0), an answer that says no, one that is too large or isn't what it should be.
+states, who is up, alarms, and a look into a queue. It needs no metrics of the API's own: brokers
+collect none (``management_metrics_collection`` is refused). Every failure is a
+:class:`ManagementError`: no answer (status 0), an answer that says no, one that is too large or
+isn't what it should be.
 
 Puts and deletes are idempotent: deleting what isn't there is no error.
 """
@@ -21,7 +23,6 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import ManagementError
 from newsfabric.fetching import fetch
-from newsfabric.numbers import is_number
 from newsfabric.settings import Credentials
 from newsfabric.tls import ClientTls
 from newsfabric.topology import VHOST, Binding, Exchange
@@ -31,6 +32,9 @@ MAX_ANSWER_BYTES: Final = 16 << 20
 # The most messages and bytes of each that one look into a queue brings.
 PEEK_MESSAGES: Final = 100
 PEEK_BYTES: Final = 50_000
+# How a health check says that something is wrong, and what it calls the alarms that matter here.
+_RAISED: Final = 503
+_ALARMS: Final = {"memory": "memory", "disk": "disk space"}
 
 _VHOST: Final = quote(VHOST, safe="")
 
@@ -41,8 +45,6 @@ class QueueState:
 
     name: str
     arguments: Mapping[str, Any]
-    rate: float | None = dataclasses.field(default=None, compare=False)
-    """Messages a second that its consumers acknowledge; None: the broker hasn't counted any."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,11 +109,10 @@ class Management:
 
     async def alarm(self) -> str:
         """Why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""
-        columns = "name,mem_alarm,disk_free_alarm"
-        entries = _objects(await self._get(f"/nodes?columns={columns}"))
-        alarms = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
-        raised = (name for name, key in alarms.items() if any(e.get(key) is True for e in entries))
-        return next(raised, "")
+        answer = await self._send("GET", "/health/checks/local-alarms", also=_RAISED)
+        alarms = _objects(_object(_parse(answer)).get("alarms", []))
+        raised = {str(entry.get("resource")) for entry in alarms}
+        return next((name for name, resource in _ALARMS.items() if resource in raised), "")
 
     async def exchanges(self) -> dict[str, str]:
         """Types of the exchanges by name."""
@@ -125,8 +126,7 @@ class Management:
 
     async def queues(self) -> dict[str, QueueState]:
         """The queues by name."""
-        columns = "name,arguments,message_stats.ack_details.rate"
-        entries = _objects(await self._get(f"/queues/{_VHOST}?columns={columns}"))
+        entries = _objects(await self._get(f"/queues/{_VHOST}?columns=name,arguments"))
         return {state.name: state for state in map(_queue_state, entries)}
 
     async def put_queue(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -221,8 +221,11 @@ class Management:
             if exc.status != 404:
                 raise
 
-    async def _send(self, method: str, path: str, body: Any = None) -> bytes:
-        """The answer's body; ManagementError names the request, never its body."""
+    async def _send(self, method: str, path: str, body: Any = None, *, also: int = 0) -> bytes:
+        """The answer's body; ManagementError names the request, never its body.
+
+        ``also`` is a status that is no failure.
+        """
         request = HTTPRequest(
             f"{self.url}/api{path}",
             method=method,
@@ -239,6 +242,8 @@ class Management:
         try:
             response = await fetch(self._http, request)
         except HTTPClientError as exc:
+            if exc.response is not None and exc.code == also:
+                return exc.response.body
             # Tornado's own 599 stands for "no answer".
             status = 0 if exc.code == 599 else exc.code
             raise ManagementError(f"{where}: {_why(exc)}", status=status) from exc
@@ -273,15 +278,7 @@ def _queue_state(entry: Mapping[str, Any]) -> QueueState:
         name=_text(entry, "name"),
         # An empty Erlang list and an empty object look alike to RabbitMQ.
         arguments=arguments if isinstance(arguments, dict) else {},
-        rate=_ack_rate(entry),
     )
-
-
-def _ack_rate(entry: Mapping[str, Any]) -> float | None:
-    found: Any = entry
-    for key in ("message_stats", "ack_details", "rate"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return float(found) if is_number(found, 0, 1e12) else None
 
 
 def _shovel_state(entry: Mapping[str, Any]) -> ShovelState:

@@ -45,7 +45,7 @@ class ShovelSeen:
 
     ``runs_on`` is where (``oregon/core`` or a box's name), ``source`` where it takes from.
     ``state`` is RabbitMQ's word for it, or ``missing``. ``canary_age_ms`` is None before the first
-    canary, ``messages_per_second`` where nobody knows.
+    canary, ``messages_per_second`` where nobody knows: today's brokers count no rates.
     """
 
     name: str

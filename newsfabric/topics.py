@@ -49,6 +49,8 @@ _MAX_DURATION: Final = 999_999_999
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # How long a reader's token is good at most, unless topics.toml says otherwise.
 TOKENS_TTL: Final = 30 * 86400.0
+# Patterns become binding keys, and RabbitMQ 4.3 refuses one with more.
+MAX_HASHES: Final = 2
 # Distinct topics come from outside, so the memory of matches is bounded.
 _MATCH_CACHE: Final = 16_384
 
@@ -286,6 +288,11 @@ def _policy(entry: Any, where: str) -> TopicPolicy:
 def _pattern(pattern: Any, where: str) -> str:
     if not isinstance(pattern, str) or not is_pattern(pattern):
         raise ConfigError(f"{where}: pattern must be dotted words, '*' or '#'; got {pattern!r}")
+    if pattern.split(".").count("#") > MAX_HASHES:
+        raise ConfigError(
+            f"{where}: pattern {pattern!r} has more than {MAX_HASHES} '#': RabbitMQ "
+            "refuses such a binding from 4.3 on"
+        )
     if pattern.split(".")[0] == CONTROL_WORD:
         raise ConfigError(f"{where}: {CONTROL_WORD!r} is the fabric's own word")
     return pattern

@@ -116,9 +116,8 @@ class Keeper:
         self._all_run = False
         self._draining = False
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
-        # What the last round saw of brokers that answered: shovels' own words, rates of queues.
+        # What the last round saw of brokers that answered: shovels' own words.
         self._said: Mapping[Broker, Mapping[str, str]] = {}
-        self._rates: Mapping[Broker, Mapping[str, float]] = {}
         self._reporting = Reporting(
             Speaker(
                 kind="keeper",
@@ -184,10 +183,6 @@ class Keeper:
         found = await look(self._brokers, self._region, self._topics, seen)
         done = await carry_out(self._brokers, found)
         self.watch.placed(found.places)
-        self._rates = {
-            broker: {q.name: q.rate for q in actual.queues.values() if q.rate is not None}
-            for broker, actual in found.actual.items()
-        }
         await self._watch(found)
         self._as_planned = not done and not found.unreachable and not found.moving
         ROUNDS.labels("settled" if self._as_planned else "unsettled").inc()
@@ -223,7 +218,7 @@ class Keeper:
         """What operators are told beside its figures."""
         ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
         places = [self.watch.place(link) for link in self._links]
-        shovels = seen_shovels(self._links, places, ages, self._said, self._rates)
+        shovels = seen_shovels(self._links, places, ages, self._said)
         return {"shovels": shovels, "nodes": self._nodes.seen}
 
     def _show_ages(self) -> None:
@@ -260,18 +255,15 @@ def seen_shovels(
     places: Sequence[Place],
     ages: Sequence[Mapping[str, Any]],
     said: Mapping[Broker, Mapping[str, str]],
-    rates: Mapping[Broker, Mapping[str, float]],
 ) -> tuple[ShovelSeen, ...]:
     """Shovels as operators are shown them. ``places`` and ``ages`` (of ``/canaries``) are in the
     order of ``links``.
 
-    ``said`` and ``rates`` (of queues) lack the brokers that don't answer. Pure.
+    ``said`` lacks the brokers that don't answer. Pure.
     """
     found = []
     for link, place, age in zip(links[:MAX_SHOVELS], places, ages, strict=False):
         states_there = said.get(place.host)
-        rates_there = rates.get(place.source)
-        rate = None if rates_there is None else rates_there.get(link.queue.name, 0.0)
         found.append(
             ShovelSeen(
                 name=link.name,
@@ -279,7 +271,7 @@ def seen_shovels(
                 source=str(link.source),
                 state="unknown" if states_there is None else states_there.get(link.name, "missing"),
                 canary_age_ms=age["canary_age_ms"],
-                messages_per_second=None if rate is None else round(rate, 1),
+                messages_per_second=None,
                 restarts=age["restarts"],
             )
         )

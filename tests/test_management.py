@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable
 
 import pika
 import pytest
@@ -11,6 +13,7 @@ import tornado.httpserver
 import tornado.netutil
 import tornado.web
 
+from localfabric.nodes.rabbitmq import LocalNode
 from newsfabric.errors import ManagementError
 from newsfabric.management import MAX_ANSWER_BYTES, Management
 from newsfabric.settings import Credentials, Node
@@ -130,28 +133,35 @@ async def test_a_wrong_password_is_401_and_isnt_repeated(rabbitmq: Node) -> None
         assert not await api.alive()
 
 
+@dataclasses.dataclass
+class Answer:
+    body: bytes = b""
+    status: int = 200
+
+
 class _Answers(tornado.web.RequestHandler):
-    def initialize(self, answers: dict[str, bytes]) -> None:
-        self._answers = answers
+    def initialize(self, answer: Answer) -> None:
+        self._answer = answer
 
     async def get(self) -> None:
         self.set_header("Content-Type", "application/json")
-        self.finish(self._answers["body"])
+        self.set_status(self._answer.status)
+        self.finish(self._answer.body)
 
 
 @pytest.fixture
-async def nonsense() -> AsyncIterator[tuple[Management, dict[str, bytes]]]:
-    answers: dict[str, bytes] = {}
+async def nonsense() -> AsyncIterator[tuple[Management, Answer]]:
+    answer = Answer()
     server = tornado.httpserver.HTTPServer(
         tornado.web.Application(
-            [("/.*", _Answers, {"answers": answers})], log_function=lambda _: None
+            [("/.*", _Answers, {"answer": answer})], log_function=lambda _: None
         )
     )
     sockets = tornado.netutil.bind_sockets(0, "127.0.0.1")
     server.add_sockets(sockets)
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     async with Management(url, GUEST, timeout=1.0) as api:
-        yield api, answers
+        yield api, answer
     server.stop()
     await server.close_all_connections()
 
@@ -173,30 +183,64 @@ async def nonsense() -> AsyncIterator[tuple[Management, dict[str, bytes]]]:
     ids=range(10),
 )
 async def test_an_answer_that_makes_no_sense_is_a_management_error(
-    nonsense: tuple[Management, dict[str, bytes]], body: bytes
+    nonsense: tuple[Management, Answer], body: bytes
 ) -> None:
-    api, answers = nonsense
-    answers["body"] = body
+    api, answer = nonsense
+    answer.body = body
     for ask in (api.queues, api.bindings, api.shovels, api.shovel_states, api.exchanges):
         with pytest.raises(ManagementError):
             await ask()
 
 
 @pytest.mark.parametrize(
-    ("nodes", "alarm"),
+    ("status", "resources", "alarm"),
     [
-        (b'[{"name":"a@b","mem_alarm":false,"disk_free_alarm":false}]', ""),
-        (b'[{"name":"a@b","mem_alarm":true,"disk_free_alarm":true}]', "memory"),
-        (b'[{"name":"a@b","mem_alarm":false,"disk_free_alarm":true}]', "disk"),
-        (b'[{"name":"a@b"}]', ""),
+        (200, [], ""),
+        (503, ["disk space"], "disk"),
+        (503, ["disk space", "memory"], "memory"),
+        (503, ["file_descriptor_limit"], ""),
     ],
 )
 async def test_a_broker_says_why_it_takes_no_messages(
-    nonsense: tuple[Management, dict[str, bytes]], nodes: bytes, alarm: str
+    nonsense: tuple[Management, Answer], status: int, resources: list[str], alarm: str
 ) -> None:
-    api, answers = nonsense
-    answers["body"] = nodes
+    api, answer = nonsense
+    alarms = [{"node": "a@b", "resource": resource} for resource in resources]
+    said = {"status": "failed", "reason": "why", "alarms": alarms} if alarms else {"status": "ok"}
+    answer.status, answer.body = status, json.dumps(said).encode()
     assert await api.alarm() == alarm
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, b'{"reason": "oops"}'), (503, b"<html>"), (503, b'{"alarms": "memory"}'), (200, b"[]")],
+)
+async def test_what_is_neither_well_nor_an_alarm_is_a_management_error(
+    nonsense: tuple[Management, Answer], status: int, body: bytes
+) -> None:
+    api, answer = nonsense
+    answer.status, answer.body = status, body
+    with pytest.raises(ManagementError):
+        await api.alarm()
+
+
+@pytest.mark.broker
+async def test_a_broker_that_has_no_room_says_so_until_it_has(
+    rabbitmq_factory: Callable[[], LocalNode],
+) -> None:
+    node = rabbitmq_factory()
+    node.start()
+    await asyncio.to_thread(node.ctl, "set_disk_free_limit", "9000GB")
+    async with Management(node.broker.management_url, GUEST) as api:
+        await until(api, "disk")
+        await asyncio.to_thread(node.ctl, "set_disk_free_limit", "1MB")
+        await until(api, "")
+
+
+async def until(api: Management, alarm: str) -> None:
+    async with asyncio.timeout(60):
+        while await api.alarm() != alarm:  # noqa: ASYNC110 - no events to wait for
+            await asyncio.sleep(0.05)
 
 
 async def test_a_broker_that_isnt_there_is_status_0() -> None:

@@ -266,6 +266,7 @@ PATTERN = "pattern must be dotted words, '*' or '#'"
         ({"pattern": "a.b*"}, f"topic 2: {PATTERN}"),
         ({"pattern": "a\n"}, f"topic 2: {PATTERN}"),
         ({"pattern": "x" * 256}, f"topic 2: {PATTERN}"),
+        ({"pattern": "#.a.#.b.#"}, "topic 2: pattern '#.a.#.b.#' has more than 2 '#': RabbitMQ"),
         ({"pattern": "_fabric.#"}, "topic 2: '_fabric' is the fabric's own word"),
         ({"pattern": "a", "class": "lead"}, "(a): class must be one of gold, silver, bronze"),
         ({"pattern": "a", "class": []}, "(a): class must be one of gold, silver, bronze"),
@@ -287,6 +288,11 @@ def test_a_bad_entry_is_named_with_what_is_wrong(entry, text):
     with pytest.raises(ConfigError, match=re.escape(text)) as caught:
         parse_topics({"topic": [{"pattern": "#"}, entry]}, source="feeds.toml")
     assert str(caught.value).startswith("feeds.toml: topic 2")
+
+
+def test_a_pattern_may_have_two_of_any_number_of_words():
+    (policy,) = parse_topics({"topic": [{"pattern": "#.sport.#"}]}).policies
+    assert policy.pattern == "#.sport.#"
 
 
 @pytest.mark.parametrize("keep", [0, 100_000])

@@ -33,18 +33,19 @@ _ENTRANCE_MESSAGE_MAX: Final = 131_072
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 # Older ones refuse to start on a setting they don't know (seen with 3.10.8).
 _STAMPS_SINCE: Final = (3, 12)
-# What is going away is refused, so that nothing here begins to need it: each from the first release
-# that lists it. Not management_metrics_collection: without it the management API is silent about
-# alarms.
-_REFUSED_SINCE: Final = {
-    "classic_queue_mirroring": (3, 13),
-    "global_qos": (3, 13),
-    "queue_master_locator": (3, 13),
-    "ram_node_type": (3, 13),
-    "transient_nonexcl_queues": (3, 13),
-    "amqp_address_v1": (4, 0),
-    "amqp_filter_set_bug": (4, 1),
-}
+# What is going away is refused, so that nothing here begins to need it. Each version heeds what it
+# knows: 3.10 nothing, and in rabbitmq.conf it would refuse to start on it. Ansible's role rabbitmq
+# and the Helm chart have the same.
+REFUSED: Final = (
+    "amqp_address_v1",
+    "amqp_filter_set_bug",
+    "classic_queue_mirroring",
+    "global_qos",
+    "management_metrics_collection",
+    "queue_master_locator",
+    "ram_node_type",
+    "transient_nonexcl_queues",
+)
 # AMQP 0-9-1 section 4.2.2: what an initiator says first.
 _PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 # Alone on a machine a node takes 4 s; eight at once on two slow cores took 40 s.
@@ -117,11 +118,6 @@ def configuration(broker: Broker, version: str) -> str:
         "management.rates_mode = none",
         "log.console.level = info",
     ]
-    lines += [
-        f"deprecated_features.permit.{feature} = false"
-        for feature, since in _REFUSED_SINCE.items()
-        if _release(version) >= since
-    ]
     if broker.stamps and _release(version) >= _STAMPS_SINCE:
         # The first broker stamps a message; what is stamped stays as it is.
         lines.append("message_interceptors.incoming.set_header_timestamp.overwrite = false")
@@ -129,6 +125,12 @@ def configuration(broker: Broker, version: str) -> str:
         lines.append(f"load_definitions = {broker.definitions}")
     lines += broker.settings
     return "\n".join(lines) + "\n"
+
+
+def refusals() -> str:
+    """The ``advanced.config`` of every broker: what it refuses (:data:`REFUSED`)."""
+    features = ",\n".join(f"    {feature} => false" for feature in REFUSED)
+    return f"[{{rabbit, [{{permit_deprecated_features, #{{\n{features}\n}}}}]}}].\n"
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -178,6 +180,7 @@ def prepare(broker: Broker, home: RabbitmqHome) -> None:
     """Write the node's files for the RabbitMQ of ``home``; what an earlier run left is kept."""
     broker.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(broker.folder / "rabbitmq.conf", configuration(broker, home.version))
+    _write(broker.folder / "advanced.config", refusals())
     plugins = (*PLUGINS, *broker.plugins)
     _write(broker.folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
     link_plugins(home.sbin.parent / "plugins", plugins, broker.folder / "plugins")

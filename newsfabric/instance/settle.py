@@ -47,6 +47,7 @@ _COPIES: Final = {
     "newsfabric-leave.service": f"{_UNITS}/newsfabric-leave.service",
     "rabbitmq-unit.conf": f"{_UNITS}/rabbitmq-server.service.d/newsfabric.conf",
     "rabbitmq.conf": "etc/rabbitmq/rabbitmq.conf",
+    "advanced.config": "etc/rabbitmq/advanced.config",
     "rabbitmq-env.conf": "etc/rabbitmq/rabbitmq-env.conf",
     "enabled_plugins": "etc/rabbitmq/enabled_plugins",
 }

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from localfabric.world.broker import refusals
 from newsfabric.instance.description import INSTANCE_ID
 from tests.deploy.unit_templates import ROLES
 
@@ -134,6 +135,11 @@ def test_a_broker_stands_alone_on_its_loopback(playbook: str, tmp_path: Path, ho
     assert f"cluster_name = production-{host}\n" in settings
     words = ("cluster_formation", "cluster_partition_handling", "oregon-core-1", "oregon-core-3")
     assert [word for word in words if word in settings] == []
+
+
+def test_brokers_of_hosts_refuse_what_those_of_worlds_do(playbook: str, tmp_path: Path) -> None:
+    told = rendered(playbook, tmp_path, "advanced.config.j2", "oregon-core-1")
+    assert told.partition("[")[1:] == ("[", refusals().removeprefix("["))
 
 
 def secret_made(folder: Path) -> Path:

@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from localfabric.world.broker import refusals
 from newsfabric.settings import load_fabric
 from newsfabric.topics import load_topics
 
@@ -63,6 +65,13 @@ def pod(found: dict[tuple[str, str], Any], part: str) -> Any:
 def containers(spec: Any) -> dict[str, Any]:
     every = spec.get("initContainers", []) + spec["containers"]
     return {one["name"]: one for one in every}
+
+
+def test_a_boxs_broker_refuses_what_those_of_worlds_do() -> None:
+    settings = (CHART / "templates" / "settings.yaml").read_text()
+    assert f"  advanced.config: |\n{textwrap.indent(refusals(), '    ')}" in settings
+    pods = (CHART / "templates" / "retail.yaml").read_text()
+    assert "RABBITMQ_ADVANCED_CONFIG_FILE, value: /etc/newsfabric/settings/advanced.config" in pods
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:

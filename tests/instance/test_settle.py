@@ -31,7 +31,7 @@ TOLD = parse(json.dumps(DOCUMENT))
 PASSWORD = "the-box's-own-password"
 IN_IMAGE = ["newsfabric-gateway.service", "newsfabric-retail-agent.service"]
 IN_IMAGE += ["newsfabric-leave.service", "rabbitmq-unit.conf", "rabbitmq.conf"]
-IN_IMAGE += ["rabbitmq-env.conf", "enabled_plugins"]
+IN_IMAGE += ["advanced.config", "rabbitmq-env.conf", "enabled_plugins"]
 SECRETS = {
     "newsfabric-oregon/tls/retail": json.dumps({"ca.pem": PEM}),
     "newsfabric-oregon/store/reader": json.dumps({"username": "reader", "password": "r" * 20}),

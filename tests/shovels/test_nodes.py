@@ -78,14 +78,13 @@ def test_shovels_are_shown_with_what_is_known_of_them():
             [link.preferred for link in links],
             ages,
             {CORE: {"publish.oregon.1": "running"}},
-            {CLIENT: {"shovel.publish.oregon.1": 2.5, "other": 100.0}},
         )
     }
     carrying, answering = by_name["publish.oregon.1"], by_name["receipts.1"]
     assert (carrying.runs_on, carrying.source) == ("oregon/core", "oregon/client")
-    assert (carrying.state, carrying.messages_per_second) == ("running", 2.5)
-    # Its broker doesn't answer, nor the one that it takes from.
-    assert (answering.state, answering.messages_per_second) == ("unknown", None)
+    assert carrying.state == "running"
+    # Its broker doesn't answer.
+    assert answering.state == "unknown"
     assert {carrying.canary_age_ms, answering.canary_age_ms} == {70, 71}
 
 
@@ -96,6 +95,5 @@ def test_a_shovel_that_isnt_there_is_missing():
         [link.preferred],
         [{"canary_age_ms": None, "restarts": 0}],
         {link.preferred.host: {}},
-        {},
     )
     assert (shovel.state, shovel.canary_age_ms) == ("missing", None)
