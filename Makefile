@@ -148,7 +148,7 @@ fleet-down: python ## End the fleet; leaves nothing but its image
 test-fleet: fleet-image ## Test the fleet on real machines, as root (PYTEST_ARGS=…)
 	$(BIN)/pytest -m fleet $(PYTEST_ARGS)
 
-test-platforms: dataplane python ## Play README, broker tests and chaos on fresh Debians, as root, 30 minutes each (PLATFORMS_ARGS=trixie)
+test-platforms: dataplane python ## Play README, broker tests and chaos on fresh Debians, as root, 40 minutes each (PLATFORMS_ARGS=trixie)
 	@scripts/setup fleet
 	@$(FLEET) platforms $(PLATFORMS_ARGS)
 

@@ -115,8 +115,8 @@ def image(fleet: Fleet, suite: str | None) -> None:
 def play_platforms(fleet: Fleet, suites: tuple[str, ...], report: Path, tests: str) -> None:
     """Play what a stranger does on a fresh Debian of each suite (all, if none is named).
 
-    Set-up as the README says, its commands, the tests marked `broker`, two minutes of chaos. Half
-    an hour for each suite on two cores. Ports are this machine's: no world may be up here.
+    Set-up as the README says, its commands, the tests marked `broker`, two minutes of chaos. Forty
+    minutes for each suite on two cores. Ports are this machine's: no world may be up here.
 
     \b
     Examples:

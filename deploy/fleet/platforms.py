@@ -31,7 +31,8 @@ _DATAPLANE: Final = "target/release/newsfabric-dataplane"
 # A company's proxy and registries are this machine's and so the others'.
 _PASSED_ON: Final = re.compile(r"PIP_\w+|(https?|all|no)_proxy", re.IGNORECASE)
 _AUTHORITIES: Final = "etc/ssl/certs/ca-certificates.crt"
-_README: Final = re.compile(r"^## See a headline cross the fabric\n+```sh\n(.*?)^```", re.M | re.S)
+_SECTION: Final = re.compile(r"^## See a headline cross the fabric\n(.*?)^## ", re.M | re.S)
+_COMMANDS: Final = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 _SUMMARY: Final = re.compile(r"\d+ (?:passed|failed)\b.* in [\d.]+s")
 
 _INSTALL: Final = """
@@ -102,13 +103,12 @@ class Platform:
 
 def readme_commands(readme: str) -> str:
     """The README's first world, command by command, without the set-up, which is a step before."""
-    found = _README.search(readme)
-    if found is None:
+    section = _SECTION.search(readme)
+    if section is None:
         raise FleetError("the README has no section 'See a headline cross the fabric' any more")
-    lines = found[1].replace("make setup\n", "").splitlines()
-    publish = "python examples/publish.py 'amqp://127.0.0.1:18110/%2F' news.breaking '{}'"
+    lines = "".join(_COMMANDS.findall(section[1])).replace("make setup\n", "").splitlines()
     # What runs in the background must end well, too.
-    return "\n".join([*lines[:-1], publish, "wait $!", lines[-1]])
+    return "\n".join([*lines[:-1], "wait $!", lines[-1]])
 
 
 def steps(readme: str, tests: str) -> tuple[Step, ...]:
