@@ -52,8 +52,9 @@ def users(
     """Print users, rights and limits of one cluster, or of a box's own broker.
 
     PLACE/ROLE is a region's core or client cluster, a proxy cluster (harbor/proxy) or a box's name
-    with /box. The output is for `rabbitmqctl import_definitions` on each broker there. It has the passwords'
-    hashes, not the passwords. A user that is no longer printed stays until you delete it.
+    with /box. The output is for `rabbitmqctl import_definitions` on each broker there. It has the
+    passwords' hashes, not the passwords. A user that is no longer printed stays until you delete
+    it.
 
     Tell each service its user with NEWSFABRIC_AMQP_USERNAME and NEWSFABRIC_AMQP_PASSWORD_FILE;
     the keeper also the shovels', with NEWSFABRIC_SHOVEL_USERNAME and its PASSWORD_FILE.
