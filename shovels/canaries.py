@@ -133,11 +133,11 @@ class Canaries:
 
         def on_canary(delivery: Delivery) -> None:
             consumers[0].ack(delivery)
-            self._arrived(broker.cluster, delivery)
+            self._arrived(broker, delivery)
 
         consumers.append(await link.consumer(queue, on_canary, prefetch=100))
 
-    def _arrived(self, cluster: Cluster, delivery: Delivery) -> None:
+    def _arrived(self, broker: Broker, delivery: Delivery) -> None:
         shovel = last_hop(delivery.message.properties.headers)
         try:
             canary = decode_canary(delivery.message)
@@ -147,7 +147,7 @@ class Canaries:
         if shovel is None or canary.token != self._token:
             return
         ARRIVED.inc()
-        self._watch.arrived(cluster, shovel, canary.sent_ms / 1000, _now())
+        self._watch.arrived(broker, shovel, canary.sent_ms / 1000, _now())
 
 
 async def _declare(declare: Declare, *, role: Role, queue: str, key: str) -> None:

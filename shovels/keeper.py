@@ -179,7 +179,7 @@ class Keeper:
         now = asyncio.get_running_loop().time()
         self._nodes.changed.clear()
         seen = self._nodes.uptimes.observe(self._nodes.running, now)
-        seen = dataclasses.replace(seen, unfit=self.watch.unfit(now))
+        seen = dataclasses.replace(seen, unfit=self.watch.unfit(now), silent=self.watch.silent(now))
         found = await look(self._brokers, self._region, self._topics, seen)
         done = await carry_out(self._brokers, found)
         self.watch.placed(found.places)

@@ -45,12 +45,14 @@ STEADY_AFTER: Final = 10.0
 class Seen:
     """Brokers that are ``away``, and those that run and did for so long that they are ``steady``.
 
-    ``unfit`` has for links, by id, the brokers with which their shovels can't be made to run.
+    ``unfit`` has for links, by id, the brokers with which their shovels can't be made to work,
+    ``silent`` the places at which they bring nothing, whatever they say.
     """
 
     away: frozenset[Broker] = frozenset()
     steady: frozenset[Broker] = frozenset()
     unfit: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
+    silent: Mapping[str, Place] = dataclasses.field(default_factory=dict)
 
 
 class Uptimes:
@@ -140,7 +142,7 @@ def _needed(
     """
     for n, place in enumerate(present):
         steady = _brokers(place) <= seen.steady - seen.away
-        if steady and _runs(link, place, actual):
+        if steady and _runs(link, place, actual) and seen.silent.get(link.id) != place:
             return [each for each in others if each in present[: n + 1]]
     return list(others)
 

@@ -7,25 +7,28 @@ or a binding: all of them the keeper's own.
 
 A shovel is made anew for two reasons: it says that it runs and brings nothing
 (:mod:`newsfabric.watch`), or it is planned and doesn't even say so for :data:`MISSING_AFTER`.
-Where that didn't help twice, the broker is *unfit* for it: what runs its shovels may be dead until
-it restarts. Then the shovel is made on another broker, if it may run on one, or takes from another
-one, if it may; after :data:`UNFIT_FOR` it is tried there again.
+Where that didn't help twice, for whichever reason, the broker is *unfit* for it: what runs its
+shovels may be dead until it restarts. Then the shovel is made on another broker, if it may run on
+one, or takes from another one, if it may; after :data:`UNFIT_FOR` it is tried there again. It is
+fit again once it was away, or the broker was that the shovel runs on, and where the shovel didn't
+run as soon as it says that it does. Of one that was silent that proves nothing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from newsfabric.backoff import Backoff
-from newsfabric.topology import Broker, Cluster, Link, Place
+from newsfabric.topology import Broker, Link, Place
 from newsfabric.watch import RESTART_BASE, RESTART_CAP, Watched
 
 # Seconds for which a shovel may say nothing of itself, or that it starts: what it connects to may
 # be away for a moment.
 MISSING_AFTER: Final = 30.0
-# How often a shovel that doesn't run is made anew before its broker is unfit for it.
+# How often a shovel that doesn't run, or brings nothing, is made anew before its broker is unfit.
 TRIES: Final = 2
 # Seconds.
 UNFIT_FOR: Final = 600.0
@@ -65,6 +68,15 @@ class Missing:
         return self._tries > TRIES
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unfit:
+    """A broker with which a shovel couldn't be made to work: it is avoided ``until`` then at most,
+    and where so ``until_it_runs`` there after all."""
+
+    until: float
+    until_it_runs: bool
+
+
 class Watch:
     """The canaries of one region's links. Times are seconds of the keeper's monotonic clock."""
 
@@ -74,8 +86,9 @@ class Watch:
         self._watched = {name: Watched() for name in self._links}
         self._missing = {name: Missing() for name in self._links}
         self._places = {name: link.preferred for name, link in self._links.items()}
-        # Until when a broker is unfit for a link.
-        self._unfit: dict[str, dict[Broker, float]] = {}
+        # How often a shovel that said that it runs was made anew where it is, and brought nothing.
+        self._silent = dict.fromkeys(self._links, 0)
+        self._unfit: dict[str, dict[Broker, Unfit]] = {}
 
     @property
     def sources(self) -> frozenset[tuple[Broker, str]]:
@@ -98,6 +111,7 @@ class Watch:
                 self._places[name] = place
                 self._watched[name].renewed()
                 self._missing[name] = Missing()
+                self._silent[name] = 0
 
     def sent(self, source: Broker, exchange: str, at: float) -> None:
         """``exchange`` of ``source`` has taken the canary of ``at``."""
@@ -105,11 +119,15 @@ class Watch:
             if (self._places[name].source, link.exchange) == (source, exchange):
                 self._watched[name].sent(at)
 
-    def arrived(self, runs_on: Cluster, shovel: str, sent_at: float, now: float) -> None:
-        """``shovel`` of a broker of ``runs_on`` has brought the canary of ``sent_at``."""
-        watched = self._watched.get(f"{runs_on}/{shovel}")
-        if watched is not None:
-            watched.arrived(sent_at, now)
+    def arrived(self, host: Broker, shovel: str, sent_at: float, now: float) -> None:
+        """``shovel`` has brought the canary of ``sent_at`` to ``host``.
+
+        One that is left where it was before says nothing of where it is now.
+        """
+        name = f"{host.cluster}/{shovel}"
+        if name in self._links and self._places[name].host == host:
+            self._watched[name].arrived(sent_at, now)
+            self._silent[name] = 0
 
     def due(
         self, states: Mapping[Broker, Mapping[str, str]], away: Collection[Broker], now: float
@@ -128,26 +146,36 @@ class Watch:
                 # A broker that doesn't answer can't make anything anew.
                 watched.renewed()
                 missing.excused()
+                self._silent[name] = 0
             elif states_there.get(link.name) == "running":
                 missing.runs(now)
                 if watched.distrust(now, self._rng):
                     due.append(link)
+                    self._silent[name] += 1
+                    if self._silent[name] > TRIES:
+                        self._give_up(link, Unfit(now + UNFIT_FOR, until_it_runs=False))
             else:
                 watched.renewed()
                 if missing.due(now, self._rng):
                     due.append(link)
                     if missing.hopeless:
-                        # Another broker may do, but where there is none it is tried all the same.
-                        unfit = place.host if len(link.hosts) > 1 else place.source
-                        self._unfit.setdefault(name, {})[unfit] = now + UNFIT_FOR
-            self._runs_after_all(link, states)
+                        self._give_up(link, Unfit(now + UNFIT_FOR, until_it_runs=True))
+            self._fit_again(link, states, away)
         return due
 
     def unfit(self, now: float) -> dict[str, frozenset[Broker]]:
         """Link id → the brokers with which its shovel can't be made to run."""
         return {
-            name: frozenset(broker for broker, until in brokers.items() if now < until)
+            name: frozenset(broker for broker, unfit in brokers.items() if now < unfit.until)
             for name, brokers in self._unfit.items()
+        }
+
+    def silent(self, now: float) -> dict[str, Place]:
+        """Link id → where its shovel is, of those that have brought nothing for long."""
+        return {
+            name: self._places[name]
+            for name, watched in self._watched.items()
+            if watched.silent(now) or self._silent[name]
         }
 
     def place(self, link: Link) -> Place:
@@ -160,10 +188,20 @@ class Watch:
             if place.source in brokers or place.host in brokers:
                 self._watched[name].renewed()
 
-    def _runs_after_all(self, link: Link, states: Mapping[Broker, Mapping[str, str]]) -> None:
-        unfit = self._unfit.get(link.id, {})
-        for host in [host for host in unfit if states.get(host, {}).get(link.name) == "running"]:
-            del unfit[host]
+    def _give_up(self, link: Link, unfit: Unfit) -> None:
+        """Another broker may do, but where there is none it is tried all the same."""
+        place = self._places[link.id]
+        broker = place.host if len(link.hosts) > 1 else place.source
+        self._unfit.setdefault(link.id, {})[broker] = unfit
+
+    def _fit_again(
+        self, link: Link, states: Mapping[Broker, Mapping[str, str]], away: Collection[Broker]
+    ) -> None:
+        brokers, host = self._unfit.get(link.id, {}), self._places[link.id].host
+        for broker, unfit in list(brokers.items()):
+            runs = states.get(broker, {}).get(link.name) == "running"
+            if broker in away or host in away or (unfit.until_it_runs and runs):
+                del brokers[broker]
 
     def ages(self, now: float) -> Mapping[str, float | None]:
         """Link id → seconds since the newest canary that has arrived was sent."""

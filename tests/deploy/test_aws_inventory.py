@@ -205,6 +205,20 @@ class Gateway(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture
+def gateway() -> Iterator[int]:
+    """The port of a :class:`Gateway`."""
+    Gateway.asked = 0
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            serving.join()
+
+
 def asked_for_boxes(
     playbook: str, cloud: str, folder: Path, group: str, port: int
 ) -> subprocess.CompletedProcess[str]:
@@ -241,15 +255,11 @@ def asked_for_boxes(
 
 
 def test_verify_reads_at_the_groups_boxes_that_are_ready(
-    playbook: str, cloud: str, group_of: Callable[[str], str], tmp_path: Path
+    playbook: str, cloud: str, group_of: Callable[[str], str], gateway: int, tmp_path: Path
 ) -> None:
     box = group_of("newsfabric-oregon-retail")
     group_of("somebody-elses")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        port = server.server_address[1]
-        done = asked_for_boxes(playbook, cloud, tmp_path, "newsfabric-oregon-retail", port)
-        server.shutdown()
+    done = asked_for_boxes(playbook, cloud, tmp_path, "newsfabric-oregon-retail", gateway)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "boxes.json").read_text()) == [box]
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from fabrics import broker
 from keepers_world import Broken, World
 from quick_time import run
 
@@ -22,6 +23,7 @@ from newsfabric.topology.plan import _paths
 from shovels.places import Seen
 from shovels.places import choose_place as _choose_place
 from shovels.plan import Actual
+from shovels.watch import Watch
 
 # Seconds. In the calm a broker is noticed to be away, and becomes steady once it is back.
 _MISHAPS = 15.0
@@ -80,8 +82,8 @@ async def _play(world: World, profile: Profile) -> None:
         _calm(world, away=0.25)
         await asyncio.sleep(_UNTIL_UNFIT if profile.unable else _CALM)
         world.judge_links()
-    for broker in (broker for broker, found in world.brokers.items() if found.unable):
-        world.die(broker)
+    for unable in [each for each, found in world.brokers.items() if found.unable]:
+        world.die(unable)
     await asyncio.sleep(_DOWN)
     _calm(world, away=0.0)
     await asyncio.sleep(_UNTIL_FIT if profile.unable else _CALM)
@@ -91,36 +93,36 @@ async def _play(world: World, profile: Profile) -> None:
 
 def _mishap(world: World, profile: Profile) -> None:
     rng = world.rng
-    broker = rng.choice(list(world.brokers))
-    found = world.brokers[broker]
+    struck = rng.choice(list(world.brokers))
+    found = world.brokers[struck]
     match rng.randrange(6 if profile.unable else 5):
         case 0 if not found.dead:
-            world.die(broker)
+            world.die(struck)
         case 0 | 1 if found.dead:
-            world.begin(broker, empty=rng.random() < 0.3)
+            world.begin(struck, empty=rng.random() < 0.3)
         case 2:
-            world.hang(broker, not found.hangs)
+            world.hang(struck, not found.hangs)
         case 3:
-            world.cut_off((rng.randrange(len(world.keepers)), broker))
+            world.cut_off((rng.randrange(len(world.keepers)), struck))
         case 4:
             world.refusing = rng.choice((0.0, 0.3))
         case 5 if not found.dead:
-            world.disable(broker)
+            world.disable(struck)
 
 
 def _calm(world: World, *, away: float) -> None:
     """Some brokers stay ``away`` (how many of them); nothing else is wrong."""
     world.cut_off(*world.cut)
     world.refusing = 0.0
-    for broker, found in world.brokers.items():
+    for each, found in world.brokers.items():
         gone = world.rng.random() < away
         hangs = gone and world.rng.random() < 0.5
         if found.dead and not (gone and not hangs):
-            world.begin(broker)
+            world.begin(each)
         if gone and not hangs and not found.dead:
-            world.die(broker)
+            world.die(each)
         if hangs != found.hangs:
-            world.hang(broker, hangs)
+            world.hang(each, hangs)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -131,6 +133,37 @@ def test_links_move_and_come_back_and_are_never_nowhere(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_links_leave_a_broker_that_cant_run_shovels_and_come_back(seed: int) -> None:
     play(seed, UNABLE)
+
+
+async def _silent() -> None:
+    """Of a broker's shovels each says that it runs, and none brings anything, until it restarts."""
+    world = World(random.Random(1), client=1, core=2, keepers=2)
+    stop = asyncio.Event()
+    keepers = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
+    await asyncio.sleep(_CALM)
+    world.judge_settled()
+    world.silence(broker("oregon-core-1"))
+    await asyncio.sleep(_UNTIL_UNFIT)
+    world.judge_links()
+    world.die(broker("oregon-core-1"))
+    await asyncio.sleep(_DOWN)
+    world.begin(broker("oregon-core-1"))
+    await asyncio.sleep(_CALM)
+    world.judge_settled()
+    stop.set()
+    await asyncio.gather(*keepers)
+
+
+def test_links_leave_a_broker_whose_shovels_bring_nothing_and_come_back_when_it_restarts() -> None:
+    run(_silent(), began=0.0)
+
+
+def test_that_is_found_out_if_what_says_that_it_runs_is_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shovels.watch.Watch._fit_again", _fit_if_it_says_so)
+    with pytest.raises(Broken, match=r"\(b\)"):
+        run(_silent(), began=0.0)
 
 
 def _nothing_stays(*_: object) -> list[Place]:
@@ -149,6 +182,14 @@ def _where_it_is_steady(link: Link, present: Collection[Place], seen: Seen) -> P
 
 def _never_unfit(link: Link, present: Collection[Place], seen: Seen) -> Place:
     return _choose_place(link, present, dataclasses.replace(seen, unfit={}))
+
+
+def _fit_if_it_says_so(
+    watch: Watch, link: Link, states: Mapping[Broker, Any], _: Collection[Broker]
+) -> None:
+    unfit = watch._unfit.get(link.id, {})
+    for host in [host for host in unfit if states.get(host, {}).get(link.name) == "running"]:
+        del unfit[host]
 
 
 def _sticky(link: Link, present: Collection[Place], seen: Seen) -> Place:

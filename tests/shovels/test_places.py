@@ -114,6 +114,21 @@ def test_the_stand_in_stays_until_the_shovel_on_the_steady_broker_runs() -> None
     assert _hosts(_round(known, all_run(beside))) == {FIRST}
 
 
+def test_the_stand_in_stays_while_the_shovel_before_it_runs_and_brings_nothing() -> None:
+    known = _oregon(3)
+    link = next(x for x in region_links(known, "oregon", TOPICS) if x.name == "publish.oregon.1")
+    beside = all_run({**_round(known, _settled(known), {FIRST}), FIRST: _settled(known)[FIRST]})
+    assert _hosts(beside) == {FIRST, THIRD}
+    brokers = frozenset(beside)
+    for silent, gone in (({link.id: link.preferred}, set()), ({}, {THIRD})):
+        seen = Seen(steady=brokers, silent=silent)
+        wanted = wanted_now(known, "oregon", TOPICS, beside, seen, CREDENTIALS)
+        assert wanted.places[link.id] == link.preferred
+        found = diff("oregon", wanted.parts, beside, CREDENTIALS)
+        went = {a.broker for a in found if (a.verb, a.name) == ("delete", link.name)}
+        assert went == gone
+
+
 def test_where_only_the_source_changes_queue_and_binding_come_first_and_the_old_queue_last() -> (
     None
 ):

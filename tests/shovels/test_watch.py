@@ -15,6 +15,7 @@ from newsfabric.watch import RESTART_CAP, SILENT_AFTER
 from shovels.watch import MISSING_AFTER, TRIES, UNFIT_FOR, Missing, Watch
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
+CORE_2 = broker("oregon-core-2")
 FAR_CLIENT, FAR_CORE = broker("dublin-client-1"), broker("dublin-core-1")
 ALL_RUN = {
     CORE: {
@@ -37,7 +38,7 @@ def _second(watch: Watch, now: float, *, broken: str = "") -> None:
         watch.sent(source, exchange, now)
     for host, shovels in ALL_RUN.items():
         for name in shovels.keys() - {broken}:
-            watch.arrived(host.cluster, name, now, now + 0.1)
+            watch.arrived(host, name, now, now + 0.1)
 
 
 def _due(
@@ -90,7 +91,7 @@ def test_a_source_that_takes_no_canaries_accuses_no_shovel() -> None:
         _second(watch, float(second))
     for second in range(10, 100):
         watch.sent(CLIENT, "publish", float(second))
-        watch.arrived(CORE.cluster, "publish.oregon.1", float(second), second + 0.1)
+        watch.arrived(CORE, "publish.oregon.1", float(second), second + 0.1)
         assert _due(watch, second + 0.5) == []
 
 
@@ -116,7 +117,7 @@ def test_a_canary_of_one_broker_accuses_no_shovel_that_takes_from_another() -> N
 
 def test_what_nobody_keeps_is_nobodys_canary() -> None:
     watch = _watch()
-    watch.arrived(CORE.cluster, "publish.atlantis.1", 1.0, 1.1)
+    watch.arrived(CORE, "publish.atlantis.1", 1.0, 1.1)
     assert set(watch.ages(2.0).values()) == {None}
     assert [each["canary_age_ms"] for each in watch.document(2.0)["shovels"]] == [None] * 4
     assert _due(watch, 1e6, states={CORE: {**ALL_RUN[CORE], "archive": "terminated"}}) == []
@@ -208,6 +209,81 @@ def test_a_shovel_with_one_host_takes_from_another_broker_after_two_tries_in_vai
     name = "oregon/client/receipts.1"
     at = _until_unfit(watch, {CLIENT: {}}, name)
     assert watch.unfit(at)[name] == {CORE}
+
+
+def _until_unfit_of_silence(watch: Watch, host: Broker, began: int = 0) -> int:
+    """``publish.oregon.1`` says on ``host`` that it runs, and brings nothing."""
+    for second in range(began, began + 1000):
+        watch.sent(CLIENT, "publish", float(second))
+        _due(watch, second + 0.5, states={host: {"publish.oregon.1": "running"}})
+        if host in watch.unfit(second + 0.5).get(PUBLISH, ()):
+            return second
+    raise AssertionError
+
+
+def test_a_shovel_that_stays_silent_is_made_elsewhere_after_two_tries_in_vain() -> None:
+    watch = _watch(core=2)
+    at = _until_unfit_of_silence(watch, CORE)
+    assert watch.silent(at + 0.5)[PUBLISH] == Place(CLIENT, CORE)
+    # It is silent for ten seconds before each try, and pauses grow from ten seconds to twenty.
+    assert (TRIES + 1) * SILENT_AFTER <= at <= (TRIES + 1) * (SILENT_AFTER + 1) + 30
+    assert watch.unfit(at + 0.5)[PUBLISH] == {CORE}
+    assert watch.unfit(at + UNFIT_FOR)[PUBLISH] == {CORE}
+    assert watch.unfit(at + UNFIT_FOR + 0.5)[PUBLISH] == set()
+
+
+def test_that_a_silent_shovel_says_it_runs_doesnt_make_its_broker_fit_again() -> None:
+    watch = _watch(core=2)
+    at = _until_unfit_of_silence(watch, CORE)
+    watch.placed({PUBLISH: Place(CLIENT, CORE_2)})
+    both = {host: {"publish.oregon.1": "running"} for host in (CORE, CORE_2)}
+    for second in range(at + 1, at + 100):
+        watch.sent(CLIENT, "publish", float(second))
+        watch.arrived(CORE_2, "publish.oregon.1", float(second), second + 0.1)
+        assert "publish.oregon.1" not in _due(watch, second + 0.5, states=both)
+        assert PUBLISH not in watch.silent(second + 0.5)
+    assert watch.unfit(at + 100.0)[PUBLISH] == {CORE}
+
+
+def test_a_broker_that_was_away_is_fit_again() -> None:
+    watch = _watch(core=2)
+    at = _until_unfit_of_silence(watch, CORE)
+    watch.placed({PUBLISH: Place(CLIENT, CORE_2)})
+    _due(watch, at + 1.0, states={CORE_2: {"publish.oregon.1": "running"}}, away={CORE})
+    assert watch.unfit(at + 1.0)[PUBLISH] == set()
+
+
+def test_a_shovel_that_is_silent_elsewhere_too_gets_as_many_tries_there() -> None:
+    watch = _watch(core=2)
+    at = _until_unfit_of_silence(watch, CORE)
+    watch.placed({PUBLISH: Place(CLIENT, CORE_2)})
+    again = _until_unfit_of_silence(watch, CORE_2, at + 1)
+    assert again - at >= (TRIES + 1) * SILENT_AFTER
+    assert watch.unfit(again + 0.5)[PUBLISH] == {CORE, CORE_2}
+
+
+def test_what_is_brought_now_and_then_makes_no_broker_unfit() -> None:
+    watch = _watch(core=2)
+    remade = 0
+    for second in range(3600):
+        watch.sent(CLIENT, "publish", float(second))
+        remade += "publish.oregon.1" in _due(
+            watch, second + 0.5, states={CORE: {"publish.oregon.1": "running"}}
+        )
+        if second % 25 == 24:
+            watch.arrived(CORE, "publish.oregon.1", float(second), second + 0.9)
+        assert PUBLISH not in watch.unfit(second + 0.5)
+    assert remade > 0
+
+
+def test_what_another_broker_brings_doesnt_speak_for_the_one_where_the_shovel_is() -> None:
+    watch = _watch(core=2)
+    for second in range(100):
+        watch.sent(CLIENT, "publish", float(second))
+        watch.arrived(CORE_2, "publish.oregon.1", float(second), second + 0.1)
+        if _due(watch, second + 0.5, states={CORE: {"publish.oregon.1": "running"}}):
+            return
+    raise AssertionError
 
 
 def test_pauses_begin_small_again_after_a_shovel_has_run_for_a_while() -> None:

@@ -1,8 +1,9 @@
 """A model of a region's brokers and of its keepers, which are the real ones, in time that is quick.
 
 A broker answers its management API late, or doesn't, or says no to a change. It dies and comes back
-with what it held or empty, hangs, is cut off from one keeper alone, or can't run shovels until it
-starts again. What keepers do is judged by the methods ``judge_…`` of :class:`World`:
+with what it held or empty, hangs, is cut off from one keeper alone, or until it starts again can't
+run shovels, or runs them in vain. What keepers do is judged by the methods ``judge_…`` of
+:class:`World`:
 
 (a) once all is well for long, every link is at its preferred place, and nothing else is left;
 (b) while some brokers are away for long, every link that can work does;
@@ -39,6 +40,7 @@ from shovels.apply import Brokers
 from shovels.keeper import Keeper
 from shovels.places import STEADY_AFTER
 from shovels.plan import Actual, owned_queue, owned_shovel
+from shovels.watch import Watch
 
 REGION: Final = "oregon"
 # Seconds from a shovel's start until it runs.
@@ -47,6 +49,8 @@ _STARTS_IN: Final = 1.0
 _UNSEEN: Final = 2.0
 # Keepers ask each second whether brokers run, and wait for the last answer some 0.9 s.
 _LATE: Final = 3.0
+# Seconds between canaries.
+_CANARIES: Final = 3.0
 
 
 class Broken(AssertionError):
@@ -64,6 +68,8 @@ class ModelBroker:
     hangs: bool = False
     # What runs its shovels is dead.
     unable: bool = False
+    # Its shovels say that they run, and bring nothing.
+    mute: bool = False
     put_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -107,12 +113,32 @@ class World:
             return Keeper(Brokers(self.fabric, CREDENTIALS), REGION, TOPICS, rng)
 
     async def run(self, n: int, stop: asyncio.Event) -> None:
-        """Keeper ``n``, without its canaries, which aren't modelled."""
+        """Keeper ``n``."""
         keeper = self.keepers[n]
         await asyncio.sleep(self.rng.uniform(0, 5))
-        looking = asyncio.create_task(keeper._nodes.run())
+        beside = [
+            asyncio.create_task(keeper._nodes.run()),
+            asyncio.create_task(self._canaries(n, keeper.watch)),
+        ]
         await keeper._keep(stop)
-        looking.cancel()
+        for task in beside:
+            task.cancel()
+
+    async def _canaries(self, n: int, watch: Watch) -> None:
+        """Those that keeper ``n`` sends, and hears at once where shovels work."""
+        while True:
+            silent = {
+                b for b, found in self.brokers.items() if not found.works or (n, b) in self.cut
+            }
+            watch.unheard(silent)
+            for source, exchange in watch.sources:
+                if source not in silent:
+                    watch.sent(source, exchange, _now())
+            for link in self.links:
+                for place in self.working(link):
+                    if place.host not in silent:
+                        watch.arrived(place.host, link.name, _now(), _now())
+            await asyncio.sleep(_CANARIES)
 
     # What happens to brokers.
 
@@ -124,7 +150,7 @@ class World:
     def begin(self, broker: Broker, *, empty: bool = False) -> None:
         self.disturbed = _now()
         found = self.brokers[broker]
-        found.dead = found.unable = False
+        found.dead = found.unable = found.mute = False
         if _now() - found.died >= _UNSEEN:
             found.began = _now()
         found.put_at = dict.fromkeys(found.held.shovels, _now())
@@ -144,6 +170,10 @@ class World:
     def disable(self, broker: Broker) -> None:
         self.disturbed = _now()
         self.brokers[broker].unable = True
+
+    def silence(self, broker: Broker) -> None:
+        self.disturbed = _now()
+        self.brokers[broker].mute = True
 
     # How links are.
 
@@ -177,7 +207,8 @@ class World:
         source = self.brokers[place.source].held
         bound = source.bindings.issuperset(link.source_part().bindings)
         there = link.queue.name in source.queues and bound and self.is_at(link, place)
-        return there and self.says_running(place.host, link.name)
+        runs = self.says_running(place.host, link.name)
+        return there and runs and not self.brokers[place.host].mute
 
     def working(self, link: Link) -> set[Place]:
         return {place for place in link.places() if self.works_at(link, place)}
@@ -190,6 +221,7 @@ class World:
             if self.brokers[place.source].works
             and self.brokers[place.host].works
             and not self.brokers[place.host].unable
+            and not self.brokers[place.host].mute
         ]
 
     def judge_settled(self) -> None:
