@@ -96,9 +96,15 @@ def test_hosts_out_of_service_are_refused_before_anything_is_changed(name: str) 
     assert (plays[1]["hosts"], plays[1]["any_errors_fatal"]) == ("all:!image", True)
 
 
-def rendered(playbook: str, folder: Path, template: str, host: str) -> str:
+def rendered(
+    playbook: str, folder: Path, template: str, host: str, rabbitmq_version: str = "4.0"
+) -> str:
     """What a broker's host is told by one of the role's templates."""
-    given = {"newsfabric_secret": SECRET, "playbook_dir": str(ROLES.parent / "playbooks")}
+    given = {
+        "newsfabric_secret": SECRET,
+        "playbook_dir": str(ROLES.parent / "playbooks"),
+        "rabbitmq_version": rabbitmq_version,
+    }
     play = {
         "hosts": host,
         "connection": "local",
@@ -135,6 +141,24 @@ def test_a_broker_stands_alone_on_its_loopback(playbook: str, tmp_path: Path, ho
     assert f"cluster_name = production-{host}\n" in settings
     words = ("cluster_formation", "cluster_partition_handling", "oregon-core-1", "oregon-core-3")
     assert [word for word in words if word in settings] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "version", "stamps"),
+    [
+        ("oregon-client-1", "3.10", False),
+        ("oregon-client-1", "3.12", True),
+        ("oregon-client-1", "4.3", True),
+        ("oregon-core-1", "4.3", False),
+        ("oregon-retail-1", "4.3", False),
+    ],
+)
+def test_entrances_alone_stamp_messages_where_they_know_how(
+    playbook: str, tmp_path: Path, host: str, version: str, stamps: bool
+) -> None:
+    settings = rendered(playbook, tmp_path, "rabbitmq.conf.j2", host, version)
+    wanted = "message_interceptors.incoming.set_header_timestamp.overwrite = false"
+    assert (wanted in settings.splitlines()) == stamps
 
 
 def test_brokers_of_hosts_refuse_what_those_of_worlds_do(playbook: str, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ share the machines, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.fleet.conftest import SUITE, fabric_in
 from tests.fleet.fabrics import Crowd, changes, on, played, plays
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+logger = logging.getLogger(__name__)
 
 BOXES = ["oregon-retail-1", "oregon-retail-2"]
 BROKERS = ["oregon-client-1", "oregon-core-1", *BOXES]
@@ -66,7 +69,7 @@ def test_data_of_another_version_are_refused_until_they_are_moved_away(fleet: Fl
 
 @pytest.mark.parametrize("suite", [suite for suite in SUITES if suite != SUITE] + [SUITE])
 def test_each_machine_of_a_region_moves_to_another_debian_and_back(
-    fleet: Fleet, suite: str, record_property: Callable[[str, object], None]
+    fleet: Fleet, suite: str
 ) -> None:
     if not fleet.image(suite).ready:
         pytest.skip(f"there is no image of {suite}: `python -m fleet image --suite {suite}`")
@@ -77,14 +80,14 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
         plays(fleet, "site.yml")
     # Their boxes are as they were.
     assert crowd.noticed_nothing, crowd.report
-    record_property("client and core", crowd.report)
+    logger.info("client and core to %s: %s", suite, crowd.report)
     with Crowd(fleet, OREGON, READERS, per_second=2, topics=10, amqp=True) as crowd:
         for box in BOXES:
             plays(fleet, "drain-retail.yml", "--limit", box)
             begins_anew(fleet, box, suite)
             plays(fleet, "site.yml")
     assert crowd.missed_nothing, crowd.report
-    record_property("boxes", crowd.report)
+    logger.info("boxes to %s: %s", suite, crowd.report)
     # A release that isn't out yet doesn't tell its name.
     sources = {name: on(fleet, name, "cat /etc/apt/sources.list") for name in BROKERS}
     assert [name for name, text in sources.items() if f" {suite} main\n" not in text] == []
