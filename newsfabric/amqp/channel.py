@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pika.exceptions
 
 from newsfabric.amqp.connection import Connection, link_error
-from newsfabric.errors import LinkError
+from newsfabric.errors import LinkClosed, LinkError
+
+# Seconds. A broker whose disk or metadata store hangs still sends heartbeats, so its connection
+# would stay, and who asks it something would wait for ever. One that is only busy takes less.
+ANSWER_TIMEOUT: Final = 15.0
 
 
 class Channel:
@@ -29,9 +33,9 @@ class Channel:
 
     @classmethod
     async def open(cls, connection: Connection) -> Channel:
-        """Open a channel; LinkClosed if the connection goes first."""
+        """Open a channel; LinkClosed if the connection goes first, or the broker says nothing."""
         channel = cls(connection)
-        await channel.opened
+        await channel._answered("open", channel.opened)
         return channel
 
     @property
@@ -52,17 +56,26 @@ class Channel:
         """Call pika's ``method`` and wait for the broker's answer, whose frame is returned.
 
         Raises LinkError with the broker's words if it closes the channel instead, as it does
-        for each refusal; LinkClosed if the connection went.
+        for each refusal; LinkClosed if the connection went, or goes now since the broker says
+        nothing for :data:`ANSWER_TIMEOUT`.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)
         try:
             getattr(self._pika, method)(**arguments, callback=_setter(answer))
-            return await answer
+            return await self._answered(method, answer)
         except pika.exceptions.AMQPError as exc:
             raise link_error(exc) from exc
         finally:
             self._waiting.discard(answer)
+
+    async def _answered(self, method: str, answer: asyncio.Future[Any]) -> Any:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT):
+                return await answer
+        except TimeoutError:
+            self.connection.abort()
+            raise LinkClosed(f"no answer to {method} within {ANSWER_TIMEOUT:g} s") from None
 
     def on_cancel(self, callback: Callable[[Any], None]) -> None:
         """Call ``callback(frame)`` when the broker cancels the channel's consumer."""

@@ -18,8 +18,12 @@ from fake_broker import HANG_UP, FakeBroker
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from newsfabric.amqp import Message
+from newsfabric.amqp import channel as channel_module
 from newsfabric.amqp import link as link_module
 from newsfabric.amqp.link import PikaLink, connect
+from newsfabric.amqp.spread import SpreadLink
+from newsfabric.amqp.stub import StubBroker
 from newsfabric.amqp.wire import MAX_BODY, MAX_HEADER
 from newsfabric.backoff import Backoff
 
@@ -239,3 +243,21 @@ async def test_some_frame_or_other_is_raised_out_of_the_loop(
             await all_said.wait()
         assert link.connected
         assert broker.connections == 151
+
+
+@pytest.mark.parametrize("asked", [pika.spec.Channel.Open, pika.spec.Confirm.Select])
+async def test_one_that_is_connected_and_answers_nothing_keeps_no_service_from_starting(
+    monkeypatch: pytest.MonkeyPatch, asked: type[object]
+) -> None:
+    monkeypatch.setattr(channel_module, "ANSWER_TIMEOUT", 0.05)
+    well = StubBroker()
+    well.declare_exchange("x")
+    queue = well.tap("x")
+    async with FakeBroker.saying(lambda: iter(()), deaf_to=asked) as broker:
+        links = SpreadLink({"ill": await connect([broker.url], name="x"), "well": well.connect()})
+        publisher = await links.publisher()
+        await publisher.publish("x", Message("news", b"1"))
+        assert [message.body for message in well.take(queue)] == [b"1"]
+        # It is tried again, as one that was away.
+        await broker.ended.wait()
+        await links.close()

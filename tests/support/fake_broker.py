@@ -28,12 +28,19 @@ HANG_UP: Final = b""
 class FakeBroker:
     """``says`` are the bytes that follow a consumer's ConsumeOk, or instead of the greeting where
     ``greets`` is false. They are written until there are no more, or nobody takes them. After
-    :data:`HANG_UP` it closes the socket.
+    :data:`HANG_UP` it closes the socket. It doesn't answer the method ``deaf_to``.
     """
 
-    def __init__(self, says: Callable[[], Iterator[bytes]], *, greets: bool = True) -> None:
+    def __init__(
+        self,
+        says: Callable[[], Iterator[bytes]],
+        *,
+        greets: bool = True,
+        deaf_to: type[Any] | None = None,
+    ) -> None:
         self._says = says
         self._greets = greets
+        self._deaf_to = deaf_to
         self.connections = 0
         # What was written last, with what the sockets hold.
         self.said = 0
@@ -43,9 +50,13 @@ class FakeBroker:
     @classmethod
     @contextlib.asynccontextmanager
     async def saying(
-        cls, says: Callable[[], Iterator[bytes]], *, greets: bool = True
+        cls,
+        says: Callable[[], Iterator[bytes]],
+        *,
+        greets: bool = True,
+        deaf_to: type[Any] | None = None,
     ) -> AsyncIterator[FakeBroker]:
-        broker = cls(says, greets=greets)
+        broker = cls(says, greets=greets, deaf_to=deaf_to)
         server = await asyncio.start_server(broker._serve, "127.0.0.1", 0)
         broker.url = f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}/%2F"
         try:
@@ -81,7 +92,7 @@ class FakeBroker:
                     break
                 heard = heard[used:]
                 asked = type(getattr(frame, "method", None))
-                if answer := _ANSWERS.get(asked):
+                if (answer := _ANSWERS.get(asked)) and asked is not self._deaf_to:
                     writer.write(pika.frame.Method(frame.channel_number, answer()).marshal())
                 if asked is pika.spec.Basic.Consume:
                     await self._say(writer)
