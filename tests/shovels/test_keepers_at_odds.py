@@ -145,6 +145,13 @@ async def _silent() -> None:
     world.silence(broker("oregon-core-1"))
     await asyncio.sleep(_UNTIL_UNFIT)
     world.judge_links()
+    # What runs on that broker alone takes from one broker after the other, in vain.
+    await asyncio.sleep(_UNTIL_UNFIT)
+    for keeper in world.keepers:
+        assert keeper.readiness().waiting_for == ()
+        said = await keeper._seen()
+        unfit = {node.node: node.unfit for node in said["nodes"] if node.unfit}
+        assert set(unfit) >= {"oregon-core-1"}
     world.die(broker("oregon-core-1"))
     await asyncio.sleep(_DOWN)
     world.begin(broker("oregon-core-1"))
