@@ -59,12 +59,14 @@ class ShovelSeen:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """A RabbitMQ node as a keeper sees it. ``alarm`` is ``memory``, ``disk`` or nothing."""
+    """A RabbitMQ node as a keeper sees it. ``alarm`` is ``memory``, ``disk`` or nothing; ``unfit``
+    counts the shovels that it couldn't make work with this node, and avoids it for."""
 
     cluster: str
     node: str
     running: bool
     alarm: str
+    unfit: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,8 @@ def _node(value: Any) -> NodeSeen:
         node=text(fields, "node", MAX_TEXT),
         running=flag(fields, "running"),
         alarm=text(fields, "alarm", MAX_TEXT),
+        # Keepers of before don't say it.
+        unfit=whole(fields, "unfit") if "unfit" in fields else 0,
     )
 
 

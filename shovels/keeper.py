@@ -17,6 +17,7 @@ import functools
 import logging
 import math
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -57,6 +58,11 @@ RESTARTS: Final = metrics.counter(
 )
 AGE: Final = metrics.gauge(
     "shovels_canary_age_seconds", "Since the newest canary that arrived was sent", ["shovel"]
+)
+UNFIT: Final = metrics.gauge(
+    "shovels_unfit_brokers",
+    "Shovels that can't be made to work with a broker, which is avoided for them; restart it",
+    ["cluster", "node"],
 )
 REPORTS: Final = metrics.counter(
     "shovels_reports", "Reports to frontdesks, by what came of them", ["outcome"]
@@ -115,6 +121,8 @@ class Keeper:
         self._as_planned = False
         self._all_run = False
         self._draining = False
+        # For how many shovels each broker is unfit.
+        self._unfit: Counter[Broker] = Counter()
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
         # What the last round saw of brokers that answered: shovels' own words.
         self._said: Mapping[Broker, Mapping[str, str]] = {}
@@ -133,7 +141,11 @@ class Keeper:
         )
 
     def readiness(self) -> Readiness:
-        """Ready when there is nothing to do, every shovel runs, and canaries come through each."""
+        """Ready when there is nothing to do, every shovel runs, and canaries come through each.
+
+        A shovel that is elsewhere since a broker is unfit for it is where it should be, and for one
+        that works nowhere a keeper can do no more: operators are told of the broker.
+        """
         return Readiness.of(
             plan=self._as_planned,
             shovels=self._all_run,
@@ -184,7 +196,12 @@ class Keeper:
         done = await carry_out(self._brokers, found)
         self.watch.placed(found.places)
         await self._watch(found)
-        self._as_planned = not done and not found.unreachable and not found.moving
+        moving = [name for name in found.moving if not seen.unfit.get(name)]
+        self._as_planned = not done and not found.unreachable and not moving
+        self._unfit = Counter(broker for each in seen.unfit.values() for broker in each)
+        UNFIT.clear()
+        for broker, shovels in self._unfit.items():
+            UNFIT.labels(str(broker.cluster), broker.name).set(shovels)
         ROUNDS.labels("settled" if self._as_planned else "unsettled").inc()
         self._tell(found, done)
         return self._as_planned and self._all_run
@@ -198,7 +215,10 @@ class Keeper:
         ]
         RUNNING.set(sum(runs))
         WANTED.set(len(self._links))
-        self._all_run = all(runs)
+        hopeless = self.watch.hopeless(asyncio.get_running_loop().time())
+        self._all_run = all(
+            run or link.id in hopeless for link, run in zip(self._links, runs, strict=True)
+        )
         await self._distrust(found.unreachable)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
@@ -219,7 +239,12 @@ class Keeper:
         ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
         places = [self.watch.place(link) for link in self._links]
         shovels = seen_shovels(self._links, places, ages, self._said)
-        return {"shovels": shovels, "nodes": self._nodes.seen}
+        unfit = {(str(b.cluster), b.name): count for b, count in self._unfit.items()}
+        nodes = [
+            dataclasses.replace(node, unfit=unfit.get((node.cluster, node.node), 0))
+            for node in self._nodes.seen
+        ]
+        return {"shovels": shovels, "nodes": tuple(nodes)}
 
     def _show_ages(self) -> None:
         loop = asyncio.get_running_loop()

@@ -207,9 +207,19 @@ class Watch:
         """Link id → seconds since the newest canary that has arrived was sent."""
         return {name: watched.age(now) for name, watched in self._watched.items()}
 
+    def hopeless(self, now: float) -> frozenset[str]:
+        """Ids of the links that nothing more can be done for: no place of theirs is fit."""
+        unfit = self.unfit(now)
+        return frozenset(
+            name
+            for name, brokers in unfit.items()
+            if all({place.source, place.host} & brokers for place in self._links[name].places())
+        )
+
     def all_fresh(self, now: float) -> bool:
-        """Whether canaries come through every shovel."""
-        return all(watched.fresh(now) for watched in self._watched.values())
+        """Whether canaries come through every shovel that isn't hopeless."""
+        hopeless = self.hopeless(now)
+        return all(w.fresh(now) for name, w in self._watched.items() if name not in hopeless)
 
     def document(self, now: float) -> dict[str, Any]:
         """What ``/canaries`` answers."""

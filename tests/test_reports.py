@@ -80,7 +80,7 @@ REPORTED = Report(
             restarts=0,
         ),
     ),
-    nodes=(NodeSeen(cluster="oregon/core", node="oregon-core-1", running=True, alarm=""),),
+    nodes=(NodeSeen(cluster="oregon/core", node="oregon-core-1", running=True, alarm="", unfit=1),),
     topics=(Busy(name="news", messages_per_second=1.0),),
 )
 

@@ -145,6 +145,13 @@ async def _silent() -> None:
     world.silence(broker("oregon-core-1"))
     await asyncio.sleep(_UNTIL_UNFIT)
     world.judge_links()
+    # What runs on that broker alone takes from one broker after the other, in vain.
+    await asyncio.sleep(_UNTIL_UNFIT)
+    for keeper in world.keepers:
+        assert keeper.readiness().waiting_for == ()
+        said = await keeper._seen()
+        unfit = {node.node: node.unfit for node in said["nodes"] if node.unfit}
+        assert set(unfit) >= {"oregon-core-1"}
     world.die(broker("oregon-core-1"))
     await asyncio.sleep(_DOWN)
     world.begin(broker("oregon-core-1"))
@@ -164,6 +171,30 @@ def test_that_is_found_out_if_what_says_that_it_runs_is_fit(
     monkeypatch.setattr("shovels.watch.Watch._fit_again", _fit_if_it_says_so)
     with pytest.raises(Broken, match=r"\(b\)"):
         run(_silent(), began=0.0)
+
+
+async def _parted(found: list[str]) -> None:
+    """Finds the sources of a shovel in half an hour in which its host doesn't reach the best."""
+    world = World(random.Random(1), client=1, core=3, keepers=1)
+    stop = asyncio.Event()
+    keeper = asyncio.create_task(world.run(0, stop))
+    await asyncio.sleep(_CALM)
+    link = next(each for each in world.links if each.name == "receipts.1")
+    assert world.working(link) == {link.preferred}
+    world.parted.add((link.preferred.host, link.preferred.source))
+    for _ in range(1800):
+        await asyncio.sleep(1.0)
+        [place] = [each for each in link.places() if world.is_at(link, each)]
+        if found[-1:] != [place.source.name]:
+            found.append(place.source.name)
+    stop.set()
+    await keeper
+
+
+def test_one_keeper_tries_a_source_that_a_shovel_doesnt_reach_again_each_ten_minutes() -> None:
+    found: list[str] = []
+    run(_parted(found), began=0.0)
+    assert found == ["oregon-core-1", "oregon-core-3"] * 3
 
 
 def _nothing_stays(*_: object) -> list[Place]:

@@ -245,6 +245,25 @@ def test_that_a_silent_shovel_says_it_runs_doesnt_make_its_broker_fit_again() ->
     assert watch.unfit(at + 100.0)[PUBLISH] == {CORE}
 
 
+def test_a_shovel_that_works_nowhere_is_hopeless_and_isnt_waited_for() -> None:
+    watch = _watch()
+    for second in range(1000):
+        _second(watch, float(second), broken="publish.oregon.1")
+        _due(watch, second + 0.5)
+        found = watch.hopeless(second + 0.5)
+        assert found <= {PUBLISH}
+        assert watch.all_fresh(second + 0.5) == (found == {PUBLISH})
+        if found:
+            return
+    raise AssertionError
+
+
+def test_a_shovel_that_may_go_elsewhere_isnt_hopeless() -> None:
+    watch = _watch(core=2)
+    at = _until_unfit_of_silence(watch, CORE)
+    assert watch.hopeless(at + 0.5) == set()
+
+
 def test_a_broker_that_was_away_is_fit_again() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)

@@ -96,6 +96,8 @@ class World:
         # Keepers, and brokers that they alone can't reach; when that last changed.
         self.cut: set[tuple[int, Broker]] = set()
         self.cut_at = 0.0
+        # Brokers, and others that their shovels can't reach.
+        self.parted: set[tuple[Broker, Broker]] = set()
         # What each keeper has seen bound, or bound itself.
         self.bound: dict[tuple[int, Broker], set[Binding]] = {}
         # When something last happened to a broker: what was seen before may be wrong.
@@ -182,7 +184,10 @@ class World:
         found = self.brokers[host]
         if not found.works or found.unable or name not in found.held.shovels:
             return False
-        source = self.brokers[self._source_of(found.held.shovels[name])]
+        at = self._source_of(found.held.shovels[name])
+        if (host, at) in self.parted:
+            return False
+        source = self.brokers[at]
         return source.works and _now() - max(found.put_at[name], source.began) >= _STARTS_IN
 
     def is_consumed(self, source: Broker, queue: str) -> bool:

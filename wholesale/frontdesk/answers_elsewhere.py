@@ -79,7 +79,11 @@ _REGION: Final[dict[str, Any]] = {
     "clusters": _Listed(
         {
             "name": str,
-            "nodes": _Listed({"node": str, "running": bool, "alarm": str}, _MAX_NODES),
+            "nodes": _Listed(
+                # Before 0.2 nobody said who is unfit.
+                {"node": str, "running": bool, "alarm": str, "unfit": _Maybe(int)},
+                _MAX_NODES,
+            ),
         },
         _MAX_CLUSTERS,
     ),

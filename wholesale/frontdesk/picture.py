@@ -254,6 +254,11 @@ def _wrong(
                 yield f"{node['node']} is away"
             elif node["alarm"]:
                 yield f"{node['node']} has a {node['alarm']} alarm"
+            elif node["unfit"]:
+                yield (
+                    f"{node['node']} doesn't make {node['unfit']} shovels work: restart the "
+                    "broker, what runs its shovels may be dead"
+                )
     for known in listed:
         state = state_of(known)
         if state == "gone" and not known.left:

@@ -228,6 +228,7 @@ def _node(name: str, seen: Seen | None, *, away: bool) -> dict[str, Any]:
         "node": name,
         "running": not away and (node is None or node.running),
         "alarm": "" if node is None else node.alarm,
+        "unfit": 0 if node is None else node.unfit,
     }
 
 

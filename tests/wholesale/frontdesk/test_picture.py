@@ -87,9 +87,12 @@ def test_a_region_where_all_is_as_it_should_be_is_well(told: Told):
     assert region["clusters"] == [
         {
             "name": "oregon/client",
-            "nodes": [{"node": "oregon-client-1", "running": True, "alarm": ""}],
+            "nodes": [{"node": "oregon-client-1", "running": True, "alarm": "", "unfit": 0}],
         },
-        {"name": "oregon/core", "nodes": [{"node": "oregon-core-1", "running": True, "alarm": ""}]},
+        {
+            "name": "oregon/core",
+            "nodes": [{"node": "oregon-core-1", "running": True, "alarm": "", "unfit": 0}],
+        },
     ]
     (shovel,) = region["shovels"]
     assert shovel["canary_age_ms"] == 1100
@@ -420,6 +423,15 @@ def test_a_node_that_goes_and_comes_is_an_event(told: Told):
     assert told.region()["why"] == ["oregon-core-1 is away"]
     told.pass_by(1, keeper, BOX, LOAD)
     assert told.events() == [("node_away", "oregon-core-1"), ("node_back", "oregon-core-1")]
+
+
+def test_a_broker_with_which_shovels_dont_work_is_a_reason_and_says_what_to_do(told: Told):
+    unfit = dataclasses.replace(NODE, unfit=2)
+    told.pass_by(1, dataclasses.replace(KEEPER, nodes=(unfit,)), BOX, LOAD)
+    assert told.region()["why"] == [
+        "oregon-core-1 doesn't make 2 shovels work: restart the broker, "
+        "what runs its shovels may be dead"
+    ]
 
 
 def test_an_alarm_is_a_reason(told: Told):
