@@ -65,6 +65,9 @@ logger = logging.getLogger(__name__)
 EVERY: Final = 1.0
 # A shovel or queue that somebody deleted is made again within so many looks.
 KEEP_EVERY: Final = 5
+# Seconds for all of them. A look that takes longer than 5 s would be taken for a sleep of this
+# process, and each feed would get its full time again (retail/feed.py).
+KEEP_WITHIN: Final = 2.0
 # For the last report to come out at the core: what is said after it, nobody hears.
 LAST_WORD_TIMEOUT: Final = 5.0
 # The part of a drain that is ours alone: shovels and two queues.
@@ -293,17 +296,19 @@ class Agent:
         assert self._link is not None
         keeps: list[Callable[[], Awaitable[None]]] = [partial(self._link.declare, self._declare)]
         keeps += [core.keep for core in self._cores.values()]
-        for keep in keeps:
-            try:
-                async with asyncio.timeout(KEEP_EVERY * EVERY):
-                    await keep()
-            except LinkClosed:
-                # A link that is down declares by itself when it is back.
-                pass
-            except (LinkError, TimeoutError) as exc:
-                why = str(exc) or "the broker doesn't answer"
-                if self._failures.should_log(why, _now()):
-                    logger.warning("queues of this box can't be declared again: %s", why)
+        await asyncio.gather(*map(self._keep, keeps))
+
+    async def _keep(self, keep: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(KEEP_WITHIN):
+                await keep()
+        except LinkClosed:
+            # A link that is down declares by itself when it is back.
+            pass
+        except (LinkError, TimeoutError) as exc:
+            why = str(exc) or "the broker doesn't answer"
+            if self._failures.should_log(why, _now()):
+                logger.warning("queues of this box can't be declared again: %s", why)
 
     async def _follow(self, running: frozenset[str]) -> None:
         assert self._feeds is not None

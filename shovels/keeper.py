@@ -18,7 +18,7 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric import metrics
@@ -191,7 +191,12 @@ class Keeper:
         now = asyncio.get_running_loop().time()
         self._nodes.changed.clear()
         seen = self._nodes.uptimes.observe(self._nodes.running, now)
-        seen = dataclasses.replace(seen, unfit=self.watch.unfit(now), silent=self.watch.silent(now))
+        seen = dataclasses.replace(
+            seen,
+            full=self._nodes.full,
+            unfit=self.watch.unfit(now),
+            silent=self.watch.silent(now),
+        )
         found = await look(self._brokers, self._region, self._topics, seen)
         done = await carry_out(self._brokers, found)
         self.watch.placed(found.places)
@@ -222,15 +227,22 @@ class Keeper:
         await self._distrust(found.unreachable)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
-        now = asyncio.get_running_loop().time()
-        for link in self.watch.due(self._said, away, now):
-            host = self.watch.place(link).host
+        due: dict[Broker, list[Link]] = {}
+        for link in self.watch.due(self._said, away, asyncio.get_running_loop().time()):
+            due.setdefault(self.watch.place(link).host, []).append(link)
+        await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
+
+    async def _make_anew(self, host: Broker, links: Iterable[Link]) -> None:
+        """One after the other. A broker that doesn't answer is left alone until the next round."""
+        for link in links:
             said = self._said[host].get(link.name, "missing")
             logger.warning("%s on %s is %s and brings nothing: making it anew", link.id, host, said)
             try:
                 await restart(self._brokers, host, link.name)
             except ManagementError as exc:
                 logger.warning("%s: %s", link.id, mask(str(exc)))
+                if not exc.status:
+                    return
             else:
                 RESTARTS.labels(link.id).inc()
 

@@ -70,7 +70,8 @@ def show_alarms(seen: Iterable[NodeSeen]) -> None:
 class Nodes:
     """Looks at ``brokers`` for the keeper of ``region``. :meth:`run` it.
 
-    :attr:`running` is what was seen last; :attr:`changed` is set when that changes.
+    :attr:`running` and :attr:`full` are what was seen last; :attr:`changed` is set when one of them
+    changes.
     """
 
     def __init__(
@@ -87,6 +88,11 @@ class Nodes:
             broker: Management(node.management_url, credentials, timeout=_TIMEOUT)
             for broker, node in brokers.items()
         }
+
+    @property
+    def full(self) -> frozenset[Broker]:
+        """The brokers that take no messages, having too little memory or disk."""
+        return frozenset(self._alarms)
 
     @property
     def seen(self) -> tuple[NodeSeen, ...]:
@@ -119,10 +125,10 @@ class Nodes:
         answers = await asyncio.gather(*map(_ask, self._apis.values()))
         found = dict(zip(self._apis, answers, strict=True))
         running = {broker: self._misses.runs(broker, said) for broker, said in found.items()}
-        self._alarms = {broker: said.alarm for broker, said in found.items() if said.alarm}
-        if running != self.running:
+        alarms = {broker: said.alarm for broker, said in found.items() if said.alarm}
+        if (running, alarms) != (self.running, self._alarms):
             self.changed.set()
-        self.running = running
+        self.running, self._alarms = running, alarms
         self.uptimes.observe(running, asyncio.get_running_loop().time())
         show_alarms(self.seen)
 

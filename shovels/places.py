@@ -45,12 +45,14 @@ STEADY_AFTER: Final = 10.0
 class Seen:
     """Brokers that are ``away``, and those that run and did for so long that they are ``steady``.
 
+    ``full`` are those that take no messages: a shovel there says that it runs and brings nothing.
     ``unfit`` has for links, by id, the brokers with which their shovels can't be made to work,
     ``silent`` the places at which they bring nothing, whatever they say.
     """
 
     away: frozenset[Broker] = frozenset()
     steady: frozenset[Broker] = frozenset()
+    full: frozenset[Broker] = frozenset()
     unfit: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
     silent: Mapping[str, Place] = dataclasses.field(default_factory=dict)
 
@@ -81,7 +83,9 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
     the first that works. Where none works it stays where it is, or was planned.
     """
     up = [place for place in link.places() if not _brokers(place) & seen.away]
-    fit = [place for place in up if not _brokers(place) & seen.unfit.get(link.id, frozenset())]
+    unfit = seen.unfit.get(link.id, frozenset())
+    # To take from a full broker makes room there.
+    fit = [place for place in up if not _brokers(place) & unfit and place.host not in seen.full]
     trusted = [place for place in fit if place in present or _brokers(place) <= seen.steady]
     there = [place for place in link.places() if place in present]
     return next(found[0] for found in (trusted, fit, up, there, [link.preferred]) if found)
@@ -142,7 +146,8 @@ def _needed(
     """
     for n, place in enumerate(present):
         steady = _brokers(place) <= seen.steady - seen.away
-        if steady and _runs(link, place, actual) and seen.silent.get(link.id) != place:
+        brings = place.host not in seen.full and seen.silent.get(link.id) != place
+        if steady and brings and _runs(link, place, actual):
             return [each for each in others if each in present[: n + 1]]
     return list(others)
 

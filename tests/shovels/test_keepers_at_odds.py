@@ -20,7 +20,7 @@ from quick_time import run
 from newsfabric.settings import Node
 from newsfabric.topology import Broker, Link, Place
 from newsfabric.topology.plan import _paths
-from shovels.places import Seen
+from shovels.places import Seen, _needed
 from shovels.places import choose_place as _choose_place
 from shovels.plan import Actual
 from shovels.watch import Watch
@@ -173,6 +173,45 @@ def test_that_is_found_out_if_what_says_that_it_runs_is_fit(
         run(_silent(), began=0.0)
 
 
+async def _full() -> None:
+    """A broker has no room any more, dies, and is back, for long without room."""
+    world = World(random.Random(1), client=1, core=3, keepers=2)
+    stop = asyncio.Event()
+    keepers = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
+    await asyncio.sleep(_CALM)
+    full = broker("oregon-core-1")
+    world.fill(full, True)
+    await asyncio.sleep(_DOWN)
+    world.judge_links()
+    world.die(full)
+    await asyncio.sleep(_CALM)
+    world.begin(full)
+    await asyncio.sleep(_CALM)
+    world.judge_links()
+    world.fill(full, False)
+    await asyncio.sleep(_CALM)
+    world.judge_settled()
+    stop.set()
+    await asyncio.gather(*keepers)
+
+
+def test_links_leave_a_broker_that_has_no_room_and_come_back_when_it_has_some() -> None:
+    run(_full(), began=0.0)
+
+
+@pytest.mark.parametrize("ignored", ["the choice", "what is proven"])
+def test_that_is_found_out_if_a_full_broker_is_taken_for_well(
+    monkeypatch: pytest.MonkeyPatch, ignored: str
+) -> None:
+    target, fault = {
+        "the choice": (_CHOICE, _never_full),
+        "what is proven": (_NEEDED, _full_is_proven),
+    }[ignored]
+    monkeypatch.setattr(target, fault)
+    with pytest.raises(Broken):
+        run(_full(), began=0.0)
+
+
 async def _parted(found: list[str]) -> None:
     """Finds the sources of a shovel in half an hour in which its host doesn't reach the best."""
     world = World(random.Random(1), client=1, core=3, keepers=1)
@@ -213,6 +252,14 @@ def _where_it_is_steady(link: Link, present: Collection[Place], seen: Seen) -> P
 
 def _never_unfit(link: Link, present: Collection[Place], seen: Seen) -> Place:
     return _choose_place(link, present, dataclasses.replace(seen, unfit={}))
+
+
+def _never_full(link: Link, present: Collection[Place], seen: Seen) -> Place:
+    return _choose_place(link, present, dataclasses.replace(seen, full=frozenset()))
+
+
+def _full_is_proven(link: Link, *rest: Any) -> list[Place]:
+    return _needed(link, *rest[:-1], dataclasses.replace(rest[-1], full=frozenset()))
 
 
 def _fit_if_it_says_so(

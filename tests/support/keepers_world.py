@@ -2,7 +2,8 @@
 
 A broker answers its management API late, or doesn't, or says no to a change. It dies and comes back
 with what it held or empty, hangs, is cut off from one keeper alone, or until it starts again can't
-run shovels, or runs them in vain. What keepers do is judged by the methods ``judge_…`` of
+run shovels, or runs them in vain. It has no room for messages, also after it starts again. What
+keepers do is judged by the methods ``judge_…`` of
 :class:`World`:
 
 (a) once all is well for long, every link is at its preferred place, and nothing else is left;
@@ -70,6 +71,8 @@ class ModelBroker:
     unable: bool = False
     # Its shovels say that they run, and bring nothing.
     mute: bool = False
+    # It has no room on its disk, and takes nothing.
+    full: bool = False
     put_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -177,6 +180,10 @@ class World:
         self.disturbed = _now()
         self.brokers[broker].mute = True
 
+    def fill(self, broker: Broker, full: bool) -> None:
+        self.disturbed = _now()
+        self.brokers[broker].full = full
+
     # How links are.
 
     def says_running(self, host: Broker, name: str) -> bool:
@@ -213,7 +220,8 @@ class World:
         bound = source.bindings.issuperset(link.source_part().bindings)
         there = link.queue.name in source.queues and bound and self.is_at(link, place)
         runs = self.says_running(place.host, link.name)
-        return there and runs and not self.brokers[place.host].mute
+        host = self.brokers[place.host]
+        return there and runs and not host.mute and not host.full
 
     def working(self, link: Link) -> set[Place]:
         return {place for place in link.places() if self.works_at(link, place)}
@@ -227,6 +235,7 @@ class World:
             and self.brokers[place.host].works
             and not self.brokers[place.host].unable
             and not self.brokers[place.host].mute
+            and not self.brokers[place.host].full
         ]
 
     def judge_settled(self) -> None:
@@ -331,8 +340,7 @@ class Api:
         """There is nothing to close."""
 
     async def alarm(self) -> str:
-        await self._asked()
-        return ""
+        return "disk" if (await self._asked()).full else ""
 
     async def exchanges(self) -> dict[str, str]:
         self._looked_at = _now()
