@@ -146,8 +146,7 @@ def _needed(
     """
     for n, place in enumerate(present):
         steady = _brokers(place) <= seen.steady - seen.away
-        brings = place.host not in seen.full and seen.silent.get(link.id) != place
-        if steady and brings and _runs(link, place, actual):
+        if steady and _runs(link, place, actual) and seen.silent.get(link.id) != place:
             return [each for each in others if each in present[: n + 1]]
     return list(others)
 
