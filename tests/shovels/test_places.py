@@ -192,13 +192,30 @@ def test_a_shovel_isnt_made_where_it_cant_be_made_to_run() -> None:
     settled = frozenset(brokers_of(known))
 
     def chosen(*unfit: Broker, away: Collection[Broker] = NOBODY) -> Place:
-        seen = Seen(frozenset(away), settled - frozenset(away), {link.id: frozenset(unfit)})
+        steady = settled - frozenset(away)
+        seen = Seen(frozenset(away), steady, unfit={link.id: frozenset(unfit)})
         return choose_place(link, [link.preferred], seen)
 
     assert chosen(FIRST) == Place(CLIENT, THIRD)
     assert chosen(FIRST, THIRD) == Place(CLIENT, SECOND)
     assert chosen(FIRST, away={THIRD, SECOND}) == Place(CLIENT, FIRST)
     assert chosen(FIRST, THIRD, away={SECOND}) == Place(CLIENT, FIRST)
+
+
+def test_a_shovel_isnt_put_on_a_broker_without_room_and_takes_from_one() -> None:
+    known = _oregon(3)
+    links = {link.name: link for link in region_links(known, "oregon", TOPICS)}
+    steady = frozenset(brokers_of(known))
+
+    def chosen(name: str, *full: Broker) -> Place:
+        link = links[name]
+        return choose_place(link, [link.preferred], Seen(steady=steady, full=frozenset(full)))
+
+    assert chosen("publish.oregon.1", FIRST) == Place(CLIENT, THIRD)
+    assert chosen("publish.oregon.1", FIRST, THIRD) == Place(CLIENT, SECOND)
+    assert chosen("publish.oregon.1", FIRST, SECOND, THIRD) == Place(CLIENT, FIRST)
+    assert chosen("publish.oregon.1", CLIENT) == Place(CLIENT, FIRST)
+    assert chosen("receipts.1", FIRST) == Place(FIRST, CLIENT)
 
 
 def test_another_login_moves_nothing() -> None:
