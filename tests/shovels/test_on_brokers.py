@@ -53,10 +53,14 @@ async def _until(check: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
+# RabbitMQ 4.0 also lists a shovel that ended by itself and was deleted then.
+RUN = {"publish.oregon.1": "running", "receipts.1": "running"}.items()
+
+
 async def _running(brokers: Brokers) -> bool:
     found = await states(brokers, [CLIENT, CORE])
-    seen = [s.state for each in found.values() if isinstance(each, Status) for s in each.shovels]
-    return seen == ["running", "running"]
+    seen = [s for each in found.values() if isinstance(each, Status) for s in each.shovels]
+    return {s.name: s.state for s in seen}.items() >= RUN
 
 
 async def test_applying_twice_changes_nothing_the_second_time(brokers: Brokers) -> None:
@@ -421,7 +425,7 @@ def test_status_shows_each_shovel(known: Fabric, tmp_path: Path) -> None:
     def running() -> bool:
         shown = _command(tmp_path, known, "status", "--json")
         found = {s["name"]: s["state"] for s in json.loads(shown.output)["shovels"]}
-        return found == {"publish.oregon.1": "running", "receipts.1": "running"}
+        return found.items() >= RUN
 
     async def wait() -> None:
         await _until(lambda: asyncio.to_thread(running))
