@@ -5,6 +5,8 @@ import com.rabbitmq.client.SocketConfigurators;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.Socket;
+import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
@@ -30,13 +32,18 @@ final class Broker extends ConnectionFactory {
   /** IllegalArgumentException if {@code url} isn't one. */
   Broker(String url) {
     try {
-      setUri(url);
+      URI uri = new URI(url);
+      if (uri.getHost() == null) {
+        // The library would connect to localhost.
+        throw new IllegalArgumentException("no host is in it; a / in a password is written %2F");
+      }
+      setUri(uri);
       if (secure) {
         useSslProtocol(authorities == null ? SSLContext.getDefault() : trusting(Path.of(authorities)));
       }
     } catch (Exception e) {
-      String text = "can't use AMQP URL " + url + ": " + e.getMessage();
-      throw new IllegalArgumentException(text.replaceAll("//[^/]*@", "//"));
+      String why = e instanceof URISyntaxException bad ? bad.getReason() : e.getMessage();
+      throw new IllegalArgumentException("can't use AMQP URL " + shown(url) + ": " + shown(why));
     }
     var sockets = SocketConfigurators.builder().defaultConfigurator().add(made -> socket = made);
     // ConnectionFactory.enableHostnameVerification() would be undone by setting these.
@@ -72,6 +79,9 @@ final class Broker extends ConnectionFactory {
 
   @Override
   public String toString() { return getHost() + ":" + getPort(); }
+
+  /** What of {@code text} can't hold a password. */
+  private static String shown(String text) { return text.substring(text.lastIndexOf('@') + 1); }
 
   private static SSLContext trusting(Path authorities) throws Exception {
     KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
