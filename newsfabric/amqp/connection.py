@@ -32,6 +32,8 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 # AMQP 0-9-1's reply codes access-refused and not-allowed; the latter also for no such virtual host.
 _REFUSALS: Final = (403, 530)
+# What a 530 says that passes: others leave, or operators lift the limit.
+_FULL: Final = "connection limit"
 # What a broker says before a connection is open is some hundred bytes, its name and what it can.
 _MAX_GREETING: Final = 64 * 1024
 
@@ -203,8 +205,7 @@ class Connection(asyncio.Protocol):
 
 def link_error(reason: BaseException) -> LinkError:
     """``reason`` as an error of ours: whose words it is, and whether waiting may help."""
-    closed = (pika.exceptions.ConnectionClosedByBroker, pika.exceptions.ChannelClosedByBroker)
-    if isinstance(reason, closed) and reason.reply_code in _REFUSALS:
+    if _refuses(reason):
         error: LinkError = LinkRefused(_text(reason))
     elif isinstance(reason, pika.exceptions.ChannelClosedByBroker):
         error = LinkError(_text(reason))
@@ -212,6 +213,15 @@ def link_error(reason: BaseException) -> LinkError:
         error = LinkClosed(_text(reason))
     error.__cause__ = reason
     return error
+
+
+def _refuses(reason: BaseException) -> bool:
+    closed = (pika.exceptions.ConnectionClosedByBroker, pika.exceptions.ChannelClosedByBroker)
+    return (
+        isinstance(reason, closed)
+        and reason.reply_code in _REFUSALS
+        and _FULL not in reason.reply_text
+    )
 
 
 def _text(reason: BaseException) -> str:

@@ -9,17 +9,21 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import pika.exceptions
 import pytest
 from amqp_links import PATIENCE, Inbox, Proxy, RabbitHandle, ready
+from client_regions import Regions
 
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Link, Message, parameters
+from newsfabric.amqp.connection import link_error
 from newsfabric.amqp.link import connect
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ConfigError, LinkBusy, LinkClosed, LinkRefused
 from newsfabric.settings import Credentials, Node
+from newsfabric.topics import PublisherRights
 
 
 class Warnings(logging.Handler):
@@ -114,6 +118,37 @@ async def test_who_is_turned_away_everywhere_is_told(rabbitmq: Node) -> None:
         assert "403 ACCESS_REFUSED - Login was refused" in str(error)
         assert link.trouble is not None
         assert not link.connected
+
+
+@pytest.mark.broker
+async def test_who_meets_a_limit_of_connections_is_let_in_when_it_is_lifted(
+    rabbitmq: Node, warnings: Warnings
+) -> None:
+    async with Regions.on(rabbitmq) as regions:
+        region = await regions("oregon")
+        url = await region.user(PublisherRights("late", ("news.#",)))
+        await region.close_to("late")
+        async with link_to(url, credentials=None) as link:
+            await warnings.matching("user connection limit (0) is reached")
+            assert not isinstance(link.trouble, LinkRefused)
+            await region.open_to("late")
+            await ready(await link.publisher())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # 3.10 and 4.x
+        "connection refused for user 'cms': user connection limit (0) is reached",
+        "access to vhost '/' refused for user 'cms': connection limit (10) is reached",
+        # 4.x
+        "connection refused: node connection limit (10) is reached",
+        "access to vhost '/' refused for user 'cms': connection limit cannot be queried, timeout",
+    ],
+)
+def test_a_limit_of_connections_passes(text: str) -> None:
+    said = pika.exceptions.ConnectionClosedByBroker(530, f"NOT_ALLOWED - {text}")
+    assert isinstance(link_error(said), LinkClosed)
 
 
 async def test_who_is_turned_away_for_long_tries_on_within_bounds_and_says_so_once(

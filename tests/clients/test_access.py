@@ -142,6 +142,27 @@ async def test_a_region_that_is_down_may_come_back(
     assert told["error"] == "Unanswered"
 
 
+async def test_a_broker_that_takes_no_more_connections_of_the_user_may_take_some_later(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    url = await region.user(PublisherRights("late", ("news.#",)))
+    await region.close_to("late")
+    (told,), said = await publisher.run_and_listen(settings(url, timeout=2.0), MESSAGE)
+    assert "user connection limit (0) is reached" in said
+    assert told["error"] == "Unanswered"
+
+
+async def test_a_broker_that_takes_no_more_connections_may_take_some_later(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    await region.close_to_all()
+    (told,), said = await publisher.run_and_listen(settings(region, timeout=2.0), MESSAGE)
+    assert "connection limit (0) is reached" in said
+    assert told["error"] == "Unanswered"
+
+
 async def test_over_tls_with_an_authority_of_ones_own(
     publisher: Program, regions: Regions, node: LocalNode, ours: Certified
 ) -> None:

@@ -88,6 +88,19 @@ class Region:
         await self._management._send("PUT", f"/users/{name}", {"password": "secret", "tags": ""})
         return Credentials(name, "secret").in_url(self.url)
 
+    async def close_to(self, name: str) -> None:
+        """Take no more connections of user ``name``, in whatever region."""
+        await self._management._send("PUT", f"/user-limits/{name}/max-connections", {"value": 0})
+
+    async def open_to(self, name: str) -> None:
+        """Take connections of user ``name`` again."""
+        await self._management._delete(f"/user-limits/{name}/max-connections")
+
+    async def close_to_all(self) -> None:
+        """Take no more connections."""
+        limit = f"/vhost-limits/{self.vhost}/max-connections"
+        await self._management._send("PUT", limit, {"value": 0})
+
     async def cut_publishers(self) -> None:
         """Close the connections that aren't the router's. They are listed seconds late."""
         async with asyncio.timeout(60):

@@ -142,8 +142,7 @@ final class Entrance
             $where = $broker->getHost() . ':' . $broker->getPort();
             $untrusted = $broker->isSecure() && $error instanceof AMQPIOException ? self::untrusted($broker) : null;
             $this->trouble = "$where: " . ($untrusted ?? $error->getMessage());
-            // 530, not-allowed, is also for no such virtual host.
-            $this->refused = $untrusted !== null || in_array($error->getCode(), [403, 530], true);
+            $this->refused = $untrusted !== null || self::refuses($error);
             $this->connection?->drop();
             $this->connection = null;
             if ($this->trouble !== $before) {
@@ -155,6 +154,16 @@ final class Entrance
         $pause = min(max($this->pause, 3 * ($now - $began)), self::LAST_PAUSE);
         $this->connectAt = $now + $pause * random_int(50, 100) / 100;
         $this->pause = $this->channel === null ? 2 * $pause : self::FIRST_PAUSE;
+    }
+
+    /**
+     * Whether waiting won't help. 530, not-allowed, is for no such virtual host, but also where too many are
+     * connected: others leave, or operators lift the limit.
+     */
+    private static function refuses(\Exception $error): bool
+    {
+        return in_array($error->getCode(), [403, 530], true)
+            && !str_contains($error->getMessage(), 'connection limit');
     }
 
     private function open(Link $connection): AMQPChannel

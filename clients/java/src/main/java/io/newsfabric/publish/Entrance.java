@@ -229,13 +229,18 @@ final class Entrance extends Thread {
       }
       Object reason = e instanceof ShutdownSignalException closed ? closed.getReason() : null;
       if (reason instanceof AMQP.Connection.Close said) {
-        boolean refused = said.getReplyCode() == AMQP.NOT_ALLOWED || said.getReplyCode() == AMQP.ACCESS_REFUSED;
-        return new Trouble(broker + ": " + said.getReplyText(), refused);
+        return new Trouble(broker + ": " + said.getReplyText(), refuses(said));
       }
       if (reason instanceof AMQP.Channel.Close said) {
         return new Trouble(broker + ": " + said.getReplyText(), said.getReplyCode() == AMQP.ACCESS_REFUSED);
       }
     }
     return new Trouble(broker + ": " + error, false);
+  }
+
+  /** Whether waiting won't help. It does where too many are connected: others leave, or operators lift the limit. */
+  private static boolean refuses(AMQP.Connection.Close said) {
+    return said.getReplyCode() == AMQP.ACCESS_REFUSED
+        || (said.getReplyCode() == AMQP.NOT_ALLOWED && !said.getReplyText().contains("connection limit"));
   }
 }
