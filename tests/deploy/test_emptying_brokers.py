@@ -1,0 +1,75 @@
+"""A broker is emptied before it ends, and serves again before the next one ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from newsfabric.topology.parts import MAILBOX_QUEUE, router_queues
+from tests.deploy.unit_templates import ROLES
+
+ANSIBLE: Final = ROLES.parent
+TASKS: Final = ANSIBLE / "playbooks" / "tasks"
+# A broker whose queues are in a file. As rabbitmqctl it says of them what it is asked for.
+RABBITMQCTL: Final = """#!/usr/bin/env python3
+import json, os, sys
+columns = sys.argv[sys.argv.index("list_queues") + 1:]
+with open(os.environ["QUEUES"]) as file:
+    print(json.dumps([{column: queue[column] for column in columns} for queue in json.load(file)]))
+"""
+
+
+def queue(name: str, *, ready: int = 0, taken: int = 0, consumers: int = 1) -> dict[str, Any]:
+    """One with so many messages that wait, and that somebody has and hasn't acknowledged."""
+    return {
+        "name": name,
+        "messages": ready + taken,
+        "messages_ready": ready,
+        "messages_unacknowledged": taken,
+        "consumers": consumers,
+    }
+
+
+def play(
+    playbook: str, folder: Path, tasks: list[dict[str, Any]], queues: list[dict[str, Any]]
+) -> subprocess.CompletedProcess[str]:
+    """Play ``tasks`` on a broker with ``queues``."""
+    (folder / "queues").write_text(json.dumps(queues))
+    program = folder / "rabbitmqctl"
+    program.write_text(RABBITMQCTL)
+    program.chmod(0o755)
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    return subprocess.run(
+        [playbook, "-i", "localhost,", str(folder / "play.yml")],
+        cwd=ANSIBLE,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "QUEUES": f"{folder}/queues"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def is_empty(playbook: str, folder: Path, *queues: dict[str, Any]) -> bool:
+    """Whether a broker with ``queues`` counts as empty."""
+    [task] = yaml.safe_load((TASKS / "empty.yml").read_text())
+    return (
+        play(playbook, folder, [{**task, "retries": 1, "delay": 0}], list(queues)).returncode == 0
+    )
+
+
+@pytest.mark.parametrize("name", ["shovel.oregon.feed", *router_queues(), MAILBOX_QUEUE])
+def test_what_services_take_from_is_waited_for(playbook: str, tmp_path: Path, name: str) -> None:
+    assert not is_empty(playbook, tmp_path, queue("keeper.1"), queue(name, ready=1))
+    assert is_empty(playbook, tmp_path, queue(name))
+
+
+def test_what_others_take_from_is_not(playbook: str, tmp_path: Path) -> None:
+    others = ["box.oregon-retail-1.1", "mailbox.old", "mailboxes", "frontdesk.oregon"]
+    assert is_empty(playbook, tmp_path, *(queue(name, ready=1) for name in others))
+    assert is_empty(playbook, tmp_path, queue("shovel.gone", ready=1, consumers=0))
