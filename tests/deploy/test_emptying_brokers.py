@@ -69,6 +69,10 @@ def test_what_services_take_from_is_waited_for(playbook: str, tmp_path: Path, na
     assert is_empty(playbook, tmp_path, queue(name))
 
 
+def test_what_somebody_works_on_is_not(playbook: str, tmp_path: Path) -> None:
+    assert is_empty(playbook, tmp_path, queue("router.1", taken=100), queue("mailbox", taken=1))
+
+
 def test_what_others_take_from_is_not(playbook: str, tmp_path: Path) -> None:
     others = ["box.oregon-retail-1.1", "mailbox.old", "mailboxes", "frontdesk.oregon"]
     assert is_empty(playbook, tmp_path, *(queue(name, ready=1) for name in others))
