@@ -222,7 +222,11 @@ def test_brokers_are_upgraded_one_after_the_other_and_boxes_are_drained_first() 
     assert [play["serial"] for play in brokers] == [1, 1, 1]
     assert all(play["any_errors_fatal"] for play in brokers)
     files = {
-        play["name"]: [task.get("ansible.builtin.include_tasks", "") for task in play["tasks"]]
+        play["name"]: [
+            step.get("ansible.builtin.include_tasks", "")
+            for task in play["tasks"]
+            for step in task.get("block", [task])
+        ]
         for play in brokers
     }
     replaced = "tasks/replace-broker.yml"
