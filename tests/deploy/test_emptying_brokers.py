@@ -77,3 +77,45 @@ def test_what_others_take_from_is_not(playbook: str, tmp_path: Path) -> None:
     others = ["box.oregon-retail-1.1", "mailbox.old", "mailboxes", "frontdesk.oregon"]
     assert is_empty(playbook, tmp_path, *(queue(name, ready=1) for name in others))
     assert is_empty(playbook, tmp_path, queue("shovel.gone", ready=1, consumers=0))
+
+
+def taken_from(
+    playbook: str, folder: Path, *queues: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    """Wait until services take from the queues of a core broker, in the playbooks' words."""
+    text = (TASKS / "taken-from.yml").read_text()
+    text = text.replace("retries: 30", "retries: 1").replace("delay: 2", "delay: 0")
+    [task] = yaml.safe_load(text)
+    task["vars"]["newsfabric_place"] = "oregon"
+    return play(playbook, folder, [task], list(queues))
+
+
+def test_a_core_broker_serves_once_services_take_from_each_of_its_queues(
+    playbook: str, tmp_path: Path
+) -> None:
+    served = [queue(name) for name in (*router_queues(), MAILBOX_QUEUE)]
+    done = taken_from(playbook, tmp_path, *served, queue("box.oregon-retail-1.1", consumers=0))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", [*router_queues(), MAILBOX_QUEUE])
+def test_a_queue_from_which_no_service_takes_is_named(
+    playbook: str, tmp_path: Path, name: str
+) -> None:
+    others = [queue(other) for other in (*router_queues(), MAILBOX_QUEUE) if other != name]
+    for missing in ([queue(name, consumers=0)], []):
+        done = taken_from(playbook, tmp_path, *others, *missing)
+        assert done.returncode == 2
+        assert f"nobody takes from {name} on localhost: see on the core nodes" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "before"),
+    [
+        ("tasks/replace-broker.yml", "The former data aren't needed any more"),
+        ("replace-core-node.yml", "The replacement is done"),
+    ],
+)
+def test_a_core_node_isnt_done_before(file: str, before: str) -> None:
+    text = (ANSIBLE / "playbooks" / file).read_text()
+    assert text.index("taken-from.yml") < text.index(before)
