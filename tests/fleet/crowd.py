@@ -28,7 +28,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
@@ -42,6 +42,8 @@ from newsfabric.reader import Endpoint, Reader, connect, fetch_endpoints
 TOPIC = "news.breaking"
 _AT_ONCE = 20
 _SETTLE_SECONDS = 10.0
+# What waited while a region had no broker comes at once, and this one process takes its time.
+_NO_MORE_AFTER_SECONDS = 60.0
 _RETRY_SECONDS = 0.5
 # A region's only broker, with its machine, is replaced within it.
 _PATIENCE_SECONDS = 600.0
@@ -186,6 +188,15 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
+async def _settled(missing: Callable[[], int]) -> None:
+    """Until nothing is missing, or less hasn't been for a minute."""
+    least, at = missing(), time.monotonic()
+    while least and time.monotonic() - at < _NO_MORE_AFTER_SECONDS:
+        await asyncio.sleep(1.0)
+        if (now := missing()) < least:
+            least, at = now, time.monotonic()
+
+
 async def run(desks: Sequence[str], key: str, readers: int, per_second: float, topics: int) -> None:
     """Seat ``readers``, publish until standard input ends, and print what came of it."""
     gateways = (await fetch_endpoints(f"{desks[0]}/endpoints.json")).gateways
@@ -210,11 +221,13 @@ async def run(desks: Sequence[str], key: str, readers: int, per_second: float, t
             sent.append(asyncio.create_task(publisher.publish(topic_of(number, topics), number)))
             await asyncio.sleep(1 / per_second)
         await asyncio.gather(*sent)
-    await asyncio.sleep(_SETTLE_SECONDS)
     numbers = range(first, first + len(sent))
     of_topic = collections.defaultdict(list)
     for number in numbers:
         of_topic[topic_of(number, topics)].append(number)
+    await _settled(lambda: sum(not s.got[n] for s in seats for n in of_topic[s.topic]))
+    # What comes twice may come late.
+    await asyncio.sleep(_SETTLE_SECONDS)
     owed = [seat.got[number] for seat in seats for number in of_topic[seat.topic]]
     report = {
         "readers": len(seats),

@@ -183,7 +183,7 @@ class Crowd:
     ) -> None:
         if kind is not None:
             self._program.kill()
-        said, _ = self._program.communicate(timeout=300)
+        said, _ = self._program.communicate(timeout=900)
         if kind is None:
             self.report = json.loads(said)
 

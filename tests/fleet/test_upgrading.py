@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 BOXES = ["oregon-retail-1", "oregon-retail-2"]
 BROKERS = ["oregon-client-1", "oregon-core-1", *BOXES]
-# Each takes a fifth of a message a second: what the one process that reads for all can take.
+# One process reads for all: each takes a message in twenty seconds, and all that waited at once.
 READERS = 5000
 #: Readers who are disconnected ask the second one where to go on: the same.
 OREGON = ("oregon", "oregon")
@@ -73,7 +73,9 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
 ) -> None:
     if not fleet.image(suite).ready:
         pytest.skip(f"there is no image of {suite}: `python -m fleet image --suite {suite}`")
-    with Crowd(fleet, OREGON, READERS, per_second=2, topics=10, amqp=True) as crowd:
+    if suite == "sid" and not Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        pytest.skip("sid's systemd doesn't boot on this machine, which has cgroups of version 1")
+    with Crowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
         begins_anew(fleet, "oregon-core-1", suite)
         plays(fleet, "replace-core-node.yml", "--extra-vars", "node=oregon-core-1")
         begins_anew(fleet, "oregon-client-1", suite)
@@ -81,7 +83,7 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
     # Their boxes are as they were.
     assert crowd.noticed_nothing, crowd.report
     logger.info("client and core to %s: %s", suite, crowd.report)
-    with Crowd(fleet, OREGON, READERS, per_second=2, topics=10, amqp=True) as crowd:
+    with Crowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
         for box in BOXES:
             plays(fleet, "drain-retail.yml", "--limit", box)
             begins_anew(fleet, box, suite)
