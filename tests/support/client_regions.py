@@ -36,6 +36,7 @@ class Region:
         self.answers: Callable[[Message, int], str | None] = lambda _message, _n: "routed"
         self._management = management
         self._link: PikaLink | None = None
+        self._routers: set[str] = set()
 
     async def open(self, *, queue: bool = True) -> Self:
         """Make it; without ``queue`` nobody waits for messages there."""
@@ -46,6 +47,7 @@ class Region:
         await self._link.on_connect(topology.declare_client)
         self.publisher = await self._link.publisher()
         await self.publisher.ready()
+        self._routers = await self._connections()
         if queue:
             await self._link.on_connect(self._declare)
             self.consumer = await self._link.consumer("router", self._on_delivery)
@@ -64,15 +66,10 @@ class Region:
                 await self.arrived.wait()
         return self.seen
 
-    async def publishers(self) -> list[str]:
-        """Names of the connections that aren't the router's."""
-        entries: Any = await self._management._get(f"/vhosts/{self.vhost}/connections")
-        mine = f"router of {self.name}"
-        return [
-            entry["name"]
-            for entry in entries
-            if entry.get("client_properties", {}).get("connection_name") != mine
-        ]
+    async def _connections(self) -> set[str]:
+        """Names of the connections to this region."""
+        entries: Any = await self._management._get("/connections/username/guest")
+        return {entry["name"] for entry in entries if entry.get("vhost") == self.vhost}
 
     async def user(self, rights: PublisherRights) -> str:
         """The region's URL for a publisher with ``rights`` and no more."""
@@ -102,12 +99,15 @@ class Region:
         await self._management._send("PUT", limit, {"value": 0})
 
     async def cut_publishers(self) -> None:
-        """Close the connections that aren't the router's. They are listed seconds late."""
+        """Close the connections that aren't the router's."""
         async with asyncio.timeout(60):
-            while not (names := await self.publishers()):  # noqa: ASYNC110 - nothing to wait on
+            while not (names := await self._connections() - self._routers):  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
-        for name in names:
-            await self._management._delete(f"/connections/{quote(name, safe='')}")
+            # RabbitMQ 3.10 lists a connection at once, and finds it seconds later.
+            while names & await self._connections():
+                for name in names:
+                    await self._management._delete(f"/connections/{quote(name, safe='')}")
+                await asyncio.sleep(0.2)
 
     async def _declare(self, declare: Declare) -> None:
         await declare.queue("router")
