@@ -227,6 +227,8 @@ class Keeper:
         await self._distrust(found.unreachable)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
+        # What is made anew on a full broker, or takes from another one, brings no more.
+        self.watch.unheard(self._nodes.full)
         due: dict[Broker, list[Link]] = {}
         for link in self.watch.due(self._said, away, asyncio.get_running_loop().time()):
             due.setdefault(self.watch.place(link).host, []).append(link)

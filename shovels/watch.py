@@ -183,7 +183,7 @@ class Watch:
         return self._places[link.id]
 
     def unheard(self, brokers: Collection[Broker]) -> None:
-        """``brokers`` can neither be sent to nor heard: whoever touches them is excused."""
+        """``brokers`` can't be sent to, or not be heard: whoever touches them is excused."""
         for name, place in self._places.items():
             if place.source in brokers or place.host in brokers:
                 self._watched[name].renewed()

@@ -186,8 +186,12 @@ async def _full() -> None:
     world.die(full)
     await asyncio.sleep(_CALM)
     world.begin(full)
-    await asyncio.sleep(_CALM)
+    await asyncio.sleep(_UNTIL_UNFIT)
     world.judge_links()
+    for keeper in world.keepers:
+        shovels = keeper.canaries()["shovels"]
+        assert [each["name"] for each in shovels if each["restarts"]] == []
+        assert not any(keeper.watch.unfit(asyncio.get_running_loop().time()).values())
     world.fill(full, False)
     await asyncio.sleep(_CALM)
     world.judge_settled()

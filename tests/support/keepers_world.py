@@ -3,8 +3,7 @@
 A broker answers its management API late, or doesn't, or says no to a change. It dies and comes back
 with what it held or empty, hangs, is cut off from one keeper alone, or until it starts again can't
 run shovels, or runs them in vain. It has no room for messages, also after it starts again. What
-keepers do is judged by the methods ``judge_…`` of
-:class:`World`:
+keepers do is judged by the methods ``judge_…`` of :class:`World`:
 
 (a) once all is well for long, every link is at its preferred place, and nothing else is left;
 (b) while some brokers are away for long, every link that can work does;
