@@ -130,6 +130,8 @@ class Crowd:
         self._stdin, self._stdout = process.stdin, process.stdout
         self._sums: collections.Counter[str] = collections.Counter()
         self.report: dict[str, Any] = {}
+        #: How often each delay (µs) from publishing to reading was reported.
+        self.delays: collections.Counter[int] = collections.Counter()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -158,6 +160,7 @@ class Crowd:
                 self.report = await self.ask("report")
                 numbers = {k: v for k, v in self.report.items() if isinstance(v, int)}
                 self._sums.update(numbers)
+                self.delays.update(dict(self.report["receive"]["counts"]))
                 found = self._sums | {name: numbers[name] for name in NOW}
                 if all(found[name] == count for name, count in counts.items()):
                     return
@@ -282,10 +285,12 @@ async def test_a_delay_counts_from_when_a_message_was_to_be_published(program: P
         await crowd.has(present=5)
         await fabric.push(0, held_up=3600.0)
         await crowd.has(messages=5)
-    # Longer counts as an hour, in three digits.
-    assert crowd.report["receive"]["count"] == 5
-    assert crowd.report["receive"]["p50_us"] == pytest.approx(3.6e9, rel=0.001)
-    assert sum(often for _, often in crowd.report["receive"]["counts"]) == 5
+    # Longer counts as an hour, in three digits. On a slow machine they come in several reports.
+    [(delay, often)] = crowd.delays.items()
+    assert delay == pytest.approx(3.6e9, rel=0.001)
+    assert often == 5
+    receive = crowd.report["receive"]
+    assert (receive["count"], receive["p50_us"]) == (receive["counts"][0][1], delay)
 
 
 async def test_a_frontdesk_on_loopback_leads_nobody_elsewhere(program: Path) -> None:
