@@ -74,6 +74,11 @@ def networks_given(
         raise click.BadParameter(str(exc), param=parameter) from exc
 
 
+# libuv looks up names in half of its threads, of which it has four unless it is told otherwise. A
+# name server that doesn't answer holds one for ten seconds or more, and all that wait behind it.
+_LOOKUP_THREADS: Final = 64
+
+
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
     """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors, and
     with a traceback on others.
@@ -88,6 +93,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
     form: logs.LogFormat = options.get(_LOG_FORMAT, "text")
     logs.log_to(sys.stderr, log_level, form, process=name, region=region)
     os.environ |= logs.handed_down(form, process=name, region=region)
+    os.environ.setdefault("UV_THREADPOOL_SIZE", str(_LOOKUP_THREADS))
     try:
         traces = otel_tracer.settings_of(options)
         uvloop.run(_until_stopped(main, name, region, traces))

@@ -22,7 +22,6 @@ from newsfabric.topology import (
     Binding,
     Broker,
     Exchange,
-    Place,
     Queue,
     ShovelLink,
     brokers_of,
@@ -30,7 +29,7 @@ from newsfabric.topology import (
     runs_shovels,
     shovel_value,
 )
-from shovels.places import Seen, wanted_now
+from shovels.places import Seen, Wanted, wanted_now
 from shovels.plan import Action, Actual, diff, must_wait
 
 # What a round knows of brokers before it asks them: none of them, for whoever looks only once.
@@ -50,9 +49,7 @@ class Look:
     """What a region's plan comes to, given what could be seen of its brokers."""
 
     actions: tuple[Action, ...]
-    moving: tuple[str, ...]
-    places: Mapping[str, Place]
-    """Every link of the region, and where it should be."""
+    wanted: Wanted
     actual: Mapping[Broker, Actual]
     unreachable: Mapping[Broker, str]
 
@@ -123,8 +120,7 @@ async def look(
     wanted = wanted_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
     return Look(
         actions=diff(region, wanted.parts, actual, brokers.shovels),
-        moving=wanted.moving,
-        places=wanted.places,
+        wanted=wanted,
         actual=actual,
         unreachable=unreachable,
     )

@@ -252,7 +252,7 @@ async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done
                 looks.append(found)
                 show.show_actions(console, found.actions)
                 done += await carry_out(brokers, found)
-                if not found.moving:
+                if not found.wanted.moving:
                     break
     return looks, done
 

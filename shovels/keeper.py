@@ -121,6 +121,8 @@ class Keeper:
         self._as_planned = False
         self._all_run = False
         self._draining = False
+        # The links that were where they should be when it looked last.
+        self._settled: Mapping[str, Place] = {}
         # For how many shovels each broker is unfit.
         self._unfit: Counter[Broker] = Counter()
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
@@ -196,12 +198,17 @@ class Keeper:
             full=self._nodes.full,
             unfit=self.watch.unfit(now),
             silent=self.watch.silent(now),
+            settled=self._settled,
+            troubled=self.watch.troubled(now),
         )
         found = await look(self._brokers, self._region, self._topics, seen)
         done = await carry_out(self._brokers, found)
-        self.watch.placed(found.places)
+        wanted = found.wanted
+        self._settled = wanted.settled
+        self.watch.placed(wanted.places)
+        self.watch.follow(wanted.left, wanted.resumed, now)
         await self._watch(found)
-        moving = [name for name in found.moving if not seen.unfit.get(name)]
+        moving = [name for name in wanted.moving if not seen.unfit.get(name)]
         self._as_planned = not done and not found.unreachable and not moving
         self._unfit = Counter(broker for each in seen.unfit.values() for broker in each)
         UNFIT.clear()

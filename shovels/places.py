@@ -14,6 +14,14 @@ Worked example. ``publish.oregon.1`` takes from client-1 and prefers core-1; cor
 it, then core-2. At 0 s core-1 dies: the shovel is made on core-3. At 20 s core-1 is back with the
 shovel that it remembers: both run. At 30 s core-1 has run for ten seconds, and the one on core-3
 goes.
+
+Where the source alone changes, one keeper could undo what another did, each for reasons that only
+it knows. So keepers follow: a source that another keeper has left for a later one, and that didn't
+do for this keeper either, is unfit for it, too. One that another keeper has gone back to is fit,
+unless none is. Example: client-1, which runs ``receipts.1``, doesn't reach core-1, and the keepers
+do. Keeper A tries twice, and takes from core-3. Keeper B, which hasn't tried as often, sees that,
+and leaves the shovel there; ten minutes later the first of them tries core-1 again, and the other
+lets it.
 """
 
 from __future__ import annotations
@@ -47,7 +55,9 @@ class Seen:
 
     ``full`` are those that take no messages: a shovel there says that it runs and brings nothing.
     ``unfit`` has for links, by id, the brokers with which their shovels can't be made to work,
-    ``silent`` the places at which they bring nothing, whatever they say.
+    ``silent`` the places at which they bring nothing, whatever they say. ``settled`` has those that
+    were where they should be when this keeper looked last, and where that was; ``troubled`` the ids
+    of those that don't run, or bring nothing, for some seconds.
     """
 
     away: frozenset[Broker] = frozenset()
@@ -55,6 +65,8 @@ class Seen:
     full: frozenset[Broker] = frozenset()
     unfit: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
     silent: Mapping[str, Place] = dataclasses.field(default_factory=dict)
+    settled: Mapping[str, Place] = dataclasses.field(default_factory=dict)
+    troubled: frozenset[str] = frozenset()
 
 
 class Uptimes:
@@ -80,7 +92,8 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
     """Where ``link`` should be, given the places where it is.
 
     The first place of its order that works, if it is there already or the brokers are steady; else
-    the first that works. Where none works it stays where it is, or was planned.
+    the first that works. Where none works it stays where it is, if those brokers are up; else it is
+    where some are, or was planned.
     """
     up = [place for place in link.places() if not _brokers(place) & seen.away]
     unfit = seen.unfit.get(link.id, frozenset())
@@ -88,19 +101,25 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
     fit = [place for place in up if not _brokers(place) & unfit and place.host not in seen.full]
     trusted = [place for place in fit if place in present or _brokers(place) <= seen.steady]
     there = [place for place in link.places() if place in present]
-    return next(found[0] for found in (trusted, fit, up, there, [link.preferred]) if found)
+    stays = [place for place in there if place in up]
+    return next(found[0] for found in (trusted, fit, stays, up, there, [link.preferred]) if found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """One round's plan for a region: what its brokers should hold, and where each link should be.
 
-    ``moving`` are the links that are at another place, too (to be looked at soon).
+    ``moving`` are the links that are at another place, too (to be looked at soon), ``settled``
+    those that are where they should be. ``left`` are the sources that other keepers have left for
+    later ones, ``resumed`` those that they have gone back to, both by link.
     """
 
     parts: Mapping[Broker, Part]
     places: Mapping[str, Place]
     moving: tuple[str, ...] = ()
+    settled: Mapping[str, Place] = dataclasses.field(default_factory=dict)
+    left: Mapping[str, Broker] = dataclasses.field(default_factory=dict)
+    resumed: Mapping[str, Broker] = dataclasses.field(default_factory=dict)
 
 
 def wanted_now(
@@ -116,11 +135,26 @@ def wanted_now(
     ``credentials`` are the shovels'.
     """
     chosen: dict[str, Place] = {}
+    settled: dict[str, Place] = {}
+    left: dict[str, Broker] = {}
+    resumed: dict[str, Broker] = {}
     during: dict[str, tuple[Place, ...]] = {}
     moving: list[str] = []
     for link in region_links(fabric, region, topics):
         present = _present(link, actual, credentials)
-        place = chosen[link.id] = choose_place(link, present, seen)
+        unfit = seen.unfit.get(link.id, frozenset())
+        match _moved_by_another(link, present, seen):
+            case before, after if _is_later(link, after, before):
+                if link.id in seen.troubled:
+                    left[link.id] = before.source
+                    unfit |= {before.source}
+            case _, after if any(each.source not in unfit for each in link.places()):
+                resumed[link.id] = after.source
+                unfit -= {after.source}
+        follows = dataclasses.replace(seen, unfit={**seen.unfit, link.id: unfit})
+        place = chosen[link.id] = choose_place(link, present, follows)
+        if place in present:
+            settled[link.id] = place
         others = [each for each in present if each != place]
         during[link.id] = (
             place,
@@ -130,7 +164,22 @@ def wanted_now(
         if others:
             moving.append(link.id)
     parts = shovel_plan(fabric, region, topics, places=during)
-    return Wanted(parts, chosen, tuple(sorted(moving)))
+    return Wanted(parts, chosen, tuple(sorted(moving)), settled, left, resumed)
+
+
+def _moved_by_another(
+    link: Link, present: Sequence[Place], seen: Seen
+) -> tuple[Place, Place] | None:
+    """Where ``link`` was and is, if another keeper has changed the source of its shovel."""
+    before = seen.settled.get(link.id)
+    if before is None or before in present:
+        return None
+    return next(((before, after) for after in present if after.host == before.host), None)
+
+
+def _is_later(link: Link, place: Place, other: Place) -> bool:
+    order = link.places()
+    return order.index(place) > order.index(other)
 
 
 def _needed(

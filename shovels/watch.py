@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from newsfabric.backoff import Backoff
 from newsfabric.topology import Broker, Link, Place
-from newsfabric.watch import RESTART_BASE, RESTART_CAP, Watched
+from newsfabric.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 
 # Seconds for which a shovel may say nothing of itself, or that it starts: what it connects to may
 # be away for a moment.
@@ -61,6 +61,10 @@ class Missing:
         self._tries += 1
         self._not_before = now + MISSING_AFTER + self._backoff.failed(now, rng)
         return True
+
+    def lasts(self, now: float) -> float:
+        """For how many seconds it hasn't run."""
+        return 0.0 if self._since is None else now - self._since
 
     @property
     def hopeless(self) -> bool:
@@ -170,6 +174,16 @@ class Watch:
             for name, brokers in self._unfit.items()
         }
 
+    def follow(self, left: Mapping[str, Broker], resumed: Mapping[str, Broker], now: float) -> None:
+        """Other keepers have ``left`` sources, and ``resumed`` others, by link id.
+
+        Why that counts is said in :mod:`shovels.places`.
+        """
+        for name, source in left.items():
+            self._unfit.setdefault(name, {})[source] = Unfit(now + UNFIT_FOR, until_it_runs=False)
+        for name, source in resumed.items():
+            self._unfit.get(name, {}).pop(source, None)
+
     def silent(self, now: float) -> dict[str, Place]:
         """Link id → where its shovel is, of those that have brought nothing for long."""
         return {
@@ -177,6 +191,14 @@ class Watch:
             for name, watched in self._watched.items()
             if watched.silent(now) or self._silent[name]
         }
+
+    def troubled(self, now: float) -> frozenset[str]:
+        """Ids of the links that haven't run, or have brought nothing, for :data:`SILENT_AFTER`."""
+        return frozenset(
+            name
+            for name, watched in self._watched.items()
+            if watched.silent(now) or self._missing[name].lasts(now) > SILENT_AFTER
+        )
 
     def place(self, link: Link) -> Place:
         """Where ``link`` is."""

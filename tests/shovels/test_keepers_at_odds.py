@@ -209,28 +209,45 @@ def test_that_is_found_out_if_a_full_broker_is_chosen(monkeypatch: pytest.Monkey
         run(_full(), began=0.0)
 
 
-async def _parted(found: list[str]) -> None:
-    """Finds the sources of a shovel in half an hour in which its host doesn't reach the best."""
-    world = World(random.Random(1), client=1, core=3, keepers=1)
+async def _parted(found: list[str], keepers: int = 1) -> None:
+    """Finds the sources of a shovel in half an hour in which its host doesn't reach the best.
+
+    Then it reaches it again.
+    """
+    world = World(random.Random(1), client=1, core=3, keepers=keepers)
     stop = asyncio.Event()
-    keeper = asyncio.create_task(world.run(0, stop))
+    running = [asyncio.create_task(world.run(n, stop)) for n in range(keepers)]
     await asyncio.sleep(_CALM)
     link = next(each for each in world.links if each.name == "receipts.1")
     assert world.working(link) == {link.preferred}
     world.parted.add((link.preferred.host, link.preferred.source))
     for _ in range(1800):
         await asyncio.sleep(1.0)
-        [place] = [each for each in link.places() if world.is_at(link, each)]
-        if found[-1:] != [place.source.name]:
-            found.append(place.source.name)
+        # While it is made anew it is nowhere.
+        for place in link.places():
+            if world.is_at(link, place) and found[-1:] != [place.source.name]:
+                found.append(place.source.name)
+    world.parted.clear()
+    await asyncio.sleep(_UNTIL_FIT)
+    world.judge_settled()
     stop.set()
-    await keeper
+    await asyncio.gather(*running)
 
 
-def test_one_keeper_tries_a_source_that_a_shovel_doesnt_reach_again_each_ten_minutes() -> None:
+@pytest.mark.parametrize("keepers", [1, 2, 3])
+def test_a_source_that_a_shovel_doesnt_reach_is_tried_again_each_ten_minutes(keepers: int) -> None:
     found: list[str] = []
-    run(_parted(found), began=0.0)
+    run(_parted(found, keepers), began=0.0)
     assert found == ["oregon-core-1", "oregon-core-3"] * 3
+
+
+def test_keepers_that_dont_follow_each_other_move_it_back_and_forth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shovels.places._moved_by_another", lambda *_: None)
+    found: list[str] = []
+    run(_parted(found, keepers=2), began=0.0)
+    assert len(found) > 100
 
 
 def _nothing_stays(*_: object) -> list[Place]:
