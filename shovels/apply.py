@@ -8,9 +8,9 @@ bounded time, so that one that hangs delays no other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import itertools
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -29,8 +29,10 @@ from newsfabric.topology import (
     runs_shovels,
     shovel_value,
 )
-from shovels.places import Seen, Wanted, wanted_now
+from shovels.places import Plan, Seen, plan_now
 from shovels.plan import Action, Actual, diff, must_wait
+
+logger = logging.getLogger(__name__)
 
 # What a round knows of brokers before it asks them: none of them, for whoever looks only once.
 NOTHING_SEEN: Final = Seen()
@@ -49,7 +51,7 @@ class Look:
     """What a region's plan comes to, given what could be seen of its brokers."""
 
     actions: tuple[Action, ...]
-    wanted: Wanted
+    plan: Plan
     actual: Mapping[Broker, Actual]
     unreachable: Mapping[Broker, str]
 
@@ -117,10 +119,10 @@ async def look(
     silent = {broker: got for broker, got in found.items() if isinstance(got, str)}
     unreachable = dict.fromkeys(seen.away, "it doesn't answer") | silent
     known = dataclasses.replace(seen, away=frozenset(unreachable))
-    wanted = wanted_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
+    plan = plan_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
     return Look(
-        actions=diff(region, wanted.parts, actual, brokers.shovels),
-        wanted=wanted,
+        actions=diff(region, plan.parts, actual, brokers.shovels),
+        plan=plan,
         actual=actual,
         unreachable=unreachable,
     )
@@ -220,9 +222,12 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
         return f"{api.url} doesn't answer within {brokers.timeout:g} s"
     if ours:
         # What runs its shovels may be dead while it is well: then none of them runs.
-        with contextlib.suppress(ManagementError, TimeoutError):
+        try:
             async with asyncio.timeout_at(until):
                 said = await api.shovel_states()
+        except (ManagementError, TimeoutError) as exc:
+            logger.warning("%s doesn't say how its shovels are: %s", broker, mask(str(exc)))
+        else:
             states = {name: shovel.state for name, shovel in said.items()}
             found = dataclasses.replace(found, states=states)
     return found

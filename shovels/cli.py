@@ -24,7 +24,7 @@ from newsfabric.settings import (
     shovel_credentials_from,
 )
 from newsfabric.topics import TopicTable, load_topics
-from newsfabric.topology import Broker
+from newsfabric.topology import Broker, Link, region_links
 from newsfabric.topology.roles import user_name
 from shovels import show
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
@@ -45,6 +45,7 @@ Examples:
   newsfabric shovels plan
   newsfabric shovels plan --region oregon --json
   newsfabric shovels plan --fabric fabric.json --detailed-exitcode
+  newsfabric shovels plan --preferred    no broker stands in for another
 """
 
 
@@ -86,6 +87,11 @@ def _options(command: _Command) -> _Command:
 @shovels.command(epilog=_PLAN_EXAMPLES)
 @_options
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
+@click.option(
+    "--preferred",
+    is_flag=True,
+    help="Exit 2 when a shovel stands in somewhere, or isn't where it is while all brokers run.",
+)
 def plan(
     state: Path,
     fabric: Path | None,
@@ -93,6 +99,7 @@ def plan(
     names: tuple[str, ...],
     as_json: bool,
     detailed_exitcode: bool,
+    preferred: bool,
 ) -> None:
     """Show what `apply` would change. Changes nothing.
 
@@ -110,7 +117,10 @@ def plan(
         console.print(show.summary(actions))
     if _unreachable(looks):
         sys.exit(1)
-    if actions and detailed_exitcode:
+    elsewhere = _elsewhere(job, looks) if preferred else []
+    for link in elsewhere:
+        click.echo(f"{link.id} isn't at its preferred place", err=True)
+    if (actions and detailed_exitcode) or elsewhere:
         sys.exit(EXIT_CHANGES)
 
 
@@ -252,7 +262,7 @@ async def _apply_all(job: _Job, console: Console) -> tuple[list[Look], list[Done
                 looks.append(found)
                 show.show_actions(console, found.actions)
                 done += await carry_out(brokers, found)
-                if not found.wanted.moving:
+                if not found.plan.moving:
                     break
     return looks, done
 
@@ -264,6 +274,16 @@ async def _states(job: _Job) -> dict[Broker, Status | str]:
             own = [broker for broker in brokers.apis if broker.cluster.region == region]
             found |= await states(brokers, own)
     return found
+
+
+def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[Link]:
+    """The links that aren't at their preferred place alone."""
+    return [
+        link
+        for region, found in zip(job.regions, looks, strict=True)
+        for link in region_links(job.fabrics[region], region, job.topics)
+        if list(found.plan.present[link.id]) != [link.preferred]
+    ]
 
 
 def _unreachable(looks: Sequence[Look]) -> dict[Broker, str]:

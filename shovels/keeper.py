@@ -121,8 +121,6 @@ class Keeper:
         self._as_planned = False
         self._all_run = False
         self._draining = False
-        # The links that were where they should be when it looked last.
-        self._settled: Mapping[str, Place] = {}
         # For how many shovels each broker is unfit.
         self._unfit: Counter[Broker] = Counter()
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
@@ -197,18 +195,17 @@ class Keeper:
             seen,
             full=self._nodes.full,
             unfit=self.watch.unfit(now),
-            silent=self.watch.silent(now),
-            settled=self._settled,
-            troubled=self.watch.troubled(now),
+            proven=self.watch.proven(now),
+            back=self.watch.back(now),
+            known=self.watch.known(),
         )
         found = await look(self._brokers, self._region, self._topics, seen)
+        plan = found.plan
         done = await carry_out(self._brokers, found)
-        wanted = found.wanted
-        self._settled = wanted.settled
-        self.watch.placed(wanted.places)
-        self.watch.follow(wanted.left, wanted.resumed, now)
+        unsteady = seen.young | found.unreachable.keys()
+        self.watch.looked(plan.places, plan.present, now, unsteady=unsteady)
         await self._watch(found)
-        moving = [name for name in wanted.moving if not seen.unfit.get(name)]
+        moving = [name for name in plan.moving if not seen.unfit.get(name)]
         self._as_planned = not done and not found.unreachable and not moving
         self._unfit = Counter(broker for each in seen.unfit.values() for broker in each)
         UNFIT.clear()
@@ -221,9 +218,12 @@ class Keeper:
     async def _watch(self, found: Look) -> None:
         hosts = self._brokers.that_run_shovels(self._region)
         self._said = {b: found.actual[b].states for b in hosts if b in found.actual}
-        said = [self._said.get(self.watch.place(link).host, {}) for link in self._links]
         runs = [
-            there.get(link.name) == "running" for link, there in zip(self._links, said, strict=True)
+            any(
+                self._said.get(place.host, {}).get(link.name) == "running"
+                for place in link.places()
+            )
+            for link in self._links
         ]
         RUNNING.set(sum(runs))
         WANTED.set(len(self._links))
@@ -234,10 +234,9 @@ class Keeper:
         await self._distrust(found.unreachable)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
-        # What is made anew on a full broker, or takes from another one, brings no more.
-        self.watch.unheard(self._nodes.full)
         due: dict[Broker, list[Link]] = {}
-        for link in self.watch.due(self._said, away, asyncio.get_running_loop().time()):
+        now = asyncio.get_running_loop().time()
+        for link in self.watch.due(self._said, away, now, full=self._nodes.full):
             due.setdefault(self.watch.place(link).host, []).append(link)
         await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
 
@@ -245,7 +244,8 @@ class Keeper:
         """One after the other. A broker that doesn't answer is left alone until the next round."""
         for link in links:
             said = self._said[host].get(link.name, "missing")
-            logger.warning("%s on %s is %s and brings nothing: making it anew", link.id, host, said)
+            why = "runs and brings nothing" if said == "running" else f"is {said}"
+            logger.warning("%s on %s %s: making it anew", link.id, host, why)
             try:
                 await restart(self._brokers, host, link.name)
             except ManagementError as exc:

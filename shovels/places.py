@@ -5,23 +5,28 @@ it runs on, and names the one that it takes from. So keepers that started at dif
 and a keeper that has just started doesn't move anything back to a broker that has only just begun.
 
 A move takes two rounds or more (*make before break*): queue and shovel are made at the new place
-beside the old one. A shovel goes only when one at an earlier place of its order runs, between
-brokers that are steady; what is earlier never goes. So any number of keepers, each with a view of
-its own, can't remove all that a link has. Copies are dropped by identity, as everywhere. Where
-only the source changes there is one shovel, which changes over once the new queue is bound.
+beside the old one. A shovel goes only when one at an earlier place of its order brings canaries,
+between brokers that are steady; what is earlier never goes. So any number of keepers, each with a
+view of its own, can't remove all that a link has. Copies are dropped by identity, as everywhere.
+Where only the source changes there is one shovel, which changes over once the new queue is bound.
 
 Worked example. ``publish.oregon.1`` takes from client-1 and prefers core-1; core-3 stands in for
 it, then core-2. At 0 s core-1 dies: the shovel is made on core-3. At 20 s core-1 is back with the
 shovel that it remembers: both run. At 30 s core-1 has run for ten seconds, and the one on core-3
 goes.
 
-Where the source alone changes, one keeper could undo what another did, each for reasons that only
-it knows. So keepers follow: a source that another keeper has left for a later one, and that didn't
-do for this keeper either, is unfit for it, too. One that another keeper has gone back to is fit,
-unless none is. Example: client-1, which runs ``receipts.1``, doesn't reach core-1, and the keepers
-do. Keeper A tries twice, and takes from core-3. Keeper B, which hasn't tried as often, sees that,
-and leaves the shovel there; ten minutes later the first of them tries core-1 again, and the other
-lets it.
+Where the source alone changes there is nothing to compare: the shovel takes from one broker, and
+the keepers may each know something of another. So three rules keep them from undoing each other's
+work. (1) A source isn't away for a link whose shovel runs from it: its host reaches it, whoever
+doesn't. (2) What works stays. A link goes back to an earlier source only if this keeper has seen
+that one be away or only just back meanwhile, or has seen the link where it is for ten minutes. (3)
+What another keeper has chosen isn't unfit. Example: client-1, which runs ``receipts.1``, doesn't
+reach core-1, and the keepers do. Keeper A tries twice, and takes from core-3. Keeper B, which
+hasn't tried as often, sees core-1 run as ever, and by (2) leaves the link there. After ten minutes
+A tries core-1 again, and by (3) B lets it.
+
+What is left: of a link with several hosts a keeper that alone can't reach a host makes a stand-in,
+which the others remove, again and again while that lasts. The link works meanwhile.
 """
 
 from __future__ import annotations
@@ -53,20 +58,21 @@ STEADY_AFTER: Final = 10.0
 class Seen:
     """Brokers that are ``away``, and those that run and did for so long that they are ``steady``.
 
+    ``young`` are those that were seen to come back, and aren't steady yet.
     ``full`` are those that take no messages: a shovel there says that it runs and brings nothing.
-    ``unfit`` has for links, by id, the brokers with which their shovels can't be made to work,
-    ``silent`` the places at which they bring nothing, whatever they say. ``settled`` has those that
-    were where they should be when this keeper looked last, and where that was; ``troubled`` the ids
-    of those that don't run, or bring nothing, for some seconds.
+    By link id, ``unfit`` has the brokers with which its shovel can't be made to work, ``proven``
+    the hosts on which it brought a canary in the last seconds, ``back`` the sources that it may go
+    back to, and ``known`` those from which this keeper had it take.
     """
 
     away: frozenset[Broker] = frozenset()
     steady: frozenset[Broker] = frozenset()
     full: frozenset[Broker] = frozenset()
+    young: frozenset[Broker] = frozenset()
     unfit: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
-    silent: Mapping[str, Place] = dataclasses.field(default_factory=dict)
-    settled: Mapping[str, Place] = dataclasses.field(default_factory=dict)
-    troubled: frozenset[str] = frozenset()
+    proven: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
+    back: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
+    known: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
 
 
 class Uptimes:
@@ -74,6 +80,7 @@ class Uptimes:
 
     def __init__(self) -> None:
         self._since: dict[Broker, float] = {}
+        self._was_away: set[Broker] = set()
 
     def observe(self, running: Mapping[Broker, bool], now: float) -> Seen:
         """One look at brokers, at ``now`` in seconds of a clock that never goes back."""
@@ -82,79 +89,84 @@ class Uptimes:
                 self._since.setdefault(broker, now)
             else:
                 self._since.pop(broker, None)
+                self._was_away.add(broker)
+        steady = {b for b, since in self._since.items() if now - since >= STEADY_AFTER}
         return Seen(
             away=frozenset(broker for broker, runs in running.items() if not runs),
-            steady=frozenset(b for b, since in self._since.items() if now - since >= STEADY_AFTER),
+            steady=frozenset(steady),
+            young=frozenset((self._since.keys() - steady) & self._was_away),
         )
 
 
 def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
-    """Where ``link`` should be, given the places where it is.
+    """Where ``link`` should be, given the places where it is: the first that there is of
 
-    The first place of its order that works, if it is there already or the brokers are steady; else
-    the first that works. Where none works it stays where it is, if those brokers are up; else it is
-    where some are, or was planned.
+    1. the places that are fit, and either is it there, or the brokers are steady and, if that takes
+       the shovel from another source that is fit, this one came back;
+    2. those that are fit: their brokers are up and not unfit, and the host isn't full;
+    3. those where it is and whose brokers are up;
+    4. those whose brokers are up;
+    5. those where it is;
+    6. the preferred place.
+
+    Within each the order is the link's.
     """
     up = [place for place in link.places() if not _brokers(place) & seen.away]
     unfit = seen.unfit.get(link.id, frozenset())
     # To take from a full broker makes room there.
     fit = [place for place in up if not _brokers(place) & unfit and place.host not in seen.full]
-    trusted = [place for place in fit if place in present or _brokers(place) <= seen.steady]
+    works = {place.host for place in fit if place in present}
+    back = seen.back.get(link.id, frozenset())
+    trusted = [
+        place
+        for place in fit
+        if place in present
+        or (_brokers(place) <= seen.steady and (place.host not in works or place.source in back))
+    ]
     there = [place for place in link.places() if place in present]
     stays = [place for place in there if place in up]
     return next(found[0] for found in (trusted, fit, stays, up, there, [link.preferred]) if found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
-    """One round's plan for a region: what its brokers should hold, and where each link should be.
+class Plan:
+    """What a region wants now: what its brokers should hold, and where each link should be.
 
-    ``moving`` are the links that are at another place, too (to be looked at soon), ``settled``
-    those that are where they should be. ``left`` are the sources that other keepers have left for
-    later ones, ``resumed`` those that they have gone back to, both by link.
+    ``moving`` are the links that are at another place, too (to be looked at soon). ``present`` has
+    for each link where it is, by id, and ``moved`` the sources that other keepers have chosen.
     """
 
     parts: Mapping[Broker, Part]
     places: Mapping[str, Place]
-    moving: tuple[str, ...] = ()
-    settled: Mapping[str, Place] = dataclasses.field(default_factory=dict)
-    left: Mapping[str, Broker] = dataclasses.field(default_factory=dict)
-    resumed: Mapping[str, Broker] = dataclasses.field(default_factory=dict)
+    moving: tuple[str, ...]
+    present: Mapping[str, Sequence[Place]]
+    moved: Mapping[str, Broker]
 
 
-def wanted_now(
+def plan_now(
     fabric: Fabric,
     region: str,
     topics: TopicTable,
     actual: Mapping[Broker, Actual],
     seen: Seen,
     credentials: Credentials,
-) -> Wanted:
+) -> Plan:
     """What ``region`` wants in this round, given what is there.
 
     ``credentials`` are the shovels'.
     """
     chosen: dict[str, Place] = {}
-    settled: dict[str, Place] = {}
-    left: dict[str, Broker] = {}
-    resumed: dict[str, Broker] = {}
+    at: dict[str, Sequence[Place]] = {}
+    moved: dict[str, Broker] = {}
     during: dict[str, tuple[Place, ...]] = {}
     moving: list[str] = []
     for link in region_links(fabric, region, topics):
-        present = _present(link, actual, credentials)
-        unfit = seen.unfit.get(link.id, frozenset())
-        match _moved_by_another(link, present, seen):
-            case before, after if _is_later(link, after, before):
-                if link.id in seen.troubled:
-                    left[link.id] = before.source
-                    unfit |= {before.source}
-            case _, after if any(each.source not in unfit for each in link.places()):
-                resumed[link.id] = after.source
-                unfit -= {after.source}
-        follows = dataclasses.replace(seen, unfit={**seen.unfit, link.id: unfit})
-        place = chosen[link.id] = choose_place(link, present, follows)
-        if place in present:
-            settled[link.id] = place
+        present = at[link.id] = _present(link, actual, credentials)
+        if (source := _moved_by_another(link, present, seen)) is not None:
+            moved[link.id] = source
+        place = chosen[link.id] = choose_place(
+            link, present, _as_the_link_sees(link, present, actual, seen, source)
+        )
         others = [each for each in present if each != place]
         during[link.id] = (
             place,
@@ -164,22 +176,34 @@ def wanted_now(
         if others:
             moving.append(link.id)
     parts = shovel_plan(fabric, region, topics, places=during)
-    return Wanted(parts, chosen, tuple(sorted(moving)), settled, left, resumed)
+    return Plan(parts, chosen, tuple(sorted(moving)), at, moved)
 
 
-def _moved_by_another(
-    link: Link, present: Sequence[Place], seen: Seen
-) -> tuple[Place, Place] | None:
-    """Where ``link`` was and is, if another keeper has changed the source of its shovel."""
-    before = seen.settled.get(link.id)
-    if before is None or before in present:
-        return None
-    return next(((before, after) for after in present if after.host == before.host), None)
+def _moved_by_another(link: Link, present: Sequence[Place], seen: Seen) -> Broker | None:
+    """The source that ``link`` takes from, if this keeper neither chose it nor saw it before."""
+    known = seen.known.get(link.id, frozenset())
+    sources = [place.source for place in present if place.source not in known]
+    return sources[0] if sources else None
 
 
-def _is_later(link: Link, place: Place, other: Place) -> bool:
-    order = link.places()
-    return order.index(place) > order.index(other)
+def _as_the_link_sees(
+    link: Link,
+    present: Sequence[Place],
+    actual: Mapping[Broker, Actual],
+    seen: Seen,
+    moved: Broker | None,
+) -> Seen:
+    """``seen``, by the rules (1) and (3); ``moved`` is the source that another keeper chose."""
+    reached = {place.source for place in present if _runs(link, place, actual)}
+    if moved is None:
+        return dataclasses.replace(seen, away=seen.away - reached)
+    unfit = seen.unfit.get(link.id, frozenset()) - {moved}
+    return dataclasses.replace(
+        seen,
+        away=seen.away - reached,
+        unfit={**seen.unfit, link.id: unfit},
+        back={**seen.back, link.id: frozenset()},
+    )
 
 
 def _needed(
@@ -193,22 +217,27 @@ def _needed(
 
     So of two keepers neither removes what the other relies on, whatever each has seen.
     """
+    proven = seen.proven.get(link.id, frozenset())
     for n, place in enumerate(present):
         steady = _brokers(place) <= seen.steady - seen.away
-        if steady and _runs(link, place, actual) and seen.silent.get(link.id) != place:
+        if steady and _runs(link, place, actual) and place.host in proven:
             return [each for each in others if each in present[: n + 1]]
     return list(others)
 
 
 def _waiting(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> list[Place]:
-    """Places before ``place`` whose source has the queue still: the shovel will go back there.
+    """Places whose source has the queue still, and which the shovel may take from.
 
-    Another keeper may be about to do so, and has seen that the queue is there.
+    That are those before ``place``: it will go back there, and another keeper may be about to make
+    it do so, having seen that the queue is there. While the host doesn't say where its shovel takes
+    from, it is any.
     """
     if len(link.sources) == 1:
         return []
-    before = link.places()[: link.places().index(place)]
-    held = {each: actual[each.source].queues for each in before if each.source in actual}
+    places = link.places()
+    may_be = places[: places.index(place)] if place.host in actual else places
+    others = [each for each in may_be if each != place and each.source in actual]
+    held = {each: actual[each.source].queues for each in others}
     return [each for each, queues in held.items() if link.queue.name in queues]
 
 

@@ -7,18 +7,18 @@ or a binding: all of them the keeper's own.
 
 A shovel is made anew for two reasons: it says that it runs and brings nothing
 (:mod:`newsfabric.watch`), or it is planned and doesn't even say so for :data:`MISSING_AFTER`.
-Where that didn't help twice, for whichever reason, the broker is *unfit* for it: what runs its
-shovels may be dead until it restarts. Then the shovel is made on another broker, if it may run on
-one, or takes from another one, if it may; after :data:`UNFIT_FOR` it is tried there again. It is
-fit again once it was away, or the broker was that the shovel runs on, and where the shovel didn't
-run as soon as it says that it does. Of one that was silent that proves nothing.
+One that didn't help when it was made anew :data:`TRIES` times is made anew once more, and the
+broker is *unfit* for it: what runs its shovels may be dead until it restarts. So it is, too, for
+one that stops that often before it has brought anything. Then the shovel is made on another broker,
+if it may run on one, or takes from another one, if it may; after :data:`UNFIT_FOR` it is tried
+there again. The broker is fit again as soon as a canary comes through it, and once it, or the
+broker that the shovel runs on, was away.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric.backoff import Backoff
@@ -62,198 +62,257 @@ class Missing:
         self._not_before = now + MISSING_AFTER + self._backoff.failed(now, rng)
         return True
 
-    def lasts(self, now: float) -> float:
-        """For how many seconds it hasn't run."""
-        return 0.0 if self._since is None else now - self._since
-
     @property
     def hopeless(self) -> bool:
         """Whether making it anew didn't help."""
         return self._tries > TRIES
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unfit:
-    """A broker with which a shovel couldn't be made to work: it is avoided ``until`` then at most,
-    and where so ``until_it_runs`` there after all."""
+class Followed:
+    """One link: where it is, and what is known of its shovel."""
 
-    until: float
-    until_it_runs: bool
+    def __init__(self, link: Link, rng: random.Random) -> None:
+        self.link = link
+        self.watched = Watched()
+        #: Where it should be, and since when.
+        self.place = link.preferred
+        self._chosen_at = 0.0
+        #: The source that it was seen to take from, and since when.
+        self.source = link.preferred.source
+        self._since = 0.0
+        #: When the newest canary that came was sent, by the host that it came to.
+        self._heard: dict[Broker, float] = {}
+        self._missing = Missing()
+        # How often it was made anew where it is, or stopped, and had brought nothing.
+        self._silent = 0
+        # Whether it ran when it was looked at, and has brought nothing since it began to.
+        self._ran = self._idle = False
+        # Brokers with which it couldn't be made to work, and until when they are avoided.
+        self._unfit: dict[Broker, float] = {}
+        # When brokers were last away, or only just back.
+        self._unsteady: dict[Broker, float] = {}
+        self._rng = rng
+
+    def placed(self, place: Place, now: float) -> None:
+        """It should be at ``place`` from now on. If that is another one it gets its full time."""
+        if place != self.place:
+            self.place, self._chosen_at = place, now
+            self.watched.renewed()
+            self._missing = Missing()
+            self._silent, self._ran = 0, False
+
+    def seen(self, present: Sequence[Place], unsteady: Collection[Broker], now: float) -> None:
+        """It is at these places, while these brokers were away, or only just back."""
+        self._unsteady |= dict.fromkeys(unsteady, now)
+        for source in {place.source for place in present} - {self.source}:
+            chosen = source == self.place.source
+            self.source, self._since = source, self._chosen_at if chosen else now
+            if not chosen:
+                # Another keeper has reason to believe in it.
+                self._unfit.pop(source, None)
+
+    def arrived(self, host: Broker, sent_at: float, now: float) -> None:
+        """A canary has come to ``host``; from elsewhere than where it is that proves less."""
+        self._heard[host] = max(sent_at, self._heard.get(host, sent_at))
+        self._unfit.pop(host, None)
+        if host == self.place.host:
+            self._unfit.pop(self.place.source, None)
+            self.watched.arrived(sent_at, now)
+            self._silent, self._idle = 0, False
+
+    def due(self, said: str | None, now: float) -> bool:
+        """Whether to make the shovel anew now. It ``said`` so of itself; None: it isn't listed."""
+        if said == "running":
+            self._idle = self._idle or not self._ran
+            self._ran = True
+            self._missing.runs(now)
+            due = self.watched.distrust(now, self._rng)
+            self._silent += due
+        else:
+            self._silent += self._ran and self._idle
+            self._ran = False
+            self.watched.renewed()
+            due = self._missing.due(now, self._rng)
+        if due:
+            self._ran = False
+        if self._silent > TRIES or self._missing.hopeless:
+            # Another broker may do, but where there is none it is tried all the same.
+            host_may_differ = len(self.link.hosts) > 1
+            unfit = self.place.host if host_may_differ else self.place.source
+            self._unfit[unfit] = now + UNFIT_FOR
+        return due
+
+    def excused(self) -> None:
+        """Nothing can be expected of it."""
+        self.watched.renewed()
+        self._missing.excused()
+        self._silent, self._ran = 0, False
+
+    def were_away(self, brokers: Collection[Broker]) -> None:
+        """``brokers`` are away: none of them is what it was."""
+        for broker in list(self._unfit):
+            if broker in brokers or self.place.host in brokers:
+                del self._unfit[broker]
+
+    def unfit(self, now: float) -> frozenset[Broker]:
+        """The brokers with which it can't be made to work."""
+        return frozenset(broker for broker, until in self._unfit.items() if now < until)
+
+    def proven(self, now: float) -> frozenset[Broker]:
+        """The hosts on which a canary came that was sent less than :data:`SILENT_AFTER` ago."""
+        return frozenset(
+            host for host, sent_at in self._heard.items() if now - sent_at <= SILENT_AFTER
+        )
+
+    def back(self, now: float) -> frozenset[Broker]:
+        """The sources that were unsteady since it takes from where it does; all if its host was.
+
+        It may go back to them once they are there, and to all after :data:`UNFIT_FOR`
+        (:func:`shovels.places.choose_place`).
+        """
+        sources = frozenset(place.source for place in self.link.places())
+        if now - self._since >= UNFIT_FOR or self._was_unsteady(self.place.host):
+            return sources
+        return frozenset(filter(self._was_unsteady, sources))
+
+    def _was_unsteady(self, broker: Broker) -> bool:
+        return self._unsteady.get(broker, -1.0) >= self._since
+
+    def age(self, now: float) -> float | None:
+        """Seconds since the newest canary that came, wherever, was sent; None before the first."""
+        return max(0.0, now - max(self._heard.values())) if self._heard else None
+
+    def hopeless(self, now: float) -> bool:
+        """Whether no place of it is fit."""
+        unfit = self.unfit(now)
+        return all({place.source, place.host} & unfit for place in self.link.places())
 
 
 class Watch:
     """The canaries of one region's links. Times are seconds of the keeper's monotonic clock."""
 
     def __init__(self, links: Iterable[Link], rng: random.Random) -> None:
-        self._rng = rng
-        self._links = {link.id: link for link in links}
-        self._watched = {name: Watched() for name in self._links}
-        self._missing = {name: Missing() for name in self._links}
-        self._places = {name: link.preferred for name, link in self._links.items()}
-        # How often a shovel that said that it runs was made anew where it is, and brought nothing.
-        self._silent = dict.fromkeys(self._links, 0)
-        self._unfit: dict[str, dict[Broker, Unfit]] = {}
+        self._links = {link.id: Followed(link, rng) for link in links}
 
     @property
     def sources(self) -> frozenset[tuple[Broker, str]]:
         """The brokers and exchanges into which canaries must be sent."""
         return frozenset(
-            (place.source, link.exchange)
-            for link in self._links.values()
-            for place in link.places()
+            (place.source, each.link.exchange)
+            for each in self._links.values()
+            for place in each.link.places()
         )
 
     @property
     def hosts(self) -> frozenset[Broker]:
         """The brokers on which canaries arrive."""
-        return frozenset(place.host for link in self._links.values() for place in link.places())
+        return frozenset(
+            place.host for each in self._links.values() for place in each.link.places()
+        )
 
-    def placed(self, places: Mapping[str, Place]) -> None:
-        """Where the links are from now on, by id; one that has moved gets its full time."""
+    def looked(
+        self,
+        places: Mapping[str, Place],
+        present: Mapping[str, Sequence[Place]],
+        now: float,
+        *,
+        unsteady: Collection[Broker] = (),
+    ) -> None:
+        """By link id, where the links are to be from now on, and where they were seen to be.
+
+        ``unsteady`` are the brokers that were away then, or only just back.
+        """
         for name, place in places.items():
-            if self._places[name] != place:
-                self._places[name] = place
-                self._watched[name].renewed()
-                self._missing[name] = Missing()
-                self._silent[name] = 0
+            self._links[name].placed(place, now)
+            self._links[name].seen(present.get(name, ()), unsteady, now)
 
     def sent(self, source: Broker, exchange: str, at: float) -> None:
         """``exchange`` of ``source`` has taken the canary of ``at``."""
-        for name, link in self._links.items():
-            if (self._places[name].source, link.exchange) == (source, exchange):
-                self._watched[name].sent(at)
+        for each in self._links.values():
+            if (each.place.source, each.link.exchange) == (source, exchange):
+                each.watched.sent(at)
 
     def arrived(self, host: Broker, shovel: str, sent_at: float, now: float) -> None:
-        """``shovel`` has brought the canary of ``sent_at`` to ``host``.
-
-        One that is left where it was before says nothing of where it is now.
-        """
-        name = f"{host.cluster}/{shovel}"
-        if name in self._links and self._places[name].host == host:
-            self._watched[name].arrived(sent_at, now)
-            self._silent[name] = 0
+        """``shovel`` has brought the canary of ``sent_at`` to ``host``."""
+        if (found := self._links.get(f"{host.cluster}/{shovel}")) is not None:
+            found.arrived(host, sent_at, now)
 
     def due(
-        self, states: Mapping[Broker, Mapping[str, str]], away: Collection[Broker], now: float
+        self,
+        states: Mapping[Broker, Mapping[str, str]],
+        away: Collection[Broker],
+        now: float,
+        *,
+        full: Collection[Broker] = (),
     ) -> list[Link]:
         """The links whose shovels to make anew now.
 
         ``states`` has for each broker that answers its shovels by what they say of themselves. A
-        shovel that takes from a broker that is ``away`` can't run.
+        shovel that takes from a broker that is ``away`` can't run, and one on a broker that is
+        ``full`` brings nothing.
         """
         due = []
-        for name, link in self._links.items():
-            watched, missing = self._watched[name], self._missing[name]
-            place = self._places[name]
+        for each in self._links.values():
+            place = each.place
             states_there = states.get(place.host)
-            if states_there is None or place.source in away:
-                # A broker that doesn't answer can't make anything anew.
-                watched.renewed()
-                missing.excused()
-                self._silent[name] = 0
-            elif states_there.get(link.name) == "running":
-                missing.runs(now)
-                if watched.distrust(now, self._rng):
-                    due.append(link)
-                    self._silent[name] += 1
-                    if self._silent[name] > TRIES:
-                        self._give_up(link, Unfit(now + UNFIT_FOR, until_it_runs=False))
-            else:
-                watched.renewed()
-                if missing.due(now, self._rng):
-                    due.append(link)
-                    if missing.hopeless:
-                        self._give_up(link, Unfit(now + UNFIT_FOR, until_it_runs=True))
-            self._fit_again(link, states, away)
+            if states_there is None or place.source in away or {place.host, place.source} & {*full}:
+                each.excused()
+            elif each.due(states_there.get(each.link.name), now):
+                due.append(each.link)
+            each.were_away(away)
         return due
 
     def unfit(self, now: float) -> dict[str, frozenset[Broker]]:
-        """Link id → the brokers with which its shovel can't be made to run."""
+        """Link id → the brokers with which its shovel can't be made to work."""
+        return {name: each.unfit(now) for name, each in self._links.items()}
+
+    def proven(self, now: float) -> dict[str, frozenset[Broker]]:
+        """Link id → the hosts on which its shovel has brought a canary in the last seconds."""
+        return {name: each.proven(now) for name, each in self._links.items()}
+
+    def back(self, now: float) -> dict[str, frozenset[Broker]]:
+        """Link id → the sources that it may go back to."""
+        return {name: each.back(now) for name, each in self._links.items()}
+
+    def known(self) -> dict[str, frozenset[Broker]]:
+        """Link id → the sources that this keeper chose, or has seen it take from, last."""
         return {
-            name: frozenset(broker for broker, unfit in brokers.items() if now < unfit.until)
-            for name, brokers in self._unfit.items()
+            name: frozenset({each.source, each.place.source}) for name, each in self._links.items()
         }
-
-    def follow(self, left: Mapping[str, Broker], resumed: Mapping[str, Broker], now: float) -> None:
-        """Other keepers have ``left`` sources, and ``resumed`` others, by link id.
-
-        Why that counts is said in :mod:`shovels.places`.
-        """
-        for name, source in left.items():
-            self._unfit.setdefault(name, {})[source] = Unfit(now + UNFIT_FOR, until_it_runs=False)
-        for name, source in resumed.items():
-            self._unfit.get(name, {}).pop(source, None)
-
-    def silent(self, now: float) -> dict[str, Place]:
-        """Link id → where its shovel is, of those that have brought nothing for long."""
-        return {
-            name: self._places[name]
-            for name, watched in self._watched.items()
-            if watched.silent(now) or self._silent[name]
-        }
-
-    def troubled(self, now: float) -> frozenset[str]:
-        """Ids of the links that haven't run, or have brought nothing, for :data:`SILENT_AFTER`."""
-        return frozenset(
-            name
-            for name, watched in self._watched.items()
-            if watched.silent(now) or self._missing[name].lasts(now) > SILENT_AFTER
-        )
 
     def place(self, link: Link) -> Place:
-        """Where ``link`` is."""
-        return self._places[link.id]
+        """Where ``link`` is to be."""
+        return self._links[link.id].place
 
     def unheard(self, brokers: Collection[Broker]) -> None:
         """``brokers`` can't be sent to, or not be heard: whoever touches them is excused."""
-        for name, place in self._places.items():
-            if place.source in brokers or place.host in brokers:
-                self._watched[name].renewed()
-
-    def _give_up(self, link: Link, unfit: Unfit) -> None:
-        """Another broker may do, but where there is none it is tried all the same."""
-        place = self._places[link.id]
-        broker = place.host if len(link.hosts) > 1 else place.source
-        self._unfit.setdefault(link.id, {})[broker] = unfit
-
-    def _fit_again(
-        self, link: Link, states: Mapping[Broker, Mapping[str, str]], away: Collection[Broker]
-    ) -> None:
-        brokers, host = self._unfit.get(link.id, {}), self._places[link.id].host
-        for broker, unfit in list(brokers.items()):
-            runs = states.get(broker, {}).get(link.name) == "running"
-            if broker in away or host in away or (unfit.until_it_runs and runs):
-                del brokers[broker]
+        for each in self._links.values():
+            if each.place.source in brokers or each.place.host in brokers:
+                each.watched.renewed()
 
     def ages(self, now: float) -> Mapping[str, float | None]:
         """Link id → seconds since the newest canary that has arrived was sent."""
-        return {name: watched.age(now) for name, watched in self._watched.items()}
+        return {name: each.age(now) for name, each in self._links.items()}
 
     def hopeless(self, now: float) -> frozenset[str]:
         """Ids of the links that nothing more can be done for: no place of theirs is fit."""
-        unfit = self.unfit(now)
-        return frozenset(
-            name
-            for name, brokers in unfit.items()
-            if all({place.source, place.host} & brokers for place in self._links[name].places())
-        )
+        return frozenset(name for name, each in self._links.items() if each.hopeless(now))
 
     def all_fresh(self, now: float) -> bool:
         """Whether canaries come through every shovel that isn't hopeless."""
-        hopeless = self.hopeless(now)
-        return all(w.fresh(now) for name, w in self._watched.items() if name not in hopeless)
+        return all(each.proven(now) or each.hopeless(now) for each in self._links.values())
 
     def document(self, now: float) -> dict[str, Any]:
         """What ``/canaries`` answers."""
         return {
             "shovels": [
                 {
-                    "runs_on": str(link.runs_on),
-                    "name": link.name,
-                    "canary_age_ms": as_ms(self._watched[name].age(now)),
-                    "restarts": self._watched[name].restarts,
+                    "runs_on": str(each.link.runs_on),
+                    "name": each.link.name,
+                    "canary_age_ms": as_ms(each.age(now)),
+                    "restarts": each.watched.restarts,
                 }
-                for name, link in self._links.items()
+                for each in self._links.values()
             ]
         }
 

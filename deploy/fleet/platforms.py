@@ -167,7 +167,7 @@ class Machine:
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = 124
-        return Outcome(step.name, code, time.monotonic() - begun, summary(log.read_text()))
+        return Outcome(step.name, code, time.monotonic() - begun, summary(log.read_text("utf-8", "replace")))
 
     def ask(self, script: str) -> str:
         """What a short script says."""

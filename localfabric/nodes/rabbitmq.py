@@ -28,7 +28,7 @@ from newsfabric.errors import WorldError
 
 
 class LocalBrokers(LocalProcesses):
-    """Nodes that share an epmd, single ones or clusters: start, kill, start again."""
+    """Nodes that share an epmd, each a broker of its own: start, kill, start again."""
 
     def __init__(self, folder: Path, home: RabbitmqHome, brokers: Sequence[Broker]) -> None:
         super().__init__(folder)

@@ -189,7 +189,7 @@ def prepare(broker: Broker, home: RabbitmqHome) -> None:
 
 
 def prepare_cookie(erlang: Path) -> None:
-    """Give the world's nodes a secret of their own to know each other by."""
+    """Give the world's nodes a secret that ``rabbitmqctl`` needs to be let in."""
     erlang.mkdir(mode=0o700, parents=True, exist_ok=True)
     cookie = erlang / ".erlang.cookie"
     if not cookie.exists():

@@ -1,4 +1,4 @@
-"""A link to a broker or a cluster over pika: connected, and connected again, until closed.
+"""A link to a broker over pika: connected, and connected again, until closed.
 
 :func:`connect` returns at once, connected or not, so that services can start in any order: whoever
 needs the broker waits with :meth:`ConfirmingPublisher.ready` or for its first delivery.

@@ -231,7 +231,7 @@ def test_brokers_are_upgraded_one_after_the_other_and_boxes_are_drained_first() 
     }
     replaced = "tasks/replace-broker.yml"
     emptied = {
-        "Client and proxy nodes": "tasks/publishers-leave.yml",
+        "Proxy and client nodes": "tasks/publishers-leave.yml",
         "Core nodes": "tasks/empty.yml",
         "Boxes": "tasks/drain.yml",
     }

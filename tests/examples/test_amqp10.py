@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import orjson
 import pytest
@@ -24,12 +26,22 @@ FOLDER = Path(__file__).parents[2] / "examples" / "amqp10"
 TIMEOUT = 180.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def maven() -> str:
-    found = shutil.which("mvn")
-    if found is None and os.environ.get("CI"):
-        pytest.fail("CI must have Maven, `make setup` installs it")
-    return found or pytest.skip("Maven is missing")
+    """Maven, which has the library and has compiled the example."""
+    if (found := shutil.which("mvn")) is None:
+        _missing("Maven is missing: `make setup` installs it")
+    words = [found, "-q", "-B", "-f", FOLDER, "compile"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT)
+    if done.returncode:
+        _missing(f"the example can't be compiled: {done.stdout.partition(chr(10))[0]}")
+    return found
+
+
+def _missing(why: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
 
 
 async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
@@ -50,7 +62,10 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
         body = '{"headline":"Größe"}'
         publishing = asyncio.create_task(_publish(maven, url, "cms", "news.breaking", body))
         async with asyncio.timeout(TIMEOUT):
-            delivery = await arrived.get()
+            arriving = asyncio.create_task(arrived.get())
+            await asyncio.wait([arriving, publishing], return_when=asyncio.FIRST_COMPLETED)
+            assert arriving.done(), publishing.result()
+            delivery = arriving.result()
             submission = receive(delivery.message, now_ms=0)
             assert (submission.app_id, submission.topic) == ("cms", "news.breaking")
             assert submission.body == body.encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from newsfabric.topology.plan import _paths
 from shovels.places import Seen
 from shovels.places import choose_place as _choose_place
 from shovels.plan import Actual
-from shovels.watch import Watch
 
 # Seconds. In the calm a broker is noticed to be away, and becomes steady once it is back.
 _MISHAPS = 15.0
@@ -60,9 +59,14 @@ async def _history(rng: random.Random, profile: Profile) -> None:
     world = World(
         rng, client=rng.randint(1, 2), core=rng.randint(1, profile.most), keepers=rng.randint(1, 3)
     )
+    await _judged(world, _play(world, profile))
+
+
+async def _judged(world: World, playing: Coroutine[Any, Any, None]) -> None:
+    """Play until the end, or until a keeper does something that it must not."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
-    tasks.append(asyncio.create_task(_play(world, profile)))
+    tasks.append(asyncio.create_task(playing))
     done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in left:
         task.cancel()
@@ -144,9 +148,11 @@ async def _silent() -> None:
     world.judge_settled()
     world.silence(broker("oregon-core-1"))
     await asyncio.sleep(_UNTIL_UNFIT)
-    world.judge_links()
-    # What runs on that broker alone takes from one broker after the other, in vain.
-    await asyncio.sleep(_UNTIL_UNFIT)
+    # It is tried again meanwhile, and what works goes on.
+    for _ in range(2 * int(_UNTIL_FIT)):
+        world.judge_links()
+        await asyncio.sleep(1.0)
+    # What runs on that broker alone took from one broker after the other, in vain.
     for keeper in world.keepers:
         assert keeper.readiness().waiting_for == ()
         said = await keeper._seen()
@@ -165,11 +171,11 @@ def test_links_leave_a_broker_whose_shovels_bring_nothing_and_come_back_when_it_
     run(_silent(), began=0.0)
 
 
-def test_that_is_found_out_if_what_says_that_it_runs_is_fit(
+def test_that_is_found_out_if_what_says_that_it_runs_is_proven(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shovels.watch.Watch._fit_again", _fit_if_it_says_so)
-    with pytest.raises(Broken, match=r"\(b\)"):
+    monkeypatch.setattr("shovels.watch.Followed.proven", lambda link, _: _hosts(link.link))
+    with pytest.raises(Broken):
         run(_silent(), began=0.0)
 
 
@@ -244,10 +250,83 @@ def test_a_source_that_a_shovel_doesnt_reach_is_tried_again_each_ten_minutes(kee
 def test_keepers_that_dont_follow_each_other_move_it_back_and_forth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shovels.places._moved_by_another", lambda *_: None)
+    monkeypatch.setattr("shovels.watch.Followed.back", lambda link, *_: _sources(link.link))
     found: list[str] = []
     run(_parted(found, keepers=2), began=0.0)
     assert len(found) > 100
+
+
+def _hosts(link: Link) -> frozenset[Broker]:
+    return frozenset(place.host for place in link.places())
+
+
+async def _cut(found: list[str]) -> None:
+    """Finds the sources of a shovel while one of two keepers alone doesn't reach the best."""
+    world = World(random.Random(1), client=1, core=3, keepers=2)
+    stop = asyncio.Event()
+    running = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
+    await asyncio.sleep(_CALM)
+    world.cut_off((0, broker("oregon-core-1")))
+    link = next(each for each in world.links if each.name == "receipts.1")
+    for _ in range(int(_UNTIL_UNFIT)):
+        await asyncio.sleep(1.0)
+        world.judge_links()
+        found += [p.source.name for p in link.places() if world.is_at(link, p)]
+    world.cut_off((0, broker("oregon-core-1")))
+    await asyncio.sleep(_CALM)
+    world.judge_settled()
+    stop.set()
+    await asyncio.gather(*running)
+
+
+def test_a_keeper_that_alone_doesnt_reach_a_source_leaves_what_works_there() -> None:
+    found: list[str] = []
+    run(_cut(found), began=0.0)
+    assert set(found) == {"oregon-core-1"}
+
+
+def test_that_is_found_out_if_a_keeper_trusts_its_own_view_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shovels.places._as_the_link_sees", lambda *given: given[3])
+    with pytest.raises(Broken):
+        run(_cut([]), began=0.0)
+
+
+async def _refusing(world: World) -> None:
+    """A broker is back without data, and brokers refuse every second change."""
+    first = broker("oregon-core-1")
+    await asyncio.sleep(_CALM)
+    world.die(first)
+    await asyncio.sleep(_CALM)
+    world.begin(first, empty=True)
+    world.refusing = 0.5
+    await asyncio.sleep(_CALM)
+    world.refusing = 0.0
+    await asyncio.sleep(_CALM)
+    world.judge_settled()
+
+
+def _play_refusing() -> None:
+    for seed in range(8):
+        world = World(random.Random(seed), client=1, core=3, keepers=2)
+        run(_judged(world, _refusing(world)), began=0.0)
+
+
+def test_a_shovel_goes_only_to_what_could_be_made() -> None:
+    _play_refusing()
+
+
+def test_that_is_found_out_if_nothing_waits_for_what_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shovels.apply.must_wait", lambda *_: False)
+    with pytest.raises(Broken, match=r"\(c\)"):
+        _play_refusing()
+
+
+def _sources(link: Link) -> frozenset[Broker]:
+    return frozenset(place.source for place in link.places())
 
 
 def _nothing_stays(*_: object) -> list[Place]:
@@ -270,14 +349,6 @@ def _never_unfit(link: Link, present: Collection[Place], seen: Seen) -> Place:
 
 def _never_full(link: Link, present: Collection[Place], seen: Seen) -> Place:
     return _choose_place(link, present, dataclasses.replace(seen, full=frozenset()))
-
-
-def _fit_if_it_says_so(
-    watch: Watch, link: Link, states: Mapping[Broker, Any], _: Collection[Broker]
-) -> None:
-    unfit = watch._unfit.get(link.id, {})
-    for host in [host for host in unfit if states.get(host, {}).get(link.name) == "running"]:
-        del unfit[host]
 
 
 def _sticky(link: Link, present: Collection[Place], seen: Seen) -> Place:
@@ -337,12 +408,11 @@ FAULTS = {
     "a broker that has just begun is preferred": Fault({_CHOICE: _the_first_that_works}, 3),
     "where it is doesn't count": Fault({_CHOICE: _where_it_is_steady}, 3),
     "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 5, UNABLE),
-    "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 6),
+    "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 5),
     "both paths have the same stand-ins": Fault(
         {"newsfabric.topology.plan._paths": _same_order}, 4
     ),
-    "nothing waits for what failed": Fault({"shovels.apply.must_wait": lambda *_: False}, 10),
-    "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 0),
+    "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 80),
     "a broker is steady at once": Fault({"shovels.places.STEADY_AFTER": 0.0}, 0),
 }
 

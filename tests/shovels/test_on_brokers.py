@@ -68,7 +68,7 @@ async def test_applying_twice_changes_nothing_the_second_time(brokers: Brokers) 
     again = await look(brokers, "oregon", TOPICS)
     assert again.actions == ()
     assert again.unreachable == {}
-    assert {link: str(place.host) for link, place in again.places.items()} == {
+    assert {link: str(place.host) for link, place in again.plan.places.items()} == {
         "oregon/core/publish.oregon.1": "oregon-core-1",
         "oregon/client/receipts.1": "oregon-client-1",
     }

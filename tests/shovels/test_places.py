@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from fabrics import CREDENTIALS, TOPICS, all_run, answering, broker, fabric, fresh, fresh_fabric
 from fabrics import performed as _performed
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topology import Broker, Place, brokers_of, region_links
-from shovels.places import STEADY_AFTER, Seen, Uptimes, choose_place, wanted_now
+from shovels.places import STEADY_AFTER, Seen, Uptimes, choose_place, plan_now
 from shovels.plan import Action, Actual, diff
 
 CLIENT = broker("oregon-client-1")
@@ -31,10 +33,31 @@ def _look(
     credentials: Credentials = CREDENTIALS,
 ) -> tuple[tuple[Action, ...], tuple[str, ...]]:
     """One look, while brokers are ``away`` and others have only just ``begun``."""
-    there = answering(actual, away)
-    seen = Seen(frozenset(away), frozenset(there) - frozenset(begun), unfit or {})
-    wanted = wanted_now(known, "oregon", TOPICS, there, seen, credentials)
-    return diff("oregon", wanted.parts, there, credentials), wanted.moving
+    there = {at: _cut_off(found, away) for at, found in answering(actual, away).items()}
+    links = region_links(known, "oregon", TOPICS)
+    hosts = frozenset(there)
+    seen = Seen(
+        frozenset(away),
+        hosts - frozenset(begun),
+        unfit=unfit or {},
+        proven=dict.fromkeys((link.id for link in links), hosts),
+        back=dict.fromkeys((link.id for link in links), frozenset(brokers_of(known))),
+        known=dict.fromkeys((link.id for link in links), frozenset(brokers_of(known))),
+    )
+    plan = plan_now(known, "oregon", TOPICS, there, seen, credentials)
+    return diff("oregon", plan.parts, there, credentials), plan.moving
+
+
+def _cut_off(found: Actual, away: Collection[Broker]) -> Actual:
+    """``found``, where shovels don't run that take from brokers that are ``away``."""
+    names = {each.name for each in away}
+    gone = {name for name, value in found.shovels.items() if _taken_from(value) in names}
+    states = {name: "starting" if name in gone else said for name, said in found.states.items()}
+    return dataclasses.replace(found, states=states)
+
+
+def _taken_from(value: Mapping[str, Any]) -> str:
+    return str(value["src-uri"]).rpartition("@")[2].partition(".")[0]
 
 
 def _round(
@@ -60,8 +83,7 @@ def _hosts(actual: State, shovel: str = "publish.oregon.1") -> set[Broker]:
 
 
 def _source(actual: State, shovel: str) -> str:
-    uri = str(actual[CLIENT].shovels[shovel]["src-uri"])
-    return uri.rpartition("@")[2].partition(".")[0]
+    return _taken_from(actual[CLIENT].shovels[shovel])
 
 
 def _oregon(core: int) -> Fabric:
@@ -120,11 +142,11 @@ def test_the_stand_in_stays_while_the_shovel_before_it_runs_and_brings_nothing()
     beside = all_run({**_round(known, _settled(known), {FIRST}), FIRST: _settled(known)[FIRST]})
     assert _hosts(beside) == {FIRST, THIRD}
     brokers = frozenset(beside)
-    for silent, gone in (({link.id: link.preferred}, set()), ({}, {THIRD})):
-        seen = Seen(steady=brokers, silent=silent)
-        wanted = wanted_now(known, "oregon", TOPICS, beside, seen, CREDENTIALS)
-        assert wanted.places[link.id] == link.preferred
-        found = diff("oregon", wanted.parts, beside, CREDENTIALS)
+    for proven, gone in (({THIRD}, set()), ({FIRST, THIRD}, {THIRD}), (set(), set())):
+        seen = Seen(steady=brokers, proven={link.id: frozenset(proven)})
+        plan = plan_now(known, "oregon", TOPICS, beside, seen, CREDENTIALS)
+        assert plan.places[link.id] == link.preferred
+        found = diff("oregon", plan.parts, beside, CREDENTIALS)
         went = {a.broker for a in found if (a.verb, a.name) == ("delete", link.name)}
         assert went == gone
 
@@ -218,6 +240,60 @@ def test_a_shovel_isnt_put_on_a_broker_without_room_and_takes_from_one() -> None
     assert chosen("receipts.1", FIRST) == Place(FIRST, CLIENT)
 
 
+def test_a_source_isnt_away_for_the_shovel_that_runs_from_it() -> None:
+    known = _oregon(3)
+    actual = _settled(known)
+    # This keeper alone doesn't reach it.
+    seen = Seen(frozenset({FIRST}), frozenset(actual) - {FIRST})
+    there = answering(actual, {FIRST})
+    plan = plan_now(known, "oregon", TOPICS, there, seen, CREDENTIALS)
+    assert plan.places["oregon/client/receipts.1"] == Place(FIRST, CLIENT)
+    assert plan.places["oregon/core/publish.oregon.1"] == Place(CLIENT, THIRD)
+
+
+def test_a_source_that_works_is_left_only_for_one_that_came_back() -> None:
+    known = _oregon(3)
+    links = {link.name: link for link in region_links(known, "oregon", TOPICS)}
+    link, steady = links["receipts.1"], frozenset(brokers_of(known))
+    at = Place(THIRD, CLIENT)
+
+    def chosen(back: Collection[Broker], unfit: Collection[Broker] = NOBODY) -> Broker:
+        found = Seen(
+            steady=steady, back={link.id: frozenset(back)}, unfit={link.id: frozenset(unfit)}
+        )
+        return choose_place(link, [at], found).source
+
+    assert chosen({SECOND}) == THIRD
+    assert chosen({FIRST}) == FIRST
+    assert chosen((), unfit={THIRD}) == FIRST
+    assert chosen((), unfit={FIRST, SECOND, THIRD}) == THIRD
+
+
+def test_what_another_keeper_has_chosen_is_fit_and_stays() -> None:
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    links = [link.id for link in region_links(known, "oregon", TOPICS)]
+    name = "oregon/client/receipts.1"
+    for sources, stays in (({FIRST}, THIRD), ({FIRST, THIRD}, FIRST)):
+        seen = Seen(
+            steady=frozenset(moved),
+            unfit={name: frozenset({THIRD})},
+            back=dict.fromkeys(links, frozenset(moved)),
+            known=dict.fromkeys(links, frozenset(sources)),
+        )
+        plan = plan_now(known, "oregon", TOPICS, moved, seen, CREDENTIALS)
+        assert plan.places[name].source == stays
+        assert plan.moved.get(name) == (THIRD if sources == {FIRST} else None)
+
+
+def test_while_a_host_doesnt_answer_the_queue_that_its_shovel_takes_from_stays() -> None:
+    known = _oregon(3)
+    moved = _round(known, _settled(known), {FIRST})
+    assert _source(moved, "receipts.1") == THIRD.name
+    gone = _performed(moved, _look(known, moved, {CLIENT})[0])
+    assert "shovel.receipts.1" in gone[THIRD].queues
+
+
 def test_another_login_moves_nothing() -> None:
     known = _oregon(3)
     actual = _round(known, _settled(known), {FIRST})
@@ -261,3 +337,10 @@ def test_a_broker_is_steady_once_it_was_seen_to_run_for_ten_seconds() -> None:
     assert uptimes.observe(one, 11.0).steady == {SECOND}
     assert uptimes.observe(both, 12.0).steady == {SECOND}
     assert uptimes.observe(both, 12.0 + STEADY_AFTER).steady == {FIRST, SECOND}
+
+
+def test_a_broker_is_young_once_it_was_seen_to_come_back_until_it_is_steady() -> None:
+    uptimes = Uptimes()
+    assert uptimes.observe({FIRST: True, SECOND: False}, 0.0).young == NOBODY
+    assert uptimes.observe({FIRST: True, SECOND: True}, 1.0).young == {SECOND}
+    assert uptimes.observe({FIRST: True, SECOND: True}, 1.0 + STEADY_AFTER).young == NOBODY

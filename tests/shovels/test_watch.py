@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Collection, Mapping
 from itertools import pairwise
@@ -100,7 +101,7 @@ def test_a_canary_of_one_broker_accuses_no_shovel_that_takes_from_another() -> N
     links = {link.name: link for link in region_links(fabric(core=2), "oregon", TOPICS)}
     link = links["receipts.1"]
     other = next(place for place in link.places() if place != link.preferred)
-    watch.placed({link.id: other})
+    watch.looked({link.id: other}, {}, 0.0)
     assert watch.place(link) == other
     running = {other.host: {link.name: "running"}}
     for second in range(20):
@@ -177,7 +178,7 @@ def _until_unfit(
 ) -> int:
     for second in range(1000):
         _due(watch, float(second), states=states)
-        if name in watch.unfit(float(second)):
+        if watch.unfit(float(second))[name]:
             return second
     raise AssertionError
 
@@ -194,14 +195,44 @@ def test_after_two_tries_in_vain_a_shovel_is_made_elsewhere_and_after_ten_minute
     assert watch.unfit(at + UNFIT_FOR)[PUBLISH] == set()
 
 
-def test_a_broker_is_fit_again_as_soon_as_the_shovel_is_seen_to_run_there() -> None:
+def test_a_broker_is_fit_again_as_soon_as_the_shovel_brings_something_there() -> None:
     watch = _watch(core=2)
     at = _until_unfit(watch, {CORE: {}})
-    watch.placed({PUBLISH: Place(CLIENT, broker("oregon-core-2"))})
-    _due(watch, at + 1.0, states={CORE: {}})
+    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
+    _due(watch, at + 1.0, states={CORE: {"publish.oregon.1": "running"}})
     assert watch.unfit(at + 1.0)[PUBLISH] == {CORE}
-    _due(watch, at + 2.0, states={CORE: {"publish.oregon.1": "running"}})
+    watch.arrived(CORE, "publish.oregon.1", at + 1.5, at + 2.0)
     assert watch.unfit(at + 2.0)[PUBLISH] == set()
+
+
+def test_a_source_is_fit_again_as_soon_as_something_comes_from_it() -> None:
+    watch = _watch()
+    name = "oregon/client/receipts.1"
+    at = _until_unfit(watch, {CLIENT: {}}, name)
+    assert watch.hopeless(at) == {name}
+    watch.arrived(CLIENT, "receipts.1", at + 1.5, at + 2.0)
+    assert watch.unfit(at + 2.0)[name] == set()
+    assert watch.hopeless(at + 2.0) == set()
+
+
+def test_a_shovel_that_stops_each_time_before_it_brings_anything_makes_its_broker_unfit() -> None:
+    watch = _watch(core=2)
+    flapping = itertools.cycle([{CORE: {"publish.oregon.1": "running"}}, {CORE: {}}])
+    found = []
+    for second in range(2 * (TRIES + 1)):
+        found.append(watch.unfit(float(second)).get(PUBLISH))
+        _due(watch, float(second), states=next(flapping))
+    assert set(found) == {frozenset()}
+    assert watch.unfit(10.0)[PUBLISH] == {CORE}
+
+
+def test_a_shovel_that_brings_something_each_time_before_it_stops_doesnt() -> None:
+    watch = _watch(core=2)
+    for second in range(0, 100, 2):
+        _due(watch, float(second), states={CORE: {"publish.oregon.1": "running"}})
+        watch.arrived(CORE, "publish.oregon.1", second + 0.1, second + 0.2)
+        _due(watch, second + 1.0, states={CORE: {}})
+    assert watch.unfit(100.0)[PUBLISH] == set()
 
 
 def test_a_shovel_with_one_host_takes_from_another_broker_after_two_tries_in_vain() -> None:
@@ -224,7 +255,6 @@ def _until_unfit_of_silence(watch: Watch, host: Broker, began: int = 0) -> int:
 def test_a_shovel_that_stays_silent_is_made_elsewhere_after_two_tries_in_vain() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    assert watch.silent(at + 0.5)[PUBLISH] == Place(CLIENT, CORE)
     # It is silent for ten seconds before each try, and pauses grow from ten seconds to twenty.
     assert (TRIES + 1) * SILENT_AFTER <= at <= (TRIES + 1) * (SILENT_AFTER + 1) + 30
     assert watch.unfit(at + 0.5)[PUBLISH] == {CORE}
@@ -235,13 +265,13 @@ def test_a_shovel_that_stays_silent_is_made_elsewhere_after_two_tries_in_vain() 
 def test_that_a_silent_shovel_says_it_runs_doesnt_make_its_broker_fit_again() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    watch.placed({PUBLISH: Place(CLIENT, CORE_2)})
+    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
     both = {host: {"publish.oregon.1": "running"} for host in (CORE, CORE_2)}
     for second in range(at + 1, at + 100):
         watch.sent(CLIENT, "publish", float(second))
         watch.arrived(CORE_2, "publish.oregon.1", float(second), second + 0.1)
         assert "publish.oregon.1" not in _due(watch, second + 0.5, states=both)
-        assert PUBLISH not in watch.silent(second + 0.5)
+        assert watch.proven(second + 0.5)[PUBLISH] == {CORE_2}
     assert watch.unfit(at + 100.0)[PUBLISH] == {CORE}
 
 
@@ -267,7 +297,7 @@ def test_a_shovel_that_may_go_elsewhere_isnt_hopeless() -> None:
 def test_a_broker_that_was_away_is_fit_again() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    watch.placed({PUBLISH: Place(CLIENT, CORE_2)})
+    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
     _due(watch, at + 1.0, states={CORE_2: {"publish.oregon.1": "running"}}, away={CORE})
     assert watch.unfit(at + 1.0)[PUBLISH] == set()
 
@@ -275,7 +305,7 @@ def test_a_broker_that_was_away_is_fit_again() -> None:
 def test_a_shovel_that_is_silent_elsewhere_too_gets_as_many_tries_there() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    watch.placed({PUBLISH: Place(CLIENT, CORE_2)})
+    watch.looked({PUBLISH: Place(CLIENT, CORE_2)}, {}, float(at))
     again = _until_unfit_of_silence(watch, CORE_2, at + 1)
     assert again - at >= (TRIES + 1) * SILENT_AFTER
     assert watch.unfit(again + 0.5)[PUBLISH] == {CORE, CORE_2}
@@ -291,7 +321,7 @@ def test_what_is_brought_now_and_then_makes_no_broker_unfit() -> None:
         )
         if second % 25 == 24:
             watch.arrived(CORE, "publish.oregon.1", float(second), second + 0.9)
-        assert PUBLISH not in watch.unfit(second + 0.5)
+        assert watch.unfit(second + 0.5)[PUBLISH] == set()
     assert remade > 0
 
 
@@ -303,6 +333,41 @@ def test_what_another_broker_brings_doesnt_speak_for_the_one_where_the_shovel_is
         if _due(watch, second + 0.5, states={CORE: {"publish.oregon.1": "running"}}):
             return
     raise AssertionError
+
+
+def test_a_link_may_go_back_to_a_source_that_came_back_since_and_to_any_after_ten_minutes() -> None:
+    watch = _watch(core=2)
+    links = {link.name: link for link in region_links(fabric(core=2), "oregon", TOPICS)}
+    link = links["receipts.1"]
+    away = Place(CORE_2, CLIENT)
+    watch.looked({link.id: away}, {link.id: [link.preferred]}, 10.0)
+    assert watch.known()[link.id] == {CORE, CORE_2}
+    # Its new source is seen later than the old one is back, and was chosen before.
+    watch.looked({link.id: away}, {link.id: [away]}, 15.0)
+    assert watch.known()[link.id] == {CORE_2}
+    assert watch.back(20.0)[link.id] == set()
+    watch.looked({link.id: away}, {link.id: [away]}, 20.0, unsteady={CORE})
+    assert watch.back(20.0)[link.id] == {CORE}
+    watch.looked({link.id: away}, {link.id: [away]}, 25.0, unsteady={CLIENT})
+    assert watch.back(25.0)[link.id] == {CORE, CORE_2}
+    watch.looked({link.id: link.preferred}, {link.id: [link.preferred]}, 30.0)
+    assert watch.back(30.0)[link.id] == set()
+    assert watch.back(30.0 + UNFIT_FOR)[link.id] == {CORE, CORE_2}
+
+
+def test_a_source_that_another_keeper_chose_is_fit() -> None:
+    watch = _watch(core=2)
+    link = next(x for x in region_links(fabric(core=2), "oregon", TOPICS) if x.name == "receipts.1")
+    at = _until_unfit(watch, {CLIENT: {}}, link.id)
+    other = Place(CORE_2, CLIENT)
+    watch.looked({link.id: other}, {link.id: [link.preferred]}, float(at))
+    watch.looked({link.id: other}, {link.id: [other]}, at + 5.0)
+    assert watch.unfit(at + 5.0)[link.id] == {CORE}
+    watch.looked({link.id: link.preferred}, {link.id: [link.preferred]}, at + 10.0)
+    assert watch.unfit(at + 10.0)[link.id] == {CORE}
+    watch.looked({link.id: other}, {link.id: [other]}, at + 15.0)
+    watch.looked({link.id: other}, {link.id: [link.preferred]}, at + 20.0)
+    assert watch.unfit(at + 20.0)[link.id] == set()
 
 
 def test_pauses_begin_small_again_after_a_shovel_has_run_for_a_while() -> None:
