@@ -167,7 +167,8 @@ class Machine:
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = 124
-        return Outcome(step.name, code, time.monotonic() - begun, summary(log.read_text("utf-8", "replace")))
+        said = summary(log.read_text("utf-8", "replace"))
+        return Outcome(step.name, code, time.monotonic() - begun, said)
 
     def ask(self, script: str) -> str:
         """What a short script says."""

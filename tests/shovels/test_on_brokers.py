@@ -241,6 +241,7 @@ async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
     brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("newsfabric.watch.SILENT_AFTER", 2.0)
+    monkeypatch.setattr("shovels.watch.SILENT_AFTER", 2.0)
     monkeypatch.setattr("shovels.keeper.INTERVAL", 0.5)
     name = "oregon/core/publish.oregon.1"
     stop = asyncio.Event()
