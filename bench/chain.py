@@ -89,7 +89,7 @@ async def shovelling(
     """A shovel as the fabric's on broker ``at``, from ``queue`` of ``source`` to ``exchange``."""
     link = ShovelLink(
         name=f"bench.{exchange}",
-        sources=(source["amqp_url"],),
+        source=source["amqp_url"],
         queue=Queue(queue, _BOUNDS),
         exchange=exchange,
     )

@@ -1,7 +1,7 @@
 """A small asyncio client for one broker's management HTTP API.
 
 Only what the fabric asks: list, put and delete exchanges, queues, bindings and shovels, shovels'
-states, who is up, alarms, and a look into a queue. It needs no metrics of the API's own: brokers
+states, alarms, and a look into a queue. It needs no metrics of the API's own: brokers
 collect none (``management_metrics_collection`` is refused). Every failure is a
 :class:`ManagementError`: no answer (status 0), an answer that says no, one that is too large or
 isn't what it should be.
@@ -56,14 +56,13 @@ class ShovelState:
 
     name: str
     state: str
-    node: str
     reason: str = ""
 
 
 class Management:
     """One node's management API. Use as an async context manager, or :meth:`close` it.
 
-    Each call but :meth:`alive` raises ManagementError: after ``timeout`` seconds, or for an error.
+    Each call raises ManagementError: after ``timeout`` seconds, or for an error.
     At ``https://`` it must show a certificate by an authority of ``credentials``.
     """
 
@@ -93,19 +92,6 @@ class Management:
     async def overview(self) -> dict[str, Any]:
         """``/api/overview``: version, totals."""
         return _object(await self._get("/overview"))
-
-    async def alive(self) -> bool:
-        """Whether the node answers its management API."""
-        try:
-            await self.overview()
-        except ManagementError:
-            return False
-        return True
-
-    async def connections(self) -> int:
-        """How many connections the broker has."""
-        totals = (await self.overview()).get("object_totals")
-        return _count(totals if isinstance(totals, dict) else {}, "connections")
 
     async def alarm(self) -> str:
         """Why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""
@@ -285,7 +271,6 @@ def _shovel_state(entry: Mapping[str, Any]) -> ShovelState:
     return ShovelState(
         name=_text(entry, "name"),
         state=_text(entry, "state"),
-        node=str(entry.get("node", "")),
         reason=str(entry.get("reason", ""))[:300],
     )
 
@@ -314,9 +299,3 @@ def _text(entry: Mapping[str, Any], field: str) -> str:
     if not isinstance(value, str):
         raise ManagementError(f"the management API's answer lacks {field!r}")
     return value
-
-
-def _count(entry: Mapping[str, Any], field: str) -> int:
-    """0 where a broker hasn't counted yet."""
-    value = entry.get(field)
-    return value if isinstance(value, int) else 0

@@ -30,9 +30,8 @@ async def api(rabbitmq: Node) -> AsyncIterator[Management]:
 
 @pytest.mark.broker
 async def test_a_node_says_that_it_runs_and_takes_messages(api: Management) -> None:
-    assert await api.alive()
+    assert (await api.overview())["rabbitmq_version"]
     assert await api.alarm() == ""
-    assert await api.connections() >= 0
 
 
 @pytest.mark.broker
@@ -130,7 +129,6 @@ async def test_a_wrong_password_is_401_and_isnt_repeated(rabbitmq: Node) -> None
             await api.queues()
         assert refused.value.status == 401
         assert "hush-hush" not in str(refused.value)
-        assert not await api.alive()
 
 
 @dataclasses.dataclass
@@ -251,4 +249,3 @@ async def test_a_broker_that_isnt_there_is_status_0() -> None:
         with pytest.raises(ManagementError) as refused:
             await api.overview()
         assert refused.value.status == 0
-        assert not await api.alive()

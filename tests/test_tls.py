@@ -56,7 +56,7 @@ async def ask(port: int, files: TlsFiles, *, host: str = "127.0.0.1") -> int:
     """How many connections the broker there says it has; ManagementError if it isn't trusted."""
     credentials = Credentials(tls=files)
     async with Management(f"https://{host}:{port}", credentials) as api:
-        return await api.connections()
+        return int((await api.overview())["object_totals"]["connections"])
 
 
 async def ends_of(port: int, authority: Path) -> str:

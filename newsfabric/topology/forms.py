@@ -48,7 +48,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
     said = {"dest-publish-properties": {"user_id": credentials.username}} if logs_in else {}
     return {
         "src-protocol": "amqp091",
-        "src-uri": _uris(link.sources, credentials),
+        "src-uri": _uris((link.source,), credentials),
         "src-queue": link.queue.name,
         # A shovel declares its source queue when that is missing; with these it gets the same one.
         "src-queue-args": link.queue.bounds.arguments(),

@@ -119,7 +119,7 @@ def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
     """The shovel on box ``box`` that is its ``n``-th feed, from the core broker at ``core_url``."""
     return ShovelLink(
         name=f"postoffice.{n}",
-        sources=(core_url,),
+        source=core_url,
         queue=Queue(box_queue(box, n), BOX_BOUNDS),
         exchange=POSTOFFICE,
     )
@@ -135,7 +135,7 @@ def box_upstream(core_urls: Sequence[str]) -> ShovelLink:
     """The shovel on a box that carries ``upstream`` to whichever of these core brokers answers."""
     return ShovelLink(
         name="upstream",
-        sources=(DIRECT,),
+        source=DIRECT,
         queue=Queue(UPSTREAM_QUEUE, UPSTREAM_BOUNDS),
         exchange=UPSTREAM,
         destinations=tuple(core_urls),

@@ -92,9 +92,7 @@ class Link:
     def shovel(self, place: Place) -> ShovelLink:
         """The shovel that takes from the source of ``place``."""
         (url,) = (node.amqp_url for node in self.sources if node.name == place.source.name)
-        return ShovelLink(
-            name=self.name, sources=(url,), queue=self.queue, exchange=self.destination
-        )
+        return ShovelLink(name=self.name, source=url, queue=self.queue, exchange=self.destination)
 
 
 def brokers_of(fabric: Fabric) -> dict[Broker, Node]:

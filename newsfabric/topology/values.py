@@ -168,12 +168,12 @@ class Binding:
 class ShovelLink:
     """A dynamic shovel: from a queue elsewhere to an exchange here (``upstream``: here to there).
 
-    ``sources`` and ``destinations`` are AMQP URLs without credentials or :data:`DIRECT`; the
-    shovel picks any of them each time it connects. Routing keys stay as they are.
+    ``source`` and ``destinations`` are AMQP URLs without credentials or :data:`DIRECT`; the shovel
+    picks any of several each time it connects. Routing keys stay as they are.
     """
 
     name: str
-    sources: tuple[str, ...]
+    source: str
     queue: Queue
     exchange: str
     destinations: tuple[str, ...] = (DIRECT,)

@@ -206,7 +206,7 @@ async def test_a_url_can_not_turn_verification_off(secured, query, why):
 
 async def test_the_management_api_is_asked_over_https(secured, tmp_path):
     async with Management(secured.management_url, secured.trusting()) as api:
-        assert await api.alive()
+        assert (await api.overview())["rabbitmq_version"]
     other = Authority(tmp_path, "other").file
     async with Management(secured.management_url, secured.trusting(other)) as api:
         with pytest.raises(ManagementError, match="certificate verify failed"):
@@ -220,7 +220,7 @@ async def shovelling(
     """A shovel called ``name`` from a queue of that name to ``url``."""
     link = ShovelLink(
         name=name,
-        sources=(DIRECT,),
+        source=DIRECT,
         queue=Queue(name, Bounds(max_length=10, max_bytes=10_000)),
         exchange="amq.fanout",
         destinations=(url,),

@@ -87,7 +87,7 @@ async def _shovel(name: str, source: Node, exchange: str, key: str, core: Node) 
         await management.put_exchange(Exchange(exchange))
         await management.put_queue(queue.name, queue.bounds.arguments())
         await management.put_binding(Binding(exchange, queue.name, key))
-    link = ShovelLink(name=name, sources=(source.amqp_url,), queue=queue, exchange="intake")
+    link = ShovelLink(name=name, source=source.amqp_url, queue=queue, exchange="intake")
     async with Management(core.management_url, Credentials()) as management:
         await management.put_shovel(name, shovel_value(link, Credentials()))
 

@@ -369,7 +369,7 @@ class Api:
                 source.change(queues=made | dict(source.held.queues))
         said = {True: "running", False: "starting"}
         return {
-            name: ShovelState(name, said[self._world.says_running(self._broker, name)], "", "")
+            name: ShovelState(name, said[self._world.says_running(self._broker, name)])
             for name in found.held.shovels
         }
 

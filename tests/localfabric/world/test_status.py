@@ -124,7 +124,7 @@ def test_a_control_plane_that_took_the_place_of_a_dead_one_is_shown() -> None:
 def test_shovels_are_listed_by_the_place_they_run_at() -> None:
     shovels = document(
         shovels={
-            "oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running", "n")},
+            "oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running")},
             "oregon-retail-1": None,
         }
     )["shovels"]
@@ -141,7 +141,7 @@ def test_a_shovel_is_shown_with_the_age_of_its_canary() -> None:
     said = {"name": "publish.oregon.1", "canary_age_ms": 412, "restarts": 1}
     shovels = document(
         shovels={
-            "oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running", "n")}
+            "oregon/core": {"publish.oregon.1": ShovelState("publish.oregon.1", "running")}
         },
         canaries={"oregon/core": {"publish.oregon.1": said}},
     )["shovels"]
