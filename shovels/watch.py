@@ -112,7 +112,7 @@ class Followed:
                 self._unfit.pop(source, None)
 
     def arrived(self, host: Broker, sent_at: float, now: float) -> None:
-        """A canary has come to ``host``. If it should be elsewhere, this host is fit all the same."""
+        """A canary has come to ``host``: that is fit, also if the link is to be elsewhere."""
         self._heard[host] = max(sent_at, self._heard.get(host, sent_at))
         self._unfit.pop(host, None)
         if host == self.place.host:
