@@ -198,6 +198,7 @@ class Keeper:
             proven=self.watch.proven(now),
             back=self.watch.back(now),
             known=self.watch.known(),
+            left=self.watch.left(now),
         )
         found = await look(self._brokers, self._region, self._topics, seen)
         plan = found.plan

@@ -25,8 +25,9 @@ reach core-1, and the keepers do. Keeper A tries twice, and takes from core-3. K
 hasn't tried as often, sees core-1 run as ever, and by (2) leaves the link there. After ten minutes
 A tries core-1 again, and by (3) B lets it.
 
-What is left: of a link with several hosts a keeper that alone can't reach a host makes a stand-in,
-which the others remove, again and again while that lasts. The link works meanwhile.
+Of a link with several hosts a keeper that alone can't reach a host makes a stand-in, and the others
+remove it, since the link works. Then it leaves the link to the others for a minute, as if all hosts
+were up.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Seen:
     ``full`` are those that take no messages: a shovel there says that it runs and brings nothing.
     By link id, ``unfit`` has the brokers with which its shovel can't be made to work, ``proven``
     the hosts on which it brought a canary in the last seconds, ``back`` the sources that it may go
-    back to, and ``known`` those from which this keeper had it take.
+    back to, and ``known`` those from which this keeper had it take. ``left`` are the links whose
+    stand-ins other keepers have just removed.
     """
 
     away: frozenset[Broker] = frozenset()
@@ -73,6 +75,7 @@ class Seen:
     proven: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
     back: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
     known: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
+    left: frozenset[str] = frozenset()
 
 
 class Uptimes:
@@ -193,16 +196,18 @@ def _as_the_link_sees(
     seen: Seen,
     moved: Broker | None,
 ) -> Seen:
-    """``seen``, by the rules (1) and (3); ``moved`` is the source that another keeper chose."""
-    reached = {place.source for place in present if _runs(link, place, actual)}
-    if moved is None:
-        return dataclasses.replace(seen, away=seen.away - reached)
-    unfit = seen.unfit.get(link.id, frozenset()) - {moved}
+    """``seen``, by what is said above; ``moved`` is the source that another keeper chose."""
+    unfit, back = seen.unfit.get(link.id, frozenset()), seen.back.get(link.id, frozenset())
+    reached = frozenset(place.source for place in present if _runs(link, place, actual))
+    hosts = frozenset(place.host for place in link.places() if link.id in seen.left)
+    if moved is not None:
+        unfit, back = unfit - {moved}, frozenset()
     return dataclasses.replace(
         seen,
-        away=seen.away - reached,
+        away=seen.away - reached - hosts,
+        steady=seen.steady | hosts,
         unfit={**seen.unfit, link.id: unfit},
-        back={**seen.back, link.id: frozenset()},
+        back={**seen.back, link.id: back},
     )
 
 

@@ -32,6 +32,8 @@ MISSING_AFTER: Final = 30.0
 TRIES: Final = 2
 # Seconds.
 UNFIT_FOR: Final = 600.0
+# Seconds for which a link is left to other keepers that have removed a stand-in of it.
+LEFT_FOR: Final = 60.0
 
 
 class Missing:
@@ -91,12 +93,15 @@ class Followed:
         self._unfit: dict[Broker, float] = {}
         # When brokers were last away, or only just back.
         self._unsteady: dict[Broker, float] = {}
+        # Whether it was where it should be when it was looked at last, and when that was.
+        self._there: float | None = None
+        self._left_until = 0.0
         self._rng = rng
 
     def placed(self, place: Place, now: float) -> None:
         """It should be at ``place`` from now on. If that is another one it gets its full time."""
         if place != self.place:
-            self.place, self._chosen_at = place, now
+            self.place, self._chosen_at, self._there = place, now, None
             self.watched.renewed()
             self._missing = Missing()
             self._silent, self._ran = 0, False
@@ -104,6 +109,13 @@ class Followed:
     def seen(self, present: Sequence[Place], unsteady: Collection[Broker], now: float) -> None:
         """It is at these places, while these brokers were away, or only just back."""
         self._unsteady |= dict.fromkeys(unsteady, now)
+        if self.place in present:
+            self._there = now
+        elif self._there is not None:
+            if self._unsteady.get(self.place.host, -1.0) < self._there:
+                # Another keeper has removed it.
+                self._left_until = now + LEFT_FOR
+            self._there = None
         for source in {place.source for place in present} - {self.source}:
             chosen = source == self.place.source
             self.source, self._since = source, self._chosen_at if chosen else now
@@ -177,6 +189,10 @@ class Followed:
 
     def _was_unsteady(self, broker: Broker) -> bool:
         return self._unsteady.get(broker, -1.0) >= self._since
+
+    def left(self, now: float) -> bool:
+        """Whether other keepers have just removed it from where it should be, which is up."""
+        return now < self._left_until
 
     def age(self, now: float) -> float | None:
         """Seconds since the newest canary that came, wherever, was sent; None before the first."""
@@ -279,6 +295,10 @@ class Watch:
         return {
             name: frozenset({each.source, each.place.source}) for name, each in self._links.items()
         }
+
+    def left(self, now: float) -> frozenset[str]:
+        """Ids of the links whose shovel other keepers have just removed from where it should be."""
+        return frozenset(name for name, each in self._links.items() if each.left(now))
 
     def place(self, link: Link) -> Place:
         """Where ``link`` is to be."""

@@ -261,17 +261,22 @@ def _hosts(link: Link) -> frozenset[Broker]:
 
 
 async def _cut(found: list[str]) -> None:
-    """Finds the sources of a shovel while one of two keepers alone doesn't reach the best."""
+    """Finds the sources of a shovel while one of two keepers alone doesn't reach the best.
+
+    The hosts of another one are found, too.
+    """
     world = World(random.Random(1), client=1, core=3, keepers=2)
     stop = asyncio.Event()
     running = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
     await asyncio.sleep(_CALM)
     world.cut_off((0, broker("oregon-core-1")))
     link = next(each for each in world.links if each.name == "receipts.1")
+    other = next(each for each in world.links if each.name == "publish.oregon.1")
     for _ in range(int(_UNTIL_UNFIT)):
         await asyncio.sleep(1.0)
         world.judge_links()
         found += [p.source.name for p in link.places() if world.is_at(link, p)]
+        found += [f"on {p.host.name}" for p in other.places() if world.is_at(other, p)]
     world.cut_off((0, broker("oregon-core-1")))
     await asyncio.sleep(_CALM)
     world.judge_settled()
@@ -282,7 +287,19 @@ async def _cut(found: list[str]) -> None:
 def test_a_keeper_that_alone_doesnt_reach_a_source_leaves_what_works_there() -> None:
     found: list[str] = []
     run(_cut(found), began=0.0)
-    assert set(found) == {"oregon-core-1"}
+    assert set(found) == {"oregon-core-1", "on oregon-core-1", "on oregon-core-3"}
+    # It makes a stand-in each minute or so, and the other one removes that in seconds.
+    assert found.count("on oregon-core-1") == _UNTIL_UNFIT
+    assert 0 < found.count("on oregon-core-3") < 0.2 * _UNTIL_UNFIT
+
+
+def test_that_is_found_out_if_it_makes_its_stand_in_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shovels.watch.LEFT_FOR", 0.0)
+    found: list[str] = []
+    run(_cut(found), began=0.0)
+    assert found.count("on oregon-core-3") > 0.3 * _UNTIL_UNFIT
 
 
 def test_that_is_found_out_if_a_keeper_trusts_its_own_view_alone(

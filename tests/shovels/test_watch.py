@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from newsfabric.topology import Broker, Place, region_links
 from newsfabric.watch import RESTART_CAP, SILENT_AFTER
-from shovels.watch import MISSING_AFTER, TRIES, UNFIT_FOR, Missing, Watch
+from shovels.watch import LEFT_FOR, MISSING_AFTER, TRIES, UNFIT_FOR, Missing, Watch
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
 CORE_2 = broker("oregon-core-2")
@@ -368,6 +368,31 @@ def test_a_source_that_another_keeper_chose_is_fit() -> None:
     watch.looked({link.id: other}, {link.id: [other]}, at + 15.0)
     watch.looked({link.id: other}, {link.id: [link.preferred]}, at + 20.0)
     assert watch.unfit(at + 20.0)[link.id] == set()
+
+
+def test_a_link_is_left_to_those_who_removed_its_stand_in_for_a_minute() -> None:
+    watch = _watch(core=2)
+    link = next(
+        x for x in region_links(fabric(core=2), "oregon", TOPICS) if x.name == "publish.oregon.1"
+    )
+    other = Place(CLIENT, CORE_2)
+    watch.looked({link.id: other}, {link.id: []}, 0.0, unsteady={CORE})
+    assert watch.left(0.0) == set()
+    watch.looked({link.id: other}, {link.id: [other]}, 5.0, unsteady={CORE})
+    watch.looked({link.id: other}, {link.id: []}, 10.0, unsteady={CORE})
+    assert watch.left(10.0) == {link.id}
+    assert watch.left(10.0 + LEFT_FOR) == set()
+
+
+def test_a_link_that_went_with_its_broker_isnt_left_to_anyone() -> None:
+    watch = _watch(core=2)
+    link = next(
+        x for x in region_links(fabric(core=2), "oregon", TOPICS) if x.name == "publish.oregon.1"
+    )
+    other = Place(CLIENT, CORE_2)
+    watch.looked({link.id: other}, {link.id: [other]}, 5.0, unsteady={CORE})
+    watch.looked({link.id: other}, {link.id: []}, 10.0, unsteady={CORE, CORE_2})
+    assert watch.left(10.0) == set()
 
 
 def test_pauses_begin_small_again_after_a_shovel_has_run_for_a_while() -> None:
