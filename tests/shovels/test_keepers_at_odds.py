@@ -7,9 +7,10 @@ at last all are well. The letters are the model's (tests/support/keepers_world.p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -73,6 +74,18 @@ async def _judged(world: World, playing: Coroutine[Any, Any, None]) -> None:
     await asyncio.gather(*left, return_exceptions=True)
     for task in done:
         task.result()
+
+
+@contextlib.asynccontextmanager
+async def _running(world: World) -> AsyncIterator[None]:
+    """Keepers, until the end; what they must not do is raised then."""
+    stop = asyncio.Event()
+    tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
 
 
 async def _play(world: World, profile: Profile) -> None:
@@ -142,29 +155,26 @@ def test_links_leave_a_broker_that_cant_run_shovels_and_come_back(seed: int) -> 
 async def _silent() -> None:
     """Of a broker's shovels each says that it runs, and none brings anything, until it restarts."""
     world = World(random.Random(1), client=1, core=2, keepers=2)
-    stop = asyncio.Event()
-    keepers = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
-    await asyncio.sleep(_CALM)
-    world.judge_settled()
-    world.silence(broker("oregon-core-1"))
-    await asyncio.sleep(_UNTIL_UNFIT)
-    # It is tried again meanwhile, and what works goes on.
-    for _ in range(2 * int(_UNTIL_FIT)):
-        world.judge_links()
-        await asyncio.sleep(1.0)
-    # What runs on that broker alone took from one broker after the other, in vain.
-    for keeper in world.keepers:
-        assert keeper.readiness().waiting_for == ()
-        said = await keeper._seen()
-        unfit = {node.node: node.unfit for node in said["nodes"] if node.unfit}
-        assert set(unfit) >= {"oregon-core-1"}
-    world.die(broker("oregon-core-1"))
-    await asyncio.sleep(_DOWN)
-    world.begin(broker("oregon-core-1"))
-    await asyncio.sleep(_CALM)
-    world.judge_settled()
-    stop.set()
-    await asyncio.gather(*keepers)
+    async with _running(world):
+        await asyncio.sleep(_CALM)
+        world.judge_settled()
+        world.silence(broker("oregon-core-1"))
+        await asyncio.sleep(_UNTIL_UNFIT)
+        # It is tried again meanwhile, and what works goes on.
+        for _ in range(int(_UNTIL_FIT)):
+            world.judge_links()
+            await asyncio.sleep(1.0)
+        # What runs on that broker alone took from one broker after the other, in vain.
+        for keeper in world.keepers:
+            assert keeper.readiness().waiting_for == ()
+            said = await keeper._seen()
+            unfit = {node.node: node.unfit for node in said["nodes"] if node.unfit}
+            assert set(unfit) >= {"oregon-core-1"}
+        world.die(broker("oregon-core-1"))
+        await asyncio.sleep(_DOWN)
+        world.begin(broker("oregon-core-1"))
+        await asyncio.sleep(_CALM)
+        world.judge_settled()
 
 
 def test_links_leave_a_broker_whose_shovels_bring_nothing_and_come_back_when_it_restarts() -> None:
@@ -182,27 +192,24 @@ def test_that_is_found_out_if_what_says_that_it_runs_is_proven(
 async def _full() -> None:
     """A broker has no room any more, dies, and is back, for long without room."""
     world = World(random.Random(1), client=1, core=3, keepers=2)
-    stop = asyncio.Event()
-    keepers = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
-    await asyncio.sleep(_CALM)
-    full = broker("oregon-core-1")
-    world.fill(full, True)
-    await asyncio.sleep(_DOWN)
-    world.judge_links()
-    world.die(full)
-    await asyncio.sleep(_CALM)
-    world.begin(full)
-    await asyncio.sleep(_UNTIL_UNFIT)
-    world.judge_links()
-    for keeper in world.keepers:
-        shovels = keeper.canaries()["shovels"]
-        assert [each["name"] for each in shovels if each["restarts"]] == []
-        assert not any(keeper.watch.unfit(asyncio.get_running_loop().time()).values())
-    world.fill(full, False)
-    await asyncio.sleep(_CALM)
-    world.judge_settled()
-    stop.set()
-    await asyncio.gather(*keepers)
+    async with _running(world):
+        await asyncio.sleep(_CALM)
+        full = broker("oregon-core-1")
+        world.fill(full, True)
+        await asyncio.sleep(_DOWN)
+        world.judge_links()
+        world.die(full)
+        await asyncio.sleep(_CALM)
+        world.begin(full)
+        await asyncio.sleep(_UNTIL_UNFIT)
+        world.judge_links()
+        for keeper in world.keepers:
+            shovels = keeper.canaries()["shovels"]
+            assert [each["name"] for each in shovels if each["restarts"]] == []
+            assert not any(keeper.watch.unfit(asyncio.get_running_loop().time()).values())
+        world.fill(full, False)
+        await asyncio.sleep(_CALM)
+        world.judge_settled()
 
 
 def test_links_leave_a_broker_that_has_no_room_and_come_back_when_it_has_some() -> None:
@@ -221,23 +228,20 @@ async def _parted(found: list[str], keepers: int = 1) -> None:
     Then it reaches it again.
     """
     world = World(random.Random(1), client=1, core=3, keepers=keepers)
-    stop = asyncio.Event()
-    running = [asyncio.create_task(world.run(n, stop)) for n in range(keepers)]
-    await asyncio.sleep(_CALM)
-    link = next(each for each in world.links if each.name == "receipts.1")
-    assert world.working(link) == {link.preferred}
-    world.parted.add((link.preferred.host, link.preferred.source))
-    for _ in range(1800):
-        await asyncio.sleep(1.0)
-        # While it is made anew it is nowhere.
-        for place in link.places():
-            if world.is_at(link, place) and found[-1:] != [place.source.name]:
-                found.append(place.source.name)
-    world.parted.clear()
-    await asyncio.sleep(_UNTIL_FIT)
-    world.judge_settled()
-    stop.set()
-    await asyncio.gather(*running)
+    async with _running(world):
+        await asyncio.sleep(_CALM)
+        link = next(each for each in world.links if each.name == "receipts.1")
+        assert world.working(link) == {link.preferred}
+        world.parted.add((link.preferred.host, link.preferred.source))
+        for _ in range(1800):
+            await asyncio.sleep(1.0)
+            # While it is made anew it is nowhere.
+            for place in link.places():
+                if world.is_at(link, place) and found[-1:] != [place.source.name]:
+                    found.append(place.source.name)
+        world.parted.clear()
+        await asyncio.sleep(_UNTIL_FIT)
+        world.judge_settled()
 
 
 @pytest.mark.parametrize("keepers", [1, 2, 3])
@@ -266,22 +270,19 @@ async def _cut(found: list[str]) -> None:
     The hosts of another one are found, too.
     """
     world = World(random.Random(1), client=1, core=3, keepers=2)
-    stop = asyncio.Event()
-    running = [asyncio.create_task(world.run(n, stop)) for n in range(2)]
-    await asyncio.sleep(_CALM)
-    world.cut_off((0, broker("oregon-core-1")))
-    link = next(each for each in world.links if each.name == "receipts.1")
-    other = next(each for each in world.links if each.name == "publish.oregon.1")
-    for _ in range(int(_UNTIL_UNFIT)):
-        await asyncio.sleep(1.0)
-        world.judge_links()
-        found += [p.source.name for p in link.places() if world.is_at(link, p)]
-        found += [f"on {p.host.name}" for p in other.places() if world.is_at(other, p)]
-    world.cut_off((0, broker("oregon-core-1")))
-    await asyncio.sleep(_CALM)
-    world.judge_settled()
-    stop.set()
-    await asyncio.gather(*running)
+    async with _running(world):
+        await asyncio.sleep(_CALM)
+        world.cut_off((0, broker("oregon-core-1")))
+        link = next(each for each in world.links if each.name == "receipts.1")
+        other = next(each for each in world.links if each.name == "publish.oregon.1")
+        for _ in range(int(_UNTIL_UNFIT)):
+            await asyncio.sleep(1.0)
+            world.judge_links()
+            found += [p.source.name for p in link.places() if world.is_at(link, p)]
+            found += [f"on {p.host.name}" for p in other.places() if world.is_at(other, p)]
+        world.cut_off((0, broker("oregon-core-1")))
+        await asyncio.sleep(_CALM)
+        world.judge_settled()
 
 
 def test_a_keeper_that_alone_doesnt_reach_a_source_leaves_what_works_there() -> None:
