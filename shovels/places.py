@@ -102,17 +102,18 @@ class Uptimes:
 
 
 def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
-    """Where ``link`` should be, given the places where it is: the first that there is of
+    """Where ``link`` should be, given the places where it is (``present``).
 
-    1. the places that are fit, and either is it there, or the brokers are steady and, if that takes
-       the shovel from another source that is fit, this one came back;
-    2. those that are fit: their brokers are up and not unfit, and the host isn't full;
-    3. those where it is and whose brokers are up;
-    4. those whose brokers are up;
-    5. those where it is;
-    6. the preferred place.
+    It is the first, in the link's order, of the first of these groups that isn't empty. A place is
+    *fit* if its brokers are up and not unfit for the link, and its host isn't full.
 
-    Within each the order is the link's.
+    1. Fit places at which the link is, or whose brokers are steady. (One that would take a shovel
+       from another source that is fit must have come back, too.)
+    2. Fit places.
+    3. Places at which the link is, and whose brokers are up.
+    4. Places whose brokers are up.
+    5. Places at which the link is.
+    6. The preferred place.
     """
     up = [place for place in link.places() if not _brokers(place) & seen.away]
     unfit = seen.unfit.get(link.id, frozenset())
@@ -136,14 +137,13 @@ class Plan:
     """What a region wants now: what its brokers should hold, and where each link should be.
 
     ``moving`` are the links that are at another place, too (to be looked at soon). ``present`` has
-    for each link where it is, by id, and ``moved`` the sources that other keepers have chosen.
+    for each link where it is, by id.
     """
 
     parts: Mapping[Broker, Part]
     places: Mapping[str, Place]
     moving: tuple[str, ...]
     present: Mapping[str, Sequence[Place]]
-    moved: Mapping[str, Broker]
 
 
 def plan_now(
@@ -160,16 +160,12 @@ def plan_now(
     """
     chosen: dict[str, Place] = {}
     at: dict[str, Sequence[Place]] = {}
-    moved: dict[str, Broker] = {}
     during: dict[str, tuple[Place, ...]] = {}
     moving: list[str] = []
     for link in region_links(fabric, region, topics):
         present = at[link.id] = _present(link, actual, credentials)
-        if (source := _moved_by_another(link, present, seen)) is not None:
-            moved[link.id] = source
-        place = chosen[link.id] = choose_place(
-            link, present, _as_the_link_sees(link, present, actual, seen, source)
-        )
+        seen_by_it = _as_the_link_sees(link, present, actual, seen)
+        place = chosen[link.id] = choose_place(link, present, seen_by_it)
         others = [each for each in present if each != place]
         during[link.id] = (
             place,
@@ -179,7 +175,7 @@ def plan_now(
         if others:
             moving.append(link.id)
     parts = shovel_plan(fabric, region, topics, places=during)
-    return Plan(parts, chosen, tuple(sorted(moving)), at, moved)
+    return Plan(parts, chosen, tuple(sorted(moving)), at)
 
 
 def _moved_by_another(link: Link, present: Sequence[Place], seen: Seen) -> Broker | None:
@@ -194,13 +190,12 @@ def _as_the_link_sees(
     present: Sequence[Place],
     actual: Mapping[Broker, Actual],
     seen: Seen,
-    moved: Broker | None,
 ) -> Seen:
-    """``seen``, by what is said above; ``moved`` is the source that another keeper chose."""
+    """``seen``, by the rules that keep keepers from undoing each other's work."""
     unfit, back = seen.unfit.get(link.id, frozenset()), seen.back.get(link.id, frozenset())
     reached = frozenset(place.source for place in present if _runs(link, place, actual))
     hosts = frozenset(place.host for place in link.places() if link.id in seen.left)
-    if moved is not None:
+    if (moved := _moved_by_another(link, present, seen)) is not None:
         unfit, back = unfit - {moved}, frozenset()
     return dataclasses.replace(
         seen,
