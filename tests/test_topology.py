@@ -108,17 +108,17 @@ def test_everything_comes_from_the_own_region_and_gold_from_the_others() -> None
 def test_each_client_broker_has_its_own_shovel_and_gold_takes_two_ways() -> None:
     plan = shovel_plan(fabric(client=2, core=3), "oregon", TOPICS)
     ways = {
-        (shovel, sources, str(broker))
+        (shovel, source, str(broker))
         for broker, part in plan.items()
-        for shovel, (_, exchange, sources) in _shovels(part).items()
+        for shovel, (_, exchange, source) in _shovels(part).items()
         if exchange == "intake"
     }
     first, second = (f"amqp://oregon-client-{n}.test/%2F" for n in (1, 2))
     assert {way for way in ways if "oregon" in way[0]} == {
-        ("publish.oregon.1", (first,), "oregon-core-1"),
-        ("publish.oregon.1.2", (first,), "oregon-core-2"),
-        ("publish.oregon.2", (second,), "oregon-core-2"),
-        ("publish.oregon.2.2", (second,), "oregon-core-3"),
+        ("publish.oregon.1", first, "oregon-core-1"),
+        ("publish.oregon.1.2", first, "oregon-core-2"),
+        ("publish.oregon.2", second, "oregon-core-2"),
+        ("publish.oregon.2.2", second, "oregon-core-3"),
     }
     assert {(way[0], way[2]) for way in ways if "dublin" in way[0]} == {
         ("publish.dublin.1", "oregon-core-1"),
@@ -146,7 +146,7 @@ def test_each_core_broker_pulls_all_that_another_region_routes() -> None:
         assert _shovels(plan[broker(f"oregon-core-{n}")])[f"outbound.dublin.{n}"] == (
             f"shovel.outbound.oregon.{n}",
             "postoffice",
-            (f"amqp://dublin-core-{n}.test/%2F",),
+            f"amqp://dublin-core-{n}.test/%2F",
         )
         queue = f"shovel.outbound.oregon.{n}"
         assert _keys(plan[broker(f"dublin-core-{n}")], queue) == {("outbound", ALL)}
@@ -259,9 +259,9 @@ def test_receipts_of_every_region_come_back_to_a_proxy() -> None:
 def test_each_broker_of_a_proxy_has_a_shovel_to_a_client_broker() -> None:
     plan = shovel_plan(fabric(client=2, proxy=3), "oregon", TOPICS)
     found = {
-        name: (str(broker), *sources)
+        name: (str(broker), source)
         for broker, part in plan.items()
-        for name, (_, _, sources) in _shovels(part).items()
+        for name, (_, _, source) in _shovels(part).items()
         if name.startswith("proxy.")
     }
     assert found == {
