@@ -155,7 +155,7 @@ def test_each_core_broker_pulls_all_that_another_region_routes() -> None:
 def test_a_client_broker_gets_receipts_from_two_core_brokers() -> None:
     plan = shovel_plan(fabric(client=2, core=3), "oregon", TOPICS)
     found = {
-        str(broker): {name: sources for name, (_, _, sources) in _shovels(part).items()}
+        str(broker): {name: source for name, (_, _, source) in _shovels(part).items()}
         for broker, part in plan.items()
         if broker.cluster.role == "client"
     }
