@@ -25,11 +25,13 @@ from newsfabric.topology import (
     ALL,
     DIRECT,
     Binding,
+    Cluster,
     Link,
     Part,
     box_feed,
     box_part,
     box_upstream,
+    brokers_of,
     client_definitions,
     core_definitions,
     declare_retail,
@@ -40,6 +42,7 @@ from newsfabric.topology import (
     retail_definitions,
     shovel_plan,
     shovel_value,
+    taken_from,
     takes_gold_alone,
 )
 from newsfabric.topology.rights import hash_password
@@ -373,6 +376,25 @@ def test_a_source_queue_on_anothers_broker_expires_and_forgets() -> None:
         assert 0 < arguments["x-message-ttl"] < arguments["x-expires"]
 
 
+@pytest.mark.parametrize("cluster", [OREGON_CLIENT.cluster, HARBOR.cluster], ids=str)
+def test_a_broker_that_begins_without_data_has_at_once_all_that_shovels_take_from(
+    cluster: Cluster,
+) -> None:
+    known = fabric(client=2, core=2, proxy=2)
+    plans = [shovel_plan(known, region.name, TOPICS) for region in known.regions]
+    taken = taken_from(known, cluster, TOPICS)
+    for at in (at for at in brokers_of(known) if at.cluster == cluster):
+        wanted = sum((plan[at] for plan in plans if at in plan), Part())
+        assert set(taken.queues) == set(wanted.queues)
+        assert set(taken.bindings) == set(wanted.bindings)
+    document = client_definitions(taken)
+    assert {"source": "publish", "routing_key": "#"}.items() <= next(
+        each.items()
+        for each in document["bindings"]
+        if each["destination"] == "shovel.publish.oregon.1"
+    )
+
+
 def test_a_canary_of_the_region_goes_through_each_of_its_shovels() -> None:
     for link in region_links(fabric(client=2, core=2), "oregon", TOPICS):
         assert {ALL, "_fabric.canary.oregon"} & set(link.keys), link.id
@@ -459,7 +481,7 @@ def test_logins_in_uris_are_masked(text: str, shown: str) -> None:
 
 
 def test_definitions_make_users_and_hold_hashes_of_their_passwords() -> None:
-    document = client_definitions([operator("guest")], {"guest": "s3cret"})
+    document = client_definitions(Part(), [operator("guest")], {"guest": "s3cret"})
     (user,) = document["users"]
     assert user["tags"] == ["administrator", "impersonator"]
     assert "s3cret" not in json.dumps(document)
@@ -477,7 +499,7 @@ def test_a_password_hash_is_salted_sha256() -> None:
 
 
 def test_without_users_definitions_name_none() -> None:
-    assert client_definitions()["users"] == []
+    assert client_definitions(Part())["users"] == []
 
 
 def test_a_core_broker_gets_its_queues_from_its_definitions() -> None:

@@ -29,7 +29,13 @@ from newsfabric.errors import ConfigError, WorldError
 from newsfabric.passwords import passwords_in
 from newsfabric.settings import Credentials, dump_fabric
 from newsfabric.topics import CANARY_TOPIC, TopicTable, load_topics
-from newsfabric.topology import Cluster, client_definitions, core_definitions, retail_definitions
+from newsfabric.topology import (
+    Cluster,
+    client_definitions,
+    core_definitions,
+    retail_definitions,
+    taken_from,
+)
 from newsfabric.topology.rights import User, publisher
 from newsfabric.topology.roles import box_user, cluster_users, operator
 
@@ -115,15 +121,17 @@ def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str,
 
     found = {}
     for region, laid in zip(fabric.regions, layout.regions, strict=True):
-        users = [*on(Cluster(region.name, "client")), *publishers]
-        found[f"{region.name}-client"] = client_definitions(users, passwords)
+        client = Cluster(region.name, "client")
+        users, taken = [*on(client), *publishers], taken_from(fabric, client, topics)
+        found[f"{region.name}-client"] = client_definitions(taken, users, passwords)
         users = on(Cluster(region.name, "core"), (box.name for box in laid.boxes))
         found[f"{region.name}-core"] = core_definitions(topics, users, passwords)
         for box in laid.boxes:
             found[box.name] = retail_definitions(known([box_user(box.name)]), passwords)
     if layout.proxy_nodes:
-        users = [*on(Cluster(PROXY, "proxy")), *publishers]
-        found[PROXY] = client_definitions(users, passwords)
+        proxy = Cluster(PROXY, "proxy")
+        users, taken = [*on(proxy), *publishers], taken_from(fabric, proxy, topics)
+        found[PROXY] = client_definitions(taken, users, passwords)
     return found
 
 

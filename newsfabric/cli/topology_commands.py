@@ -24,6 +24,7 @@ from newsfabric.topology import (
     client_definitions,
     core_definitions,
     retail_definitions,
+    taken_from,
 )
 from newsfabric.topology.rights import User, publisher
 from newsfabric.topology.roles import box_user, cluster_users, operator
@@ -80,7 +81,7 @@ def export(
     missing = [user.name for user in users if user.name not in passwords]
     if missing:
         raise ConfigError(f"no password for {', '.join(missing)}")
-    document = _definitions(topics, role, users, passwords)
+    document = _definitions(fabric, topics, place, role, users, passwords)
     click.echo(json.dumps(document, indent=1))
 
 
@@ -108,7 +109,9 @@ def _users(
 
 
 def _definitions(
+    fabric: Fabric,
     topics: TopicTable,
+    place: str,
     role: Role | None,
     users: list[User],
     passwords: dict[str, str],
@@ -119,7 +122,8 @@ def _definitions(
         case "core":
             return core_definitions(topics, users, passwords)
         case "client" | "proxy":
-            return client_definitions(users, passwords)
+            taken = taken_from(fabric, Cluster(place, role), topics)
+            return client_definitions(taken, users, passwords)
 
 
 def _passwords(file: IO[bytes]) -> dict[str, str]:

@@ -51,6 +51,7 @@ from newsfabric.topology.plan import (
     region_links,
     runs_shovels,
     shovel_plan,
+    taken_from,
     takes_gold_alone,
 )
 from newsfabric.topology.values import (
@@ -133,5 +134,6 @@ __all__ = [
     "runs_shovels",
     "shovel_plan",
     "shovel_value",
+    "taken_from",
     "takes_gold_alone",
 ]

@@ -95,10 +95,15 @@ def definitions(
 
 
 def client_definitions(
-    users: Iterable[User] = (), passwords: Mapping[str, str] = MappingProxyType({})
+    taken: Part,
+    users: Iterable[User] = (),
+    passwords: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """``definitions.json`` of a client or proxy broker."""
-    return definitions(CLIENT, users, passwords, limits("client"))
+    """``definitions.json`` of a client or proxy broker, of which shovels take from ``taken``.
+
+    See :func:`newsfabric.topology.plan.taken_from`.
+    """
+    return definitions(CLIENT + taken, users, passwords, limits("client"))
 
 
 def core_definitions(

@@ -147,6 +147,18 @@ def shovel_plan(
     return plan
 
 
+def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
+    """What regions' shovels take from on each broker of ``cluster``, a client or proxy one.
+
+    Their keepers would make it, too, but later than publishers come to a broker that begins without
+    data: it would return to them what nobody takes yet.
+    """
+    links = (
+        link for region in fabric.regions for link in region_links(fabric, region.name, topics)
+    )
+    return sum((link.source_part() for link in links if link.source == cluster), Part())
+
+
 def takes_gold_alone(shovel: str, region: str) -> bool:
     """Whether ``shovel`` into the core of ``region`` is one of those that only gold goes through.
 
