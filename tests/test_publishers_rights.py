@@ -15,7 +15,7 @@ from newsfabric.cli.publishers import publishers
 from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
 from newsfabric.topics import PublisherRights, matches
-from newsfabric.topology import client_definitions
+from newsfabric.topology import Part, client_definitions
 from newsfabric.topology.rights import publisher, topic_regex
 
 words = st.sampled_from(["a", "b", "news", "x-1", "y_2"])
@@ -56,7 +56,7 @@ def test_a_publisher_writes_to_its_topics_and_owns_its_queues() -> None:
 def test_definitions_hold_a_user_for_each_publisher_and_no_password() -> None:
     rights = [PublisherRights("cms", ("news.#",)), PublisherRights("sport", ("sport.*",))]
     passwords = {"cms": "secret-1", "sport": "secret-2"}
-    document = client_definitions(map(publisher, rights), passwords)
+    document = client_definitions(Part(), map(publisher, rights), passwords)
     assert [user["name"] for user in document["users"]] == ["cms", "sport"]
     assert [user["tags"] for user in document["users"]] == [[], []]
     assert [entry["user"] for entry in document["topic_permissions"]] == ["cms", "sport"]
