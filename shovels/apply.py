@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -31,8 +30,6 @@ from newsfabric.topology import (
 )
 from shovels.places import Plan, Seen, plan_now
 from shovels.plan import Action, Actual, diff, must_wait
-
-logger = logging.getLogger(__name__)
 
 # What a round knows of brokers before it asks them: none of them, for whoever looks only once.
 NOTHING_SEEN: Final = Seen()
@@ -226,7 +223,7 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
             async with asyncio.timeout_at(until):
                 said = await api.shovel_states()
         except (ManagementError, TimeoutError) as exc:
-            logger.warning("%s doesn't say how its shovels are: %s", broker, mask(str(exc)))
+            found = dataclasses.replace(found, unsaid=mask(str(exc)) or "no answer in time")
         else:
             states = {name: shovel.state for name, shovel in said.items()}
             found = dataclasses.replace(found, states=states)

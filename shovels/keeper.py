@@ -291,6 +291,11 @@ class Keeper:
                 logger.info("%s: %s", action.broker, what)
         wrong = [f"{broker} is away: {why}" for broker, why in found.unreachable.items()]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]
+        wrong += [
+            f"{broker} doesn't say how its shovels are: {there.unsaid}"
+            for broker, there in found.actual.items()
+            if there.unsaid
+        ]
         if not wrong:
             self._failures.ended()
         elif self._failures.should_log("; ".join(wrong), now):

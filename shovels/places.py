@@ -27,7 +27,7 @@ A tries core-1 again, and by (3) B lets it.
 
 Of a link with several hosts a keeper that alone can't reach a host makes a stand-in, and the others
 remove it, since the link works. Then it leaves the link to the others for a minute, as if all hosts
-were up.
+were up. The price: a stand-in that a person deletes is missing for up to a minute.
 """
 
 from __future__ import annotations

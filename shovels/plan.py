@@ -53,7 +53,7 @@ class Actual:
     """What is on one broker now.
 
     ``shovels`` are the parameters' values as the broker gives them, passwords included; ``states``
-    is what shovels say of themselves, by name.
+    is what shovels say of themselves, by name, and ``unsaid`` why that can't be read, if so.
     """
 
     exchanges: Mapping[str, str]
@@ -61,6 +61,7 @@ class Actual:
     bindings: frozenset[Binding]
     shovels: Mapping[str, Mapping[str, Any]] = dataclasses.field(repr=False)
     states: Mapping[str, str]
+    unsaid: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ class Followed:
         if self.place in present:
             self._there = now
         elif self._there is not None:
-            if self._unsteady.get(self.place.host, -1.0) < self._there:
+            gone = self.place.host not in {place.host for place in present}
+            if gone and self._unsteady.get(self.place.host, -1.0) < self._there:
                 # Another keeper has removed it.
                 self._left_until = now + LEFT_FOR
             self._there = None
@@ -264,14 +265,19 @@ class Watch:
         """The links whose shovels to make anew now.
 
         ``states`` has for each broker that answers its shovels by what they say of themselves. A
-        shovel that takes from a broker that is ``away`` can't run, and one on a broker that is
-        ``full`` brings nothing.
+        shovel that takes from a broker that is ``away`` can't run. Nothing comes to a broker that
+        is ``full``, and canaries don't get into one.
         """
         due = []
+        excused = frozenset(full)
         for each in self._links.values():
             place = each.place
             states_there = states.get(place.host)
-            if states_there is None or place.source in away or {place.host, place.source} & {*full}:
+            if (
+                states_there is None
+                or place.source in away
+                or not excused.isdisjoint((place.source, place.host))
+            ):
                 each.excused()
             elif each.due(states_there.get(each.link.name), now):
                 due.append(each.link)

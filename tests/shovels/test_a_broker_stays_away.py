@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import pytest
 from brokers import Brokers as Nodes
+from click.testing import CliRunner
 from fabrics import TOPICS, broker
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.settings import Credentials, Fabric, Region
+from newsfabric.settings import Credentials, Fabric, Region, dump_fabric
 from newsfabric.topology import Binding, Broker, region_links
 from shovels.apply import Brokers, Done, carry_out, look, states
+from shovels.cli import EXIT_CHANGES, shovels
 from shovels.places import STEADY_AFTER, Uptimes
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(300)]
@@ -75,10 +78,27 @@ class Rounds:
         return there if everything == {"running"} else set()
 
 
+class Commands:
+    """``newsfabric shovels plan`` with options, in a process that knows only what brokers say."""
+
+    def __init__(self, folder: Path, known: Fabric) -> None:
+        self._folder = folder
+        (folder / "fabric.json").write_text(dump_fabric(known), encoding="utf-8")
+        gold = "\n".join(
+            f'[[topic]]\npattern = "{pattern}"\nclass = "gold"'
+            for pattern in TOPICS.patterns("gold")
+        )
+        (folder / "topics.toml").write_text(f'{gold}\n[[topic]]\npattern = "#"\n', encoding="utf-8")
+
+    async def plan(self, option: str) -> int:
+        words = ["plan", option, "--state", str(self._folder)]
+        return (await asyncio.to_thread(CliRunner().invoke, shovels, words)).exit_code
+
+
 async def test_its_shovels_move_to_another_broker_and_come_back_once_it_is_steady(
-    nodes: Nodes, known: Fabric
+    nodes: Nodes, known: Fabric, tmp_path: Path
 ) -> None:
-    queue = "shovel.receipts.1"
+    queue, command = "shovel.receipts.1", Commands(tmp_path, known)
     async with Brokers(known, Credentials()) as brokers:
         rounds = Rounds(brokers)
         await rounds.one()
@@ -92,8 +112,12 @@ async def test_its_shovels_move_to_another_broker_and_come_back_once_it_is_stead
 
         await asyncio.to_thread(nodes.start, FIRST.name)
         await rounds.until({FIRST, SECOND})
+        # One look alone finds nothing to change about a broker that stands in for another.
+        assert await command.plan("--detailed-exitcode") == 0
+        assert await command.plan("--preferred") == EXIT_CHANGES
         rounds.now += STEADY_AFTER
         await rounds.until({FIRST})
+        assert await command.plan("--preferred") == 0
         assert set(await second.shovels()) == {"publish.oregon.1.2"}
         assert Binding("receipts", queue) in await brokers.apis[FIRST].bindings()
 

@@ -19,6 +19,7 @@ from fabrics import TOPICS, broker
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.amqp.message import SHOVELLED
+from newsfabric.errors import ManagementError
 from newsfabric.hops import hops
 from newsfabric.management import Management
 from newsfabric.settings import Credentials, Fabric, dump_fabric
@@ -369,6 +370,19 @@ async def _keepers_queues(brokers: Brokers) -> int:
 
 async def _ready(keeper: Keeper) -> bool:
     return keeper.readiness().ready
+
+
+async def test_a_broker_that_doesnt_say_how_its_shovels_are_has_none_that_run_and_a_reason(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: Management) -> None:
+        raise ManagementError("HTTP 500", status=500)
+
+    await _apply(brokers)
+    monkeypatch.setattr(Management, "shovel_states", fail)
+    found = (await look(brokers, "oregon", TOPICS)).actual[CORE]
+    assert (found.states, found.unsaid) == ({}, "HTTP 500")
+    assert "publish.oregon.1" in found.shovels
 
 
 async def test_two_keepers_agree(brokers: Brokers) -> None:
