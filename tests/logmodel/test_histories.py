@@ -81,8 +81,8 @@ def test_routers_of_one_name_and_one_epoch_break_nothing() -> None:
         history(seed, SOME_PARTIAL, parts_with([CoarseEpochs]))
 
 
-# Two thousand took a tenth of all tests' processor time, and a change of the design alone can break
-# them: who makes one plays thousands with `python -m tests.logmodel`.
+# A hundred take a minute or more on a busy machine, and a change of the design alone can break one:
+# who makes such a change plays thousands with `python -m tests.logmodel`.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("profile", [DEFAULT, PARTIAL, THREE_REGIONS, HARDEST], ids=PROFILES)
