@@ -178,7 +178,9 @@ def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
     words = [str(word) for pair in options.items() for word in pair]
     command = [sys.executable, "-m", "loadtest.surge", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1100, cwd=ROOT)
-    found = json.loads((tmp_path / "report" / "report.json").read_text())["figures"]
+    written = tmp_path / "report" / "report.json"
+    assert written.exists(), done.stderr
+    found = json.loads(written.read_text())["figures"]
     # How long connects take is no test's business: other tests run beside this one.
     promises = [text for text in found["broken_promises"] if "connects" not in text]
     assert promises == [], done.stderr
