@@ -16,7 +16,7 @@ import pytest
 import spreading
 from spreading import ByGroupOrFile, spread
 
-spreading.WORLDS_AT_A_TIME = 1
+spreading.HEAVY_AT_A_TIME = 1
 
 def pytest_xdist_make_scheduler(config, log):
     return ByGroupOrFile(config, log)
@@ -66,6 +66,18 @@ def test_quick():
 def test_of_minutes():
     pass
 """
+NODES_OF_ITS_OWN = """
+import pytest
+
+@pytest.fixture
+def cassandra_home():
+    return None
+
+@pytest.mark.cassandra
+@pytest.mark.parametrize("n", range(3))
+def test_with_nodes_of_its_own(cassandra_home, n):
+    pass
+"""
 SHARED = """
 import pytest
 
@@ -85,6 +97,7 @@ SETTINGS = """
 pythonpath = {}
 markers =
     world: needs a world
+    cassandra: needs Cassandra
     slow: takes minutes
 """
 
@@ -98,6 +111,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(TESTS)
     for name in ("test_own.py", "test_too.py"):
         (folder / name).write_text(WORLD_OF_ITS_OWN)
+    (folder / "test_nodes.py").write_text(NODES_OF_ITS_OWN)
     (folder / "test_zz.py").write_text(MINUTES)
     below = folder / "tests" / "attacks"
     below.mkdir(parents=True)
@@ -123,7 +137,7 @@ def passed(suite: Path, *options: str) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def ran(suite: Path) -> list[tuple[str, str]]:
     found = passed(suite)
-    assert len(found) == 56
+    assert len(found) == 59
     return found
 
 
@@ -155,14 +169,18 @@ def test_worlds_begin_first(ran: list[tuple[str, str]]) -> None:
     assert "test_in_a_world" in first_of(ran, holder)
 
 
-def test_no_more_worlds_are_up_at_a_time_than_may_be(ran: list[tuple[str, str]]) -> None:
+def test_no_more_worlds_and_groups_of_nodes_are_up_at_a_time_than_may_be(
+    ran: list[tuple[str, str]],
+) -> None:
     # One here, so who holds it takes the next.
-    assert workers(ran, "test_with_its_own") == workers(ran, "test_in_a_world")
+    holder = workers(ran, "test_in_a_world")
+    assert workers(ran, "test_with_its_own") == holder
+    assert workers(ran, "test_with_nodes_of_its_own") == holder
 
 
-def test_where_only_worlds_are_left_who_may_have_none_ends(suite: Path) -> None:
-    found = passed(suite, "-k", "with_its_own or in_a_world")
-    assert len(found) == 18
+def test_where_only_heavy_groups_are_left_who_may_have_none_ends(suite: Path) -> None:
+    found = passed(suite, "-k", "of_its_own or with_its_own or in_a_world")
+    assert len(found) == 21
     assert len({worker for worker, _ in found}) == 1
 
 

@@ -29,7 +29,7 @@ HEAP_MB: Final = 384
 # How long a write waits for others to be synced with it.
 SYNC_MS: Final = 10
 # Alone on two cores a node takes 6 to 10 s; beside a world that starts, several times that.
-START_TIMEOUT: Final = 120.0
+START_TIMEOUT: Final = 240.0
 # linux/prctl.h; a child inherits it, and keeps it when it becomes another program.
 _PR_SET_TIMERSLACK: Final = 29
 _SLACK_NS: Final = 1_000_000

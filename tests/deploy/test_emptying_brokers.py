@@ -114,6 +114,8 @@ def test_a_queue_from_which_no_service_takes_is_named(
     [
         ("tasks/replace-broker.yml", "The former data aren't needed any more"),
         ("replace-core-node.yml", "The replacement is done"),
+        # The next broker is restarted after it.
+        ("rolling-restart.yml", "A box's gateway has found it again"),
     ],
 )
 def test_a_core_node_isnt_done_before(file: str, before: str) -> None:

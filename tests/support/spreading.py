@@ -10,8 +10,8 @@ file. pytest-xdist itself (3.8) writes them into the tests' ids, which pytest (9
 do any more; then it spreads all tests one by one, without a word (its issue 1386).
 
 What takes minutes begins first, then what mostly waits (worlds, brokers, browsers), and the rest
-fills the processor beside it. One process (``-n 0``) takes the same order. A few worlds are up at
-a time: whoever would start one more takes what is next and needs none.
+fills the processor beside it. One process (``-n 0``) takes the same order. A few worlds, or groups
+of Cassandra nodes, are up at a time: whoever would start one more takes what is next and needs none.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ WORLDS = ("far_world", "boxes", "world")
 # In this order worlds begin, by how long all their tests take. None is those that tests start
 # themselves: each file's, or group's, is a world of its own, on ports of its own.
 KINDS = ("world", "boxes", None, "far_world")
-# Groups that have a world up are called so.
-WITH_A_WORLD = "with a world: "
+# Groups that have a world up, or Cassandra nodes of their own, are called so.
+HEAVY = "heavy: "
 # What a test needs, by its marks: what comes first here begins first.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 # Marks of tests that take minutes each.
 MINUTES = ("slow", "cargo")
-# A world that starts takes two cores for half a minute, and 2 GB of memory; one that is up waits.
-WORLDS_AT_A_TIME = max(2, min(4, 1 + (os.cpu_count() or 1)))
+# A world that starts takes two cores for half a minute, and 2 GB of memory; at rest half a core. With
+# three of them and Cassandra nodes beside, two cores had a load of 24, and nodes weren't up in time.
+HEAVY_AT_A_TIME = max(2, min(4, os.cpu_count() or 1))
 _CLOSEST = pytest.StashKey[dict[str, pytest.Mark]]()
 
 
@@ -68,17 +69,17 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
     def _assign_work_unit(self, node: Any) -> None:
         group = self._next_for(node)
         if group is None:
-            # Only worlds are left, and others are at them.
+            # Only heavy groups are left, and others are at them.
             node.shutdown()
             return
         self.workqueue.move_to_end(group, last=False)
         super()._assign_work_unit(node)
 
     def _next_for(self, node: Any) -> str | None:
-        """The group that ``node`` begins next; None if each needs a world, and enough are up."""
-        holders = [each for each in self.nodes if self._has_a_world(each)]
-        room = node in holders or len(holders) < WORLDS_AT_A_TIME
-        can = [group for group in self.workqueue if room or not group.startswith(WITH_A_WORLD)]
+        """The group that ``node`` begins next; None if each is heavy, and enough of them are up."""
+        holders = [each for each in self.nodes if self._is_at_a_heavy_one(each)]
+        room = node in holders or len(holders) < HEAVY_AT_A_TIME
+        can = [group for group in self.workqueue if room or not group.startswith(HEAVY)]
         # What waits behind a test of minutes is what comes last, since it is quick.
         return (can[-1] if self._takes_minutes(node) else can[0]) if can else None
 
@@ -87,9 +88,9 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
         left = (test for unit in units for test, done in unit.items() if not done)
         return any(test in self._known["minutes"] for test in left)
 
-    def _has_a_world(self, node: Any) -> bool:
+    def _is_at_a_heavy_one(self, node: Any) -> bool:
         return any(
-            group.startswith(WITH_A_WORLD) and not all(tests.values())
+            group.startswith(HEAVY) and not all(tests.values())
             for group, tests in self.assigned_work[node].items()
         )
 
@@ -134,10 +135,11 @@ def _group_of(item: pytest.Item) -> str | None:
     mark = marks.get("xdist_group")
     if "world" in marks:
         own = _file_of(item.nodeid) if mark is None else mark.args[0]
-        return f"{WITH_A_WORLD}{world_of(item) or own}"
+        return f"{HEAVY}{world_of(item) or own}"
     names = getattr(item, "fixturenames", ())
-    if "cassandra" in marks and not ("cassandra_home" in names and "cassandra" not in names):
-        return "cassandra"
+    if "cassandra" in marks:
+        has_its_own = "cassandra_home" in names and "cassandra" not in names
+        return f"{HEAVY}{_file_of(item.nodeid)}" if has_its_own else "cassandra"
     if mark is not None:
         return str(mark.args[0])
     return _shared_in_a_folder(item)
