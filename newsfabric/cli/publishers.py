@@ -38,7 +38,7 @@ from newsfabric.topology.rights import limits, publisher, user_definitions
 def publishers(topics_file: Path, folder: Path) -> None:
     """Print users, permissions and topic permissions of all publishers.
 
-    The output is for `rabbitmqctl import_definitions` on each client broker. It has the
+    The output is for `rabbitmqctl import_definitions` on each client and proxy broker. It has the
     passwords' hashes, not the passwords, and limits of publishers' queues; import it again after a
     change of rights. A user whose table was removed stays until you delete it.
     """

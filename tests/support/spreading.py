@@ -11,7 +11,8 @@ do any more; then it spreads all tests one by one, without a word (its issue 138
 
 What takes minutes begins first, then what mostly waits (worlds, brokers, browsers), and the rest
 fills the processor beside it. One process (``-n 0``) takes the same order. A few worlds, or groups
-of Cassandra nodes, are up at a time: whoever would start one more takes what is next and needs none.
+of Cassandra nodes, are up at a time: whoever would start one more takes what is next and needs
+none.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ HEAVY = "heavy: "
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 # Marks of tests that take minutes each.
 MINUTES = ("slow", "cargo")
-# A world that starts takes two cores for half a minute, and 2 GB of memory; at rest half a core. With
-# three of them and Cassandra nodes beside, two cores had a load of 24, and nodes weren't up in time.
+# A world that starts takes two cores for half a minute, and 2 GB of memory; at rest half a core.
+# With three of them and Cassandra nodes beside, two cores had a load of 24, and nodes weren't up in
+# time.
 HEAVY_AT_A_TIME = max(2, min(4, os.cpu_count() or 1))
 _CLOSEST = pytest.StashKey[dict[str, pytest.Mark]]()
 
