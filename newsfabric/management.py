@@ -32,6 +32,8 @@ MAX_ANSWER_BYTES: Final = 16 << 20
 # The most messages and bytes of each that one look into a queue brings.
 PEEK_MESSAGES: Final = 100
 PEEK_BYTES: Final = 50_000
+# What a shovel that runs may say: from RabbitMQ 3.11 on also whether its destination has it wait.
+_RUN: Final = frozenset({"running", "flow", "blocked"})
 # How a health check says that something is wrong, and what it calls the alarms that matter here.
 _RAISED: Final = 503
 _ALARMS: Final = {"memory": "memory", "disk": "disk space"}
@@ -49,9 +51,10 @@ class QueueState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShovelState:
-    """What a shovel says of itself: ``starting``, ``running``, ``blocked`` … or ``terminated``.
+    """What a shovel says of itself: ``starting``, ``running`` or ``terminated``.
 
-    ``reason`` is why it terminated, without URIs. "running" doesn't prove that anything moves.
+    ``reason`` is why it terminated, without URIs. "running" doesn't prove that anything moves: it
+    stands for ``flow`` and ``blocked``, too, which RabbitMQ 3.10 doesn't say.
     """
 
     name: str
@@ -268,9 +271,10 @@ def _queue_state(entry: Mapping[str, Any]) -> QueueState:
 
 
 def _shovel_state(entry: Mapping[str, Any]) -> ShovelState:
+    state = _text(entry, "state")
     return ShovelState(
         name=_text(entry, "name"),
-        state=_text(entry, "state"),
+        state="running" if state in _RUN else state,
         reason=str(entry.get("reason", ""))[:300],
     )
 

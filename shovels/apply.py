@@ -50,7 +50,9 @@ class Look:
     actions: tuple[Action, ...]
     plan: Plan
     actual: Mapping[Broker, Actual]
+    #: Why nothing is known of the others; ``unread`` are those of them that run.
     unreachable: Mapping[Broker, str]
+    unread: frozenset[Broker]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ async def look(
 ) -> Look:
     """Read the brokers and compare them with the plan of ``region``. Changes nothing.
 
-    Brokers that were ``seen`` to be away aren't asked; one that doesn't answer counts as away.
+    Brokers that were ``seen`` to be away aren't asked; one that doesn't answer counts as away. If
+    it was seen to run, it is unread.
     """
     asked = [broker for broker in brokers.apis if broker not in seen.away]
     read = await asyncio.gather(*(_read(brokers, region, broker) for broker in asked))
@@ -115,13 +118,15 @@ async def look(
     actual = {broker: got for broker, got in found.items() if isinstance(got, Actual)}
     silent = {broker: got for broker, got in found.items() if isinstance(got, str)}
     unreachable = dict.fromkeys(seen.away, "it doesn't answer") | silent
-    known = dataclasses.replace(seen, away=frozenset(unreachable))
+    unread = seen.runs & silent.keys()
+    known = dataclasses.replace(seen, away=frozenset(unreachable), unread=unread)
     plan = plan_now(brokers.fabric, region, topics, actual, known, brokers.shovels)
     return Look(
         actions=diff(region, plan.parts, actual, brokers.shovels),
         plan=plan,
         actual=actual,
         unreachable=unreachable,
+        unread=unread,
     )
 
 

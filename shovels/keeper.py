@@ -203,6 +203,8 @@ class Keeper:
         found = await look(self._brokers, self._region, self._topics, seen)
         plan = found.plan
         done = await carry_out(self._brokers, found)
+        # Else what stands in for one that answers now and then would come and go.
+        self._nodes.uptimes.observe(dict.fromkeys(found.unread, False), now)
         unsteady = seen.young | found.unreachable.keys()
         self.watch.looked(plan.places, plan.present, now, unsteady=unsteady)
         await self._watch(found)
@@ -232,7 +234,7 @@ class Keeper:
         self._all_run = all(
             run or link.id in hopeless for link, run in zip(self._links, runs, strict=True)
         )
-        await self._distrust(found.unreachable)
+        await self._distrust(found.unreachable.keys() - found.unread)
 
     async def _distrust(self, away: Collection[Broker]) -> None:
         due: dict[Broker, list[Link]] = {}
@@ -289,7 +291,10 @@ class Keeper:
             if not each.error:
                 what = f"{action.verb} {action.kind} {action.name}"
                 logger.info("%s: %s", action.broker, what)
-        wrong = [f"{broker} is away: {why}" for broker, why in found.unreachable.items()]
+        wrong = [
+            f"{broker} {'runs and tells nothing' if broker in found.unread else 'is away'}: {why}"
+            for broker, why in found.unreachable.items()
+        ]
         wrong += [f"{d.action.kind} {d.action.name}: {d.error}" for d in done if d.error]
         wrong += [
             f"{broker} doesn't say how its shovels are: {there.unsaid}"

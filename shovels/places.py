@@ -25,6 +25,10 @@ reach core-1, and the keepers do. Keeper A tries twice, and takes from core-3. K
 hasn't tried as often, sees core-1 run as ever, and by (2) leaves the link there. After ten minutes
 A tries core-1 again, and by (3) B lets it.
 
+A broker that runs and doesn't say what is on it (somebody's queue there spoils the answer, or the
+answer comes too late) counts as away: nobody could see a shovel there. But what can be taken from
+it alone is taken from it still.
+
 Of a link with several hosts a keeper that alone can't reach a host makes a stand-in, and the others
 remove it, since the link works. Then it leaves the link to the others for a minute, as if all hosts
 were up. The price: a stand-in that a person deletes is missing for up to a minute.
@@ -59,7 +63,8 @@ STEADY_AFTER: Final = 10.0
 class Seen:
     """Brokers that are ``away``, and those that run and did for so long that they are ``steady``.
 
-    ``young`` are those that were seen to come back, and aren't steady yet.
+    ``runs`` has these and ``young``, those that were seen to come back. ``unread`` are those of
+    ``away`` that run, and don't say what is on them.
     ``full`` are those that take no messages: a shovel there says that it runs and brings nothing.
     By link id, ``unfit`` has the brokers with which its shovel can't be made to work, ``proven``
     the hosts on which it brought a canary in the last seconds, ``back`` the sources that it may go
@@ -76,6 +81,8 @@ class Seen:
     back: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
     known: Mapping[str, frozenset[Broker]] = dataclasses.field(default_factory=dict)
     left: frozenset[str] = frozenset()
+    runs: frozenset[Broker] = frozenset()
+    unread: frozenset[Broker] = frozenset()
 
 
 class Uptimes:
@@ -96,6 +103,7 @@ class Uptimes:
         steady = {b for b, since in self._since.items() if now - since >= STEADY_AFTER}
         return Seen(
             away=frozenset(broker for broker, runs in running.items() if not runs),
+            runs=frozenset(self._since),
             steady=frozenset(steady),
             young=frozenset((self._since.keys() - steady) & self._was_away),
         )
@@ -195,6 +203,9 @@ def _as_the_link_sees(
     unfit, back = seen.unfit.get(link.id, frozenset()), seen.back.get(link.id, frozenset())
     reached = frozenset(place.source for place in present if _runs(link, place, actual))
     hosts = frozenset(place.host for place in link.places() if link.id in seen.left)
+    if len(link.sources) == 1:
+        # It takes from there or from nowhere, and its queue is there as a rule.
+        reached |= seen.unread & {place.source for place in link.places()}
     if (moved := _moved_by_another(link, present, seen)) is not None:
         unfit, back = unfit - {moved}, frozenset()
     return dataclasses.replace(

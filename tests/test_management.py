@@ -209,6 +209,15 @@ async def test_a_broker_says_why_it_takes_no_messages(
     assert await api.alarm() == alarm
 
 
+@pytest.mark.parametrize("state", ["running", "flow", "blocked"])
+async def test_a_shovel_whose_destination_has_it_wait_runs(
+    nonsense: tuple[Management, Answer], state: str
+) -> None:
+    api, answer = nonsense
+    answer.body = json.dumps([{"name": "t.shovel", "state": state}]).encode()
+    assert (await api.shovel_states())["t.shovel"].state == "running"
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [(500, b'{"reason": "oops"}'), (503, b"<html>"), (503, b'{"alarms": "memory"}'), (200, b"[]")],

@@ -374,8 +374,12 @@ async def _on_core(
     own = load_fabric(fabric).region(region)
     check_region(store, own.name)
     table = load_topics(topics)
-    async with _store(store, table) as opened, _links(own.core, name) as links:
-        yield own, {"store": opened, "links": links, "topics": table}
+    async with (
+        _store(store, table) as opened,
+        _links(own.core, name) as links,
+        _links(own.core, f"{name} taking") as taking,
+    ):
+        yield own, {"store": opened, "links": links, "taking": taking, "topics": table}
 
 
 @contextlib.asynccontextmanager

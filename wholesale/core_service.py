@@ -6,6 +6,10 @@ another, so nothing is handed over and there is no leader.
 
 It consumes each of its queues on each broker, and works as long as one of them does. Nothing waits
 for a broker that is down or hangs.
+
+It has two connections to each broker. One that has too little memory or disk reads nothing more
+from a connection that publishes, acknowledgements included. So what it has is taken and answered by
+another connection: routed by the other brokers, it goes, and there is room again.
 """
 
 from __future__ import annotations
@@ -84,14 +88,20 @@ class CoreSettings:
 
 
 class CoreService(abc.ABC, Generic[W]):
-    """Runs one service over ``links`` and ``store``, which belong to the caller."""
+    """Runs one service, which publishes over ``links`` and takes deliveries over ``taking``.
 
-    def __init__(self, settings: CoreSettings, *, links: Links, store: Store) -> None:
+    These and ``store`` belong to the caller.
+    """
+
+    def __init__(
+        self, settings: CoreSettings, *, links: Links, taking: Links, store: Store
+    ) -> None:
         # Set as soon as ``port`` is known and answers.
         self.listening = asyncio.Event()
         self.port = 0
         self._settings = settings
         self._links = links
+        self._taking = taking
         self._store = store
         self._consumers: list[Consumer] = []
         self._store_checked = False
@@ -117,7 +127,7 @@ class CoreService(abc.ABC, Generic[W]):
         """Whether it does its work, and otherwise what it waits for."""
         work = self._work
         return Readiness.of(
-            link=self._links.established,
+            link=self._links.established and self._taking.established,
             consuming=bool(self._consumers) and not self._draining,
             store=self._store_checked and work is not None and work.store_answers,
         )
@@ -162,7 +172,7 @@ class CoreService(abc.ABC, Generic[W]):
 
     async def _consume(self, work: W, failed: Failed) -> None:
         prefetch = self._settings.prefetch
-        for queue, link in itertools.product(self._settings.queues, self._links.members):
+        for queue, link in itertools.product(self._settings.queues, self._taking.members):
             source = QueueSource()
             take = functools.partial(_take, work, failed, source)
             consumer = await link.consumer(queue, take, prefetch=prefetch)

@@ -207,7 +207,7 @@ async def _router(
 ) -> None:
     link = await _link(stack, core, name)
     told = RouterSettings(name=name, region="oregon", queues=("router.1", "router.2"))
-    service = RouterService(told, links=link, store=store, topics=TOPICS)
+    service = RouterService(told, links=link, taking=link, store=store, topics=TOPICS)
     stop = asyncio.Event()
     task = asyncio.create_task(service.serve(stop))
     await service.listening.wait()

@@ -152,6 +152,7 @@ async def test_what_a_mailbox_fails_with_comes_round_for_ever(
     service = MailboxService(
         MailboxSettings(name="oregon-mailbox-1", region="oregon", queues=("mailbox",)),
         links=link,
+        taking=link,
         store=MemoryStore(TOPICS),
         topics=TOPICS,
     )

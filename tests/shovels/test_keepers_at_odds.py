@@ -21,7 +21,7 @@ from quick_time import run
 from newsfabric.settings import Node
 from newsfabric.topology import Broker, Link, Place
 from newsfabric.topology.plan import _paths
-from shovels.places import Seen
+from shovels.places import Seen, Uptimes
 from shovels.places import choose_place as _choose_place
 from shovels.plan import Actual
 
@@ -224,6 +224,63 @@ def test_that_is_found_out_if_a_full_broker_is_chosen(monkeypatch: pytest.Monkey
     monkeypatch.setattr(_CHOICE, _never_full)
     with pytest.raises(Broken, match=r"\(b\)"):
         run(_full(), began=0.0)
+
+
+async def _unlisted() -> None:
+    """A broker that only can be taken from doesn't say what is on it; another one dies."""
+    world = World(random.Random(1), client=1, core=3, keepers=2)
+    async with _running(world):
+        await asyncio.sleep(_CALM)
+        world.brokers[broker("oregon-client-1")].unlisted = 1.0
+        await asyncio.sleep(_CALM)
+        world.die(broker("oregon-core-1"))
+        await asyncio.sleep(_CALM)
+        publish = next(each for each in world.links if each.name == "publish.oregon.1")
+        assert [place.host.name for place in world.working(publish)] == ["oregon-core-3"]
+        world.brokers[broker("oregon-client-1")].unlisted = 0.0
+        world.begin(broker("oregon-core-1"))
+        await asyncio.sleep(_CALM)
+        world.judge_settled()
+
+
+def test_what_a_broker_holds_is_taken_elsewhere_also_while_it_doesnt_say_what_is_on_it() -> None:
+    run(_unlisted(), began=0.0)
+
+
+async def _now_and_then(moves: list[str]) -> None:
+    """Finds where a shovel is in five minutes in which its host answers every fifth time."""
+    world = World(random.Random(1), client=1, core=3, keepers=1)
+    async with _running(world):
+        await asyncio.sleep(_CALM)
+        world.brokers[broker("oregon-core-1")].unlisted = 0.8
+        publish = next(each for each in world.links if each.name == "publish.oregon.1")
+        for _ in range(300):
+            await asyncio.sleep(1.0)
+            there = "+".join(p.host.name for p in publish.places() if world.is_at(publish, p))
+            moves += [there] if moves[-1:] != [there] else []
+        world.brokers[broker("oregon-core-1")].unlisted = 0.0
+        await asyncio.sleep(_CALM)
+        world.judge_settled()
+
+
+def test_a_stand_in_for_a_broker_that_answers_now_and_then_stays() -> None:
+    moves: list[str] = []
+    run(_now_and_then(moves), began=0.0)
+    assert moves == ["oregon-core-1", "oregon-core-1+oregon-core-3"]
+
+
+def test_that_is_found_out_if_such_a_broker_counts_as_steady(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    observe = Uptimes.observe
+
+    def forgetful(uptimes: Uptimes, running: Mapping[Broker, bool], now: float) -> Seen:
+        return observe(uptimes, running if any(running.values()) else {}, now)
+
+    monkeypatch.setattr(Uptimes, "observe", forgetful)
+    moves: list[str] = []
+    run(_now_and_then(moves), began=0.0)
+    assert len(moves) > 20
 
 
 async def _parted(found: list[str], keepers: int = 1) -> None:

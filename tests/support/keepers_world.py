@@ -72,6 +72,8 @@ class ModelBroker:
     mute: bool = False
     # It has no room on its disk, and takes nothing.
     full: bool = False
+    # How often it doesn't say what is on it, having a queue that spoils the answer.
+    unlisted: float = 0.0
     put_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -235,6 +237,7 @@ class World:
             and not self.brokers[place.host].unable
             and not self.brokers[place.host].mute
             and not self.brokers[place.host].full
+            and not self.brokers[place.host].unlisted
         ]
 
     def judge_settled(self) -> None:
@@ -346,7 +349,10 @@ class Api:
         return dict((await self._asked()).held.exchanges)
 
     async def queues(self) -> dict[str, QueueState]:
-        return dict((await self._asked()).held.queues)
+        found = await self._asked()
+        if found.unlisted and self._world.rng.random() < found.unlisted:
+            raise ManagementError("Internal Server Error", status=500)
+        return dict(found.held.queues)
 
     async def bindings(self) -> set[Binding]:
         found = set((await self._asked()).held.bindings)

@@ -45,14 +45,16 @@ class Away(MemoryStore):
 
 def _router(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
     told = RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings)
-    return RouterService(told, links=links or core.link, store=core.store, topics=core.topics)
+    links = links or core.link
+    return RouterService(told, links=links, taking=links, store=core.store, topics=core.topics)
 
 
 def _mailbox(core: CoreCluster, links: Links | None = None, **settings: Any) -> CoreService[Any]:
     told = MailboxSettings(
         name="oregon-mailbox-1", region="oregon", queues=("mailbox",), **settings
     )
-    return MailboxService(told, links=links or core.link, store=core.store, topics=core.topics)
+    links = links or core.link
+    return MailboxService(told, links=links, taking=links, store=core.store, topics=core.topics)
 
 
 @pytest.fixture(params=[_router, _mailbox], ids=["router", "mailbox"])

@@ -25,9 +25,15 @@ class MailboxService(CoreService[Marking]):
     """Carries marks out."""
 
     def __init__(
-        self, settings: MailboxSettings, *, links: Links, store: Store, topics: TopicTable
+        self,
+        settings: MailboxSettings,
+        *,
+        links: Links,
+        taking: Links,
+        store: Store,
+        topics: TopicTable,
     ) -> None:
-        super().__init__(settings, links=links, store=store)
+        super().__init__(settings, links=links, taking=taking, store=store)
         self.settings = settings
         self._topics = topics
 

@@ -48,9 +48,15 @@ class RouterService(CoreService[Router]):
     """Routes what publishers send."""
 
     def __init__(
-        self, settings: RouterSettings, *, links: Links, store: Store, topics: TopicTable
+        self,
+        settings: RouterSettings,
+        *,
+        links: Links,
+        taking: Links,
+        store: Store,
+        topics: TopicTable,
     ) -> None:
-        super().__init__(settings, links=links, store=store)
+        super().__init__(settings, links=links, taking=taking, store=store)
         self.settings = settings
         self._topics = topics
         self._races = Races(counters.COPIES, counters.LEAD)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,17 @@ class Desk:
     async def publish(self, *ids: str) -> None:
         """Publish messages with these ids, and return when each has its receipt."""
         for each in ids:
-            await self._publisher.ready()
-            self._publisher.publish_nowait("intake", message(message_id=each, reply_to="desk"))
+            await self.send(each)
+        await self.receipts_for(ids)
+
+    async def send(self, message_id: str) -> None:
+        """Publish a message as soon as the broker takes one."""
+        await self._publisher.ready()
+        sent = message(message_id=message_id, reply_to="desk")
+        self._publisher.publish_nowait("intake", sent)
+
+    async def receipts_for(self, ids: Iterable[str]) -> None:
+        """Return when each of these messages has its receipt here."""
         waiting = set(ids)
         async with asyncio.timeout(TIMEOUT):
             while waiting:
@@ -80,13 +90,23 @@ class Desk:
         await self._link.close()
 
 
+def waiting(nodes: Brokers) -> int:
+    """How many messages the first broker's queues for routers have, also unacknowledged ones."""
+    words = ("list_queues", "name", "messages", "--formatter", "json")
+    listed = {row["name"]: row["messages"] for row in json.loads(nodes.ctl(*words))}
+    return sum(listed[queue] for queue in topology.router_queues())
+
+
 @pytest.fixture
 async def router(nodes: Brokers, topics: TopicTable) -> AsyncIterator[RouterService]:
     urls = {name: nodes.node(name).amqp_url for name in NAMES}
     links = await connect_each(urls, name="router", credentials=Credentials())
+    taking = await connect_each(urls, name="router taking", credentials=Credentials())
     settings = RouterSettings(name="r1", region="oregon", queues=topology.router_queues())
-    yield RouterService(settings, links=links, store=MemoryStore(topics), topics=topics)
-    await links.close()
+    yield RouterService(
+        settings, links=links, taking=taking, store=MemoryStore(topics), topics=topics
+    )
+    await asyncio.gather(links.close(), taking.close())
 
 
 async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
@@ -114,4 +134,28 @@ async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
         stopped.send_signal(signal.SIGCONT)
         serving.cancel()
         await asyncio.wait([serving])
+        await asyncio.gather(first.close(), second.close())
+
+
+async def test_what_a_broker_without_room_has_is_routed_by_the_other(
+    nodes: Brokers, router: RouterService, topics: TopicTable
+):
+    first, second = [await Desk.opened(nodes.node(name), topics) for name in NAMES]
+    # More than a router takes without acknowledging any.
+    ids = [str(n) for n in range(3 * router.settings.prefetch)]
+    for each in ids:
+        await first.send(each)
+    await asyncio.to_thread(nodes.ctl, "set_disk_free_limit", "9000GB")
+    stop = asyncio.Event()
+    serving = asyncio.create_task(router.serve(stop))
+    try:
+        # No receipt comes there now, so the second one has them all.
+        await second.receipts_for(ids)
+        async with asyncio.timeout(TIMEOUT):
+            # No event says it.
+            while await asyncio.to_thread(waiting, nodes):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+    finally:
+        stop.set()
+        await serving
         await asyncio.gather(first.close(), second.close())

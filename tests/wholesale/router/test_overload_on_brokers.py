@@ -101,7 +101,7 @@ async def router(region: Region, store: SlowStore) -> AsyncIterator[RouterServic
     settings = RouterSettings(
         name="r1", region="oregon", queues=QUEUES, prefetch=PREFETCH, bronze_room=PREFETCH // 2
     )
-    service = RouterService(settings, links=link, store=store, topics=TOPICS)
+    service = RouterService(settings, links=link, taking=link, store=store, topics=TOPICS)
     stop = asyncio.Event()
     task = asyncio.create_task(service.serve(stop))
     await service.listening.wait()

@@ -25,6 +25,7 @@ def service(core: CoreCluster, **settings: Any) -> RouterService:
     return RouterService(
         RouterSettings(name="oregon-router-1", region="oregon", queues=("router.1",), **settings),
         links=core.link,
+        taking=core.link,
         store=core.store,
         topics=core.topics,
     )
