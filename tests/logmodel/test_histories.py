@@ -24,20 +24,20 @@ ROOT = Path(__file__).resolve().parents[2]
 SOME_PARTIAL = Profile(partial=0.3)
 
 #: Where each fault is found soon: the profile, the first seed, and how many histories it took when
-#: this was written (2026-11-26). The test plays more, since any change of the model changes them.
+#: this was written (2026-11-28). The test plays more, since any change of the model changes them.
 #: Some first seeds are chosen, since these are rare. Of covered_unsettled one was found in the
 #: 195,000 histories that were played before the design had its rule. Of covered_void the first was
 #: found after 1,331 histories, of void_is_gap after 712, of
 #: blind_directory after 500, of rule5_local after 247, of hold_off after 187.
 FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     AS_WRITTEN: (SOME_PARTIAL, 0, 9),
-    "low_at_store": (SOME_PARTIAL, 50, 19),
+    "low_at_store": (SOME_PARTIAL, 50, 15),
     "no_lease": (SOME_PARTIAL, 0, 8),
     "successor_closes": (SOME_PARTIAL, 0, 9),
     "blind_directory": (SOME_PARTIAL, 480, 20),
     "void_after_write": (SOME_PARTIAL, 70, 18),
     "rule5_window": (SOME_PARTIAL, 0, 11),
-    "rule5_local": (SOME_PARTIAL, 230, 17),
+    "rule5_local": (SOME_PARTIAL, 500, 7),
     "marks_only": (SOME_PARTIAL, 0, 42),
     "since_time": (SOME_PARTIAL, 0, 7),
     "tail_here": (HARDEST, 60, 18),
@@ -56,12 +56,12 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "seen_early": (SOME_PARTIAL, 0, 8),
     "heard_later_from_low": (SOME_PARTIAL, 0, 8),
     "hold_off": (DEFAULT, 170, 17),
-    "blob_only": (DEFAULT, 0, 26),
+    "blob_only": (DEFAULT, 140, 11),
     "covered_void": (PARTIAL, 1320, 11),
     "covered_unsettled": (PARTIAL, 50_007_380, 11),
     "silent_from_top": (DEFAULT, 0, 4),
     "mark_skips": (SOME_PARTIAL, 0, 1),
-    "no_silent": (SOME_PARTIAL, 0, 7),
+    "no_silent": (SOME_PARTIAL, 0, 3),
     "other_closes": (SOME_PARTIAL, 0, 1),
     "trim_wrong": (SOME_PARTIAL, 0, 1),
 }
