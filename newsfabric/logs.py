@@ -22,6 +22,8 @@ import re
 import time
 from typing import Final, Literal, TextIO, get_args
 
+from newsfabric.safe_output import OBEYED, terminal_safe
+
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -36,9 +38,7 @@ MAX_FIELD: Final = 255
 # A traceback's end says most; it has one for each cause.
 MAX_TRACEBACK: Final = 8_000
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# What JSON allows in a text and a terminal or a line reader obeys, and what isn't UTF-8.
-_UNSAFE: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL: Final = re.compile(rf"[\n\t{OBEYED}]")
 
 
 def log_to(
@@ -152,8 +152,8 @@ class JsonLines(logging.Formatter):
         traces += [record.stack_info] if record.stack_info else []
         if traces:
             fields["traceback"] = _end("\n".join(traces))
-        line = json.dumps(fields, ensure_ascii=False)
-        return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+        # JSON allows in a text what a terminal or a line reader obeys.
+        return terminal_safe(json.dumps(fields, ensure_ascii=False))
 
 
 def _about(record: logging.LogRecord) -> list[tuple[str, str]]:

@@ -13,7 +13,9 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
+from newsfabric.cli.console import console as terminal
 from newsfabric.errors import NewsfabricError
+from newsfabric.safe_output import echo
 from newsfabric.settings import (
     SHOVEL_LOGIN,
     Credentials,
@@ -111,7 +113,7 @@ def plan(
     if as_json:
         _print_json(show.looks_as_json(looks))
     else:
-        console = Console()
+        console = terminal(markup=True)
         show.show_actions(console, actions)
         show.show_unreachable(console, _unreachable(looks))
         console.print(show.summary(actions))
@@ -119,7 +121,7 @@ def plan(
         sys.exit(1)
     elsewhere = _elsewhere(job, looks) if preferred else []
     for link in elsewhere:
-        click.echo(f"{link.id} isn't at its preferred place", err=True)
+        echo(f"{link.id} isn't at its preferred place", err=True)
     if (actions and detailed_exitcode) or elsewhere:
         sys.exit(EXIT_CHANGES)
 
@@ -140,7 +142,7 @@ def apply(
     Exits 1 when a broker is away or a change failed; everything else is done all the same.
     """
     job = _job(state, fabric, topics, names)
-    console = Console(quiet=as_json)
+    console = terminal(quiet=as_json, markup=True)
     looks, done = asyncio.run(_apply_all(job, console))
     failed = [each for each in done if each.error]
     if as_json:
@@ -175,7 +177,7 @@ def status(
     if as_json:
         _print_json(show.statuses_as_json(found))
     else:
-        console = Console()
+        console = terminal(markup=True)
         console.print(show.status_table(statuses))
         show.show_unreachable(console, away)
     idle = [shovel for each in statuses for shovel in each.shovels if shovel.state != "running"]
@@ -291,4 +293,4 @@ def _unreachable(looks: Sequence[Look]) -> dict[Broker, str]:
 
 
 def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2))
+    echo(json.dumps(value, indent=2))

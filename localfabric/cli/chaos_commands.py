@@ -13,6 +13,7 @@ import click
 
 from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.errors import WorldError
+from newsfabric.safe_output import echo
 
 if TYPE_CHECKING:
     from localfabric.host_faults import HostFaults
@@ -203,13 +204,13 @@ def _on_hosts(state: Path) -> HostFaults | None:
 
 def _show(done: Sequence[Any], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(each) for each in done], indent=2))
+        echo(json.dumps([dataclasses.asdict(each) for each in done], indent=2))
         return
     for each in done:
         pid = "" if each.pid is None else f" (pid {each.pid})"
-        click.echo(f"{each.name}: {each.done}{pid}")
+        echo(f"{each.name}: {each.done}{pid}")
     if not done:
-        click.echo("everything is well")
+        echo("everything is well")
 
 
 @chaos.command(
@@ -270,7 +271,7 @@ def run(
     from localfabric.world.finding import ready_layout
 
     def say(text: str) -> None:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     layout = ready_layout(state, say)
     options = ChaosOptions(minutes=minutes, seed=seed, rate=rate, readers=readers, outages=outages)
@@ -279,8 +280,8 @@ def run(
         outcome = asyncio.run(run_chaos(layout, options, say, log=log))
     account = write_report(outcome, report)
     for text in (*outcome.faulty, *broken(outcome, account)):
-        click.echo(text)
-    click.echo(f"{verdict(account)}; the report is {report / 'report.md'}")
+        echo(text)
+    echo(f"{verdict(account)}; the report is {report / 'report.md'}")
     unanswered = account.unreceipted or account.rejected or account.unheard
     if outcome.faulty or not account.kept or unanswered:
         raise SystemExit(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from newsfabric.cli.options import examples, json_option, state_option
+from newsfabric.safe_output import echo
 
 
 @click.command(
@@ -38,11 +39,11 @@ def scale(state: Path, timeout: float, region: str, count: int) -> None:
     found = sorted(boxes(state, region), key=lambda box: box.age_seconds, reverse=True)
     for box in found:
         if box.name not in before:
-            click.echo(f"{box.name}: started")
+            echo(f"{box.name}: started")
     surplus = [box.name for box in found[count:]]
     for name in drain_boxes(state, surplus, seconds=timeout):
-        click.echo(f"{name}: drained and ended")
-    click.echo(f"{region} has {count} {'box' if count == 1 else 'boxes'}")
+        echo(f"{name}: drained and ended")
+    echo(f"{region} has {count} {'box' if count == 1 else 'boxes'}")
 
 
 @click.command(
@@ -71,7 +72,7 @@ def drain(state: Path, as_json: bool, timeout: float, names: Sequence[str]) -> N
             raise unknown_name(name, known, "box")
     ended = drain_boxes(state, names, seconds=timeout)
     if as_json:
-        click.echo(json.dumps({"ended": list(ended)}))
+        echo(json.dumps({"ended": list(ended)}))
         return
     for name in ended:
-        click.echo(f"{name}: drained and ended")
+        echo(f"{name}: drained and ended")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from newsfabric.cli.options import examples, state_option
+from newsfabric.safe_output import echo
 from newsfabric.topics import parse_duration
 
 
@@ -39,5 +40,5 @@ def token(user: str, state: Path, topics: tuple[str, ...], ttl: float, operator:
     from localfabric.world.state import read_running
 
     layout, _ = read_running(state)
-    click.echo("for this world alone, by its own key", err=True)
-    click.echo(issue(layout.paths, user, topics, ttl, operator=operator))
+    echo("for this world alone, by its own key", err=True)
+    echo(issue(layout.paths, user, topics, ttl, operator=operator))

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-import click
-
 from localfabric.cli.live import watch_world
 from localfabric.cli.show import progress, urls
 from localfabric.world.cassandra_home import find_cassandra
@@ -27,6 +25,7 @@ from localfabric.world.toxiproxy import find_toxiproxy
 from localfabric.world.watchdog import Watchdog
 from newsfabric.cli.console import console
 from newsfabric.errors import ConfigError, WorldError
+from newsfabric.safe_output import echo
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # A wheel has the project's topics.toml here.
@@ -119,4 +118,4 @@ def _ignore_signals() -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)

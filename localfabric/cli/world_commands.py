@@ -11,6 +11,7 @@ import click
 
 from localfabric.world.options import StoreKind, WorldOptions
 from newsfabric.cli.options import examples, json_option, state_option
+from newsfabric.safe_output import echo
 from newsfabric.settings import is_name
 
 
@@ -165,7 +166,7 @@ def status(state: Path, as_json: bool) -> None:
 
     document = _status_of(state)
     if as_json:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         console().print(status_tables(document))
 
@@ -197,7 +198,7 @@ def targets(state: Path) -> None:
     from localfabric.world.targets import targets as groups
 
     layout, _ = read_running(state)
-    click.echo(json.dumps(groups(layout), indent=2, ensure_ascii=False))
+    echo(json.dumps(groups(layout), indent=2, ensure_ascii=False))
 
 
 @click.command(
@@ -212,9 +213,9 @@ def down(state: Path, keep_logs: bool) -> None:
     from localfabric.world.stop import stop_world
 
     def say(text: str) -> None:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
     if stop_world(state, keep_logs=keep_logs, say=say):
-        click.echo(f"stopped; nothing is left of the world in {shown(state)}")
+        echo(f"stopped; nothing is left of the world in {shown(state)}")
     else:
-        click.echo(f"nothing is running in {shown(state)}")
+        echo(f"nothing is running in {shown(state)}")

@@ -13,6 +13,7 @@ import click
 
 from newsfabric.cli.options import examples, json_option
 from newsfabric.errors import ConfigError
+from newsfabric.safe_output import echo
 
 if TYPE_CHECKING:
     from newsfabric.certificates.checking import Checked
@@ -177,10 +178,10 @@ def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
     with opened(folder) as found:
         held = found.show(now=now, before=before)
     if as_json:
-        click.echo(json.dumps({"certificates": [_held(one) for one in held]}, indent=2))
+        echo(json.dumps({"certificates": [_held(one) for one in held]}, indent=2))
         return
     for line in _table(held, now):
-        click.echo(line)
+        echo(line)
 
 
 @certs.command(
@@ -218,11 +219,11 @@ def check(
         for path in paths
     ]
     if as_json:
-        click.echo(json.dumps({"checked": [_checked(one) for one in found]}, indent=2))
+        echo(json.dumps({"checked": [_checked(one) for one in found]}, indent=2))
     else:
         for one in found:
             for line in _findings(one):
-                click.echo(line)
+                echo(line)
     sys.exit(1 if any(one.wrong for one in found) else 0)
 
 
@@ -279,10 +280,10 @@ def _say(done: Sequence[Done], as_json: bool) -> None:
     if as_json:
         items = [{"name": one.name, "changed": one.changed, "why": one.why} for one in done]
         changed = any(one.changed for one in done)
-        click.echo(json.dumps({"changed": changed, "items": items}, indent=2))
+        echo(json.dumps({"changed": changed, "items": items}, indent=2))
         return
     for one in done:
-        click.echo(f"{one.name}: made ({one.why})" if one.changed else f"{one.name}: unchanged")
+        echo(f"{one.name}: made ({one.why})" if one.changed else f"{one.name}: unchanged")
 
 
 def _held(one: Held) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import IO, Any, Final
 import click
 
 from newsfabric.errors import NewsfabricError
+from newsfabric.logs import Lines
+from newsfabric.safe_output import echo
 
 # Name → where it is and what --help says of it, so that --help loads none of these.
 _COMMANDS: Final = {
@@ -52,7 +54,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write ``error: …`` to ``file``, or to stderr. click calls it, and exits with code 1."""
-        click.echo(f"error: {self.format_message()}", err=True, file=file)
+        echo(f"error: {self.format_message()}", err=True, file=file)
 
 
 class Commands(click.Group):
@@ -106,4 +108,5 @@ class Commands(click.Group):
 def cli(verbose: bool) -> None:
     """News from publishers to readers' browsers: a fabric of brokers, routers and gateways."""
     handler = logging.StreamHandler() if verbose else logging.NullHandler()
+    handler.setFormatter(Lines(logging.BASIC_FORMAT))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -19,6 +19,7 @@ from rich.table import Table
 from newsfabric.cli.console import console
 from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.safe_output import echo
 from newsfabric.store import Store, open_store
 from newsfabric.store.logs import DirectoryRow, Log, State
 from newsfabric.store.rules import MAX_SPAN
@@ -91,9 +92,9 @@ def list_logs(
 
     rows = sorted(_run(read, **at), key=lambda row: (row.log.region, row.log.epoch, row.log.router))
     if as_json:
-        click.echo(json.dumps([_document(row) for row in rows], indent=2))
+        echo(json.dumps([_document(row) for row in rows], indent=2))
     elif not rows:
-        click.echo("no logs")
+        echo("no logs")
     else:
         terminal = console()
         # Whoever reads lines of a pipe wants whole ones.
@@ -125,7 +126,7 @@ def missing(state: Path, gateways: tuple[str, ...], as_json: bool) -> None:
     }
     answers = {name: _ask_gateway(url) for name, url in urls.items()}
     if as_json:
-        click.echo(json.dumps(answers, indent=2))
+        echo(json.dumps(answers, indent=2))
     else:
         for name, answer in answers.items():
             _say_missing(name, answer)
@@ -149,15 +150,15 @@ def _ask_gateway(url: str) -> dict[str, Any]:
 
 def _say_missing(name: str, answer: dict[str, Any]) -> None:
     if "error" in answer:
-        click.echo(f"{name}: can't be asked: {answer['error']}", err=True)
+        echo(f"{name}: can't be asked: {answer['error']}", err=True)
         return
     if not answer["logs"]:
-        click.echo(f"{name}: nothing is missing")
+        echo(f"{name}: nothing is missing")
     for log in answer["logs"]:
         runs = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in log["missing"])
-        click.echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: {runs}")
+        echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: {runs}")
     if answer["more"]:
-        click.echo(f"{name}: and of {answer['more']:,} more logs")
+        echo(f"{name}: and of {answer['more']:,} more logs")
 
 
 @logs.command(
@@ -206,9 +207,9 @@ def void(
     if lost:
         lost = _run(make_void, region=region, **at)
     if as_json:
-        click.echo(json.dumps({"void": lost, "left_alone": last - first + 1 - len(lost)}))
+        echo(json.dumps({"void": lost, "left_alone": last - first + 1 - len(lost)}))
     else:
-        click.echo(f"{len(lost)} made void, {last - first + 1 - len(lost)} left alone")
+        echo(f"{len(lost)} made void, {last - first + 1 - len(lost)} left alone")
 
 
 async def _check(store: Store, log: Log, last: int) -> None:

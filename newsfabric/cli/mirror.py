@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
-import click
 import orjson
 import uvloop
 from rich.table import Table
@@ -28,6 +27,7 @@ from newsfabric.mirror.place import Place
 from newsfabric.mirror.report import COLUMNS, closing_lines, failures, rows
 from newsfabric.mirror.run import Mirror, MirrorOptions, run_mirror
 from newsfabric.operators import OperatorsApplication
+from newsfabric.safe_output import echo
 from newsfabric.service import Readiness, operators_routes, serving
 
 logger = logging.getLogger(__name__)
@@ -66,11 +66,11 @@ def run_command(
         except OSError as exc:
             raise ConfigError(f"{report}: {exc.strerror}") from exc
     if as_json:
-        click.echo(text)
+        echo(text.decode())
     else:
         _show(document)
     for each in failed:
-        click.echo(f"error: {each}", err=True)
+        echo(f"error: {each}", err=True)
     return bool(failed)
 
 
@@ -122,7 +122,7 @@ async def _metrics(port: int | None, here: Link, there: Link) -> AsyncIterator[N
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)
 
 
 def _show(document: dict[str, Any]) -> None:

@@ -9,8 +9,6 @@ import secrets
 import time
 from pathlib import Path
 
-import click
-
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message, read_body
 from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry, waiting_for_receipts
@@ -18,6 +16,7 @@ from newsfabric.cli.wait_limit import HINT, wait_limited
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected
 from newsfabric.publish import AsyncPublisher
+from newsfabric.safe_output import echo
 from newsfabric.topics import load_topics
 from newsfabric.worlds import world_to_publish_to
 
@@ -37,7 +36,7 @@ def run_publish(
 ) -> None:
     """Publish one message and print its receipt's id, or the receipt; Rejected if it was."""
     content = read_body(body)
-    world = world_to_publish_to(state, lambda text: click.echo(text, err=True))
+    world = world_to_publish_to(state, lambda text: echo(text, err=True))
     message = make_message(
         topic,
         content,
@@ -51,11 +50,11 @@ def run_publish(
     message = in_its_name(message, load_topics(world.topics))
     receipt = asyncio.run(_send(urls, message, seconds))
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
+        echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
     if receipt.status == "rejected":
         raise Rejected(receipt.reason or "?", receipt.detail or "")
     if not as_json:
-        click.echo(receipt.id)
+        echo(receipt.id or "")
 
 
 async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:

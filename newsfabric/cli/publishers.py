@@ -10,6 +10,7 @@ import click
 from newsfabric.cli.options import examples
 from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
+from newsfabric.safe_output import echo
 from newsfabric.topics import load_topics
 from newsfabric.topology.rights import limits, publisher, user_definitions
 
@@ -47,4 +48,4 @@ def publishers(topics_file: Path, folder: Path) -> None:
         raise ConfigError(f"{topics_file} has no [[publisher]]: everyone may publish everything")
     passwords = passwords_in(folder, (rights.app_id for rights in listed))
     users = user_definitions(map(publisher, listed), passwords)
-    click.echo(json.dumps(users | limits("client"), indent=1))
+    echo(json.dumps(users | limits("client"), indent=1))

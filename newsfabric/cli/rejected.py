@@ -7,12 +7,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import click
-
 from newsfabric.cli.messages import rejection, rejection_line
 from newsfabric.cli.wait_limit import GIVE_UP_AFTER, wait_limited
 from newsfabric.errors import ManagementError
 from newsfabric.management import Management
+from newsfabric.safe_output import echo
 from newsfabric.settings import Credentials, Node, Region
 from newsfabric.topology import REJECTED
 
@@ -27,11 +26,11 @@ async def show_rejected(region: Region, *, limit: int, as_json: bool) -> None:
     if len(silent) == len(region.core):
         raise next(iter(silent.values()))
     for node, problem in silent.items():
-        click.echo(f"{node}: {problem}", err=True)
+        echo(f"{node}: {problem}", err=True)
     for each in found[:limit]:
-        click.echo(json.dumps(each, ensure_ascii=False) if as_json else rejection_line(each))
+        echo(json.dumps(each, ensure_ascii=False) if as_json else rejection_line(each))
     if not found and not as_json:
-        click.echo(f"nothing was rejected in {region.name}")
+        echo(f"nothing was rejected in {region.name}")
 
 
 async def read_rejected(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from newsfabric.cli.console import console
@@ -17,6 +16,7 @@ from newsfabric.cli.sending import APP_ID, waiting_for_receipts
 from newsfabric.cli.wait_limit import wait_limited
 from newsfabric.errors import NewsfabricError
 from newsfabric.publish import AsyncPublisher
+from newsfabric.safe_output import echo
 from newsfabric.settings import Region
 from newsfabric.topics import TopicTable, load_topics
 from newsfabric.worlds import world_to_publish_to
@@ -33,12 +33,12 @@ def run_replay(
 ) -> None:
     """Replay ``file`` and say what became of it; NewsfabricError if anything was rejected."""
     lines = read_recording(file)
-    world = world_to_publish_to(state, lambda text: click.echo(text, err=True))
+    world = world_to_publish_to(state, lambda text: echo(text, err=True))
     chosen = [world.region(name) for name in regions] or [world.region(None)]
     suffix = "" if keep_ids else secrets.token_hex(4)
     topics = load_topics(world.topics)
     tally = asyncio.run(_replay(lines, chosen, speed, suffix, seconds, topics))
-    click.echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
+    echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
         raise NewsfabricError(f"rejected: {reasons}; see `newsfabric rejected`")

@@ -12,14 +12,13 @@ import os
 import time
 from pathlib import Path
 
-import click
-
 from newsfabric.amqp.link import connect
 from newsfabric.cli.sending import APP_ID, send_with_retry
 from newsfabric.cli.wait_limit import HINT, wait_limited
 from newsfabric.control import Receipt, revocation
 from newsfabric.errors import ConfigError, LinkError, NewsfabricError, PublishError
 from newsfabric.publish import AsyncPublisher
+from newsfabric.safe_output import echo
 from newsfabric.settings import Credentials, Fabric, Region, credentials_from, load_fabric
 from newsfabric.tokens import is_user
 from newsfabric.topology import INTAKE
@@ -40,8 +39,8 @@ def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: flo
         why = "; ".join(f"{region}: {problem}" for region, problem in replies.items())
         raise NewsfabricError(f"{user} isn't revoked: {why}. {HINT}")
     for region in silent:
-        click.echo(f"{region} ({replies[region]}) will hear of it from the others", err=True)
-    click.echo(f"{user} is revoked")
+        echo(f"{region} ({replies[region]}) will hear of it from the others", err=True)
+    echo(f"{user} is revoked")
 
 
 async def _tell_routers(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from newsfabric.cli.options import examples, json_option
+from newsfabric.safe_output import echo
 
 if TYPE_CHECKING:
     from newsfabric.store._cassandra_schema import Schema
@@ -86,12 +87,12 @@ def plan(
             "applied": found.applied,
             "changes": found.changes,
         }
-        click.echo(json.dumps(document, indent=2))
+        echo(json.dumps(document, indent=2))
     else:
         for line in found.notes:
-            click.echo(line, err=True)
+            echo(line, err=True)
         for line in found.changes or [f"nothing to do; applied: {', '.join(found.applied)}"]:
-            click.echo(line)
+            echo(line)
     if found.changes and detailed_exitcode:
         sys.exit(EXIT_CHANGES)
 
@@ -113,11 +114,11 @@ def apply(store: str, replication: str | None, fewer_replicas: bool, as_json: bo
     Safe when two run at once, in any regions: the second waits and finds nothing to do.
     """
     with _schema(store, replication, fewer_replicas) as opened:
-        done = opened.apply(lambda line: click.echo(line, err=True))
+        done = opened.apply(lambda line: echo(line, err=True))
     if as_json:
-        click.echo(json.dumps({"done": done}, indent=2))
+        echo(json.dumps({"done": done}, indent=2))
     else:
-        click.echo(f"{len(done)} changes made" if done else "nothing to do")
+        echo(f"{len(done)} changes made" if done else "nothing to do")
 
 
 def _schema(store: str, replication: str | None, fewer_replicas: bool) -> Schema:

@@ -10,14 +10,13 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, cast
 
-import click
-
 from newsfabric.cli.messages import message_line
 from newsfabric.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, wait_limited
 from newsfabric.errors import Disconnected, NewsfabricError
 from newsfabric.hosts.described import read_hosts
 from newsfabric.numbers import whole_number
 from newsfabric.reader import Transport, follow
+from newsfabric.safe_output import echo
 from newsfabric.worlds import world_to_read
 
 # A gateway has its own bound, and says which.
@@ -57,7 +56,7 @@ def run_tail(
 
 
 def _endpoints_url(state: Path, region: str | None) -> str:
-    fabric = read_hosts(state) or world_to_read(state, lambda text: click.echo(text, err=True))
+    fabric = read_hosts(state) or world_to_read(state, lambda text: echo(text, err=True))
     return f"{fabric.frontdesk_urls(region)[0]}/endpoints.json"
 
 
@@ -119,7 +118,7 @@ class _Gateways:
     def subscribed(self, topic: str) -> None:
         """One has, and messages of ``topic`` come."""
         # Not for the eyes alone: a script that reads it knows that what it publishes now is shown.
-        click.echo(f"subscribed to {topic}", err=True)
+        echo(f"subscribed to {topic}", err=True)
         if self.away and self._wait is not None:
             self.away = False
             self._wait.ended()
@@ -140,6 +139,6 @@ class _Printer:
 
     def is_last(self, text: str, fields: dict[str, object]) -> bool:
         """Print one message; whether it was the last one wanted."""
-        click.echo(text if self._as_json else message_line(fields))
+        echo(text if self._as_json else message_line(fields))
         self.printed += 1
         return self.printed == self._count

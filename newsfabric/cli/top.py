@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from newsfabric.bearer import check_private
 from newsfabric.cli.console import console
 from newsfabric.errors import ConfigError
 from newsfabric.hosts.described import read_hosts
+from newsfabric.safe_output import echo
 from newsfabric.top.frontdesks import Frontdesks, fetch_once, is_frontdesk_url, login_from
 from newsfabric.top.lines import Sort, View
 from newsfabric.top.screen import has_gone, listing
@@ -96,9 +95,9 @@ def run_top(
 
 def _print(document: dict[str, Any]) -> None:
     # In ASCII: names in it may hold what a terminal would obey.
-    click.echo(json.dumps(document, separators=(",", ":")))
+    echo(json.dumps(document, separators=(",", ":")))
 
 
 def _warn(trouble: str) -> None:
     if trouble:
-        click.echo(trouble, err=True)
+        echo(trouble, err=True)

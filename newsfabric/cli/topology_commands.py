@@ -16,6 +16,7 @@ import click
 from newsfabric.cli.options import examples
 from newsfabric.cli.users import place_and_role
 from newsfabric.errors import ConfigError
+from newsfabric.safe_output import echo
 from newsfabric.settings import Fabric, load_fabric
 from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import (
@@ -82,7 +83,7 @@ def export(
     if missing:
         raise ConfigError(f"no password for {', '.join(missing)}")
     document = _definitions(fabric, topics, place, role, users, passwords)
-    click.echo(json.dumps(document, indent=1))
+    echo(json.dumps(document, indent=1))
 
 
 @topology.command(epilog=examples("newsfabric topology publishers --topics topics.toml"))
@@ -94,7 +95,7 @@ def publishers(topics_file: Path) -> None:
 
     It fails where the feeds can't be used, so it also checks them.
     """
-    click.echo(json.dumps([rights.app_id for rights in load_topics(topics_file).publishers]))
+    echo(json.dumps([rights.app_id for rights in load_topics(topics_file).publishers]))
 
 
 def _users(

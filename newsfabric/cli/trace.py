@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-import click
 import orjson
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -36,6 +35,7 @@ from newsfabric.message_trace import (
     topic_of,
     trace,
 )
+from newsfabric.safe_output import echo
 from newsfabric.settings import Fabric
 from newsfabric.worlds import Process, World
 
@@ -81,7 +81,7 @@ def show_trace(
         raise TraceError(_unclear(text, candidates(evidence.asked)))
     found = trace(text, evidence)
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif found["found"]:
         console().print(_page(found))
     if not found["found"]:

@@ -12,6 +12,7 @@ import click
 from newsfabric.cli.options import examples
 from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
+from newsfabric.safe_output import echo
 from newsfabric.settings import check_name, load_fabric
 from newsfabric.topics import load_topics
 from newsfabric.topology import Cluster, Role
@@ -69,7 +70,7 @@ def users(
         found = cluster_users(known, topics, cluster, boxes)
         bounds = limits(cluster.role)
     document = user_definitions(found, passwords_in(folder, (user.name for user in found)))
-    click.echo(json.dumps(document | bounds, indent=1))
+    echo(json.dumps(document | bounds, indent=1))
 
 
 def place_and_role(where: str, boxes: Iterable[str] = ()) -> tuple[str, Role | None]:

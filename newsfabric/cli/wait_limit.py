@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-import click
-
 from newsfabric.errors import NewsfabricError
+from newsfabric.safe_output import echo
 
 SAY_AFTER: Final = 2.0
 # A broker that was killed is back in half of that.
@@ -68,7 +67,7 @@ async def wait_limited(
     what: Callable[[], str],
     seconds: float | None,
     *,
-    say: Callable[[str], None] = lambda text: click.echo(text, err=True),
+    say: Callable[[str], None] = lambda text: echo(text, err=True),
 ) -> AsyncGenerator[WaitLimit]:
     """Say ``what`` (like "waiting for a receipt") when nothing has come for two seconds.
 

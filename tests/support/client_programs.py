@@ -23,7 +23,7 @@ class Program:
     """A driver, and how long it may take over one run."""
 
     command: Sequence[str]
-    timeout: float = 60.0
+    timeout: float = 120.0
 
     async def run(self, settings: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
         """What it prints for ``messages``; fails the test if it fails."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from newsfabric.safe_output import echo
 from wholesale.scaler.options import only_plan_options, seconds
 from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand, Line, Wish, wish
@@ -116,10 +117,10 @@ def capacity(*, readers: int, already: int, within: float, plan: Plan, as_json: 
         raise click.BadParameter("at least a second", param_hint="--within")
     found = capacity_for(readers, already, within, plan)
     if as_json:
-        click.echo(json.dumps(found.document(), indent=2))
+        echo(json.dumps(found.document(), indent=2))
         return
     for line in _report(found, plan):
-        click.echo(line)
+        echo(line)
 
 
 def _report(found: Capacity, plan: Plan) -> list[str]:

@@ -1,0 +1,32 @@
+"""What commands print, made safe for a terminal.
+
+Text from outside (a publisher's ``message_id``, a broker's reason) may hold characters that a
+terminal obeys: they move its cursor, set its title, or have a line read backwards. Each is written
+as its JSON escape, so JSON stays the JSON that it was.
+
+Example: U+009B, which begins a command of a terminal, is printed as ``\\u009b``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import IO, Any, Final
+
+import click
+
+#: Of a regular expression, between brackets: controls but line feed and tab; marks that change the
+#: direction of text (Unicode's UAX 9, section 2); separators of lines; what isn't UTF-8.
+OBEYED: Final = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+)
+_OBEYED: Final = re.compile(f"[{OBEYED}]")
+
+
+def terminal_safe(text: str) -> str:
+    """``text``, each character that a terminal obeys escaped; lines and tabs stay."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def echo(text: str, *, err: bool = False, file: IO[Any] | None = None) -> None:
+    """Print ``text`` as a line of its own: to ``file``, stdout, or stderr (``err``)."""
+    click.echo(terminal_safe(text), err=err, file=file)
