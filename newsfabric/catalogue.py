@@ -36,6 +36,7 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway": ("gateway",),
     "scaler": ("scaler",),
     "mirror": ("mirror",),
+    "reader": ("mirror",),
 }
 
 #: Every label, and what keeps its values few. Nothing that a stranger chooses is a label.

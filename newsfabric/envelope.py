@@ -45,6 +45,8 @@ REJECT_REASONS: Final = (
     "cc_not_allowed",
 )
 
+# Objects and lists in each other, as deep as orjson writes them; it reads four times as deep.
+MAX_DEPTH: Final = 254
 # Past 2**53 a browser can't tell two versions apart (RFC 8259 section 6).
 MAX_INTEGER: Final = 2**53 - 1
 # 48 bits of milliseconds, RFC 9562 section 5.7.
@@ -244,7 +246,7 @@ def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
     if len(body) > limits.max_body_bytes:
         raise Rejected("too_large", f"{len(body)} bytes, at most {limits.max_body_bytes}")
     try:
-        orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
         # orjson says both in one error; publishers need to know which it was.
         try:
@@ -252,6 +254,12 @@ def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
         except UnicodeDecodeError as not_utf8:
             raise Rejected("not_utf8", str(not_utf8)) from exc
         raise Rejected("not_json", str(exc)) from exc
+    # Few bodies have so many that they need to be looked at.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
+        try:
+            orjson.dumps(value)
+        except orjson.JSONEncodeError as exc:
+            raise Rejected("not_json", f"nested more than {MAX_DEPTH} deep") from exc
 
 
 def _check_headers(headers: Mapping[str, Any]) -> None:

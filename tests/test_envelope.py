@@ -264,6 +264,8 @@ def test_other_names_are_free(fine):
         (message(b"\xef\xbb\xbf{}"), "not_json"),
         (message(b'{"a": "\0"}'), "not_json"),
         (message(b"[" * 20_000 + b"]" * 20_000), "not_json"),
+        (message(b"[" * 255 + b"]" * 255), "not_json"),
+        (message(b'{"a":' * 255 + b"1" + b"}" * 255), "not_json"),
         (message(content_type="text/plain"), "bad_property"),
         (message(content_type="application/jsonp"), "bad_property"),
         (message(content_type="\udcff"), "bad_property"),

@@ -63,7 +63,11 @@ def headline(body: Any) -> str:
         for name in _HEADLINES:
             if isinstance(value := body.get(name), str) and value:
                 return _short(value)
-    return _short(orjson.dumps(body).decode())
+    try:
+        return _short(orjson.dumps(body).decode())
+    except orjson.JSONEncodeError:
+        # Of a release that took deeper ones (newsfabric.envelope.MAX_DEPTH).
+        return "(nested too deeply to be shown)"
 
 
 def message_line(fields: Mapping[str, Any]) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import orjson
 
-from newsfabric.errors import Disconnected
+from newsfabric import metrics
+
+DROPPED: Final = metrics.counter(
+    "reader_dropped_pushes", "Pushes that are no JSON object, or nested too deeply to be read"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,18 +49,25 @@ class Push:
         return position if isinstance(position, str) else None
 
 
+def parse_pushes(texts: Iterable[str | bytes]) -> list[Push]:
+    """The pushes in ``texts``. What can't be read is counted in :data:`DROPPED` and left out.
+
+    A connection doesn't end for it: the next one would be sent the same again.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_push(text))
+        except ValueError:
+            DROPPED.inc()
+    return found
+
+
 def parse_push(text: str | bytes) -> Push:
-    """The push in ``text``; Disconnected (4007) when a gateway can't have sent it."""
-    try:
-        fields = orjson.loads(text)
-    except orjson.JSONDecodeError as exc:
-        raise _nonsense(f"not JSON: {exc}") from exc
+    """The push in ``text``; ValueError for what can't be read."""
+    fields = orjson.loads(text)
     if not isinstance(fields, dict):
-        raise _nonsense("not a JSON object")
+        raise ValueError("not a JSON object")
     line = text.decode("utf-8") if isinstance(text, bytes) else text
     # A body may be written over several lines; strings escape theirs, so spaces say the same.
     return Push(line.replace("\r", " ").replace("\n", " "), fields)
-
-
-def _nonsense(what: str) -> Disconnected:
-    return Disconnected(4007, f"the gateway sent a push that is {what}", reconnect=False)

@@ -34,7 +34,7 @@ from newsfabric.errors import Disconnected
 from newsfabric.fetching import fetch
 from newsfabric.reader.endpoints import Endpoint
 from newsfabric.reader.frames import EventStream, Lines, closed, sockjs_messages
-from newsfabric.reader.push import Push, parse_push
+from newsfabric.reader.push import Push, parse_pushes
 from newsfabric.reader.streaming import stream
 
 Transport = Literal["websocket", "sockjs", "xhr-streaming", "sse"]
@@ -170,7 +170,7 @@ class _WebSocket(Reader):
         if frame is None:
             raise self._end()
         text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
-        return [parse_push(message) for message in self._messages_of(text)]
+        return parse_pushes(self._messages_of(text))
 
     def _end(self) -> Disconnected:
         return closed(self._socket.close_code or 1006, self._socket.close_reason or "")
@@ -275,7 +275,7 @@ class _XhrStreaming(_Streaming):
         for line in self._lines.feed(chunk):
             if line == b"o":
                 self._opened.set()
-            pushes += [parse_push(message) for message in sockjs_messages(line)]
+            pushes += parse_pushes(sockjs_messages(line))
         return pushes
 
 
@@ -313,8 +313,11 @@ class _EventSource(_Streaming):
         await stream("GET", f"{self._url}?{urlencode(query)}", self._on_chunk)
 
     def _pushes_of(self, chunk: bytes) -> list[Push]:
-        events = self._events.feed(chunk)
-        return [dataclasses.replace(parse_push(e.data), last_id=e.last_id) for e in events]
+        return [
+            dataclasses.replace(push, last_id=event.last_id)
+            for event in self._events.feed(chunk)
+            for push in parse_pushes([event.data])
+        ]
 
 
 async def _first_of(event: asyncio.Event, task: asyncio.Task[Disconnected]) -> None:

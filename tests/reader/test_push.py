@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.errors import Disconnected
 from newsfabric.reader.endpoints import parse_endpoints
-from newsfabric.reader.push import parse_push
+from newsfabric.reader.push import DROPPED, parse_push, parse_pushes
 
 
 def test_a_push_is_one_line_even_when_the_publisher_wrote_many() -> None:
@@ -18,11 +17,12 @@ def test_a_push_is_one_line_even_when_the_publisher_wrote_many() -> None:
     assert push.is_message
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", "7", b"\xff"])
-def test_what_is_no_push_ends_the_connection_for_good(text: str | bytes) -> None:
-    with pytest.raises(Disconnected) as caught:
-        parse_push(text)
-    assert not caught.value.reconnect
+@pytest.mark.parametrize("text", ["", "x", "[]", "7", b"\xff", 1025 * "[" + 1025 * "]"])
+def test_what_cant_be_read_is_counted_and_the_rest_is_there(text: str | bytes) -> None:
+    before = DROPPED._value.get()
+    found = parse_pushes(['{"type": "message"}', text, b'{"type": "error"}'])
+    assert [push.type for push in found] == ["message", "error"]
+    assert DROPPED._value.get() == before + 1
 
 
 def test_endpoints_are_read() -> None:
