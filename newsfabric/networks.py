@@ -75,6 +75,31 @@ class Places:
         return host in self._hosts or host.endswith(self._domains) or _within(host, self._networks)
 
 
+def is_elsewhere(url: str, *, loopback: bool) -> bool:
+    """Whether the host of ``url`` may be another machine's: of a box whose word is all there is.
+
+    A name is never looked up. ``loopback``: this machine's own addresses count, too. What isn't a
+    host, names this machine, its own link or a group of machines doesn't; nor does a number that
+    browsers take for an IPv4 address (WHATWG URL, section 3.5: ``127.1``, ``0x7f000001``).
+    """
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+        found = parse_address(host) if ":" in host or _is_number(host) else None
+    except ValueError:
+        return False
+    if found is None:
+        local = host == "localhost" or host.endswith(".localhost")
+        return bool(host) and (loopback or not local)
+    if found.is_loopback:
+        return loopback
+    return not (found.is_link_local or found.is_multicast or found.is_unspecified)
+
+
+def _is_number(host: str) -> bool:
+    last = host.rpartition(".")[2]
+    return last.isdigit() or last.startswith("0x")
+
+
 def _within(text: str, networks: Sequence[Network]) -> bool:
     try:
         found = parse_address(text)

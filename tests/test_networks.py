@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from newsfabric.networks import Places, asker, parse_address, parse_networks, place_of
+from newsfabric.networks import Places, asker, is_elsewhere, parse_address, parse_networks, place_of
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,38 @@ PLACES = Places(["edge.example.org", ".boxes.example.org", "10.0.0.0/8", "2001:d
 )
 def test_a_url_leads_where_its_host_says(url: str, allowed: bool) -> None:
     assert PLACES.allow(url) is allowed
+
+
+@pytest.mark.parametrize(
+    ("host", "elsewhere", "here"),
+    [
+        ("edge.example.org", True, True),
+        ("edge", True, True),
+        ("10.1.2.3:8080", True, True),
+        ("[2001:db8::1]", True, True),
+        ("127.0.0.1:8080", False, True),
+        ("[::1]", False, True),
+        ("[::ffff:127.0.0.1]", False, True),
+        ("localhost:8080", False, True),
+        ("a.localhost.", False, True),
+        ("169.254.169.254", False, False),
+        ("[fe80::1]", False, False),
+        ("[fe80::1%25eth0]", False, False),
+        ("224.0.0.1", False, False),
+        ("[ff02::1]", False, False),
+        ("0.0.0.0", False, False),
+        ("127.1", False, False),
+        ("2130706433", False, False),
+        ("0x7f000001", False, False),
+        ("10.0.0.0x1", False, False),
+        ("[::1", False, False),
+        ("", False, False),
+        (":80", False, False),
+    ],
+)
+def test_a_url_may_lead_to_another_machine(host: str, elsewhere: bool, here: bool) -> None:
+    assert is_elsewhere(f"http://{host}/events", loopback=False) is elsewhere
+    assert is_elsewhere(f"http://{host}/events", loopback=True) is here
 
 
 @pytest.mark.parametrize("place", ["https://x.org", "x.org:80", "", ".", "10.0.0.1/8"])

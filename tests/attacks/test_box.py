@@ -37,6 +37,7 @@ from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topology import box_loads_queue, box_queue
 from wholesale.frontdesk import counters
+from wholesale.frontdesk.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
@@ -152,6 +153,30 @@ async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> 
         before = counters.REPORT_BAD._value.get()
         house.report(capacity=10_000_000)
         await until(lambda: counters.REPORT_BAD._value.get() == before + 1)
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        {"sockjs_url": "javascript:alert(1)//.example"},
+        {"sse_url": "data:text/html,x"},
+        {"websocket_url": "http://r1.example/websocket"},
+        {"sse_url": "http://169.254.169.254/latest"},
+        {"sockjs_url": "http://127.0.0.1:9000/"},
+    ],
+    ids=lambda urls: next(iter(urls.values())),
+)
+async def test_a_box_sends_readers_to_no_host_of_news(urls: dict[str, str]) -> None:
+    """Without a list of hosts: a frontdesk for others than this machine."""
+    keys = (ApiKey("0123456789abcdef"),)
+    settings = dataclasses.replace(SETTINGS, host="0.0.0.0", api_keys=keys)
+    async with open_house(TOPICS, settings) as house:
+        before = counters.REPORT_MISPLACED._value.get()
+        house.report()
+        house.report(box="oregon-retail-2", **urls)
+        await until(lambda: counters.REPORT_MISPLACED._value.get() == before + 1)
+        offered = json.loads((await house.fetch("/endpoints.json")).body)["gateways"]
+        assert [one["sse_url"] for one in offered] == ["http://r1.example/events"]
 
 
 async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guarded) -> None:

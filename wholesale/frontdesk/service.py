@@ -22,7 +22,7 @@ from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures, Wanted
 from newsfabric.line_limits import LineLimit
-from newsfabric.networks import Network, Places
+from newsfabric.networks import Network, Places, is_elsewhere
 from newsfabric.operators import OperatorsApplication
 from newsfabric.pace import HISTORY_RATE, Rate
 from newsfabric.reporting import Reporting, Speaker
@@ -94,7 +94,8 @@ class FrontdeskSettings:
     ``admin_hosts``. One address may ask for ``history`` at ``history_rate``; what balancers in the
     networks ``proxy_from`` say of whom they ask for is believed. ``login`` is the user that it logs
     in as, by which it vouches for those whose key it has seen. Boxes whose URLs lead elsewhere than
-    to ``gateways_at`` are ignored (None: they may lead anywhere).
+    to ``gateways_at`` are ignored. None: they may lead to any other machine, and to this one if
+    ``host`` is of loopback.
     With ``tls`` ``port`` is https; ``authorities`` are trusted, beside those of this machine, when
     other regions' frontdesks are asked.
     The ``board`` is for operators who log in, or on loopback for everybody there; other regions'
@@ -319,10 +320,7 @@ class FrontdeskService:
             counters.REPORT_FORGED.inc()
             self._tell_forged(report.box, sender)
             return
-        allowed = self.settings.gateways_at
-        urls = (report.sockjs_url, report.websocket_url, report.sse_url)
-        # A gateway that is away has none.
-        if allowed is not None and not all(url == "" or allowed.allow(url) for url in urls):
+        if not self._is_placed(report):
             counters.REPORT_MISPLACED.inc()
             return
         now = time.monotonic()
@@ -330,6 +328,26 @@ class FrontdeskService:
         (counters.REPORT_TAKEN if taken else counters.REPORT_IGNORED).inc()
         if taken:
             self._board.picture.load(report, now)
+
+    def _is_placed(self, report: control.LoadReport) -> bool:
+        """Whether readers may be sent where the box says that its gateway is."""
+        allowed, loopback = self.settings.gateways_at, is_loopback(self.settings.host)
+        of_http = ("http://", "https://")
+        for url, schemes in (
+            (report.sockjs_url, of_http),
+            (report.websocket_url, ("ws://", "wss://")),
+            (report.sse_url, of_http),
+        ):
+            # A gateway that is away has none.
+            if url == "":
+                continue
+            if not url.lower().startswith(schemes):
+                return False
+            if not (
+                is_elsewhere(url, loopback=loopback) if allowed is None else allowed.allow(url)
+            ):
+                return False
+        return True
 
     def _tell_forged(self, box: str, sender: str | None) -> None:
         unsaid = self._forged.may_log(time.monotonic())

@@ -465,7 +465,7 @@ async def test_a_gateway_that_doesnt_answer_is_passed_over(house: House):
             assert (await house.fetch("/history?topic=news.breaking&after=")).code == 200
 
 
-@pytest.mark.parametrize("sse_url", [None, "http://127.0.0.1:1/events", "nonsense"])
+@pytest.mark.parametrize("sse_url", [None, "http://127.0.0.1:1/events"])
 async def test_without_a_gateway_that_answers_it_is_503(house: House, sse_url: str | None):
     if sse_url is not None:
         house.report(sse_url=sse_url)
