@@ -110,6 +110,32 @@ def test_a_queue_from_which_no_service_takes_is_named(
 
 
 @pytest.mark.parametrize(
+    ("limits", "may"),
+    [
+        ([], True),
+        ([{"max-connections": 50, "max-channels": 10}], True),
+        ([{"max-connections": 50}, {"max-channels": 10, "max-connections": 0}], False),
+        ([{"max-connections": 0, "max-channels": 10}], False),
+    ],
+)
+def test_no_broker_goes_while_publishers_are_locked_out_of_the_one_beside_it(
+    playbook: str, tmp_path: Path, limits: list[dict[str, int]], may: bool
+) -> None:
+    # As rabbitmqctl of 3.10 and of 4.3 prints them.
+    told = [{"user": "cms", "limits": json.dumps(each, separators=(",", ":"))} for each in limits]
+    tasks = [
+        {key: value for key, value in task.items() if key != "delegate_to"}
+        for task in yaml.safe_load((ROLES / "rabbitmq/tasks/whole.yml").read_text())
+        if task["name"] != "Each broker beside it runs"
+    ]
+    tasks[0]["ansible.builtin.command"] = {"argv": ["echo", json.dumps(told)]}
+    known = {"newsfabric_cluster": ["a", "localhost"], "newsfabric_asked": ["a", "localhost"]}
+    done = play(playbook, tmp_path, [{"block": tasks, "vars": known}], [])
+    assert done.returncode == (0 if may else 2), done.stdout
+    assert ("no publisher may connect to a: a playbook was interrupted there" in done.stdout) != may
+
+
+@pytest.mark.parametrize(
     ("file", "before"),
     [
         ("tasks/replace-broker.yml", "The former data aren't needed any more"),
