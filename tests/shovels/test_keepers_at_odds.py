@@ -231,13 +231,13 @@ async def _unlisted() -> None:
     world = World(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
-        world.brokers[broker("oregon-client-1")].unlisted = 1.0
+        world.brokers[broker("oregon-client-1")].unlisted = 1
         await asyncio.sleep(_CALM)
         world.die(broker("oregon-core-1"))
         await asyncio.sleep(_CALM)
         publish = next(each for each in world.links if each.name == "publish.oregon.1")
         assert [place.host.name for place in world.working(publish)] == ["oregon-core-3"]
-        world.brokers[broker("oregon-client-1")].unlisted = 0.0
+        world.brokers[broker("oregon-client-1")].unlisted = 0
         world.begin(broker("oregon-core-1"))
         await asyncio.sleep(_CALM)
         world.judge_settled()
@@ -248,17 +248,17 @@ def test_what_a_broker_holds_is_taken_elsewhere_also_while_it_doesnt_say_what_is
 
 
 async def _now_and_then(moves: list[str]) -> None:
-    """Finds where a shovel is in five minutes in which its host answers every fifth time."""
+    """Finds where a shovel is in five minutes in which its host answers every second time."""
     world = World(random.Random(1), client=1, core=3, keepers=1)
     async with _running(world):
         await asyncio.sleep(_CALM)
-        world.brokers[broker("oregon-core-1")].unlisted = 0.8
+        world.brokers[broker("oregon-core-1")].unlisted = 2
         publish = next(each for each in world.links if each.name == "publish.oregon.1")
         for _ in range(300):
             await asyncio.sleep(1.0)
             there = "+".join(p.host.name for p in publish.places() if world.is_at(publish, p))
             moves += [there] if moves[-1:] != [there] else []
-        world.brokers[broker("oregon-core-1")].unlisted = 0.0
+        world.brokers[broker("oregon-core-1")].unlisted = 0
         await asyncio.sleep(_CALM)
         world.judge_settled()
 

@@ -72,8 +72,9 @@ class ModelBroker:
     mute: bool = False
     # It has no room on its disk, and takes nothing.
     full: bool = False
-    # How often it doesn't say what is on it, having a queue that spoils the answer.
-    unlisted: float = 0.0
+    # Each so many looks it doesn't say what is on it: a queue spoils the answer. 0: it always does.
+    unlisted: int = 0
+    looks: int = 0
     put_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -350,7 +351,8 @@ class Api:
 
     async def queues(self) -> dict[str, QueueState]:
         found = await self._asked()
-        if found.unlisted and self._world.rng.random() < found.unlisted:
+        found.looks += 1
+        if found.unlisted and found.looks % found.unlisted == 0:
             raise ManagementError("Internal Server Error", status=500)
         return dict(found.held.queues)
 
