@@ -17,7 +17,7 @@ from prometheus_client import Counter
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Message
 from newsfabric.backoff import Backoff
-from newsfabric.errors import LinkBusy, LinkClosed, LinkError
+from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
 
 # Waits until something may be sent; what it raises, sending raises.
 MaySend = Callable[[], Awaitable[None]]
@@ -85,13 +85,16 @@ async def confirmed(
     now: Callable[[], float] = time.monotonic,
     may_send: MaySend = always,
     fatal: tuple[type[LinkError], ...] = (),
+    refused: Counter | None = None,
 ) -> None:
     """Return when the broker has confirmed all of ``publishes``, but for those that have expired.
 
-    They have been sent once. An error that is ``fatal`` is raised; others mean "send it again".
+    They have been sent once. An error that is ``fatal`` is raised; others mean "send it again". But
+    where refusals are counted in ``refused``, PublishNacked means "sent": RabbitMQ says so when one
+    queue refuses a message, and puts it into all others.
     """
     backoff = Backoff(base=0.05, cap=2.0)
-    while failed := await _failed(publishes, fatal):
+    while failed := await _failed(publishes, fatal, refused):
         retries.inc(len(failed))
         await asyncio.sleep(backoff.failed(time.monotonic()))
         for pending in failed:
@@ -101,7 +104,9 @@ async def confirmed(
 
 
 async def _failed(
-    publishes: Sequence[PendingPublish], fatal: tuple[type[LinkError], ...]
+    publishes: Sequence[PendingPublish],
+    fatal: tuple[type[LinkError], ...],
+    refused: Counter | None,
 ) -> list[PendingPublish]:
     failed = []
     for pending in publishes:
@@ -113,7 +118,11 @@ async def _failed(
             pending.failed = False
         except fatal:
             raise
-        except LinkError:
+        except LinkError as exc:
+            if refused is not None and isinstance(exc, PublishNacked):
+                refused.inc()
+                pending.failed = False
+                continue
             pending.failed = True
             failed.append(pending)
     return failed

@@ -27,6 +27,7 @@ from loads import load
 
 from gateway.native.program import Child, find_program, start
 from gateway.settings import GatewaySettings
+from newsfabric.amqp import Message
 from newsfabric.amqp.link import connect
 from newsfabric.control import encode_load, load_key
 from newsfabric.errors import SetupError
@@ -39,6 +40,8 @@ from newsfabric.topology import box_loads_queue, box_queue
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
+from wholesale.outgoing import PendingPublish, confirmed, send
+from wholesale.router.counters import PUBLISH_RETRIES, REFUSED
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
@@ -112,6 +115,30 @@ def test_a_box_changes_the_topology(core: Guarded) -> None:
         ),
     ]
     core.refuses(ME, *attempts)
+
+
+async def test_a_box_refuses_whatever_routers_publish(core: Guarded) -> None:
+    """By a queue that takes nothing. RabbitMQ refuses to confirm then, and no policy forbids it."""
+    nothing = {"x-overflow": "reject-publish", "x-max-length": 0}
+    core.takes(
+        ME,
+        lambda channel: channel.queue_declare("box.edge-1.x", durable=True, arguments=nothing),
+        lambda channel: channel.queue_bind("box.edge-1.x", "postoffice", "#"),
+    )
+    router = Credentials("router.oregon", "pass-word")
+    link = await connect([core.node.amqp_url], name="router", credentials=router)
+    try:
+        publisher = await link.publisher()
+        sent = [PendingPublish("postoffice", Message("news.breaking", b"{}")) for _ in range(10)]
+        for pending in sent:
+            await send(publisher, pending)
+        before = REFUSED._value.get()
+        async with asyncio.timeout(30):
+            await confirmed(publisher, sent, PUBLISH_RETRIES, refused=REFUSED)
+        assert REFUSED._value.get() == before + 10
+    finally:
+        await link.close()
+        core.takes(ME, lambda channel: channel.queue_delete("box.edge-1.x"))
 
 
 def test_a_box_asks_the_cores_management_api(core: Guarded) -> None:

@@ -52,6 +52,17 @@ async def test_what_the_broker_refuses_goes_out_again_in_its_plain_form(retries:
     assert retries._value.get() == 2
 
 
+async def test_what_a_queue_refuses_counts_as_sent_where_that_is_counted(retries: Counter):
+    publisher = Answering(PublishNacked("no"), LinkError("gone"), None)
+    publishes = [PendingPublish("postoffice", FULL), PendingPublish("postoffice", FULL)]
+    for pending in publishes:
+        await send(publisher, pending)
+    refused = Counter("refused", "For this test.", registry=CollectorRegistry())
+    await confirmed(publisher, publishes, retries, refused=refused)
+    assert (retries._value.get(), refused._value.get()) == (1, 1)
+    assert len(publisher.sent) == 3
+
+
 async def test_what_was_lost_with_the_link_goes_out_on_the_next_one(retries: Counter):
     broker = StubBroker()
     publisher = await broker.connect().publisher()

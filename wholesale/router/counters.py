@@ -47,6 +47,9 @@ EVICTED_EARLY = metrics.counter(
 )
 STORE_RETRIES = metrics.counter("router_store_retries", "Writes that were tried again")
 PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that were tried again")
+REFUSED = metrics.counter(
+    "router_refused_publications", "Publications that a queue refused; all other queues have them"
+)
 VOID = metrics.counter(
     "router_void_numbers", "Numbers written as void: the store couldn't hold their messages"
 )

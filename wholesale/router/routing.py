@@ -7,6 +7,10 @@ store), of at most 256 jobs each.
 What the link keeps here for too long isn't routed any more (jobs.py, HOLD_SECONDS), though it is
 stored: readers who look find it, but nobody is told that it was routed. Nothing leaves without a
 lease; where others have closed the log, the broker gets everything back.
+
+A message that some queue refuses is published: all other queues have it. Whose that queue is misses
+it, and a gateway finds it by its number. Else one box, by a queue of its own that takes nothing,
+would keep every router of its region sending the same again.
 """
 
 from __future__ import annotations
@@ -98,7 +102,12 @@ class Routing:
         may_send = self._lease_of(jobs)
         try:
             await confirmed(
-                self._publisher, publishes, counters.PUBLISH_RETRIES, self._now, may_send
+                self._publisher,
+                publishes,
+                counters.PUBLISH_RETRIES,
+                self._now,
+                may_send,
+                refused=counters.REFUSED,
             )
         except LogClosed:
             self._give_back(jobs)

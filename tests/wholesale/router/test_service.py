@@ -15,9 +15,10 @@ from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from newsfabric.cli.trace import gather, places_at
-from newsfabric.errors import LinkRefused, PublishNacked, StoreUnavailable
+from newsfabric.errors import LinkRefused, StoreUnavailable
 from newsfabric.message_trace import trace
 from newsfabric.store.memory import MemoryStore
+from wholesale.router import counters
 from wholesale.router.service import RouterService, RouterSettings
 
 
@@ -123,11 +124,10 @@ async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: 
     assert json.loads(last.body)["seq"] == len(receipts)
 
 
-@pytest.mark.parametrize("error", [LinkRefused, PublishNacked])
 async def test_while_the_broker_refuses_what_it_publishes_it_isnt_ready(
-    core: CoreCluster, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", error)
+    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
     async with serving(core) as (router, _):
         await until(lambda: router.readiness().ready)
         core.broker.nacks = True
@@ -136,6 +136,18 @@ async def test_while_the_broker_refuses_what_it_publishes_it_isnt_ready(
         core.broker.nacks = False
         await until(lambda: router.readiness().ready)
         assert len(core.envelopes()) == 1
+
+
+async def test_what_a_queue_refuses_is_routed_all_the_same(core: CoreCluster):
+    async with serving(core) as (router, _):
+        await until(lambda: router.readiness().ready)
+        before = counters.REFUSED._value.get()
+        core.broker.nacks = True
+        core.publish(message())
+        # To postoffice and to outbound.
+        await until(lambda: counters.REFUSED._value.get() == before + 2)
+        await until(lambda: router.under_way == 0)
+        assert router.readiness().ready
 
 
 @pytest.mark.parametrize("exchange", ["postoffice", "outbound", "receipts", "rejected"])
