@@ -48,6 +48,9 @@ SENT: Final = metrics.counter(
     "shovels_sent_canaries", "Canaries by what became of them", ["outcome"]
 )
 ARRIVED: Final = metrics.counter("shovels_arrived_canaries", "Canaries that came back")
+FORGED: Final = metrics.counter(
+    "shovels_forged_canaries", "Canaries in a keeper's name that it hasn't sent yet"
+)
 
 # They are read at once; of those that wait longer only the newest matter.
 _ARGUMENTS: Final = {"x-max-length": 1000, "x-message-ttl": 60_000}
@@ -146,8 +149,14 @@ class Canaries:
             return
         if shovel is None or canary.token != self._token:
             return
+        now = _now()
+        # Somebody has read its token. Believed, this one would be the newest for ever. (Sending
+        # rounds the time to ms.)
+        if canary.sent_ms > round(now * 1000):
+            FORGED.inc()
+            return
         ARRIVED.inc()
-        self._watch.arrived(broker, shovel, canary.sent_ms / 1000, _now())
+        self._watch.arrived(broker, shovel, canary.sent_ms / 1000, now)
 
 
 async def _declare(declare: Declare, *, role: Role, queue: str, key: str) -> None:
