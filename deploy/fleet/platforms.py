@@ -147,6 +147,9 @@ class Machine:
         if (CHECKOUT / _TOXIPROXY).is_dir():
             shutil.copytree(CHECKOUT / _TOXIPROXY, checkout / _TOXIPROXY)
         shutil.copyfile(f"/{_AUTHORITIES}", self._root / _AUTHORITIES)
+        # Debian's installer writes it; debootstrap does so from Debian 13 on.
+        if not (hosts := self._root / "etc" / "hosts").exists():
+            hosts.write_text("127.0.0.1 localhost\n", "utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:
