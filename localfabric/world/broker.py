@@ -19,6 +19,7 @@ from localfabric.world.plugins import link_plugins
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.environment import without_secrets
+from newsfabric.errors import WorldError
 
 HOST: Final = "127.0.0.1"
 # RabbitMQ's own default, said aloud because what entrances have must stay below it.
@@ -177,7 +178,18 @@ def environment(
 
 
 def prepare(broker: Broker, home: RabbitmqHome) -> None:
-    """Write the node's files for the RabbitMQ of ``home``; what an earlier run left is kept."""
+    """Write the node's files for the RabbitMQ of ``home``; what an earlier run left is kept.
+
+    WorldError where its name, ``NAME@localhost``, leads nowhere.
+    """
+    try:
+        socket.gethostbyname("localhost")
+    except OSError as exc:
+        # A node would say so amid a hundred lines.
+        raise WorldError(
+            "localhost is no name on this machine, and RabbitMQ's nodes are called by it: "
+            'put "127.0.0.1 localhost" into /etc/hosts'
+        ) from exc
     broker.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(broker.folder / "rabbitmq.conf", configuration(broker, home.version))
     _write(broker.folder / "advanced.config", refusals())

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from localfabric.world.broker import (
     configuration,
     entrance,
     environment,
+    prepare,
     refusals,
 )
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
+from newsfabric.errors import WorldError
 
 HOME = RabbitmqHome(
     version="3.10.8", sbin=Path("/r/sbin"), epmd=Path("/r/epmd"), environment={"PATH": "/r/sbin"}
@@ -120,6 +123,19 @@ def test_a_node_that_cannot_start_says_why(rabbitmq_home: RabbitmqHome, tmp_path
             node.start(timeout=60)
     finally:
         node.kill()
+
+
+def test_a_machine_without_localhost_is_told_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_name: str) -> str:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    node = broker(folder=tmp_path / "node")
+    with pytest.raises(WorldError, match=r'put "127\.0\.0\.1 localhost" into /etc/hosts'):
+        prepare(node, HOME)
+    assert not node.folder.exists()
 
 
 def test_silence_and_other_protocols_are_no_broker(unused_tcp_port: int) -> None:
