@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import PORTS
 
 from localfabric.world import growing
 from localfabric.world.growing import boxes, end, fresh_number, want
@@ -23,7 +24,8 @@ from newsfabric.errors import ConfigError, WorldError
 
 SELF = process_id(os.getpid())
 TICKS = os.sysconf("SC_CLK_TCK")
-OPTIONS = WorldOptions(regions=("oregon", "dublin"), retail=2)
+# Where no world of somebody's may be up.
+OPTIONS = WorldOptions(regions=("oregon", "dublin"), retail=2, port_base=PORTS + 2500)
 
 numbers = st.sets(st.integers(1, MAX_BOXES), max_size=MAX_BOXES)
 

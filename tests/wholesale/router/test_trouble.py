@@ -16,7 +16,7 @@ from gateway.hub import Hub
 from gateway.logs import Logs
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.envelope import Envelope
-from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 from wholesale import store_retry
@@ -202,7 +202,10 @@ async def test_a_rejection_that_no_wire_can_carry_goes_out_plain(
         assert "own" not in evidence.properties.headers
 
 
-async def test_what_the_broker_refuses_is_published_again_as_it_was(core: CoreCluster):
+async def test_what_the_broker_refuses_is_published_again_as_it_was(
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
     core.broker.nacks = True
     async with running(core) as router:
         core.publish(message(reply_to="me", message_id="m1"), message("news.world", b"{"))
@@ -351,7 +354,11 @@ async def test_what_waited_for_the_store_for_too_long_has_no_receipt_and_may_com
         assert [(r.message_id, r.status) for r in core.receipts()][1:] == [("0", "routed")]
 
 
-async def test_what_waited_for_the_broker_for_too_long_isnt_routed(core: CoreCluster):
+async def test_what_waited_for_the_broker_for_too_long_isnt_routed(
+    core: CoreCluster, monkeypatch: pytest.MonkeyPatch
+):
+    # A refusal to confirm would mean that it is published.
+    monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
     time = Time()
     refused = counters.PUBLISH_RETRIES._value.get() + 2
     async with running(core, now=time.now) as router:
