@@ -156,6 +156,8 @@ async def test_what_a_broker_without_room_has_is_routed_by_the_other(
             while await asyncio.to_thread(waiting, nodes):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
     finally:
+        # Else it reads no goodbye.
+        await asyncio.to_thread(nodes.ctl, "set_disk_free_limit", "1MB")
         stop.set()
         await serving
         await asyncio.gather(first.close(), second.close())
