@@ -7,8 +7,13 @@ address there has 2^64 of them. The data plane counts alike (``addresses.rs``).
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
+
+# A name in ASCII or an address, and perhaps a port: no user, no escapes (RFC 3986, section 3.2).
+_AUTHORITY: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -66,33 +71,48 @@ class Places:
 
     def allow(self, url: str) -> bool:
         """Whether ``url`` leads to one of them. A name is never looked up."""
-        try:
-            host = urlsplit(url).hostname
-        except ValueError:
-            return False
+        host = _host_of(url)
         if not host:
             return False
         return host in self._hosts or host.endswith(self._domains) or _within(host, self._networks)
 
 
-def is_elsewhere(url: str, *, loopback: bool) -> bool:
-    """Whether the host of ``url`` may be another machine's: of a box whose word is all there is.
+class OtherMachines:
+    """Where no :class:`Places` are listed: any host that may be another machine's.
 
-    A name is never looked up. ``loopback``: this machine's own addresses count, too. What isn't a
-    host, names this machine, its own link or a group of machines doesn't; nor does a number that
-    browsers take for an IPv4 address (WHATWG URL, section 3.5: ``127.1``, ``0x7f000001``).
+    This machine's own addresses are not, unless ``loopback``, nor those of its own link or of a
+    group of machines; nor is a number that browsers take for an IPv4 address (WHATWG URL, section
+    3.5: ``127.1``, ``0x7f000001``).
+    """
+
+    def __init__(self, *, loopback: bool) -> None:
+        self._loopback = loopback
+
+    def allow(self, url: str) -> bool:
+        """Whether ``url`` leads to one of them. A name is never looked up."""
+        host = _host_of(url).rstrip(".")
+        if not host:
+            return False
+        if ":" not in host and not _is_number(host):
+            return self._loopback or not (host == "localhost" or host.endswith(".localhost"))
+        if not _is_address(host):
+            return False
+        found = parse_address(host)
+        if found.is_loopback:
+            return self._loopback
+        return not (found.is_link_local or found.is_multicast or found.is_unspecified)
+
+
+def _host_of(url: str) -> str:
+    """The host of ``url`` in lower case; empty where browsers might find another one.
+
+    ``https://evil.test\\@edge.example.org`` leads a browser to evil.test.
     """
     try:
-        host = (urlsplit(url).hostname or "").rstrip(".")
-        found = parse_address(host) if ":" in host or _is_number(host) else None
+        parts = urlsplit(url)
+        return (parts.hostname or "") if _AUTHORITY.fullmatch(parts.netloc.lower()) else ""
     except ValueError:
-        return False
-    if found is None:
-        local = host == "localhost" or host.endswith(".localhost")
-        return bool(host) and (loopback or not local)
-    if found.is_loopback:
-        return loopback
-    return not (found.is_link_local or found.is_multicast or found.is_unspecified)
+        return ""
 
 
 def _is_number(host: str) -> bool:

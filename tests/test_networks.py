@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from newsfabric.networks import Places, asker, is_elsewhere, parse_address, parse_networks, place_of
+from newsfabric.networks import (
+    OtherMachines,
+    Places,
+    asker,
+    parse_address,
+    parse_networks,
+    place_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +75,9 @@ PLACES = Places(["edge.example.org", ".boxes.example.org", "10.0.0.0/8", "2001:d
         ("http://169.254.169.254/latest/meta-data", False),
         ("http://0x0a000001/", False),
         ("http://[10.0.0.1", False),
+        ("https://evil.test\\@edge.example.org/", False),
+        ("https://user@edge.example.org/", False),
+        ("https://edge.example.or%67/", False),
         ("/events", False),
         ("", False),
     ],
@@ -99,13 +109,16 @@ def test_a_url_leads_where_its_host_says(url: str, allowed: bool) -> None:
         ("0x7f000001", False, False),
         ("10.0.0.0x1", False, False),
         ("[::1", False, False),
+        ("169.254.169.254\\@edge.example.org", False, False),
+        ("127.0.0.%31", False, False),
+        ("127\u30020\u30020\u30021", False, False),
         ("", False, False),
         (":80", False, False),
     ],
 )
 def test_a_url_may_lead_to_another_machine(host: str, elsewhere: bool, here: bool) -> None:
-    assert is_elsewhere(f"http://{host}/events", loopback=False) is elsewhere
-    assert is_elsewhere(f"http://{host}/events", loopback=True) is here
+    assert OtherMachines(loopback=False).allow(f"http://{host}/events") is elsewhere
+    assert OtherMachines(loopback=True).allow(f"http://{host}/events") is here
 
 
 @pytest.mark.parametrize("place", ["https://x.org", "x.org:80", "", ".", "10.0.0.1/8"])

@@ -193,7 +193,7 @@ async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> 
     ],
     ids=lambda urls: next(iter(urls.values())),
 )
-async def test_a_box_sends_readers_to_no_host_of_news(urls: dict[str, str]) -> None:
+async def test_a_box_names_other_schemes_and_this_machine(urls: dict[str, str]) -> None:
     """Without a list of hosts: a frontdesk for others than this machine."""
     keys = (ApiKey("0123456789abcdef"),)
     settings = dataclasses.replace(SETTINGS, host="0.0.0.0", api_keys=keys)

@@ -22,7 +22,7 @@ from newsfabric.bearer import check_private
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.figures import Figures, Wanted
 from newsfabric.line_limits import LineLimit
-from newsfabric.networks import Network, Places, is_elsewhere
+from newsfabric.networks import Network, OtherMachines, Places
 from newsfabric.operators import OperatorsApplication
 from newsfabric.pace import HISTORY_RATE, Rate
 from newsfabric.reporting import Reporting, Speaker
@@ -66,6 +66,8 @@ from wholesale.own_queue import consume_own
 logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
+_OF_HTTP: Final = ("http://", "https://")
+_OF_WEBSOCKETS: Final = ("ws://", "wss://")
 # Old reports are of no use to anyone, so these queues keep little and briefly.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 # Reports for the board are larger, and have a queue of their own: they never take the place of the
@@ -146,6 +148,9 @@ class FrontdeskService:
         store: Store,
     ) -> None:
         self.settings = settings
+        self._gateways_at = settings.gateways_at or OtherMachines(
+            loopback=is_loopback(settings.host)
+        )
         # Set as soon as ``port`` is known and answers.
         self.listening = asyncio.Event()
         self.port = 0
@@ -331,23 +336,16 @@ class FrontdeskService:
 
     def _is_placed(self, report: control.LoadReport) -> bool:
         """Whether readers may be sent where the box says that its gateway is."""
-        allowed, loopback = self.settings.gateways_at, is_loopback(self.settings.host)
-        of_http = ("http://", "https://")
-        for url, schemes in (
-            (report.sockjs_url, of_http),
-            (report.websocket_url, ("ws://", "wss://")),
-            (report.sse_url, of_http),
-        ):
-            # A gateway that is away has none.
-            if url == "":
-                continue
-            if not url.lower().startswith(schemes):
-                return False
-            if not (
-                is_elsewhere(url, loopback=loopback) if allowed is None else allowed.allow(url)
-            ):
-                return False
-        return True
+        urls = (
+            (report.sockjs_url, _OF_HTTP),
+            (report.websocket_url, _OF_WEBSOCKETS),
+            (report.sse_url, _OF_HTTP),
+        )
+        # A gateway that is away has none.
+        return all(
+            url == "" or (url.lower().startswith(schemes) and self._gateways_at.allow(url))
+            for url, schemes in urls
+        )
 
     def _tell_forged(self, box: str, sender: str | None) -> None:
         unsaid = self._forged.may_log(time.monotonic())
