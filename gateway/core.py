@@ -34,7 +34,6 @@ from newsfabric.pace import Pace
 from newsfabric.races import Races
 from newsfabric.service import Readiness
 from newsfabric.store import Store
-from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicTable
 
 
@@ -62,7 +61,7 @@ class Core:
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
         self.upstream = Upstream()
 
-        self.hub = hub = Hub(table, Logs(clock_ms(), settings.logs), settings.hub)
+        self.hub = hub = Hub(table, Logs(limits=settings.logs), settings.hub)
         self.fanout = Fanout(settings.fanout_chunk)
         self.broadcast = Broadcast(
             hub=hub,

@@ -129,7 +129,8 @@ class Feed:
         Something so old must be looked up first (:mod:`gateway.late`); and of a log with too many
         holes nothing is taken that makes one more.
         """
-        if is_late(envelope, clock_ms()) and not self.hub.knows(envelope):
+        time_ms = self.hub.logs.time_ms(clock_ms(), self.clock())
+        if is_late(envelope, time_ms) and not self.hub.knows(envelope):
             return True
         beyond = envelope.seq > known.seen.top + 1
         return beyond and len(known.seen) >= self.hub.logs.limits.runs

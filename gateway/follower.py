@@ -123,7 +123,7 @@ class Follower:
         """What may have changed: rows of today, of yesterday, and of days with unfinished logs;
         at first of all days."""
         store, seconds = self.store, self.settings.store_timeout
-        yesterday = clock_ms() // DAY_MS - 1
+        yesterday = self._logs.certain_ms(clock_ms()) // DAY_MS - 1
         unfinished = self._logs.unfinished()
         wanted = {(known.log.region, known.log.day) for known in unfinished}
         ended = {known.log for known in self._logs if known.extent.ended is not None}
@@ -207,7 +207,7 @@ class Follower:
             return 0
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
-        before, wall_ms = known.seen.numbers, clock_ms()
+        before, time_ms = known.seen.numbers, self._logs.time_ms(clock_ms(), self.clock())
         for number in page:
             if known.has(number.seq) or number.state is State.HALF:
                 continue
@@ -217,7 +217,7 @@ class Follower:
                 self._logs.skip(log, number.seq, number.seq)
                 continue
             known.doubt(number.seq)
-            if is_late(envelope, wall_ms) and not self.hub.knows(envelope):
+            if is_late(envelope, time_ms) and not self.hub.knows(envelope):
                 by_topic[envelope.topic].append(envelope)
             else:
                 prompt.append(envelope)

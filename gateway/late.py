@@ -34,9 +34,9 @@ _PAGE: Final = 5_000
 _MOST_PAGES: Final = 400
 
 
-def is_late(envelope: Envelope, wall_ms: int) -> bool:
-    """Whether its copies must be looked up before it is offered."""
-    return wall_ms - ms_of_id(envelope.id) > LATE_MS
+def is_late(envelope: Envelope, time_ms: int) -> bool:
+    """Whether its copies must be looked up before it is offered, at :meth:`.Logs.time_ms`."""
+    return time_ms - ms_of_id(envelope.id) > LATE_MS
 
 
 def span_of(envelopes: Iterable[Envelope]) -> tuple[int, int]:

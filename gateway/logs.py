@@ -52,16 +52,19 @@ class LogLimits:
 
 
 class Logs:
-    """What one gateway that began at ``began_ms`` knows. ``now`` is in seconds, and monotonic."""
+    """What one gateway knows. ``now`` is in seconds, and monotonic."""
 
     #: What is known of one log, and how far back positions cover logs that they don't list.
     known_log: type[KnownLog] = KnownLog
     reach_ms: int = Position.reach_ms
 
-    def __init__(self, began_ms: int, limits: LogLimits | None = None) -> None:
+    def __init__(self, directory_ms: int = 0, limits: LogLimits | None = None) -> None:
         self.limits = limits or LogLimits()
-        #: When the directory was read last, by our clock.
-        self.directory_ms = began_ms
+        #: All logs that began well before it are known (:meth:`directory_read`).
+        self.directory_ms = directory_ms
+        #: The latest time that a router has told: in a row, a tick, or the id of a message.
+        self.told_ms = 0
+        self._told_at = 0.0
         #: Of logs that began until then some are forgotten.
         self.forgotten_ms = 0
         #: What positions say, until logs come, go or end.
@@ -84,6 +87,7 @@ class Logs:
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """We start, and this is the whole directory."""
         for row in rows:
+            self._told(row.told_ms, now)
             start = self.known_log.start_for(row)
             (self._logs.get(row.log) or self._began(row.log, now, start=start)).learn(row)
         self._arrange()
@@ -97,6 +101,7 @@ class Logs:
 
     def learn(self, row: DirectoryRow, *, now: float) -> None:
         """This is what the directory says of a log."""
+        self._told(row.told_ms, now)
         known = self._logs.get(row.log)
         if known is None and row.ended is not None and row.log.epoch <= self.forgotten_ms:
             # It may be one that was forgotten here.
@@ -104,18 +109,36 @@ class Logs:
         (known or self._began(row.log, now)).learn(row)
         self.version += 1
 
-    def directory_read(self, at_ms: int) -> None:
-        """All of the directory that can have changed was read at ``at_ms``, and learned."""
-        self.directory_ms = max(self.directory_ms, at_ms)
+    def directory_read(self, wall_ms: int) -> None:
+        """All of the directory that can have changed was read, and learned; our clock read
+        ``wall_ms`` before.
+
+        The time of that is :meth:`certain_ms`: a log begins later than all rows that its router
+        finds, so neither clock alone makes a log seem old that is new.
+        """
+        self.directory_ms = max(self.directory_ms, self.certain_ms(wall_ms))
         self._bound()
         self._arrange()
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
         """The feed has brought a message, or a tick whose last number is ``seq``."""
+        self._told(sent_ms, now)
         known = self._logs.get(log) or self._began(log, now)
         known.heard(seq, low, sent_ms=sent_ms, now=now)
         self.version += 1
         return known
+
+    def certain_ms(self, wall_ms: int) -> int:
+        """The earlier of our clock's time and the routers'; ours alone while none has told one."""
+        return min(wall_ms, self.told_ms) if self.told_ms else wall_ms
+
+    def time_ms(self, wall_ms: int, now: float) -> int:
+        """The time that a message's age goes by: the later of our clock's and the routers'.
+
+        Too late a time makes a message look old, and it is looked up once more; too early a time
+        makes readers get it twice.
+        """
+        return max(wall_ms, self.told_ms + int((now - self._told_at) * 1000))
 
     def saw(self, log: Log, seq: int) -> None:
         """``seq`` was offered to the hub."""
@@ -178,6 +201,11 @@ class Logs:
     def missing(self) -> list[Run]:
         """The runs of numbers that exist for certain and weren't seen, of all logs."""
         return [run for known in self.unfinished() for run in known.missing()]
+
+    def _told(self, ms: int, now: float) -> None:
+        """A router has told the time ``ms``."""
+        if ms > self.told_ms:
+            self.told_ms, self._told_at = ms, now
 
     def _began(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs[log] = self.known_log(log, start, heard_at=now)

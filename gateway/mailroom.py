@@ -63,7 +63,7 @@ class Mailroom:
     """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
 
     ``archive`` has the copies of what is kept, and is told when the store itself failed. ``now`` is
-    a clock in seconds since the epoch.
+    a clock in seconds since the epoch, ``clock`` one that only goes on.
     """
 
     hub: Hub
@@ -73,6 +73,7 @@ class Mailroom:
     spawn: Spawn
     publish: Callable[[Publication], None]
     now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         # By topic, in the order in which they were asked for. Those that are being read are gone.
@@ -218,9 +219,9 @@ class Mailroom:
         What is too old to be offered unseen (:mod:`gateway.late`) goes to the one who asks, and to
         everyone, once more to that one, when its number was read and looked up.
         """
-        wall_ms = int(now * 1000)
+        time_ms = self.hub.logs.time_ms(int(now * 1000), self.clock())
         for one in kept:
-            if is_late(one.envelope, wall_ms) or self.hub.was_given(one.envelope):
+            if is_late(one.envelope, time_ms) or self.hub.was_given(one.envelope):
                 continue
             publication = self.hub.offer(one.envelope, now)
             if publication is not None:

@@ -40,7 +40,7 @@ _VERSIONS: Final = 15
 HASH_BYTES: Final = 5
 MAX_LOGS: Final = 64
 MAX_SEQ: Final = 2**63 - 1
-# By so much a router's clock may step back.
+# By so much the times of a router of the release before may go back.
 CLOCK_STEP_MS: Final = 30_000
 _TIME_BYTES: Final = 6
 _HEAD_BYTES: Final = 1 + _TIME_BYTES
@@ -64,7 +64,7 @@ class Copy(NamedTuple):
 
 class Listed(NamedTuple):
     """Of one log: a reader has all numbers up to ``mark``; the others were routed at ``whole_ms``
-    or later, or not much earlier (a router's clock may step back)."""
+    or later (``CLOCK_STEP_MS`` earlier at most)."""
 
     mark: int
     whole_ms: int

@@ -120,6 +120,17 @@ class CoreService(abc.ABC, Generic[W]):
         """Tornado routes besides those for its health."""
         return []
 
+    async def _may_take(self, work: W) -> None:
+        """Return when deliveries may come: at once, unless a service has a reason to wait."""
+
+    async def _must_pause(self, work: W) -> None:
+        """Return when none may come until :meth:`_may_take` returns; never, unless a service has a
+        reason."""
+        await asyncio.Event().wait()
+
+    def _pause(self, work: W) -> None:
+        """Nothing more comes: give back what can be given back."""
+
     async def _end(self, work: W) -> None:
         """Its last word, when ``work`` doesn't run any more."""
 
@@ -171,6 +182,15 @@ class CoreService(abc.ABC, Generic[W]):
             await self._end(work)
 
     async def _consume(self, work: W, failed: Failed) -> None:
+        while True:
+            await self._may_take(work)
+            await self._begin(work, failed)
+            await self._must_pause(work)
+            consumers, self._consumers = self._consumers, []
+            await cancel_all(consumers)
+            self._pause(work)
+
+    async def _begin(self, work: W, failed: Failed) -> None:
         prefetch = self._settings.prefetch
         for queue, link in itertools.product(self._settings.queues, self._taking.members):
             source = QueueSource()

@@ -149,6 +149,10 @@ class Store(Protocol):
         Nothing is ever taken back. After an error, write all of them again.
         """
 
+    async def clocks_ms(self) -> list[int]:
+        """What the clocks of some of its nodes read, in ms since the epoch; none if it has no other
+        clock than this machine's."""
+
     async def check(self) -> None:
         """Return if the store answers; StoreUnavailable otherwise. For readiness."""
 

@@ -39,8 +39,6 @@ _TOGETHER: Final = 50
 _MOST_DAYS: Final = 10_000
 # Of a row without a topic.
 _VOID_BYTES: Final = 128
-# Clocks don't go back by more.
-_STEP_MS: Final = 60_000
 # Names are written again, lest they end before their rows, whose time each change puts off.
 _NAME_AGAIN_S: Final = 86_400.0
 _NO_ID: Final = uuid.UUID(int=0)
@@ -112,8 +110,8 @@ class Logs:
         batches = rows.Batches()
         for seq in numbers:
             block = seq // rows.LOG_BLOCK
-            # Later than the time of any message whose place it may take, though a clock steps.
-            row = (log.router, log.epoch, block, seq, "", _NO_ID, (now + _STEP_MS) * 1000, ttl)
+            # Later than any message whose place it may take, though a clock was set back.
+            row = (log.router, log.epoch, block, seq, "", _NO_ID, (now + rows.AHEAD_MS) * 1000, ttl)
             batches.add(rows.INSERT_LOG, (log.router, log.epoch, block), row, _VOID_BYTES)
         await self._session.write(batches.all)
 

@@ -29,6 +29,9 @@ from newsfabric.topics import TopicTable, owner_of
 DAY_MS: Final = 86_400_000
 # Numbers of a log in one partition: 400 KB.
 LOG_BLOCK: Final = 4_096
+# By so much ids may be ahead of the wall clock of their router, which was set back: their rows go
+# that much later.
+AHEAD_MS: Final = 7 * DAY_MS
 # Clocks of routers and store nodes may differ by this, and a row mustn't go before its time.
 _SLACK_S: Final = 60
 # Cassandra can't hold an expiry after 2038 unless told otherwise; no news is kept for longer.
@@ -97,6 +100,8 @@ INSERT_LOG_DAY: Final = (
 INSERT_LOG_NAME: Final = (
     "INSERT INTO log_names (region, day, router, epoch) VALUES (?, ?, ?, ?) USING TTL ?"
 )
+# Of the node that is asked, in ms. Each node has this row.
+CLOCK: Final = "SELECT toUnixTimestamp(now()) FROM system.local"
 LOG_DAYS: Final = "SELECT region, day FROM log_days WHERE directory = 'logs' LIMIT ?"
 LOG_NAMES: Final = (
     "SELECT router, epoch FROM log_names"
@@ -121,6 +126,7 @@ LOGS: Final = (
     " WHERE region = ? AND router = ? AND epoch IN ?"
 )
 STATEMENTS: Final = (
+    CLOCK,
     INSERT_MESSAGE,
     INSERT_LOG,
     NUMBERS,
@@ -181,7 +187,7 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         topic, ms = e.topic, ms_of_id(e.id)
         day = ms // DAY_MS
         kept_ms = rules.lifetime(e, topics).kept_until - ms
-        ttl = ttl_s(min(ms + kept_ms - now_ms, kept_ms))
+        ttl = ttl_s(min(ms - now_ms, AHEAD_MS) + kept_ms)
         stamp = timestamp(e)
         rest = _rest(e)
         size = len(e.body) + len(rest) + _KEY_BYTES
@@ -189,7 +195,7 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         row = (*key, e.body, rest)
         add(INSERT_MESSAGE, (topic, day), (topic, day, *row, stamp, ttl), size)
         block = e.seq // LOG_BLOCK
-        log_ttl = ttl_s(min(rules.index_ends(ms + kept_ms) - now_ms, rules.index_ends(kept_ms)))
+        log_ttl = ttl_s(rules.index_ends(min(ms - now_ms, AHEAD_MS) + kept_ms))
         log_row = (e.router, e.epoch, block, e.seq, topic, key[0], stamp, log_ttl)
         add(INSERT_LOG, (e.router, e.epoch, block), log_row, _KEY_BYTES)
         if e.key is not None:

@@ -35,6 +35,8 @@ from newsfabric.topics import TopicTable
 
 # Days of a topic that are looked at together, after the first: few messages, many days.
 _MOST_DAYS: Final = 8
+# Nodes of which the clock is asked.
+_CLOCKS: Final = 3
 # Partitions a topic can have; far more than any ttl makes.
 _MOST_SLOTS: Final = 10_000
 # Partitions known to be noted; forgetting one costs writing a row again.
@@ -208,6 +210,13 @@ class CassandraStore:
         if marks:
             batches = rows.mark_batches(marks, self._topics, now_ms=self._now_ms())
             await self._session.write(batches)
+
+    async def clocks_ms(self) -> list[int]:
+        """As :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: each question goes
+        to the next one."""
+        at = self._address.centre
+        asked = (self._session.read(rows.CLOCK, (), at=at) for _ in range(_CLOCKS))
+        return [ms for ((ms,),) in await together(asked)]
 
     async def check(self) -> None:
         """As :meth:`newsfabric.store.Store.check`, asked of this region's nodes alone."""

@@ -60,9 +60,22 @@ class DirectoryRow:
     ended: int | None = None
     voids: Runs = ()
 
+    @property
+    def told_ms(self) -> int:
+        """The latest time that it tells, in ms: its router's clock read that then, or a bit more.
+
+        Of a router of the release before it is when the log began.
+        """
+        return max(self.log.epoch, self.version)
+
     def may_replace(self, old: DirectoryRow) -> bool:
         """Whether this may be written over ``old``, of the same log."""
         return old.ended is None and old.version < self.version
+
+
+def next_version(version: int, now_ms: int) -> int:
+    """The version of the row that its router writes over one of this ``version`` at ``now_ms``."""
+    return max(version + 1, now_ms)
 
 
 class State(enum.Enum):

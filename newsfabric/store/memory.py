@@ -217,6 +217,10 @@ class MemoryStore:
         while len(self._marks) > _MOST_MARKS:
             del self._marks[next(iter(self._marks))]
 
+    async def clocks_ms(self) -> list[int]:
+        """As :meth:`newsfabric.store.Store.clocks_ms`: it has none."""
+        return []
+
     async def check(self) -> None:
         """As :meth:`newsfabric.store.Store.check`: it always answers."""
 

@@ -189,6 +189,10 @@ class SqliteStore:
             lambda connection: file.kept(connection, topic, id, now_ms=self._now_ms())
         )
 
+    async def clocks_ms(self) -> list[int]:
+        """As :meth:`newsfabric.store.Store.clocks_ms`: it has none."""
+        return []
+
     async def check(self) -> None:
         """As :meth:`newsfabric.store.Store.check`."""
         await self._read(file.check)

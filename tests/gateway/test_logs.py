@@ -29,9 +29,14 @@ def log(hours: float, *, router: str = "oregon-router-1", ms: int = 0) -> Log:
 
 
 def row(
-    log: Log, low: int = 0, *, ended: int | None = None, voids: Iterable[int] = ()
+    log: Log,
+    low: int = 0,
+    *,
+    ended: int | None = None,
+    voids: Iterable[int] = (),
+    version: int = 3,
 ) -> DirectoryRow:
-    return DirectoryRow(log, 3, low, ended, tuple((n, n) for n in voids))
+    return DirectoryRow(log, version, low, ended, tuple((n, n) for n in voids))
 
 
 def begun(*rows: DirectoryRow, **limits: int) -> Logs:
@@ -133,6 +138,37 @@ def test_what_isnt_known_is_past_by_the_time_at_which_the_directory_was_read_las
     assert (logs.gave(one, 1), logs.stays(one, 1)) == (True, True)
 
 
+@pytest.mark.parametrize("ahead", [True, False], ids=["our clock", "the routers' clocks"])
+def test_one_clock_that_is_ahead_makes_no_log_old(ahead: bool):
+    told_ms = START_MS if ahead else START_MS + 9 * HOUR
+    wall_ms = START_MS + 9 * HOUR if ahead else START_MS
+    logs = Logs()
+    logs.begin([row(log(-5), version=told_ms)], now=0.0)
+    logs.directory_read(wall_ms)
+    assert logs.directory_ms == START_MS
+    assert not logs.gave(log(-1, router="unknown"), 1)
+
+
+def test_what_the_routers_say_of_the_time_comes_with_rows_ticks_and_messages():
+    logs, old = Logs(), log(-5)
+    assert logs.certain_ms(START_MS) == START_MS
+    logs.begin([row(old)], now=0.0)
+    assert logs.certain_ms(START_MS) == START_MS - 5 * HOUR
+    logs.heard(old, 4, 4, sent_ms=START_MS - 2_000, now=0.0)
+    assert logs.certain_ms(START_MS) == START_MS - 2_000
+    logs.learn(row(old, version=START_MS - 1_000), now=0.0)
+    assert logs.certain_ms(START_MS) == START_MS - 1_000
+
+
+def test_how_old_a_message_is_goes_by_the_clock_that_is_ahead():
+    logs = Logs()
+    logs.heard(OREGON, 4, 4, sent_ms=START_MS, now=10.0)
+    assert logs.time_ms(START_MS - HOUR, 10.0) == START_MS
+    # The routers fall silent: their time goes on.
+    assert logs.time_ms(START_MS - HOUR, 70.0) == START_MS + 60_000
+    assert logs.time_ms(START_MS + HOUR, 70.0) == START_MS + HOUR
+
+
 def test_what_is_known_is_no_past_because_it_is_old():
     old = log(-100)
     logs = begun(row(old, 5))
@@ -202,6 +238,7 @@ def test_logs_that_are_young_or_unfinished_are_listed_and_old_whole_ones_are_lef
     # It is whole now; the list is made anew when the directory is read.
     logs.directory_read(START_MS + 1_000)
     assert marks(logs, *every) == [None, 7, None, 7]
+    logs.learn(row(old_going_on, 7, version=START_MS + 2 * HOUR), now=0.0)
     logs.directory_read(START_MS + 2 * HOUR)
     assert marks(logs, *every, hours=2) == [None, 7, None, None]
 

@@ -84,6 +84,7 @@ async def a_room(**settings: Any) -> AsyncIterator[Room]:
         spawn=tasks.spawn,
         publish=published.append,
         now=lambda: NOW,
+        clock=lambda: 0.0,
     )
     yield Room(mailroom, hub, store, published, away)
     await tasks.close()

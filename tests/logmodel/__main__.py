@@ -20,6 +20,7 @@ EXAMPLES = """examples:
   python -m tests.logmodel --seeds 0-500                              the design: no counterexample
   python -m tests.logmodel --seeds 0-500 --partial 0.6                most writes time out
   python -m tests.logmodel --seeds 0-500 --partial 0.8 --stray 1 --regions 3    the hardest
+  python -m tests.logmodel --seeds 0-500 --partial 0.3 --clocks       clocks go wrong by hours
   python -m tests.logmodel --seeds 0-400 --stop --mutate no_lease     a fault: it must be found
   python -m tests.logmodel --seeds 17-17                              one history again
   python -m tests.logmodel --list                                     the faults
@@ -109,6 +110,7 @@ def arguments() -> argparse.ArgumentParser:
         default=DEFAULT.regions,
         help="2 or 3; default: 3 in every fifth seed, else 2",
     )
+    add("--clocks", action="store_true", help="clocks step by up to ten hours")
     add(
         "--mutate",
         action="append",
@@ -131,7 +133,9 @@ def main(args: Sequence[str] | None = None) -> int:
         _list()
         return 0
     try:
-        profile = Profile(partial=told.partial, stray=told.stray, regions=told.regions)
+        profile = Profile(
+            partial=told.partial, stray=told.stray, regions=told.regions, clocks=told.clocks
+        )
     except ValueError as exc:
         parser.error(str(exc))
     began = time.process_time()

@@ -53,9 +53,11 @@ class Directory:
         """The row that a router writes before its first number; None if its epoch is taken."""
         return DirectoryRow(version=1, low=0) if row is None else None
 
-    def moved(self, row: DirectoryRow, *, low: int) -> DirectoryRow | None:
-        """The row with its router's ``low``; None if the log was closed: it begins a new one."""
-        return replaced(row, row._replace(version=row.version + 1, low=max(row.low, low)))
+    def moved(self, row: DirectoryRow, *, low: int, at_ms: int = 0) -> DirectoryRow | None:
+        """The row with its router's ``low`` and time; None if the log was closed: it begins a new
+        one."""
+        version = logs.next_version(row.version, at_ms)
+        return replaced(row, row._replace(version=version, low=max(row.low, low)))
 
     def closed(
         self, watched: DirectoryRow, row: DirectoryRow, ending: Ending

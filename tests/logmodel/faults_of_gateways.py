@@ -84,6 +84,16 @@ class ForgetsReports(Gateway):
         return []
 
 
+class DirectoryByWall(Logs):
+    def certain_ms(self, wall_ms: int) -> int:
+        return wall_ms
+
+
+class AgeByWall(Logs):
+    def time_ms(self, wall_ms: int, now: float) -> int:
+        return wall_ms
+
+
 class HeardLaterFromLow(Logs):
     def learn(self, row: logs.DirectoryRow, *, now: float) -> None:
         if self.find(row.log) is None:

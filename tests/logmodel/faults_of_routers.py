@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from newsfabric.store.logs import Log
+from collections.abc import Sequence
+
+from newsfabric.store.logs import Log, next_version
 from tests.logmodel.closing import Closing
 from tests.logmodel.directory import Directory, DirectoryRow, Ending
 from tests.logmodel.numbering import Numbering
 from tests.logmodel.router import Job, Router
 from tests.logmodel.rows import VOID, Row
 from tests.logmodel.settings import HOLD
+from wholesale.router.log_clock import LogClock
+
+
+class GoesBack(LogClock):
+    def now_ms(self, wall_ms: int, now: float) -> int:
+        super().now_ms(wall_ms, now)
+        return wall_ms
+
+
+class StandsStill(LogClock):
+    waiting_speed = 0.0
+
+
+class ForgetsRows(LogClock):
+    def at_least(self, ms: int) -> None:
+        pass
+
+
+class NotCompared(LogClock):
+    def now_ms(self, wall_ms: int, now: float) -> int:
+        self.compare(wall_ms, now, [])
+        return super().now_ms(wall_ms, now)
+
+    def compare(self, wall_ms: int, now: float, store_ms: Sequence[int]) -> None:
+        super().now_ms(wall_ms, now)
+        self.is_right = True
+
+
+class RowsTellNoTime(Directory):
+    def moved(self, row: DirectoryRow, *, low: int, at_ms: int = 0) -> DirectoryRow | None:
+        return super().moved(row, low=low)
 
 
 class LowAtStore(Numbering):
@@ -53,7 +86,7 @@ class CoarseEpochs(Router):
     """Epochs are minutes, so that two of one name often choose the same."""
 
     def next_epoch(self) -> int:
-        return max(int(self.clock()) // 60 * 60_000, self._epoch + 1)
+        return max(self.clock_ms() // 60_000 * 60_000, self._epoch + 1)
 
 
 class EpochTaken(Directory):
@@ -62,8 +95,9 @@ class EpochTaken(Directory):
 
 
 class BlindDirectory(Directory):
-    def moved(self, row: DirectoryRow, *, low: int) -> DirectoryRow | None:
-        return row._replace(version=row.version + 1, low=max(row.low, low))
+    def moved(self, row: DirectoryRow, *, low: int, at_ms: int = 0) -> DirectoryRow | None:
+        version = next_version(row.version, at_ms)
+        return row._replace(version=version, low=max(row.low, low))
 
     def finished(self, row: DirectoryRow, last: int) -> DirectoryRow | None:
         return self.with_end(row, Ending(last, frozenset()))

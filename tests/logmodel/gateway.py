@@ -59,6 +59,10 @@ class Gateway:
     def clock(self) -> float:
         return self.world.now + self.clock_error
 
+    def time(self) -> float:
+        """What the age of a message goes by."""
+        return self.logs.time_ms(int(self.clock() * 1000), self.world.now) / 1000
+
     # Its start, and that of a new control plane.
 
     def _begin(self) -> None:
@@ -131,7 +135,7 @@ class Gateway:
     def _new_logs(self) -> Logs:
         """Nothing is known yet, by the project's own code with this world's sizes."""
         world = self.world
-        logs: Logs = world.parts.logs(int(self.clock() * 1000))
+        logs: Logs = world.parts.logs()
         logs.known_log = world.known_log
         logs.reach_ms = world.parts.position.reach_ms
         return logs
@@ -174,7 +178,7 @@ class Gateway:
             return
         memory = self.memory[row.topic]
         is_known = row.identity in memory.copies or self._knows(row.identity)
-        if not is_known and self.late.is_late(row.routed_at, self.clock()):
+        if not is_known and self.late.is_late(row.routed_at, self.time()):
             was_given = self._look_up(copy, row.identity)
             if was_given is None:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.logmodel.protocols import AnyWorld
-from tests.logmodel.router import CLOCK_ERROR, Router
+from tests.logmodel.router import CLOCK_ERROR, Router, far_off
 from tests.logmodel.settings import POSITION_REACH, TOPICS
 
 
@@ -36,6 +36,17 @@ def router_freezes(world: AnyWorld) -> None:
 
 def clock_steps(world: AnyWorld) -> None:
     world.rng.choice(world.routers).clock_error = world.rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
+
+
+def clock_goes_wrong(world: AnyWorld) -> None:
+    """By any amount, or right again: of a router, of a gateway, or of all that is in a region."""
+    rng = world.rng
+    region = rng.choice(world.regions)
+    stores = world.stores
+    every = [x for x in (*world.routers, *world.gateways, stores[region]) if x.region == region]
+    error = far_off(rng) if rng.random() < 0.6 else rng.uniform(-CLOCK_ERROR, CLOCK_ERROR)
+    for one in every if rng.random() < 0.2 else [rng.choice(every)]:
+        one.clock_error = error
 
 
 def store_goes_down(world: AnyWorld) -> None:
@@ -152,6 +163,8 @@ _SHARES: tuple[tuple[int, Callable[[AnyWorld], None]], ...] = (
 )
 _WEIGHTS = [share for share, _ in _SHARES]
 _ACTS = [act for _, act in _SHARES]
+# The share of acts by which a clock goes wrong, if clocks do.
+_CLOCKS = 0.1
 
 
 # How many acts a history has. Each length has about the same share of all that is played.
@@ -181,6 +194,8 @@ def _chaos(world: AnyWorld, acts: int, pace: float) -> None:
     rng = world.rng
     for act in rng.choices(_ACTS, _WEIGHTS, k=acts):
         act(world)
+        if world.profile.clocks and rng.random() < _CLOCKS:
+            clock_goes_wrong(world)
         pause = rng.expovariate(1 / pace)
         if rng.random() < 0.01:
             pause += rng.uniform(0, 1500)

@@ -126,6 +126,23 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "other_closes": Mutation("other regions close logs, too", (routers.OtherCloses,)),
     "trim_wrong": Mutation("a memory doesn't note what it forgets", (gateways.TrimUnnoted,)),
+    "clock_back": Mutation("a router's times follow its wall clock back", (routers.GoesBack,)),
+    "clock_stands": Mutation(
+        "a router's time stands still until its wall clock is there", (routers.StandsStill,)
+    ),
+    "clock_alone": Mutation(
+        "a router's first time is its wall clock's, whatever rows tell", (routers.ForgetsRows,)
+    ),
+    "clock_believed": Mutation(
+        "a router's clock isn't compared with the store's", (routers.NotCompared,)
+    ),
+    "rows_timeless": Mutation("rows tell when a log began alone", (routers.RowsTellNoTime,)),
+    "directory_by_wall": Mutation(
+        "a gateway's own clock says when it read the directory", (gateways.DirectoryByWall,)
+    ),
+    "age_by_wall": Mutation(
+        "a gateway's own clock says how old a message is", (gateways.AgeByWall,)
+    ),
     "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
 }
 

@@ -18,12 +18,14 @@ from tests.logmodel.numbering import Numbering
 from tests.logmodel.positions import Position
 from tests.logmodel.resuming import Resuming
 from tests.logmodel.router import Router
+from wholesale.router.log_clock import LogClock
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
     """The rules, and the two simulated processes that obey them."""
 
+    clock: type[LogClock] = LogClock
     numbering: type[Numbering] = Numbering
     directory: type[Directory] = Directory
     closing: type[Closing] = Closing

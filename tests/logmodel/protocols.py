@@ -53,6 +53,7 @@ class AnyRouter(Protocol):
     numbering: Any
     directory: Any
 
+    def compare_clocks(self) -> None: ...
     def later(self, seconds: float, step: Callable[..., None], *args: Any) -> None: ...
 
 

@@ -7,18 +7,28 @@ it dies, freezes at any step, wakes, is started again, and its clock is wrong.
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable
 from typing import Any
 
 from newsfabric.store.logs import Log
+from tests.logmodel.directory import as_in_store
 from tests.logmodel.numbering import Numbering
 from tests.logmodel.protocols import AnyWorld
 from tests.logmodel.router_closing import Closer
 from tests.logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
 from tests.logmodel.settings import APART, HEARTBEAT, HOLD
+from wholesale.router.log_clock import LogClock
 
 # How far a router's clock is wrong.
 CLOCK_ERROR = 10.0
+# Or, in some histories: past a lease, the margins of times, a ttl, the reach of positions.
+FAR_OFF = (45.0, 120.0, 900.0, 4_000.0, 30_000.0)
+
+
+def far_off(rng: random.Random) -> float:
+    """An error of a clock that somebody set wrong."""
+    return rng.choice(FAR_OFF) * rng.uniform(-1.2, 1.2)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -65,10 +75,13 @@ class Router:
         """A life begins, with a log of its own."""
         rng = self.world.rng
         self._life += 1
+        if self.world.profile.clocks and rng.random() < 0.3:
+            self.clock_error = far_off(rng)
         self.is_alive = self.is_connected = True
         self._is_leaving = False
         self._frozen_until = 0.0
         self._outage = (0.0, False)
+        self.log_clock: LogClock = self.world.parts.clock()
         self._connection = 0
         self._unacknowledged: dict[int, Delivery] = {}
         self._jobs: list[Job] = []
@@ -81,8 +94,19 @@ class Router:
     def takes_more(self) -> bool:
         return self.is_alive and self.is_connected and not self._is_leaving
 
-    def clock(self) -> float:
-        return self.world.now + self.clock_error
+    def wall_ms(self) -> int:
+        return int((self.world.now + self.clock_error) * 1000)
+
+    def clock_ms(self) -> int:
+        """What it gives its logs, rows and messages."""
+        return self.log_clock.now_ms(self.wall_ms(), self.world.now)
+
+    def compare_clocks(self) -> None:
+        """With the store's."""
+        world, store = self.world, self.world.stores[self.region]
+        if not world.stores.is_down(self.region):
+            store_ms = int((world.now + store.clock_error) * 1000)
+            self.log_clock.compare(self.wall_ms(), world.now, [store_ms])
 
     def later(self, seconds: float, step: Callable[..., None], *args: Any) -> None:
         """Its own next step: not if it is dead by then, and after its sleep if it is frozen."""
@@ -101,15 +125,28 @@ class Router:
     # Its log.
 
     def _begin_log(self) -> None:
+        """After what the directory tells, and when the clock is known to be right."""
+        world = self.world
+        self.numbering = self._new_numbering(0)
+        self.compare_clocks()
+        if world.stores.is_down(self.region) or not self.log_clock.is_right:
+            self.later(5, self._begin_log)
+            return
+        for log, row in world.stores[self.region].directory.items():
+            self.log_clock.at_least(as_in_store(row, log).told_ms)
         self._epoch = self.next_epoch()
-        log = Log(self.region, self.name, self._epoch)
-        self.numbering = self.world.parts.numbering(log, window=self.world.window)
-        self.world.book.counts["logs"] += 1
+        self.numbering = self._new_numbering(self._epoch)
+        world.book.counts["logs"] += 1
         self.list_log(self.numbering)
+
+    def _new_numbering(self, epoch: int) -> Numbering:
+        log = Log(self.region, self.name, epoch)
+        numbering: Numbering = self.world.parts.numbering(log, window=self.world.window)
+        return numbering
 
     def next_epoch(self) -> int:
         """In ms. It may be taken, by another one of this name: then the directory refuses it."""
-        return max(int(self.clock() * 1000), self._epoch + 1)
+        return max(self.clock_ms(), self._epoch + 1)
 
     def list_log(self, numbering: Numbering) -> None:
         """Write the directory row, which comes before the first number."""
@@ -140,15 +177,17 @@ class Router:
         # Some are applied late and never answered.
         is_lost = world.rng.random() < 0.05
         after = world.rng.uniform(1, 20) if is_lost else world.rng.uniform(0.01, 0.3)
-        ask = (numbering, world.now, numbering.low, is_lost)
+        ask = (numbering, world.now, self.clock_ms(), numbering.low, is_lost)
         world.at(world.now + after, self._apply_beat, *ask)
 
-    def _apply_beat(self, numbering: Numbering, asked_at: float, low: int, is_lost: bool) -> None:
+    def _apply_beat(
+        self, numbering: Numbering, asked_at: float, at_ms: int, low: int, is_lost: bool
+    ) -> None:
         stores = self.world.stores
         row = stores[self.region].directory.get(numbering.log)
         if row is None:
             return
-        moved = self.directory.moved(row, low=low)
+        moved = self.directory.moved(row, low=low, at_ms=at_ms)
         if moved is not None:
             stores.write_directory(self.region, numbering.log, moved)
         if not is_lost:
@@ -180,7 +219,7 @@ class Router:
         self.later(self.world.pause(3, 15, quiet=30), self._tick)
         numbering = self.numbering
         if self.is_connected and numbering.is_listed and numbering.has_lease(self.world.now):
-            tick = Tick(numbering.log, numbering.last, self.clock(), numbering.low)
+            tick = Tick(numbering.log, numbering.last, self.clock_ms() / 1000, numbering.low)
             self.world.brokers.publish(self.region, tick)
 
     # Messages: taken, numbered, written, published, acknowledged.
@@ -199,12 +238,13 @@ class Router:
     def _go_on(self) -> None:
         """Number whatever may be numbered now."""
         now = self.world.now
+        self.clock_ms()
         for job in self._jobs:
             if job.log is not None or job.is_done:
                 continue
             if now > min(job.taken_at + HOLD, job.delivery.first_sent + APART):
                 self._finish(job)
-            elif self.numbering.may_give(now) and not self._is_leaving:
+            elif self.log_clock.is_right and self.numbering.may_give(now) and not self._is_leaving:
                 self._number(job)
         self._jobs = [job for job in self._jobs if not job.is_done]
 
@@ -212,7 +252,7 @@ class Router:
         delivery = job.delivery
         job.log = self.numbering
         job.number = self.numbering.give()
-        job.row = Row(delivery.identity, delivery.topic, self.clock())
+        job.row = Row(delivery.identity, delivery.topic, self.clock_ms() / 1000)
         self.world.book.numbered(delivery.identity, job.copy)
         self.write(job)
 

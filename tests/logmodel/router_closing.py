@@ -21,6 +21,7 @@ class Closer:
         """Look at every open log of the directory, and again in some seconds."""
         world = self._world
         self._router.later(world.pause(5, 15, quiet=20), self.watch)
+        self._router.compare_clocks()
         if world.stores.is_down(self._region):
             return
         mine = self._router.numbering.log

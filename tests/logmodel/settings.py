@@ -41,11 +41,13 @@ class Profile:
     ``partial``: the share of writes that time out; each of their rows is applied or not, or late.
     ``stray``: the share of these whose rows lie in another region before they lie in their own.
     ``regions``: how many; 0: three in every fifth seed, else two.
+    ``clocks``: whether clocks of routers, gateways and stores step by hours, too.
     """
 
     partial: float = 0.1
     stray: float = 0.3
     regions: int = 0
+    clocks: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.partial < 1 and 0 <= self.stray <= 1):
@@ -57,4 +59,5 @@ class Profile:
 DEFAULT = Profile()
 PARTIAL = Profile(partial=0.6)
 THREE_REGIONS = Profile(regions=3)
+WRONG_CLOCKS = Profile(partial=0.3, clocks=True)
 HARDEST = Profile(partial=0.8, stray=1.0, regions=3)

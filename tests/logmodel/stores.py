@@ -16,7 +16,10 @@ from tests.logmodel.settings import TOPICS
 class Store:
     """What one region's store has."""
 
-    def __init__(self) -> None:
+    def __init__(self, region: str) -> None:
+        self.region = region
+        #: How far its clock is wrong.
+        self.clock_error = 0.0
         self.index: dict[Copy, Row] = {}
         self.messages: dict[Copy, Row] = {}
         self.topics: dict[str, dict[Copy, Row]] = {topic: {} for topic in TOPICS}
@@ -70,7 +73,7 @@ class Stores:
 
     def __init__(self, world: AnyWorld) -> None:
         self._world = world
-        self._stores = {region: Store() for region in world.regions}
+        self._stores = {region: Store(region) for region in world.regions}
         # Until when.
         self.down: dict[str, float] = {}
         self.directory_down: dict[str, float] = {}

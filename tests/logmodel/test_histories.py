@@ -15,7 +15,7 @@ from tests.logmodel.book import InvariantBroken
 from tests.logmodel.faults_of_routers import CoarseEpochs
 from tests.logmodel.mutations import AS_WRITTEN, MUTATIONS, parts_of
 from tests.logmodel.parts import parts_with
-from tests.logmodel.settings import DEFAULT, HARDEST, PARTIAL, THREE_REGIONS, Profile
+from tests.logmodel.settings import DEFAULT, HARDEST, PARTIAL, THREE_REGIONS, WRONG_CLOCKS, Profile
 from tests.logmodel.world import history
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +55,13 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "no_gave": (SOME_PARTIAL, 0, 8),
     "seen_early": (SOME_PARTIAL, 0, 8),
     "heard_later_from_low": (SOME_PARTIAL, 0, 8),
+    "clock_back": (WRONG_CLOCKS, 0, 7),
+    "clock_stands": (WRONG_CLOCKS, 435, 5),
+    "clock_alone": (WRONG_CLOCKS, 10, 12),
+    "clock_believed": (WRONG_CLOCKS, 40, 4),
+    "rows_timeless": (WRONG_CLOCKS, 150, 5),
+    "directory_by_wall": (WRONG_CLOCKS, 100, 6),
+    "age_by_wall": (WRONG_CLOCKS, 55, 5),
     "hold_off": (DEFAULT, 170, 17),
     "blob_only": (DEFAULT, 140, 11),
     "covered_void": (PARTIAL, 1320, 11),
@@ -67,10 +74,16 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
 }
 MOST_HISTORIES = 300
 
-PROFILES = ["default", "partial", "three regions", "hardest"]
+PROFILES = {
+    "default": DEFAULT,
+    "partial": PARTIAL,
+    "three regions": THREE_REGIONS,
+    "hardest": HARDEST,
+    "wrong clocks": WRONG_CLOCKS,
+}
 
 
-@pytest.mark.parametrize("profile", [DEFAULT, PARTIAL, THREE_REGIONS, HARDEST], ids=PROFILES)
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_a_few_histories_break_nothing(profile: Profile) -> None:
     for seed in range(10):
         history(seed, profile)
@@ -85,8 +98,8 @@ def test_routers_of_one_name_and_one_epoch_break_nothing() -> None:
 # who makes such a change plays thousands with `python -m tests.logmodel`.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-@pytest.mark.parametrize("profile", [DEFAULT, PARTIAL, THREE_REGIONS, HARDEST], ids=PROFILES)
-def test_four_hundred_histories_break_nothing(profile: Profile, part: int) -> None:
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_five_hundred_histories_break_nothing(profile: Profile, part: int) -> None:
     for seed in range(1000 + 25 * part, 1025 + 25 * part):
         history(seed, profile)
 

@@ -114,7 +114,8 @@ def test_the_index_rows_of_a_log_are_one_request_for_each_block_of_numbers():
         ("markets.dax", START_MS, 600 + 60),
         ("news.breaking", START_MS + 3_600_000, 60),
         ("news.breaking", START_MS + 9_999_999, 60),
-        ("news.breaking", START_MS - 9_999_999, 3_600 + 60),
+        ("news.breaking", START_MS - 9_999_000, 9_999 + 3_600 + 60),
+        ("news.breaking", START_MS - 30 * 86_400_000, 7 * DAY_S + 3_600 + 60),
         ("archive.1851", START_MS, 5 * 365 * DAY_S),
     ],
     ids=[
@@ -122,7 +123,8 @@ def test_the_index_rows_of_a_log_are_one_request_for_each_block_of_numbers():
         "ten minutes at least, for who lacks its number",
         "at its end",
         "long after its end",
-        "routed by a clock that is ahead",
+        "routed at a time that is ahead of the clock, which was set back",
+        "a week longer at most",
         "never more than Cassandra can hold",
     ],
 )

@@ -52,6 +52,8 @@ MADE_IN: Final[dict[str, tuple[str, str]]] = {
 
 #: Alert → why one machine can't make its fault; deploy/observability/README.md says it too.
 NOT_MADE: Final[dict[str, str]] = {
+    "NewsfabricClockApart": "all processes of one machine have its clock"
+    " (tests/wholesale/router/test_clock_watch.py)",
     "NewsfabricBrokerSkipped": "the world has one core broker a region, and only one of several"
     " is skipped (tests/wholesale/router/test_on_two_brokers.py)",
 }

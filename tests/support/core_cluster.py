@@ -22,7 +22,6 @@ from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
 from wholesale.router import counters
-from wholesale.router.listing import awake_clock
 from wholesale.router.router import Router
 from wholesale.source import QueueSource
 
@@ -104,9 +103,12 @@ async def running(
     prefetch: int = 500,
     bronze_room: int = 250,
     epoch: int = EPOCH,
-    awake: Callable[[], float] = awake_clock,
+    awake: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Router]:
-    """A router on ``core`` that takes what comes into ``queues``."""
+    """A router on ``core`` that takes what comes into ``queues``.
+
+    Its clocks stand still by default: ids have the time ``EPOCH``, and a lease doesn't end.
+    """
     link = link or core.link
     router = Router(
         Log("oregon", name, epoch),

@@ -63,6 +63,10 @@ LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that w
 GIVEN_BACK = metrics.counter(
     "router_given_back_messages", "Messages given back to the broker because our log was closed"
 )
+CLOCK_AHEAD = metrics.gauge(
+    "router_clock_ahead_seconds",
+    "By how much this machine's clock is ahead of the store's; beyond 30 nothing new is routed",
+)
 LOW = metrics.gauge("router_settled_seq", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")

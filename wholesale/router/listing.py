@@ -18,8 +18,9 @@ from typing import Final
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreError
 from newsfabric.store import Store
-from newsfabric.store.logs import DirectoryRow, Log
+from newsfabric.store.logs import DirectoryRow, Log, next_version
 from wholesale.router import counters
+from wholesale.router.clock_watch import ClockWatch
 from wholesale.router.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class LogClosed(Exception):
 class Listing:
     """The logs of one router, one after the other: :attr:`stream` is the one of now.
 
-    ``now`` is the clock of leases, in seconds.
+    ``clock`` says when they begin, ``now`` is the clock of leases, in seconds.
     """
 
     def __init__(
@@ -53,11 +54,11 @@ class Listing:
         store: Store,
         first_log: Log,
         *,
-        now_ms: Callable[[], int],
+        clock: ClockWatch,
         now: Callable[[], float] = awake_clock,
     ) -> None:
         self._store = store
-        self._now_ms = now_ms
+        self._clock = clock
         self._now = now
         self._renewed = asyncio.Event()
         self._version = 1
@@ -82,15 +83,23 @@ class Listing:
                 "our log of epoch %d was closed by another router, or its row is lost: we had been"
                 " away for too long, and begin a new log", log.epoch,
             )  # fmt: skip
-            self.stream = Stream(log._replace(epoch=max(self._now_ms(), log.epoch + 1)))
+            self.stream = Stream(log._replace(epoch=log.epoch + 1))
 
     async def lease(self, stream: Stream) -> None:
-        """Return when ``stream`` may be numbered and published; LogClosed if it never will be."""
+        """Return when ``stream`` may be published; LogClosed if it never will be."""
         while not stream.numbering.has_lease(self._now()):
             if stream.numbering.is_closed or stream is not self.stream:
                 raise LogClosed
             self._renewed.clear()
             await self._renewed.wait()
+
+    async def may_number(self, stream: Stream) -> None:
+        """Return when ``stream`` may be numbered: as :meth:`lease`, and the clock is right."""
+        while True:
+            await self._clock.right.wait()
+            await self.lease(stream)
+            if self._clock.is_right:
+                return
 
     async def end(self) -> None:
         """The log ends with its last number, if all of it is settled; :meth:`run` must have ended.
@@ -100,7 +109,8 @@ class Listing:
         log, numbering = self.stream.log, self.stream.numbering
         if not numbering.is_listed or numbering.low < numbering.last:
             return
-        row = DirectoryRow(log, self._version + 1, numbering.low, ended=numbering.last)
+        version = next_version(self._version, self._clock.now_ms())
+        row = DirectoryRow(log, version, numbering.low, ended=numbering.last)
         try:
             async with asyncio.timeout(_END_SECONDS):
                 await self._store.change_log(row)
@@ -108,6 +118,9 @@ class Listing:
             logger.info("the end of our log isn't in the directory, so others close it: %s", exc)
 
     async def _list(self) -> None:
+        await self._clock.begin()
+        log = self.stream.log
+        self.stream = Stream(log._replace(epoch=max(log.epoch, self._clock.now_ms())))
         backoff = Backoff(base=0.1, cap=5.0)
         while True:
             stream, asked_at = self.stream, self._now()
@@ -163,7 +176,7 @@ class Listing:
             for number in numbers:
                 stream.numbering.settle(number)
             stream.to_void.difference_update(numbers)
-        self._version += 1
+        self._version = next_version(self._version, self._clock.now_ms())
         low = stream.numbering.low
         stands = await self._store.change_log(DirectoryRow(stream.log, self._version, low))
         self._said_low = low

@@ -25,6 +25,7 @@ from newsfabric.topics import TopicTable
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.acknowledging import Acknowledger
+from wholesale.router.clock_watch import ClockWatch
 from wholesale.router.closer import Closer
 from wholesale.router.identities import Identities
 from wholesale.router.intake import Intake
@@ -56,7 +57,8 @@ class Router:
     """Takes deliveries with :meth:`take_delivery` while :meth:`run` is running.
 
     ``routes`` carries envelopes and ticks, ``answers`` receipts and rejections: two publishers,
-    so that a flood of the one doesn't use up the other's room. ``awake`` is the clock of its lease.
+    so that a flood of the one doesn't use up the other's room. ``now_ms`` is the machine's clock,
+    ``awake`` that of its lease. Its log begins at the epoch of ``first_log`` at the earliest.
     """
 
     def __init__(
@@ -77,17 +79,13 @@ class Router:
         awake: Callable[[], float] = awake_clock,
     ) -> None:
         receipts = ReceiptMaker(first_log.region, first_log.router)
-        self._listing = Listing(
-            store,
-            first_log,
-            now_ms=now_ms,
-            now=awake,
-        )
+        self._clock = ClockWatch(store, wall_ms=now_ms, now=awake)
+        self._listing = Listing(store, first_log, clock=self._clock, now=awake)
         self._closer = Closer(
             store,
             region=first_log.region,
             own=lambda: self._listing.stream.log,
-            now_ms=now_ms,
+            now_ms=self._clock.now_ms,
             now=now,
         )
         self._now_ms = now_ms
@@ -124,6 +122,7 @@ class Router:
             listing=self._listing,
             settling=settling,
             hand_on=self._routing.route_stored,
+            clock_ms=self._clock.now_ms,
             now_ms=now_ms,
             now=now,
             bronze_room=bronze_room,
@@ -138,6 +137,11 @@ class Router:
     def store_answers(self) -> bool:
         """Whether the last write worked, and there is a lease."""
         return self._storing.store_answers and self._listing.has_lease
+
+    @property
+    def clock_is_right(self) -> bool:
+        """Whether the machine's clock agrees with the store's, as far as is known."""
+        return self._clock.is_right
 
     @property
     def gets_through(self) -> bool:
@@ -165,6 +169,18 @@ class Router:
             case PendingAck():
                 self._acknowledger.add_ack(taken)
 
+    async def may_take(self) -> None:
+        """Return when deliveries may come: the clock is right."""
+        await self._clock.right.wait()
+
+    async def must_pause(self) -> None:
+        """Return when no more deliveries may come."""
+        await self._clock.wrong.wait()
+
+    def pause(self) -> None:
+        """Give back what isn't numbered yet; what is goes its way."""
+        self._storing.give_back()
+
     async def run(self) -> None:
         """Turn the stages and tick, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -175,6 +191,7 @@ class Router:
                 self._routing.confirm,
                 self._acknowledger.run,
                 self._listing.run,
+                self._clock.run,
                 self._closer.run,
                 self._tick_on,
             ):
@@ -191,8 +208,10 @@ class Router:
     async def tick(self) -> None:
         """Tell this region and the others which number was the last; a lost tick is no harm."""
         stream = self._listing.stream
+        if not stream.numbering.is_listed:
+            return
         self._ticked = stream.log, stream.seq
-        message = control.encode_tick(stream.tick(now_ms=self._now_ms()))
+        message = control.encode_tick(stream.tick(now_ms=self._clock.now_ms()))
         try:
             async with asyncio.timeout(TICK_SECONDS):
                 await self._routes.publish(topology.POSTOFFICE, message)

@@ -17,7 +17,7 @@ from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService, CoreSettings
 from wholesale.router import counters
-from wholesale.router.router import Router, wall_clock_ms
+from wholesale.router.router import Router
 from wholesale.router.trace_answers import trace_routes
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
@@ -63,11 +63,13 @@ class RouterService(CoreService[Router]):
         self._traffic = Traffic()
 
     def readiness(self) -> Readiness:
-        """As every service's; nor is it ready while no broker takes what it publishes."""
-        found = super().readiness()
-        if self._work is None or self._work.gets_through:
+        """As every service's; nor is it ready while no broker takes what it publishes, or while
+        the clock is wrong."""
+        found, work = super().readiness(), self._work
+        if work is None:
             return found
-        return Readiness(False, (*found.waiting_for, "publishing"))
+        more = Readiness.of(publishing=work.gets_through, clock=work.clock_is_right)
+        return Readiness(found.ready and more.ready, found.waiting_for + more.waiting_for)
 
     def _pages(self) -> list[Any]:
         return trace_routes(self.settings, self._races, self._store)
@@ -90,7 +92,7 @@ class RouterService(CoreService[Router]):
 
     async def _make_work(self) -> Router:
         return Router(
-            Log(self.settings.region, self.settings.name, wall_clock_ms()),
+            Log(self.settings.region, self.settings.name, 0),
             topics=self._topics,
             store=self._store,
             routes=await self._links.publisher(in_flight=IN_FLIGHT),
@@ -100,6 +102,15 @@ class RouterService(CoreService[Router]):
             traffic=self._traffic,
             bronze_room=self.settings.bronze_room,
         )
+
+    async def _may_take(self, work: Router) -> None:
+        await work.may_take()
+
+    async def _must_pause(self, work: Router) -> None:
+        await work.must_pause()
+
+    def _pause(self, work: Router) -> None:
+        work.pause()
 
     async def _end(self, work: Router) -> None:
         await work.tick()

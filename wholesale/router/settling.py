@@ -107,7 +107,8 @@ class Settling:
         self._end(job, PendingAck(publishes, job.claims))
 
     def given_back(self, job: Job) -> None:
-        """``job``'s log was closed by others: the broker delivers it anew, for another number."""
+        """The broker delivers ``job`` anew: its log was closed by others, so it needs another
+        number, or nothing new may be numbered here."""
         counters.GIVEN_BACK.inc()
         self._identities.given_up(job)
         for claim in job.claims:

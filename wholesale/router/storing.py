@@ -34,7 +34,10 @@ HandOn = Callable[[list[Job]], Awaitable[None]]
 
 
 class Storing:
-    """Takes jobs with :meth:`store_later`; :meth:`run` stores them and hands them on."""
+    """Takes jobs with :meth:`store_later`; :meth:`run` stores them and hands them on.
+
+    ``clock_ms`` is the time that messages are given, ``now_ms`` the machine's.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Storing:
         listing: Listing,
         settling: Settling,
         hand_on: HandOn,
+        clock_ms: Callable[[], int],
         now_ms: Callable[[], int],
         now: Callable[[], float],
         bronze_room: int,
@@ -51,6 +55,7 @@ class Storing:
         self._listing = listing
         self._settling = settling
         self._hand_on = hand_on
+        self._clock_ms = clock_ms
         self._now_ms = now_ms
         self._now = now
         self._waiting = Waiting(bronze_room=bronze_room)
@@ -77,6 +82,11 @@ class Storing:
         for job in self._waiting.remove_unclaimed():
             self._settling.abandoned(job)
 
+    def give_back(self) -> None:
+        """Give back what isn't numbered yet: the broker delivers it to whoever takes more."""
+        for job in self._waiting.take(len(self._waiting)):
+            self._settling.given_back(job)
+
     async def give_up_old(self) -> None:
         """Give up what has waited for too long, also while the store keeps us waiting; until
         cancelled."""
@@ -97,7 +107,7 @@ class Storing:
     async def _store_some(self) -> None:
         stream = self._listing.stream
         with contextlib.suppress(LogClosed):
-            await self._listing.lease(stream)
+            await self._listing.may_number(stream)
             await self._settled_some(stream)
             jobs = self._in_time(self._waiting.take(min(MAX_BATCH, stream.numbering.room)))
             if jobs:
@@ -107,13 +117,13 @@ class Storing:
         """Return when ``stream`` has room for one more number."""
         while stream.numbering.room <= 0:
             await asyncio.sleep(_FULL_SECONDS)
-            await self._listing.lease(stream)
+            await self._listing.may_number(stream)
 
     async def _number_and_store(self, jobs: list[Job], stream: Stream) -> None:
         counters.STORE.entered(len(jobs))
         for job in jobs:
             job.stream = stream
-            job.envelope = stream.number(job.submission, now_ms=self._now_ms())
+            job.envelope = stream.number(job.submission, now_ms=self._clock_ms())
         counters.SEQ.set(stream.seq)
         self._writing = jobs
         stored = await self._written(jobs, stream)

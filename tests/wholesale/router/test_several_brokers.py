@@ -120,6 +120,7 @@ async def test_while_no_broker_takes_what_it_routes_it_says_so(cores: SeveralCor
 
 async def test_ticks_go_to_all_that_are_there(cores: SeveralCores):
     async with running(cores[0], link=cores.links) as router:
+        await until(lambda: router.stream.numbering.is_listed)
         for core in cores.each:
             core.ticks()
         cores.broker(0).hang()

@@ -374,6 +374,7 @@ async def test_what_waited_for_the_broker_for_too_long_isnt_routed(
 
 async def test_a_tick_without_a_link_is_left_out(core: CoreCluster):
     async with running(core) as router:
+        await until(lambda: router.stream.numbering.is_listed)
         core.broker.cut()
         await router.tick()
         await core.broker.heal()

@@ -1,0 +1,120 @@
+"""Keeps the clock that a router's logs and messages go by (:mod:`wholesale.router.log_clock`).
+
+The wall clock is compared with the store's every five seconds, and at the start. A store that
+doesn't answer leaves things as they are: without it nothing is routed either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from newsfabric.backoff import Backoff
+from newsfabric.errors import StoreError
+from newsfabric.line_limits import LineLimit
+from newsfabric.store import Store
+from wholesale.router import counters
+from wholesale.router.log_clock import APART_MS, LogClock
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two comparisons.
+COMPARE: Final = 5.0
+_PATIENCE: Final = 5.0
+
+
+class ClockWatch:
+    """``wall_ms`` is the machine's clock, ``now`` one that goes on while the machine sleeps."""
+
+    def __init__(
+        self, store: Store, *, wall_ms: Callable[[], int], now: Callable[[], float]
+    ) -> None:
+        #: Set while the wall clock is right; :attr:`wrong` while it isn't, or isn't known to be.
+        self.right, self.wrong = asyncio.Event(), asyncio.Event()
+        self._store = store
+        self._wall_ms = wall_ms
+        self._now = now
+        self._clock = LogClock()
+        self._failing = LineLimit()
+        # Whether it was said that it is wrong.
+        self._said = False
+        self._tell()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether anything new may be routed."""
+        return self._clock.is_right
+
+    def now_ms(self) -> int:
+        """The time of what is routed now, in ms since the epoch. It never goes back."""
+        now_ms = self._clock.now_ms(self._wall_ms(), self._now())
+        if not self._clock.is_right and self.right.is_set():
+            logger.warning("the clock has jumped: nothing new is routed until it is compared")
+            self._tell()
+        return now_ms
+
+    async def begin(self) -> None:
+        """Return when the clock is right and later than all that the directory tells."""
+        backoff = Backoff(base=0.1, cap=5.0)
+        while True:
+            try:
+                await self.compare()
+                await self._read_directory()
+            except Exception as exc:
+                self._complain(exc)
+                await asyncio.sleep(backoff.failed(time.monotonic()))
+                continue
+            await self.right.wait()
+            return
+
+    async def run(self) -> None:
+        """Compare, until cancelled."""
+        while True:
+            await asyncio.sleep(COMPARE * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
+            try:
+                await self.compare()
+            except Exception as exc:
+                self._complain(exc)
+
+    async def compare(self) -> None:
+        """Once; StoreError or TimeoutError if the store doesn't answer."""
+        async with asyncio.timeout(_PATIENCE):
+            store_ms = await self._store.clocks_ms()
+        clock = self._clock
+        clock.compare(self._wall_ms(), self._now(), store_ms)
+        counters.CLOCK_AHEAD.set(clock.ahead_ms / 1000)
+        self._tell()
+        if not clock.is_right and not self._said:
+            self._said = True
+            logger.error(
+                "this machine's clock and the store's are %.0f s apart, more than %d: nothing new"
+                " is routed. See that both are synchronised (timedatectl, chronyc tracking)",
+                abs(clock.ahead_ms) / 1000, APART_MS // 1000,
+            )  # fmt: skip
+        elif clock.is_right and self._said:
+            self._said = False
+            logger.info("this machine's clock agrees with the store's again")
+
+    async def _read_directory(self) -> None:
+        async with asyncio.timeout(_PATIENCE):
+            for region, day in await self._store.log_days():
+                for row in await self._store.directory(region, day):
+                    self._clock.at_least(row.told_ms)
+
+    def _complain(self, exc: Exception) -> None:
+        """Whatever a store does wrong, routing goes on, and the next look may do better."""
+        unsaid = self._failing.may_log(self._now())
+        if unsaid is not None:
+            ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc
+            why = str(exc) or "no answer"
+            text = "can't ask the store what time it is: %s (and %d more)"
+            logger.warning(text, why, unsaid, exc_info=ours)
+
+    def _tell(self) -> None:
+        is_right = self._clock.is_right
+        (self.right if is_right else self.wrong).set()
+        (self.wrong if is_right else self.right).clear()
