@@ -129,7 +129,7 @@ class Feed:
         Something so old must be looked up first (:mod:`gateway.late`); and of a log with too many
         holes nothing is taken that makes one more.
         """
-        time_ms = self.hub.logs.time_ms(clock_ms(), self.clock())
+        time_ms = self.hub.logs.times.latest_ms(clock_ms(), self.clock())
         if is_late(envelope, time_ms) and not self.hub.knows(envelope):
             return True
         beyond = envelope.seq > known.seen.top + 1

@@ -123,7 +123,8 @@ class Follower:
         """What may have changed: rows of today, of yesterday, and of days with unfinished logs;
         at first of all days."""
         store, seconds = self.store, self.settings.store_timeout
-        yesterday = self._logs.certain_ms(clock_ms()) // DAY_MS - 1
+        certain_ms = self._logs.times.certain_ms(clock_ms(), self.clock())
+        yesterday = certain_ms // DAY_MS - 1
         unfinished = self._logs.unfinished()
         wanted = {(known.log.region, known.log.day) for known in unfinished}
         ended = {known.log for known in self._logs if known.extent.ended is not None}
@@ -145,7 +146,7 @@ class Follower:
             self._logs.learn(row, now=now)
         if not self.ready.is_set():
             self._readiness.read(rows, now)
-        self._logs.directory_read(clock_ms())
+        self._logs.directory_read(clock_ms(), now)
         self.begun.set()
         if self._logs.missing():
             self._lacks.set()
@@ -207,7 +208,7 @@ class Follower:
             return 0
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
-        before, time_ms = known.seen.numbers, self._logs.time_ms(clock_ms(), self.clock())
+        before, time_ms = known.seen.numbers, self._time_ms()
         for number in page:
             if known.has(number.seq) or number.state is State.HALF:
                 continue
@@ -227,6 +228,9 @@ class Follower:
             some = topics[start : start + _TOPICS]
             await asyncio.gather(*(self._deal_with_late(topic, by_topic[topic]) for topic in some))
         return known.seen.numbers - before
+
+    def _time_ms(self) -> int:
+        return self._logs.times.latest_ms(clock_ms(), self.clock())
 
     async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
         """Publish those of these late messages of which no other copy was given here before."""

@@ -146,10 +146,12 @@ class KnownLog:
         elif sent_ms > self.whole_ms:
             self.whole_ms = sent_ms
 
-    def learn(self, row: DirectoryRow) -> None:
-        """This is what the directory says."""
-        if self.extent.learn(row):
-            self._settle()
+    def learn(self, row: DirectoryRow) -> bool:
+        """This is what the directory says; False if that was read before."""
+        if not self.extent.learn(row):
+            return False
+        self._settle()
+        return True
 
     def doubt(self, number: int) -> None:
         """``number`` is going to be given, since a read has found it."""

@@ -35,7 +35,8 @@ _MOST_PAGES: Final = 400
 
 
 def is_late(envelope: Envelope, time_ms: int) -> bool:
-    """Whether its copies must be looked up before it is offered, at :meth:`.Logs.time_ms`."""
+    """Whether its copies must be looked up before it is offered, at the latest of all times
+    (:mod:`gateway.log_times`)."""
     return time_ms - ms_of_id(envelope.id) > LATE_MS
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from gateway.known_log import KnownLog, Left
+from gateway.log_times import LogTimes
 from gateway.position import MAX_LOGS, Copy, Position, log_hash, token
 from gateway.runs import Run
 from newsfabric.envelope import MAX_MS
@@ -33,11 +34,13 @@ _TOLD_MS: Final = 1_000
 
 class LeftLogs(NamedTuple):
     """What a gateway process leaves to its successor: when it read the directory last, and until
-    when logs began of which it has forgotten some."""
+    when logs began of which it has forgotten some, and :attr:`.LogTimes.lead_ms` and ``known``."""
 
     logs: tuple[Left, ...]
     directory_ms: int
     forgotten_ms: int = 0
+    lead_ms: int = 0
+    told: tuple[tuple[str, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +65,8 @@ class Logs:
         self.limits = limits or LogLimits()
         #: All logs that began well before it are known (:meth:`directory_read`).
         self.directory_ms = directory_ms
-        #: The latest time that a router has told: in a row, a tick, or the id of a message.
-        self.told_ms = 0
-        self._told_at = 0.0
+        #: What the routers have told of the time.
+        self.times = LogTimes()
         #: Of logs that began until then some are forgotten.
         self.forgotten_ms = 0
         #: What positions say, until logs come, go or end.
@@ -87,7 +89,7 @@ class Logs:
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
         """We start, and this is the whole directory."""
         for row in rows:
-            self._told(row.told_ms, now)
+            self.times.found(row.log.region, row.told_ms)
             start = self.known_log.start_for(row)
             (self._logs.get(row.log) or self._began(row.log, now, start=start)).learn(row)
         self._arrange()
@@ -95,50 +97,37 @@ class Logs:
     def take(self, left: LeftLogs, *, now: float) -> None:
         """Go on from what another gateway process has left."""
         self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
+        self.times.lead_ms = left.lead_ms
+        for region, ms in left.told:
+            self.times.found(region, ms)
         for one in left.logs:
             self._logs[one.log] = self.known_log.of(one, now=now)
         self._arrange()
 
     def learn(self, row: DirectoryRow, *, now: float) -> None:
         """This is what the directory says of a log."""
-        self._told(row.told_ms, now)
         known = self._logs.get(row.log)
         if known is None and row.ended is not None and row.log.epoch <= self.forgotten_ms:
             # It may be one that was forgotten here.
             return
-        (known or self._began(row.log, now)).learn(row)
+        if (known or self._began(row.log, now)).learn(row):
+            self.times.told(row.log.region, row.told_ms, now)
         self.version += 1
 
-    def directory_read(self, wall_ms: int) -> None:
-        """All of the directory that can have changed was read, and learned; our clock read
-        ``wall_ms`` before.
-
-        The time of that is :meth:`certain_ms`: a log begins later than all rows that its router
-        finds, so neither clock alone makes a log seem old that is new.
-        """
-        self.directory_ms = max(self.directory_ms, self.certain_ms(wall_ms))
+    def directory_read(self, wall_ms: int, now: float) -> None:
+        """All of the directory that can have changed was read, and learned: at the time that is
+        certain now."""
+        self.directory_ms = self.times.certain_ms(wall_ms, now)
         self._bound()
         self._arrange()
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
         """The feed has brought a message, or a tick whose last number is ``seq``."""
-        self._told(sent_ms, now)
+        self.times.told(log.region, sent_ms, now)
         known = self._logs.get(log) or self._began(log, now)
         known.heard(seq, low, sent_ms=sent_ms, now=now)
         self.version += 1
         return known
-
-    def certain_ms(self, wall_ms: int) -> int:
-        """The earlier of our clock's time and the routers'; ours alone while none has told one."""
-        return min(wall_ms, self.told_ms) if self.told_ms else wall_ms
-
-    def time_ms(self, wall_ms: int, now: float) -> int:
-        """The time that a message's age goes by: the later of our clock's and the routers'.
-
-        Too late a time makes a message look old, and it is looked up once more; too early a time
-        makes readers get it twice.
-        """
-        return max(wall_ms, self.told_ms + int((now - self._told_at) * 1000))
 
     def saw(self, log: Log, seq: int) -> None:
         """``seq`` was offered to the hub."""
@@ -157,7 +146,8 @@ class Logs:
 
     def is_past(self, log: Log) -> bool:
         """Whether ``log``, which isn't known, counts as past and settled: it is so old."""
-        return log.epoch < self.directory_ms - self.reach_ms - CLOCKS_MS
+        passed_ms = self.times.passed_ms(log.region, self.directory_ms)
+        return log.epoch < passed_ms - self.reach_ms - CLOCKS_MS
 
     def unfinished(self) -> list[KnownLog]:
         """The logs of which more may come; some that are whole may be among them."""
@@ -196,16 +186,13 @@ class Logs:
     def left(self) -> LeftLogs:
         """What a successor of this gateway process goes on from."""
         logs = tuple(known.left() for known in self)
-        return LeftLogs(logs, self.directory_ms, self.forgotten_ms)
+        return LeftLogs(
+            logs, self.directory_ms, self.forgotten_ms, self.times.lead_ms, self.times.known
+        )
 
     def missing(self) -> list[Run]:
         """The runs of numbers that exist for certain and weren't seen, of all logs."""
         return [run for known in self.unfinished() for run in known.missing()]
-
-    def _told(self, ms: int, now: float) -> None:
-        """A router has told the time ``ms``."""
-        if ms > self.told_ms:
-            self.told_ms, self._told_at = ms, now
 
     def _began(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
         known = self._logs[log] = self.known_log(log, start, heard_at=now)

@@ -219,7 +219,7 @@ class Mailroom:
         What is too old to be offered unseen (:mod:`gateway.late`) goes to the one who asks, and to
         everyone, once more to that one, when its number was read and looked up.
         """
-        time_ms = self.hub.logs.time_ms(int(now * 1000), self.clock())
+        time_ms = self.hub.logs.times.latest_ms(int(now * 1000), self.clock())
         for one in kept:
             if is_late(one.envelope, time_ms) or self.hub.was_given(one.envelope):
                 continue

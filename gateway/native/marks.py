@@ -65,7 +65,8 @@ def _is_whole(left: Left) -> bool:
 
 def _encode(left: LeftLogs) -> bytes:
     logs = [(*log, *rest) for log, *rest in left.logs]
-    return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs])
+    times = left.lead_ms, left.told
+    return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs, times])
 
 
 def encode_mark(envelope: Envelope) -> bytes:
@@ -109,12 +110,21 @@ def _log(region: object, router: object, epoch: object) -> Log:
 def _decode(version: object, *rest: Any) -> LeftLogs:
     if version != _VERSION:
         raise ValueError(f"marks of version {version!r:.80}")
-    directory_ms, forgotten_ms, logs = rest
+    # The release before leaves no times.
+    directory_ms, forgotten_ms, logs, (lead_ms, told) = rest if len(rest) > 3 else (*rest, (0, []))
     return LeftLogs(
         tuple(_left(*fields) for fields in logs),
         _whole(directory_ms, MAX_MS),
         _whole(forgotten_ms, MAX_MS),
+        _whole(lead_ms, MAX_MS),
+        tuple(_told(*fields) for fields in told),
     )
+
+
+def _told(region: object, ms: object) -> tuple[str, int]:
+    if not isinstance(region, str):
+        raise ValueError("not the name of a region")
+    return region, _whole(ms, MAX_MS)
 
 
 def _left(*fields: Any) -> Left:

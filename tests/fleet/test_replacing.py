@@ -39,13 +39,14 @@ def fleet(
 
 
 def away(fleet: Fleet, name: str, unit: str) -> tuple[str, str]:
-    """From when to when a unit was last away: times that can be compared as text."""
+    """From when to when a unit was last away: times that can be compared as text.
+
+    One that was never away was so for no time before it began.
+    """
     words = f"{_SINCE} --property=InactiveEnterTimestamp --property=ActiveEnterTimestamp {unit}"
     # "Mon 2026-11-23 02:18:24.304325 UTC", by name in systemd's own order.
-    active, inactive = (
-        line.split(" ", 1)[1] for line in on(fleet, name, words).splitlines() if line
-    )
-    return min(active, inactive), max(active, inactive)
+    times = [line.split(" ", 1)[1] for line in on(fleet, name, words).splitlines() if line]
+    return min(times), max(times)
 
 
 def apart(times: list[tuple[str, str]]) -> bool:

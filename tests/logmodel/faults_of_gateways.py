@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog, Left
+from gateway.log_times import LogTimes
 from gateway.logs import Logs, ReaderAt
 from gateway.position import Copy as ProjectCopy
 from gateway.runs import Run
@@ -33,11 +34,12 @@ class StartBeyond(KnownLog):
 
 
 class MarkSkips(KnownLog):
-    def learn(self, row: logs.DirectoryRow) -> None:
-        super().learn(row)
+    def learn(self, row: logs.DirectoryRow) -> bool:
+        learned = super().learn(row)
         if self.extent.low > self.mark:
             self.seen.add(1, self.extent.low)
             self._advance()
+        return learned
 
 
 class SilentFromTop(KnownLog):
@@ -84,13 +86,23 @@ class ForgetsReports(Gateway):
         return []
 
 
-class DirectoryByWall(Logs):
-    def certain_ms(self, wall_ms: int) -> int:
+class DirectoryByWall(LogTimes):
+    def certain_ms(self, wall_ms: int, now: float) -> int:
         return wall_ms
 
 
-class AgeByWall(Logs):
-    def time_ms(self, wall_ms: int, now: float) -> int:
+class DirectoryByLatest(LogTimes):
+    def certain_ms(self, wall_ms: int, now: float) -> int:
+        return min(wall_ms, max(self._regions(now) or [super().certain_ms(wall_ms, now)]))
+
+
+class PassedAlike(LogTimes):
+    def passed_ms(self, region: str, certain_ms: int) -> int:
+        return certain_ms
+
+
+class AgeByWall(LogTimes):
+    def latest_ms(self, wall_ms: int, now: float) -> int:
         return wall_ms
 
 

@@ -50,6 +50,7 @@ class Gateway:
         self._left: dict[Log, Left] = {}
         self._left_whole: set[Log] = set()
         self._left_directory_ms = 0
+        self._left_times: tuple[int, tuple[tuple[str, int], ...]] = 0, ()
         self._given_since: list[Copy] = []
         self._leave_at = 0.0
         #: How much of the directory's changes was read.
@@ -61,7 +62,7 @@ class Gateway:
 
     def time(self) -> float:
         """What the age of a message goes by."""
-        return self.logs.time_ms(int(self.clock() * 1000), self.world.now) / 1000
+        return self.logs.times.latest_ms(int(self.clock() * 1000), self.world.now) / 1000
 
     # Its start, and that of a new control plane.
 
@@ -99,6 +100,7 @@ class Gateway:
                 if known.is_whole:
                     self._left_whole.add(known.log)
         self._left_directory_ms = self.logs.directory_ms
+        self._left_times = self.logs.times.lead_ms, self.logs.times.known
         self._given_since = []
 
     def replace(self) -> None:
@@ -106,7 +108,7 @@ class Gateway:
         if not self.is_listening:
             return
         self.logs = self._new_logs()
-        left = LeftLogs(tuple(self._left.values()), self._left_directory_ms)
+        left = LeftLogs(tuple(self._left.values()), self._left_directory_ms, 0, *self._left_times)
         self.logs.take(left, now=self.world.now)
         self._directory_read = 0
         for log, number in self.reported():
@@ -137,6 +139,7 @@ class Gateway:
         world = self.world
         logs: Logs = world.parts.logs()
         logs.known_log = world.known_log
+        logs.times = world.parts.times()
         logs.reach_ms = world.parts.position.reach_ms
         return logs
 
@@ -145,7 +148,7 @@ class Gateway:
         for log in dict.fromkeys(store.changes[self._directory_read :]):
             self.logs.learn(as_in_store(store.directory[log], log), now=self.world.now)
         self._directory_read = len(store.changes)
-        self.logs.directory_read(int(self.clock() * 1000))
+        self.logs.directory_read(int(self.clock() * 1000), self.world.now)
 
     # The feed, and what is offered to the hub.
 

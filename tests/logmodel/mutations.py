@@ -140,6 +140,13 @@ MUTATIONS: dict[str, Mutation] = {
     "directory_by_wall": Mutation(
         "a gateway's own clock says when it read the directory", (gateways.DirectoryByWall,)
     ),
+    "directory_by_latest": Mutation(
+        "a gateway goes by the clocks of the region that is furthest ahead",
+        (gateways.DirectoryByLatest,),
+    ),
+    "passed_alike": Mutation(
+        "what of a region is past goes by the clocks of all regions", (gateways.PassedAlike,)
+    ),
     "age_by_wall": Mutation(
         "a gateway's own clock says how old a message is", (gateways.AgeByWall,)
     ),

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from gateway.known_log import KnownLog
+from gateway.log_times import LogTimes
 from gateway.logs import Logs, ReaderAt
 from tests.logmodel.closing import Closing
 from tests.logmodel.directory import Directory
@@ -30,6 +31,7 @@ class Parts:
     directory: type[Directory] = Directory
     closing: type[Closing] = Closing
     known: type[KnownLog] = KnownLog
+    times: type[LogTimes] = LogTimes
     logs: type[Logs] = Logs
     reader_at: type[ReaderAt] = ReaderAt
     position: type[Position] = Position

@@ -27,6 +27,10 @@ def left(logs: Logs) -> Logs:
     return later
 
 
+# What Oregon's routers have told of the time, by the ids of their messages.
+TOLD = (("oregon", 1_000_005),)
+
+
 @pytest.fixture
 def logs() -> Logs:
     """Of a gateway that began at number 2 and has seen 3 and 5; all up to 6 is settled."""
@@ -50,7 +54,8 @@ def test_what_is_left_is_read_as_it_was_written(logs: Logs) -> None:
         voids=(),
         whole_ms=1_000_003,
     )
-    assert decode_marks(encode_marks(logs.left(), MAX_BLOB)) == LeftLogs((expected,), 9_000_000)
+    found = decode_marks(encode_marks(logs.left(), MAX_BLOB))
+    assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD)
 
 
 def test_of_a_log_that_ended_its_end_and_what_was_void_is_left(logs: Logs) -> None:
@@ -65,7 +70,12 @@ def test_of_a_log_that_ended_its_end_and_what_was_void_is_left(logs: Logs) -> No
         voids=((4, 4), (8, 8)),
         whole_ms=1_000_005,
     )
-    assert decode_marks(encode_marks(logs.left(), MAX_BLOB)) == LeftLogs((expected,), 9_000_000)
+    found = decode_marks(encode_marks(logs.left(), MAX_BLOB))
+    assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD)
+
+
+def test_what_the_release_before_has_left_is_read() -> None:
+    assert decode_marks(b"[4,9000000,0,[]]") == LeftLogs((), 9_000_000)
 
 
 def test_the_next_one_misses_what_the_last_one_missed(logs: Logs) -> None:
@@ -190,6 +200,8 @@ FIELDS = ["oregon", "r", 7, 0, [[1, 2], [5, 5]], [[2, 2]], 2, 6, [[2, 2]], 9]
     [
         b"", b"{", b"7", b"[]", b"[4]", b"[4,0,0,[],0]", b"[3,0,0,[]]", b'["4",0,0,[]]',
         b"[4,0,0,7]", b"[4,0,0,[7]]", b'[4,0,0,{"a":1}]', b"[4,0,0,[[]]]", b"\xff",
+        b"[4,0,0,[],[0]]", b"[4,0,0,[],[-1,[]]]", b"[4,0,0,[],[0,[[7,1]]]]",
+        b'[4,0,0,[],[0,[["oregon",-1]]]]', b"[4,0,0,[],[0,7]]",
         b"[4,-1,0,[]]", b"[4,0,null,[]]", b"[4,281474976710656,0,[]]",
         orjson.dumps([4, 0, 0, [FIELDS[:-1]]]),
         orjson.dumps([4, 0, 0, [[*FIELDS, 1]]]),

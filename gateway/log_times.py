@@ -1,0 +1,64 @@
+"""What time it is, as far as a gateway can be certain: by its own clock and by what the routers of
+each region have told. Pure.
+
+A log of a region begins later than all that the region's routers had told before, whatever their
+clocks say (:mod:`wholesale.router.log_clock`). So what "began well before now" is decided by the
+earliest of all these times: then no clock that is ahead makes a log seem old that is new, be it
+ours, a router's, or those of a whole region. And how old a message is goes by the latest of them:
+then no clock that is behind makes it seem young.
+
+A region that falls silent is taken to go on: it may be cut off. One of which nothing but old rows
+was found has told nothing: it may have been dead for days.
+
+Example. Our clock reads 12:00, routers of Oregon told 12:00:02 a second ago, and Dublin, which has
+its clocks five hours ahead, 17:00:00. Then 12:00 is certain, and a message that was routed at
+11:57 in Oregon is five hours old: it is looked up before it is offered.
+"""
+
+from __future__ import annotations
+
+
+class LogTimes:
+    """``wall_ms`` is our clock, ``now`` one in seconds that only goes on."""
+
+    def __init__(self) -> None:
+        # Of each region the latest time of the rows that were found at the start.
+        self._found: dict[str, int] = {}
+        # Of each region the latest that was told, and when that was.
+        self._told: dict[str, tuple[int, float]] = {}
+        #: By how many ms the latest that was told was ahead of ``now``; 0 if nothing was.
+        self.lead_ms = 0
+
+    def found(self, region: str, ms: int) -> None:
+        """A row that was found at the start tells the time ``ms``, nobody knows how long ago."""
+        self._found[region] = max(ms, self._found.get(region, 0))
+
+    def told(self, region: str, ms: int, now: float) -> None:
+        """A message, a tick or a row that has moved tells the time ``ms``."""
+        if ms > self._told.get(region, (0, 0.0))[0]:
+            self._told[region] = ms, now
+        self.lead_ms = max(self.lead_ms, ms - int(now * 1000))
+
+    def certain_ms(self, wall_ms: int, now: float) -> int:
+        """The earliest of all; the rows that were found count until a region has told more."""
+        found_ms = max(self._found.values(), default=wall_ms)
+        return min(wall_ms, *(self._regions(now) or [found_ms]))
+
+    @property
+    def known(self) -> tuple[tuple[str, int], ...]:
+        """Of each region the latest time that was told or found, for a successor to find."""
+        found = {**self._found, **{region: ms for region, (ms, _) in self._told.items()}}
+        return tuple(sorted(found.items()))
+
+    def passed_ms(self, region: str, certain_ms: int) -> int:
+        """Logs of ``region`` that begin from now on begin later than this, at ``certain_ms``."""
+        found_ms = self._found.get(region, certain_ms)
+        return min(certain_ms, self._told.get(region, (found_ms, 0.0))[0])
+
+    def latest_ms(self, wall_ms: int, now: float) -> int:
+        """The latest of all: it never goes back, though a region's routers, all dead for a while
+        and behind, go on from where they were."""
+        return max(wall_ms, self.lead_ms + int(now * 1000) if self.lead_ms else 0)
+
+    def _regions(self, now: float) -> list[int]:
+        return [ms + int((now - at) * 1000) for ms, at in self._told.values()]

@@ -1,0 +1,118 @@
+"""What time it is when clocks are wrong: ours, a router's, or those of a region."""
+
+from __future__ import annotations
+
+import pytest
+from envelopes import START_MS
+
+from gateway.log_times import LogTimes
+from gateway.logs import Logs
+from newsfabric.store.logs import DirectoryRow, Log
+
+HOUR = 3_600_000
+
+
+def told(**regions: int) -> LogTimes:
+    """What the regions' routers told when the clock that only goes on read 10 s."""
+    times = LogTimes()
+    for region, ms in regions.items():
+        times.told(region, ms, 10.0)
+    return times
+
+
+@pytest.mark.parametrize(
+    ("wall", "oregon", "dublin", "certain", "latest"),
+    [
+        (0, 2_000, 3_000, 0, 3_000),
+        (9 * HOUR, 2_000, 3_000, 2_000, 9 * HOUR),
+        (0, 2_000, 9 * HOUR, 0, 9 * HOUR),
+        (5_000, -9 * HOUR, 3_000, -9 * HOUR, 5_000),
+        (-9 * HOUR, 2_000, 3_000, -9 * HOUR, 3_000),
+    ],
+    ids=["all right", "ours ahead", "a region ahead", "a region behind", "ours behind"],
+)
+def test_the_earliest_time_is_certain_and_ages_go_by_the_latest(
+    wall: int, oregon: int, dublin: int, certain: int, latest: int
+):
+    times = told(oregon=START_MS + oregon, dublin=START_MS + dublin)
+    assert times.certain_ms(START_MS + wall, 10.0) == START_MS + certain
+    assert times.latest_ms(START_MS + wall, 10.0) == START_MS + latest
+
+
+def test_a_region_that_falls_silent_goes_on():
+    times = told(oregon=START_MS, dublin=START_MS + 1_000)
+    times.told("dublin", START_MS + 60_000, 70.0)
+    assert times.certain_ms(START_MS + HOUR, 70.0) == START_MS + 60_000
+    times.told("dublin", START_MS + 120_000, 130.0)
+    assert times.certain_ms(START_MS + HOUR, 130.0) == START_MS + 120_000
+    assert times.certain_ms(START_MS + HOUR, 131.0) == START_MS + 121_000
+
+
+def test_an_earlier_word_of_a_region_takes_nothing_back():
+    times = told(oregon=START_MS)
+    times.told("oregon", START_MS - 5_000, 11.0)
+    assert times.certain_ms(START_MS + HOUR, 11.0) == START_MS + 1_000
+
+
+def test_the_latest_time_goes_on_though_a_regions_routers_stood_still():
+    times = told(oregon=START_MS)
+    times.told("oregon", START_MS + 1_000, 700.0)
+    assert times.latest_ms(0, 700.0) == START_MS + 690_000
+
+
+def test_while_nobody_has_told_anything_our_own_clock_counts():
+    assert LogTimes().certain_ms(START_MS, 10.0) == START_MS
+    assert LogTimes().latest_ms(START_MS, 10.0) == START_MS
+
+
+def test_rows_that_were_found_at_the_start_count_until_a_region_tells_more():
+    times = LogTimes()
+    # Dublin has been dead for days.
+    times.found("dublin", START_MS - 50 * HOUR)
+    times.found("oregon", START_MS - 5_000)
+    assert times.certain_ms(START_MS, 10.0) == START_MS - 5_000
+    times.told("oregon", START_MS - 1_000, 10.0)
+    assert times.certain_ms(START_MS, 10.0) == START_MS - 1_000
+
+
+def test_what_is_past_of_a_region_goes_by_what_that_region_told():
+    times = told(oregon=START_MS)
+    times.found("dublin", START_MS - 50 * HOUR)
+    assert times.passed_ms("oregon", START_MS + HOUR) == START_MS
+    assert times.passed_ms("dublin", START_MS + HOUR) == START_MS - 50 * HOUR
+    assert times.passed_ms("paris", START_MS + HOUR) == START_MS + HOUR
+    # Nobody's clock alone makes more of it past than is certain.
+    assert times.passed_ms("oregon", START_MS - HOUR) == START_MS - HOUR
+
+
+def test_logs_hear_the_time_from_messages_ticks_and_rows_that_move():
+    logs, log = Logs(), Log("oregon", "oregon-router-1", START_MS - 5 * HOUR)
+
+    def certain() -> int:
+        return logs.times.certain_ms(START_MS, 0.0) - START_MS
+
+    logs.begin([DirectoryRow(log, version=3)], now=0.0)
+    assert certain() == -5 * HOUR
+    logs.heard(log, 4, 4, sent_ms=START_MS - 3_000, now=0.0)
+    assert certain() == -3_000
+    logs.learn(DirectoryRow(log, START_MS - 2_000), now=0.0)
+    assert certain() == -2_000
+    # A row that was read before tells nothing.
+    logs.learn(DirectoryRow(log, START_MS - 2_000), now=1.0)
+    assert certain() == -2_000
+
+
+def test_a_clock_of_ours_that_is_ahead_makes_no_log_old():
+    logs, log = Logs(), Log("oregon", "oregon-router-1", START_MS - 5 * HOUR)
+    logs.begin([DirectoryRow(log, START_MS)], now=0.0)
+    logs.directory_read(START_MS + 9 * HOUR, now=0.0)
+    assert logs.directory_ms == START_MS
+    assert not logs.gave(Log("oregon", "unknown", START_MS - HOUR), 1)
+
+
+def test_a_successor_knows_the_latest_time():
+    logs, log = Logs(), Log("oregon", "oregon-router-1", START_MS)
+    logs.heard(log, 1, 1, sent_ms=START_MS + HOUR, now=10.0)
+    later = Logs()
+    later.take(logs.left(), now=20.0)
+    assert later.times.latest_ms(0, 20.0) == START_MS + HOUR + 10_000
