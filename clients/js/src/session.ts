@@ -87,7 +87,7 @@ export class Session {
   /** Do what is due. Also right after the device has woken up: it may have slept through anything. */
   wake(now: number): void {
     const { setBack, hasSlept } = this.#timers.tick(now);
-    if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries]) part.shift(setBack);
+    if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries, this.#dialler]) part.shift(setBack);
     if (hasSlept) this.recheck(now);
     this.#timers.run(now);
   }
@@ -99,6 +99,7 @@ export class Session {
   }
 
   hide(isHidden: boolean, now: number): void {
+    this.#timers.hide(isHidden);
     this.#liveness.hide(isHidden);
     if (!isHidden) this.recheck(now);
   }
