@@ -60,7 +60,7 @@ export class PageFabric implements Fabric {
     const number = this.#logins;
     this.#subscriber.token = given;
     const token = await this.#subscriber.currentToken();
-    if (number !== this.#logins) throw new FabricError({ code: 0, reason: "another login was asked for before this one had its token" });
+    if (number !== this.#logins) throw new FabricError({ code: 0, reason: "superseded by another login" });
     const { user, expires_at: expiresAt } = await this.#subscriber.ask({ action, token });
     return { user, expiresAt };
   }

@@ -29,7 +29,7 @@ export type ToConnection =
   | { t: "look" }
   | { t: "bye"; tab: string };
 
-/** From the connection to its tabs. `keys` names the subscriptions that it is for; null means all of the topic. */
+/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. */
 export type ToTabs =
   | { t: "state"; state: State["state"]; details: Details }
   | { t: "login"; user: string; expires_at: number | null }

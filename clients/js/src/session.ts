@@ -114,9 +114,9 @@ export class Session {
     this.#finder.start();
   }
 
-  /** What the regions answered. */
+  /** What the regions answered. A gateway that has said goodbye is obeyed, whether home is back or not. */
   discovered(answers: Answer[], now: number): void {
-    this.#finder.discovered(answers, this.state, now);
+    if (!this.#timers.has("closing")) this.#finder.discovered(answers, this.state, now);
   }
 
   #found(candidates: Candidate[], now: number): void {

@@ -2,7 +2,7 @@
  * What is due when, by name, on a clock that is told to it. Pure: whoever has it calls `pass()` when `next()` has come.
  */
 
-import { PUT_OFF_MS, isPutOff } from "./verdicts.ts";
+import { PUT_OFF_MS, TURN_MS, isPutOff } from "./verdicts.ts";
 
 const ASLEEP_MS = 45_000; // callers come each 30 s
 
@@ -15,7 +15,7 @@ const VERDICTS: Due[] = ["dial", "pong", "token", "requests"];
 export class Timers {
   #due = new Map<Due, number>(); // what → when
   #handlers: Partial<Record<Due, (now: number) => void>> = {};
-  #putOff = new Map<Due, number>(); // verdict → how often it was
+  #putOff = new Map<Due, number>(); // verdict → how often it was, once it is near
   #isHidden = false;
   #now = 0;
 
@@ -24,13 +24,14 @@ export class Timers {
     Object.assign(this.#handlers, handlers);
   }
 
-  /** Whether the page is hidden: then timers are always late. */
+  /** Whether the page is hidden: then timers are always late. What was late before doesn't count for that. */
   hide(isHidden: boolean): void {
     this.#isHidden = isHidden;
+    for (const what of this.#putOff.keys()) this.#putOff.set(what, 0);
   }
 
   set(what: Due, at: number): void {
-    this.#due.set(what, at);
+    this.#due.set(what, VERDICTS.includes(what) ? at - TURN_MS : at);
     this.#putOff.delete(what);
   }
 
@@ -78,11 +79,14 @@ export class Timers {
   }
 
   #mustWait(what: Due, now: number): boolean {
-    const times = this.#putOff.get(what) ?? 0;
-    const late = now - this.#due.get(what)!;
-    if (!VERDICTS.includes(what) || !isPutOff(late, times, this.#isHidden)) return false;
-    this.#due.set(what, now + PUT_OFF_MS);
-    this.#putOff.set(what, times + 1);
+    if (!VERDICTS.includes(what)) return false;
+    const at = this.#due.get(what)!;
+    const times = this.#putOff.get(what);
+    const isLate = isPutOff(now - at, times ?? 0, this.#isHidden);
+    if (isLate) this.#due.set(what, now + PUT_OFF_MS);
+    else if (times === undefined) this.#due.set(what, now + TURN_MS);
+    else return false;
+    this.#putOff.set(what, (times ?? 0) + Number(isLate));
     return true;
   }
 }

@@ -2,14 +2,16 @@
  * When somebody may be taken for dead because nothing came of him.
  *
  * While a page's thread is blocked, by a script of its own or because the device has other things to do, nothing is read,
- * and afterwards a timer may come before what was said meanwhile. So a verdict that comes late is put off for a second:
- * what waits unread is read in that time.
+ * and afterwards a timer may come before what was said meanwhile. So nobody is judged by the first timer, but by one that
+ * is set shortly before; and a verdict that comes late is put off for a second. What waits unread is read in that time.
  */
 
-// In a page that is seen, timers come some ms late.
-const LATE_MS = 100;
+/** So long before a verdict its timer is set once more, in ms: a turn of the event loop. */
+export const TURN_MS = 50;
 /** For so long a late verdict is put off, in ms. */
 export const PUT_OFF_MS = 1000;
+// In a page that is seen, timers come some ms late.
+const LATE_MS = 100;
 // Scripts may block the thread several times in a row. Timers of hidden pages are always late.
 const MOST = { seen: 3, hidden: 1 };
 
@@ -22,15 +24,15 @@ export function isPutOff(late: number, times: number, isHidden: boolean): boolea
 export function judgeAfter(ms: number, judge: () => void): () => void {
   let timer = 0;
   let times = 0;
-  const wait = (ms: number) => {
+  const wait = (ms: number, then: () => void) => {
     const due = performance.now() + ms;
     timer = setTimeout(() => {
-      if (!isPutOff(performance.now() - due, times, Boolean(globalThis.document?.hidden))) return judge();
+      if (!isPutOff(performance.now() - due, times, Boolean(globalThis.document?.hidden))) return then();
       times += 1;
-      return wait(PUT_OFF_MS);
+      return wait(PUT_OFF_MS, judge);
     }, ms);
   };
-  wait(ms);
+  wait(Math.max(0, ms - TURN_MS), () => wait(TURN_MS, judge));
   return () => clearTimeout(timer);
 }
 

@@ -441,3 +441,13 @@ test("a clock that was set back while no connection was open grants no fresh sta
   rig.do("discovered", nobody);
   assert.equal(rig.session.details.wait, 1000);
 });
+
+test("a gateway that says stop is obeyed, though home is back in the same moment", () => {
+  const rig = new Rig().connect(answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
+  rig.push({ type: "disconnect", code: 4001, reason: "invalid token", reconnect: false });
+  rig.take();
+  rig.do("discovered", BOTH);
+  assert.deepEqual(rig.take(), []);
+  rig.pass(1000);
+  assert.equal(rig.session.state, "stopped");
+});
