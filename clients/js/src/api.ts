@@ -58,7 +58,7 @@ export interface Subscription {
   unsubscribe(): void;
 }
 
-/** A refusal. `code` is one of docs/protocol.md, or 0 from a page that has closed its connection. */
+/** A refusal. `code` is one of docs/protocol.md, or 0 from the page itself: it has closed its connection, or asked for another login. */
 export class FabricError extends Error {
   readonly code: number;
   /** The same may work later. */

@@ -15,6 +15,7 @@ import { isError } from "./wire.ts";
 import type { Push, Verb } from "./wire.ts";
 
 const TOKEN_MS = 5000; // so long a page's function may take to make a token before topics that need none are asked for
+const HASTE = { ms: 1000, most: 6 }; // a token is renewed after a second at the soonest, and twice as long each time
 const TOO_MANY = 111;
 
 type Note = Exclude<ToConnection, { t: "look" }>;
@@ -34,12 +35,13 @@ export class Conversation {
   #topics: Topics;
   #requests: Requests;
   #isOpen = false;
+  #haste = 0; // tokens in a row that had to be renewed at once: it is this device's clock that is wrong
 
   constructor(options: Options) {
     const { out, timers } = options;
     this.#options = options;
     this.#timers = timers;
-    this.#login = new Login(out);
+    this.#login = new Login(out, options.random);
     this.#topics = new Topics(out);
     this.#requests = new Requests(out, timers, (topic) => this.#topics.isServed(topic));
     timers.when({
@@ -114,7 +116,9 @@ export class Conversation {
 
   #loggedIn({ expires_at: expiresAt }: Push, now: number): void {
     if (Number.isFinite(expiresAt)) {
-      this.#timers.set("refresh", now + Math.max(1000, (expiresAt - now) * (0.7 + 0.2 * this.#options.random())));
+      const wait = (expiresAt - now) * (0.7 + 0.2 * this.#options.random());
+      this.#timers.set("refresh", now + Math.max(HASTE.ms * 2 ** this.#haste, wait));
+      this.#haste = wait < HASTE.ms ? Math.min(this.#haste + 1, HASTE.most) : 0;
     }
     this.#options.tellState();
     this.#topics.loggedIn();
@@ -155,7 +159,8 @@ export class Conversation {
       if (isLogin(verb)) this.#logIn(key, verb);
       else this.#requests.ask(key, verb, this.#isReady);
     },
-    token: ({ token }) => {
+    token: ({ token, question }) => {
+      if (!this.#login.asks(question)) return;
       if (this.#login.bring(token) && this.#isOpen) this.#login.say();
       if (this.#timers.has("token")) this.#goOn();
     },

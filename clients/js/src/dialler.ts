@@ -99,6 +99,12 @@ export class Dialler {
     this.#next(now);
   }
 
+  /** The clock was set by `ms`. */
+  shift(ms: number): void {
+    this.#blockedUntil += ms;
+    this.#options.regions.shift(ms);
+  }
+
   /** What the lost connection says about its gateway and about WebSocket here. */
   lost(openFor: number, now: number): void {
     this.#options.regions.failed(this.target, now);

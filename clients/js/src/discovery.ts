@@ -2,6 +2,7 @@
 
 import { parseEndpoints } from "./regions.ts";
 import type { Answer, Endpoints, Regions } from "./regions.ts";
+import { judgeAfter, within } from "./verdicts.ts";
 
 const ANSWER_MS = 4000;
 
@@ -19,12 +20,14 @@ export function discover(
   return new Promise((resolve) => {
     const begun = clock();
     let first: number | null = null; // how long the first healthy answer took
-    let timer = 0;
+    let callOff = () => {};
+    const end = () => resolve([...answers.values()]);
     const look = () => {
-      clearTimeout(timer);
-      const left = first === null ? Infinity : first + regions.patience(first, !answers.get(home)?.isIn, now) - (clock() - begun);
-      if (left <= 0 || [...answers.values()].every(({ isIn }) => isIn)) resolve([...answers.values()]);
-      else if (first !== null) timer = setTimeout(look, left);
+      callOff();
+      if ([...answers.values()].every(({ isIn }) => isIn)) return end();
+      if (first === null) return;
+      const left = first + regions.patience(first, !answers.get(home)?.isIn, now) - (clock() - begun);
+      callOff = judgeAfter(Math.max(0, left), end);
     };
     const askOne = async (url: string, isLate: boolean) => {
       answers.set(url, { url, ms: Infinity, isLate, endpoints: null });
@@ -42,10 +45,11 @@ export function discover(
 /** The endpoints at `url`, or null when there is no usable answer in time. */
 async function askEndpoints(url: string): Promise<Endpoints | null> {
   try {
-    const signal = AbortSignal.timeout(ANSWER_MS);
-    const answer = await fetch(url, { cache: "no-store", credentials: "omit", signal });
-    // A region without a ready gateway says 503, and in the same document who has one.
-    return answer.ok || answer.status === 503 ? parseEndpoints(await answer.json(), url) : null;
+    return await within(ANSWER_MS, async (signal) => {
+      const answer = await fetch(url, { cache: "no-store", credentials: "omit", signal });
+      // A region without a ready gateway says 503, and in the same document who has one.
+      return answer.ok || answer.status === 503 ? parseEndpoints(await answer.json(), url) : null;
+    });
   } catch {
     return null;
   }

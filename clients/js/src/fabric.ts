@@ -1,6 +1,6 @@
 /** What `connect()` returns: a page's front to its subscriber, and to the connection that its tabs share. */
 
-import { TRANSPORTS } from "./api.ts";
+import { FabricError, TRANSPORTS } from "./api.ts";
 import type { ConnectOptions, Fabric, Login, Message, State, SubscribeOptions, Subscription, Token } from "./api.ts";
 import { Connection } from "./connection.ts";
 import { HEARTBEAT } from "./liveness.ts";
@@ -19,6 +19,8 @@ export class PageFabric implements Fabric {
   #subscriber: Subscriber;
   #tabs: Tabs;
   #page = new AbortController();
+  #isClosed = false;
+  #logins = 0;
 
   constructor({ endpoints, token = null, transports = TRANSPORTS, share = true, heartbeat = {}, sockjs }: ConnectOptions) {
     if (!endpoints?.length) throw new TypeError("endpoints: the URL of an endpoints.json");
@@ -53,9 +55,13 @@ export class PageFabric implements Fabric {
     return this.#logIn("refresh", token);
   }
 
-  async #logIn(action: string, token: Token | null): Promise<Login> {
-    this.#subscriber.token = token;
-    const { user, expires_at: expiresAt } = await this.#subscriber.ask({ action, token: await this.#subscriber.currentToken() });
+  async #logIn(action: string, given: Token | null): Promise<Login> {
+    this.#logins += 1;
+    const number = this.#logins;
+    this.#subscriber.token = given;
+    const token = await this.#subscriber.currentToken();
+    if (number !== this.#logins) throw new FabricError({ code: 0, reason: "superseded by another login" });
+    const { user, expires_at: expiresAt } = await this.#subscriber.ask({ action, token });
     return { user, expiresAt };
   }
 
@@ -88,6 +94,8 @@ export class PageFabric implements Fabric {
   }
 
   close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#tabs.leave();
     this.#subscriber.close();
     this.#stateIs({ state: "stopped", reason: "closed by the page" });
@@ -102,10 +110,13 @@ export class PageFabric implements Fabric {
     this.#emit("state", state);
   }
 
+  /** Any handler may take others off, add some, or close all. */
   #emit<Event extends keyof Events>(event: Event, value: Events[Event]): void {
-    if (this.#page.signal.aborted) return;
-    if (event === "error" && this.#handlers.error.size === 0) console.warn("newsfabric:", value);
-    for (const handler of this.#handlers[event]) call(handler, value);
+    const { signal } = this.#page;
+    if (signal.aborted) return;
+    const handlers = this.#handlers[event];
+    if (event === "error" && handlers.size === 0) console.warn("newsfabric:", value);
+    for (const handler of [...handlers]) if (handlers.has(handler) && !signal.aborted) call(handler, value);
   }
 
   /** Sleep, networks and tabs that come and go. */

@@ -37,7 +37,7 @@ export class Liveness {
 
   constructor(options: Options) {
     this.#options = options;
-    options.timers.when({ quiet: (now) => (this.#pingedAt ? options.onDead(now) : this.ping(now)) });
+    options.timers.when({ quiet: (now) => this.ping(now), pong: options.onDead });
   }
 
   /** A connection is open, to a region that answers requests within `ms`. */
@@ -52,10 +52,17 @@ export class Liveness {
 
   /** Anything at all has come in. */
   heard(now: number): void {
-    if (this.#pingedAt) this.#roundTrip = this.#roundTrip ? (this.#roundTrip + now - this.#pingedAt) / 2 : now - this.#pingedAt;
+    if (this.#pingedAt) this.#answered(now - this.#pingedAt);
     this.#pingedAt = 0;
     this.#heardAt = now;
+    this.#options.timers.delete("pong");
     this.#options.timers.set("quiet", now + this.#interval(now));
+  }
+
+  /** Where the page was blocked meanwhile, most of `ms` is its own. */
+  #answered(ms: number): void {
+    const roundTrip = Math.min(ms, SLACK.least);
+    this.#roundTrip = this.#roundTrip ? (this.#roundTrip + roundTrip) / 2 : roundTrip;
   }
 
   ping(now: number): void {
@@ -63,7 +70,8 @@ export class Liveness {
     this.#options.ping();
     // Until there was an answer, endpoints.json says what a request takes here: over SockJS a ping may be one.
     const slack = this.#interval(now) === this.#options.heartbeat.hidden ? SLACK.most : 4 * (this.#roundTrip || this.#answerMs);
-    this.#options.timers.set("quiet", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
+    this.#options.timers.delete("quiet");
+    this.#options.timers.set("pong", now + Math.min(SLACK.most, Math.max(SLACK.least, slack)));
   }
 
   #interval(now: number): number {
@@ -79,11 +87,13 @@ export class Liveness {
   /** Another tab, that is seen, wants to be sure of its connection; it can, as its timers aren't slowed down. */
   looked(now: number): void {
     this.#lookedAt = now;
-    if (this.#options.timers.has("quiet") && !this.#pingedAt) this.#options.timers.soon("quiet", this.#heardAt + this.#interval(now));
+    if (this.#options.timers.has("quiet")) this.#options.timers.soon("quiet", this.#heardAt + this.#interval(now));
   }
 
   /** The clock was set by `ms`. */
   shift(ms: number): void {
     this.#heardAt += ms;
+    this.#lookedAt += ms;
+    if (this.#pingedAt) this.#pingedAt += ms;
   }
 }

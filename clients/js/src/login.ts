@@ -4,10 +4,14 @@
  * A token that is refused for good isn't said again, on later connections neither. One that is refused for the moment
  * stands, as does one that a gateway in a hurry may not have read: `again()` says it again, and so does the next
  * connection. Pages are told of a refusal each time; that it worked in the end is what `login` events say.
+ *
+ * Each question has a number, and an answer counts for its own alone: a token that a page's function makes late is not
+ * said on a connection that has asked for a newer one, and of two logins each page hears what became of its own.
  */
 
 import type { Output } from "./notes.ts";
 import { isError } from "./wire.ts";
+import type { Random } from "./regions.ts";
 import type { ErrorPush, Push } from "./wire.ts";
 
 export class Login {
@@ -18,15 +22,18 @@ export class Login {
   #accepted: unknown = null; // the last one that was
   #refused: unknown = null;
   #error: ErrorPush | null = null; // why, to be told if no tab has a better one
-  #keys: string[] = []; // of those who await an answer
+  #keys = new Map<string, string>(); // of those who await an answer → the ref of their verb; "" until it is said
+  #said = new Map<string, unknown>(); // ref → the token, on this connection
   #ref = ""; // of the last verb
   #isOpen = false; // whether that one has no answer yet that settles it
-  #isAsking = false; // whether tabs have been asked for a token
+  #question: number; // the last one that tabs were asked; those of other connections end in other decimals
+  #isAsking = false; // whether it is still open
   #refs = 0;
   #out: Output;
 
-  constructor(out: Output) {
+  constructor(out: Output, random: Random) {
     this.#out = out;
+    this.#question = random();
   }
 
   /** A tab has a token to offer. Returns whether that is news. */
@@ -47,6 +54,8 @@ export class Login {
     this.#refs += 1;
     this.#ref = `l${this.#refs}`;
     this.#isOpen = true;
+    this.#said.set(this.#ref, this.#token);
+    for (const [key, ref] of this.#keys) if (!ref) this.#keys.set(key, this.#ref);
     this.#send();
   }
 
@@ -61,16 +70,21 @@ export class Login {
 
   askForToken(): void {
     this.#isAsking = true;
-    this.#out.tell({ t: "token?" });
+    this.#question += 1;
+    this.#out.tell({ t: "token?", question: this.#question });
   }
 
-  /** A tab brings the token it was asked for; null if it has none. Returns whether it is one to be said. */
+  /** Whether `question` is the one that tabs are being asked; tabs of an older version don't say. */
+  asks(question = this.#question): boolean {
+    return this.#isAsking && question === this.#question;
+  }
+
+  /** A tab brings the token it was asked for; null if it has none. Returns whether it is one to be said; if not, another tab may have one. */
   bring(token: unknown): boolean {
-    if (!this.#isAsking) return false;
-    this.#isAsking = false;
     const error = this.#error;
     this.#error = null;
     const isNew = typeof token === "string" && token !== this.#refused && token !== this.#token;
+    this.#isAsking = !isNew;
     if (isNew) this.#token = token;
     else if (error) this.#out.tell({ t: "error", error });
     return isNew;
@@ -79,8 +93,9 @@ export class Login {
   /** A page logs in itself, and awaits the answer under `key`. */
   ask(key: string, token: unknown): void {
     this.#wanted = true;
+    this.#isAsking = false;
     this.#token = token;
-    this.#keys.push(key);
+    this.#keys.set(key, "");
   }
 
   /** What the gateway's `push` says of us, if anything. */
@@ -89,23 +104,25 @@ export class Login {
       this.#isAccepted(push);
       return "in";
     }
-    if (!isError(push) || !push.ref || push.ref !== this.#ref) return null;
-    if (this.#isOpen) this.#isRefused(push);
+    if (!isError(push) || !this.#said.has(push.ref)) return null;
+    if (push.ref !== this.#ref) this.#answer(push.ref, push);
+    else if (this.#isOpen) this.#isRefused(push);
     return "refused";
   }
 
-  #isAccepted({ user, expires_at: expiresAt }: Push): void {
+  /** Without a `ref` it comes of what the gateway found in a cookie, of which we know nothing. */
+  #isAccepted({ ref, user, expires_at: expiresAt }: Push): void {
     this.user = { user, expires_at: expiresAt ?? null };
-    this.#isOpen = false;
-    this.#accepted = this.#token;
+    this.#accepted = this.#said.get(ref) ?? null;
     this.#refused = null;
-    this.#answer({ type: "logged_in", ...this.user });
+    if (ref === this.#ref) this.#isOpen = false;
+    this.#answer(ref, { type: "logged_in", ...this.user });
     this.#out.tell({ t: "login", ...this.user });
   }
 
   #isRefused(push: ErrorPush): void {
-    const isAwaited = this.#keys.length > 0;
-    this.#answer(push);
+    const isAwaited = this.#keys.size > 0;
+    this.#answer(this.#ref, push);
     if (push.temporary) {
       if (!isAwaited) this.#out.tell({ t: "error", error: push });
       return;
@@ -119,8 +136,15 @@ export class Login {
     this.askForToken();
   }
 
-  #answer(push: Push): void {
-    for (const key of this.#keys.splice(0)) this.#out.tell({ t: "answer", key, push });
+  /** Verbs are answered in order: what was said before the last one and has no answer yet was never read, and shares its. */
+  #answer(ref: string, push: Push): void {
+    const isLast = ref === this.#ref;
+    for (const said of this.#said.keys()) if (isLast && said !== ref) this.#said.delete(said);
+    for (const [key, asked] of this.#keys) {
+      if (!isLast && asked !== ref) continue;
+      this.#keys.delete(key);
+      this.#out.tell({ t: "answer", key, push });
+    }
   }
 
   /** The token has run out: the next one must be another. */
@@ -132,6 +156,8 @@ export class Login {
     this.#isAsking = false;
     this.#isOpen = false;
     this.#ref = "";
+    this.#said.clear();
+    for (const key of this.#keys.keys()) this.#keys.set(key, "");
     this.user = null;
   }
 }

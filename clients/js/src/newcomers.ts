@@ -50,7 +50,7 @@ export class Newcomers {
   }
 
   /** The present one begins again, if it is still among these `wishes`. */
-  disconnected(wishes: Map<string, Wish>): void {
+  restart(wishes: Map<string, Wish>): void {
     if (this.#current && wishes.has(this.#current.key)) this.#late.unshift(this.#current);
     this.#current = null;
     this.#isAwaited = false;

@@ -2,6 +2,7 @@
  * Notes: what tabs and the connection that they share send each other, over a BroadcastChannel or by a call.
  *
  * Tabs of one site may run different versions of this library: what a note is called (`t`) and what it holds stays as it is.
+ * What is added may be missing in a note of an older version.
  */
 
 import type { FabricError, Login, State } from "./api.ts";
@@ -24,16 +25,16 @@ export type ToConnection =
   | { t: "follow"; wish: Wish }
   | { t: "leave"; key: string }
   | { t: "ask"; key: string; verb: Verb }
-  | { t: "token"; token: unknown }
+  | { t: "token"; token: unknown; question?: number }
   | { t: "look" }
   | { t: "bye"; tab: string };
 
-/** From the connection to its tabs. `keys` names the subscriptions that it is for; null means all of the topic. */
+/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. */
 export type ToTabs =
   | { t: "state"; state: State["state"]; details: Details }
   | { t: "login"; user: string; expires_at: number | null }
   | { t: "error"; error: Refusal }
-  | { t: "token?" }
+  | { t: "token?"; question?: number }
   | { t: "answer"; key: string; push: Push }
   | { t: "push"; push: Push; keys: string[] | null }
   | ({ t: "subscribed" } & Subscribed)

@@ -148,6 +148,12 @@ export class Regions {
     for (const [oldest] of this.#failed) if (this.#failed.size > MOST_FAILED) this.#failed.delete(oldest);
   }
 
+  /** The clock was set by `ms`. */
+  shift(ms: number): void {
+    this.#homeFailedAt += ms;
+    for (const [key, at] of this.#failed) this.#failed.set(key, at + ms);
+  }
+
   #isAvoided(gateway: Gateway, now: number): boolean {
     const at = this.#failed.get(keyOf(gateway));
     return at !== undefined && now - at < AVOIDED_MS;

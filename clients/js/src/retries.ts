@@ -56,7 +56,7 @@ export class Retries {
 
   /** The clock was set by `ms`. */
   shift(ms: number): void {
-    this.#openedAt += ms;
+    if (this.#openedAt) this.#openedAt += ms;
     this.#notBefore += ms;
   }
 }

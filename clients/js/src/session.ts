@@ -87,7 +87,7 @@ export class Session {
   /** Do what is due. Also right after the device has woken up: it may have slept through anything. */
   wake(now: number): void {
     const { setBack, hasSlept } = this.#timers.tick(now);
-    if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries]) part.shift(setBack);
+    if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries, this.#dialler]) part.shift(setBack);
     if (hasSlept) this.recheck(now);
     this.#timers.run(now);
   }
@@ -99,6 +99,7 @@ export class Session {
   }
 
   hide(isHidden: boolean, now: number): void {
+    this.#timers.hide(isHidden);
     this.#liveness.hide(isHidden);
     if (!isHidden) this.recheck(now);
   }
@@ -113,9 +114,9 @@ export class Session {
     this.#finder.start();
   }
 
-  /** What the regions answered. */
+  /** What the regions answered. A gateway that has said goodbye is obeyed, whether home is back or not. */
   discovered(answers: Answer[], now: number): void {
-    this.#finder.discovered(answers, this.state, now);
+    if (!this.#timers.has("closing")) this.#finder.discovered(answers, this.state, now);
   }
 
   #found(candidates: Candidate[], now: number): void {

@@ -1,4 +1,8 @@
-/** One tab's subscriptions and questions: what they wish, what they have had, and what to tell the page. Pure. */
+/**
+ * One tab's subscriptions and questions: what they wish, what they have had, and what to tell the page. Pure.
+ *
+ * Any handler of the page's may end any subscription, and all of them: whether one still lives is looked up before each call.
+ */
 
 import { FabricError } from "./api.ts";
 import type { Message, State, SubscribeOptions, Subscription, Token } from "./api.ts";
@@ -8,6 +12,8 @@ import { MARKS } from "./requests.ts";
 import { Seen } from "./seen.ts";
 import { isError } from "./wire.ts";
 import type { Push, Refusal, Verb } from "./wire.ts";
+
+const CLOSED: Refusal = { code: 0, reason: "the page has closed its connection" };
 
 interface Followed {
   wish: Wish;
@@ -37,6 +43,7 @@ export class Subscriber {
   token: Token | null;
   #followed = new Map<string, Followed>(); // by key
   #asked = new Map<string, Asked>(); // by key
+  #isClosed = false;
   #made = 0;
   #say;
   #tell;
@@ -62,8 +69,10 @@ export class Subscriber {
     const key = this.#newKey();
     const wish = { key, topic, position: since, rewind };
     const followed: Followed = { wish, handlers, seen: new Seen(), position: since };
-    this.#followed.set(key, followed);
-    this.#say({ t: "follow", wish });
+    if (!this.#isClosed) {
+      this.#followed.set(key, followed);
+      this.#say({ t: "follow", wish });
+    }
     return {
       topic,
       get position() {
@@ -77,6 +86,7 @@ export class Subscriber {
 
   /** The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection. */
   ask(verb: Verb): Promise<Push> {
+    if (this.#isClosed) return Promise.reject(new FabricError(CLOSED));
     const key = this.#newKey();
     return new Promise((resolve, reject) => {
       this.#asked.set(key, { verb, resolve, reject });
@@ -96,24 +106,24 @@ export class Subscriber {
 
   /** Nothing more will come. */
   close(): void {
+    this.#isClosed = true;
     this.#say({ t: "bye", tab: this.id });
-    const error = new FabricError({ code: 0, reason: "the page has closed its connection" });
-    for (const { reject } of this.#asked.values()) reject(error);
+    for (const { reject } of this.#asked.values()) reject(new FabricError(CLOSED));
     this.#asked.clear();
     this.#followed.clear();
   }
 
   /** The connection says something. */
   note(note: ToTabs): void {
-    dispatch(this.#notes, note);
+    if (!this.#isClosed) dispatch(this.#notes, note);
   }
 
   #notes: Handlers<ToTabs> = {
     state: ({ state, details }) => this.#tell("state", { state, ...details } as State),
     login: ({ user, expires_at: expiresAt }) => this.#tell("login", { user, expiresAt }),
     error: ({ error }) => this.#tell("error", new FabricError(error)),
-    "token?": () => {
-      if (this.token !== null) this.#bringToken();
+    "token?": ({ question }) => {
+      if (this.token !== null) this.#bringToken(question);
     },
     answer: ({ key, push }) => {
       const asked = this.#asked.get(key);
@@ -122,53 +132,60 @@ export class Subscriber {
       else asked?.resolve(push);
     },
     push: ({ push, keys }) => {
-      for (const followed of this.#of(push.topic, keys)) pushed(followed, push);
+      for (const followed of this.#of(push.topic, keys)) this.#pushed(followed, push);
     },
     subscribed: (note) => {
-      for (const followed of this.#of(note.topic, note.keys)) subscribed(followed, note);
+      for (const followed of this.#of(note.topic, note.keys)) this.#subscribed(followed, note);
     },
     refused: ({ topic, keys, error }) => {
       for (const followed of this.#of(topic, keys)) this.#refused(followed, error);
     },
   };
 
-  async #bringToken(): Promise<void> {
+  async #bringToken(question: number | undefined): Promise<void> {
     let token: string | null = null;
     try {
       token = await this.currentToken();
     } catch (error) {
+      if (this.#isClosed) return;
       const reason = `no token: ${(error as Error | undefined)?.message ?? error}`;
       this.#tell("error", new FabricError({ code: 101, reason, temporary: true }));
     }
-    this.#say({ t: "token", token });
+    if (!this.#isClosed) this.#say({ t: "token", token, question });
   }
 
+  /** The subscriptions that something is for, as they are before any of them is called. */
   #of(topic: string, keys: string[] | null): Followed[] {
     const all = [...this.#followed.values()].filter(({ wish }) => wish.topic === topic);
     return keys ? all.filter(({ wish }) => keys.includes(wish.key)) : all;
   }
 
-  #refused({ wish, handlers }: Followed, error: Refusal): void {
-    const problem = new FabricError({ ...error, topic: wish.topic });
-    if (handlers.onError) call(handlers.onError, problem);
-    else this.#tell("error", problem);
+  /** Call one of its handlers, unless it has ended. */
+  #call<Value>({ wish }: Followed, handler: ((value: Value) => void) | undefined, value: Value): void {
+    if (this.#followed.has(wish.key)) call(handler, value);
   }
-}
 
-function pushed(followed: Followed, push: Push): void {
-  const { handlers, seen } = followed;
-  if (typeof push.position === "string") followed.position = push.position;
-  if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
-  if (push.type === "message") call(handlers.onMessage, push as Push & Message);
-  else call(handlers.onMark, { topic: push.topic, id: push.id, mark: MARKS[push.type]!, at: push.at });
-}
+  #pushed(followed: Followed, push: Push): void {
+    const { handlers, seen } = followed;
+    if (typeof push.position === "string") followed.position = push.position;
+    if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
+    if (push.type === "message") this.#call(followed, handlers.onMessage, push as Push & Message);
+    else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, mark: MARKS[push.type]!, at: push.at });
+  }
 
-function subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {
-  const { handlers } = followed;
-  if (position !== null) followed.position = position;
-  if (!isNews) return;
-  call(handlers.onSubscribed, { topic, resumed, recovered });
-  if (resumed && !recovered) call(handlers.onGap, { topic });
+  #subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {
+    const { handlers } = followed;
+    if (position !== null) followed.position = position;
+    if (!isNews) return;
+    this.#call(followed, handlers.onSubscribed, { topic, resumed, recovered });
+    if (resumed && !recovered) this.#call(followed, handlers.onGap, { topic });
+  }
+
+  #refused(followed: Followed, error: Refusal): void {
+    const { wish, handlers } = followed;
+    const problem = new FabricError({ ...error, topic: wish.topic });
+    this.#call(followed, handlers.onError ?? ((error: FabricError) => this.#tell("error", error)), problem);
+  }
 }
 
 /** Call a function of the page's, if there is one; its faults are its own, and the browser's to report. */

@@ -13,6 +13,7 @@ import type { Connection } from "./connection.ts";
 import { LeadLock, holdLock } from "./locks.ts";
 import type { Lead, ToConnection, ToTabs } from "./notes.ts";
 import type { Subscriber } from "./subscriber.ts";
+import { judgeAfter } from "./verdicts.ts";
 
 const LOOK_MS = 5000;
 const ANSWER_MS = 2000;
@@ -37,6 +38,7 @@ export class Tabs {
   #others = new Set<string>(); // tabs that we, leading, have heard of
   #looking = 0;
   #isAnswered = true;
+  #callOff = () => {}; // the verdict on a leader that doesn't answer
 
   constructor(options: Options) {
     this.#options = options;
@@ -74,6 +76,7 @@ export class Tabs {
     });
     // Sandboxed frames have locks that can't be had.
     own.catch(() => {
+      if (signal.aborted) return;
       this.#isShared = false;
       this.#lead();
     });
@@ -91,6 +94,8 @@ export class Tabs {
   /** Give everything up; `join()` begins anew. */
   leave(): void {
     clearInterval(this.#looking);
+    this.#callOff();
+    this.#isAnswered = true;
     this.say({ t: "bye", tab: this.#options.subscriber.id });
     this.#resign();
     this.#leaving.abort();
@@ -172,8 +177,10 @@ export class Tabs {
     if (this.#connection || !this.#channel || !this.#isAnswered) return;
     this.#isAnswered = false;
     this.#post("leader", { t: "look" });
-    setTimeout(() => {
-      if (!this.#isAnswered && this.#channel && !document.hidden) this.#lock.steal();
-    }, ANSWER_MS);
+    this.#callOff = judgeAfter(ANSWER_MS, () => {
+      const isDead = !this.#isAnswered && !document.hidden;
+      this.#isAnswered = true;
+      if (isDead) this.#lock.steal();
+    });
   }
 }

@@ -23,7 +23,7 @@ const BAD_POSITION = 112;
 
 /** Why a verb was sent for a topic, until its reply comes. */
 export interface Asked {
-  what: "subscribe" | "catch up" | "make way" | "subscribe newcomer" | "go on";
+  what: "subscribe" | "catch up" | "make way" | "subscribe newcomer" | "go on" | "leave";
   /** Whether what is subscribed begins at a position. */
   resumed?: boolean;
   /** The newcomer's. */
@@ -63,6 +63,20 @@ export class Topic {
     if (this.phase === "refused" && this.#error) this.#tell({ t: "refused", topic: this.name, keys: [wish.key], error: this.#error });
   }
 
+  /** A tab says again what it wishes. As long as that isn't served it counts: a leader may read notes late that were for another. */
+  renew(wish: Wish): void {
+    const { key, position } = wish;
+    if (position === this.wishes.get(key)?.position) return;
+    if (this.#first?.key === key && this.phase === "away") {
+      this.#first = wish;
+      this.#position = position;
+    } else if (this.#first?.key === key || this.#newcomers.keys.includes(key)) {
+      this.#newcomers.leave(key);
+      this.#newcomers.add(wish);
+    } else return;
+    this.wishes.set(key, wish);
+  }
+
   leave(key: string): void {
     this.wishes.delete(key);
     this.#newcomers.leave(key);
@@ -70,16 +84,26 @@ export class Topic {
 
   disconnected(): void {
     this.phase = "away";
-    this.#newcomers.disconnected(this.wishes);
+    this.#newcomers.restart(this.wishes);
   }
 
   /** Ask for it: what has a position comes back, or asked for `since`; anything else begins as the first one wished. */
   subscribe(): void {
     this.phase = "asked";
     this.#serving = null;
+    // Of what a newcomer needs, the gateway may have left anything unread.
+    this.#newcomers.restart(this.wishes);
     const position = this.#position;
     const resumed = position !== null;
     this.#ask(subscribing(this.name, resumed ? { position } : { rewind: this.#first?.rewind }), { what: "subscribe", resumed });
+  }
+
+  /** What was asked may have been refused for the moment, or left unread. */
+  again(): void {
+    if (this.phase === "again" || this.phase === "asked") return this.subscribe();
+    if (this.phase !== "live") return;
+    this.#newcomers.restart(this.wishes);
+    this.#catchUp();
   }
 
   /** Something is pushed to those who follow it. */
@@ -103,10 +127,10 @@ export class Topic {
     if (typeof position === "string") this.#position = position;
   }
 
-  /** Whom messages are for; null means everyone. */
-  #served(): string[] | null {
+  /** Whom messages are for. By name: whoever wishes the topic while this is on its way to a tab must not take it for his. */
+  #served(): string[] {
     const waiting = this.#newcomers.keys;
-    return waiting.length ? [...this.wishes.keys()].filter((key) => !waiting.includes(key)) : null;
+    return [...this.wishes.keys()].filter((key) => !waiting.includes(key));
   }
 
   /** Before a newcomer is served: let what the topic may still be catching up with come, so that it is where it seems. */
@@ -147,13 +171,19 @@ export class Topic {
 
   #refused(error: Refusal, asked: Asked): void {
     if (error.code === BAD_POSITION) return this.#withoutPosition(asked);
-    if (error.code === ALREADY) return this.phase === "live" ? undefined : this.#subscribed(true, null, asked);
+    if (error.code === ALREADY) return this.phase === "live" ? undefined : this.#subscribeAnew();
     if (asked.what === "subscribe newcomer") return this.#tell({ t: "refused", topic: this.name, keys: [asked.key!], error });
     const isMendable = error.code === UNAUTHORIZED || error.code === EXPIRED;
     this.phase = error.temporary ? "again" : isMendable ? "refused" : "over";
     this.#newcomers.joined();
     this.#error = error;
-    return this.#tell({ t: "refused", topic: this.name, keys: null, error });
+    return this.#tell({ t: "refused", topic: this.name, keys: [...this.wishes.keys()], error });
+  }
+
+  /** We have it, but not from where we were: the gateway left unread that a newcomer leaves it. */
+  #subscribeAnew(): void {
+    this.#ask({ action: "unsubscribe", topic: this.name }, { what: "go on" });
+    this.subscribe();
   }
 
   /** Where we were is nothing that this fabric can have said: begin anew, and say that something may be missing. */

@@ -20,8 +20,7 @@ export class Topics {
   /** Serve `wish` from now on; `ready` says whether verbs can be sent. */
   follow(wish: Wish, ready: boolean): void {
     const known = this.#topics.get(wish.topic);
-    if (known?.wishes.has(wish.key)) return;
-    if (known) return known.join(wish);
+    if (known) return known.wishes.has(wish.key) ? known.renew(wish) : known.join(wish);
     const topic: Topic = new Topic(wish, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.tell);
     this.#topics.set(wish.topic, topic);
     if (ready) topic.subscribe();
@@ -33,7 +32,7 @@ export class Topics {
       topic.leave(key);
       if (topic.wishes.size) return;
       this.#topics.delete(topic.name);
-      if (ready) this.#out.send({ action: "unsubscribe", topic: topic.name });
+      if (ready) this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave" } });
       return;
     }
   }
@@ -58,10 +57,12 @@ export class Topics {
     this.#subscribe("refused");
   }
 
-  /** Try those again that were refused for the moment, or never answered: a gateway in a hurry doesn't say to whom. */
+  /** Try again what was refused for the moment, or never answered: a gateway in a hurry doesn't say to whom. */
   again(): void {
-    this.#subscribe("again");
-    this.#subscribe("asked");
+    for (const topic of this.#topics.values()) topic.again();
+    for (const [ref, { topic, asked }] of this.#asked) {
+      if (asked.what === "leave" && !this.#topics.has(topic.name)) this.#out.send({ action: "unsubscribe", topic: topic.name, ref });
+    }
   }
 
   #subscribe(phase: Topic["phase"]): void {

@@ -7,6 +7,7 @@
 import type { ConnectOptions } from "./api.ts";
 import { BROKEN } from "./closing.ts";
 import type { Gateway } from "./regions.ts";
+import { within } from "./verdicts.ts";
 
 export interface SocketEvents {
   opened(transport: string): void;
@@ -83,8 +84,8 @@ function listen(socket: AnySocket, on: SocketEvents, transport: () => string): S
 /** Whether the gateway's SockJS answers over HTTP within `ms`. */
 export async function probe({ sockjs }: Gateway, ms: number): Promise<boolean> {
   try {
-    const answer = await fetch(`${sockjs}/info`, { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(ms) });
-    return answer.ok;
+    const url = `${sockjs}/info`;
+    return await within(ms, async (signal) => (await fetch(url, { cache: "no-store", credentials: "omit", signal })).ok);
   } catch {
     return false;
   }

@@ -25,7 +25,7 @@ class Asked {
 
   async pass(ms) {
     this.time += ms;
-    mock.timers.tick(ms);
+    for (let n = 0; n < ms; n += 1) mock.timers.tick(1);
     await settled();
   }
 

@@ -192,3 +192,116 @@ test("what a closed page still asked is answered: by a refusal", async () => {
   tab.close();
   await assert.rejects(asked, { code: 0 });
 });
+
+/** A function that makes tokens when it is told to, and the questions that it was asked. */
+function slowly() {
+  const asked = [];
+  return { asked, token: () => new Promise((resolve, reject) => asked.push({ resolve, reject })) };
+}
+
+test("a token that was asked for on an earlier connection isn't said on the next, which asks again", async () => {
+  const { asked, token } = slowly();
+  const { rig } = await withToken(token);
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  await settled();
+  assert.equal(asked.length, 2);
+  asked[0].resolve("stale");
+  await settled();
+  assert.deepEqual(rig.asked(), []);
+  asked[1].resolve("fresh");
+  await settled();
+  assert.deepEqual(rig.asked().map(({ action, token }) => [action, token]), [["login", "fresh"], ["subscribe", undefined]]);
+});
+
+test("nor is one that was asked for by another tab's connection, which had asked as often", async () => {
+  const { asked, token } = slowly();
+  const { tab } = await withToken(token, { random: () => 0.25 });
+  const next = new Rig({ random: () => 0.75 });
+  const { tab: same } = next.tab("a", token);
+  same.hello();
+  next.connect();
+  await settled();
+  assert.equal(asked.length, 2);
+  const said = [];
+  const { tab: first } = new Rig().tab("a", token, (note) => said.push(note));
+  first.note({ t: "token?", question: 1.25 });
+  asked[2].resolve("stale");
+  await settled();
+  next.do("note", said[0]);
+  assert.deepEqual([said[0].token, next.asked()], ["stale", []]);
+  asked[1].resolve("fresh");
+  await settled();
+  assert.deepEqual(next.asked().map(({ token }) => token), ["fresh"]);
+  tab.close();
+});
+
+test("a page that logs in itself meanwhile is not logged in by the token it was asked for before", async () => {
+  const { asked, token } = slowly();
+  const { rig, tab } = await withToken(token);
+  tab.ask({ action: "login", token: "own" });
+  asked[0].resolve("stale");
+  await settled();
+  assert.deepEqual(rig.asked().filter(({ action }) => action === "login").map(({ token }) => token), ["own"]);
+});
+
+test("a tab that has no token leaves the question to the others", async () => {
+  const { asked, token } = slowly();
+  const { rig } = await withToken(token);
+  const { tab, heard } = rig.tab("b", token);
+  tab.hello();
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  await settled();
+  asked[2].reject(new Error("no session here"));
+  await settled();
+  assert.deepEqual(errors(heard), [101]);
+  asked[1].resolve("fresh");
+  await settled();
+  assert.deepEqual(rig.asked().map(({ action }) => action), ["subscribe", "login"]);
+});
+
+test("of two logins each hears what became of its own", async () => {
+  const rig = new Rig().connect();
+  const { tab } = rig.tab("a");
+  const first = tab.ask({ action: "login", token: "mine" });
+  const second = tab.ask({ action: "login", token: "other's" });
+  const [one, two] = rig.sent();
+  loggedIn(rig, one.ref);
+  refuse(rig, two, 101);
+  assert.equal((await first).user, "42");
+  await assert.rejects(second, { code: 101 });
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.equal(rig.asked()[0].token, "mine");
+});
+
+test("a login that was said on a connection which is lost has the answer of the one that is said on the next", async () => {
+  const rig = new Rig().connect();
+  const { tab } = rig.tab("a");
+  const both = ["old", "new"].map((token) => tab.ask({ action: "login", token }));
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  const [said] = rig.asked();
+  assert.equal(said.token, "new");
+  loggedIn(rig, said.ref);
+  assert.deepEqual((await Promise.all(both)).map(({ user }) => user), ["42", "42"]);
+});
+
+test("a device whose clock is ahead renews its token less and less often, not each second", async () => {
+  let made = 0;
+  const { rig } = await withToken(() => `token ${(made += 1)}`);
+  const ends = () => rig.now - 3_600_000;
+  loggedIn(rig, rig.sent()[0].ref, ends());
+  for (let n = 0; n < 300; n += 1) {
+    rig.pass(1000);
+    rig.push({ type: "pong" });
+    await settled();
+    for (const { action, ref } of rig.asked()) if (action === "refresh") rig.push({ type: "refreshed", ref, user: "42", expires_at: ends() });
+  }
+  assert.ok(made > 6 && made < 14, `${made} tokens in five minutes`);
+});

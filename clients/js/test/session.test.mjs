@@ -402,3 +402,52 @@ test("a gateway that says stop is obeyed for good, until somebody logs in", () =
   rig.do("note", { t: "ask", key: "a/1", verb: { action: "login", token: "new" } });
   assert.deepEqual(did(rig.take()), ["discover"]);
 });
+
+test("a clock that is set back doesn't keep the page from a gateway or from WebSocket for longer", () => {
+  const one = answersOf([HOME, 20, ["oregon-1", "oregon-2"]]);
+  const rig = new Rig({ random: () => 0 });
+  rig.do("start");
+  rig.do("discovered", one);
+  rig.do("closed", { code: 1006 });
+  rig.do("probed", true);
+  rig.do("opened", "xhr-streaming");
+  rig.now -= 3_600_000;
+  rig.session.wake(rig.now);
+  rig.do("heard");
+  rig.do("closed", { code: 1006 });
+  const opens = [];
+  for (let passed = 0; passed < 700_000; passed += 50_000) {
+    rig.pass(1);
+    rig.take();
+    rig.do("discovered", one);
+    opens.push(...rig.take().filter((effect) => effect.do === "open").map(({ target, transport }) => `${target.gateway.websocket} ${transport}`));
+    rig.do("opened", "any");
+    rig.pass(49_000);
+    rig.do("closed", { code: 1006 });
+    rig.pass(1000);
+  }
+  assert.equal(opens[0], "ws://oregon-2/websocket sockjs");
+  assert.ok(opens.slice(1).includes("ws://oregon-1/websocket websocket"), opens.join());
+});
+
+test("a clock that was set back while no connection was open grants no fresh start", () => {
+  const rig = new Rig({ random: () => 1 });
+  const nobody = answersOf([HOME, Infinity, null]);
+  rig.do("start");
+  rig.do("discovered", nobody);
+  rig.now -= 3_600_000;
+  rig.session.wake(rig.now);
+  rig.pass(500);
+  rig.do("discovered", nobody);
+  assert.equal(rig.session.details.wait, 1000);
+});
+
+test("a gateway that says stop is obeyed, though home is back in the same moment", () => {
+  const rig = new Rig().connect(answersOf([HOME, 20, []], [AWAY, 80, ["dublin-1"]]));
+  rig.push({ type: "disconnect", code: 4001, reason: "invalid token", reconnect: false });
+  rig.take();
+  rig.do("discovered", BOTH);
+  assert.deepEqual(rig.take(), []);
+  rig.pass(1000);
+  assert.equal(rig.session.state, "stopped");
+});

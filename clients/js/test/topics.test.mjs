@@ -104,15 +104,103 @@ test("a gateway too busy to say to whom is asked again what it left unanswered",
   const rig = rigWith();
   const { tab, heard } = rig.tab("a");
   follow(tab, "t");
-  rig.take();
+  const [first] = rig.sent();
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   rig.pass(3000);
   const [verb] = rig.asked();
   assert.equal(verb.topic, "t");
   assert.equal(heard.filter(([event]) => event === "error").length, 1);
+  rig.subscribed(first);
   refuse(rig, verb, 105);
   rig.push(message("t", 1));
   assert.deepEqual(rig.asked(), []);
+});
+
+test("a newcomer begins again when a gateway in a hurry left unread what it needs", () => {
+  const rig = rigWith();
+  const { tab } = rig.tab("a");
+  follow(tab, "t");
+  rig.obey();
+  follow(tab, "t", { rewind: 5 });
+  const [ping] = rig.sent();
+  rig.push({ type: "pong", ref: ping.ref });
+  assert.equal(rig.sent().length, 4);
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(5000);
+  const [again] = rig.asked();
+  assert.deepEqual([again.action, again.position], ["subscribe", "p0"]);
+  rig.subscribed(again, { recovered: true });
+  const { ref } = rig.sent().find(({ action, ref }) => action === "ping" && ref);
+  rig.push({ type: "pong", ref });
+  assert.deepEqual(rig.sent().map(({ action, rewind }) => [action, rewind]).slice(0, 2), [["unsubscribe", undefined], ["subscribe", 5]]);
+});
+
+test("where a gateway left unread that a newcomer leaves the topic, it is subscribed anew from where it was", () => {
+  const rig = rigWith();
+  const { tab } = rig.tab("a");
+  follow(tab, "t");
+  rig.obey();
+  follow(tab, "t", { rewind: 5 });
+  const [ping] = rig.sent();
+  rig.push({ type: "pong", ref: ping.ref });
+  const [leave, newcomer, , goOn] = rig.sent();
+  rig.push({ type: "unsubscribed", ref: leave.ref, topic: "t" });
+  rig.subscribed(newcomer, { position: "p9" });
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  refuse(rig, goOn, 105);
+  assert.deepEqual(rig.asked().map(({ action, position }) => [action, position]), [["unsubscribe", undefined], ["subscribe", "p0"]]);
+});
+
+test("a new leader that reads an old note of a tab late goes by the newer one", () => {
+  for (const isOpen of [false, true]) {
+    const rig = isOpen ? rigWith() : new Rig();
+    const wish = { key: "b/1", topic: "t", position: null, rewind: null };
+    rig.do("note", { t: "follow", wish });
+    rig.do("note", { t: "hello", wishes: [{ ...wish, position: "p7" }], token: false });
+    if (!isOpen) rig.connect();
+    const positions = [];
+    for (let verbs = rig.sent(); verbs.length; verbs = rig.sent()) {
+      for (const verb of verbs) {
+        if (verb.action === "subscribe") positions.push(verb.position);
+        if (verb.action === "subscribe") rig.subscribed(verb, { recovered: true });
+        else rig.push({ type: verb.action === "ping" ? "pong" : "unsubscribed", ref: verb.ref, topic: verb.topic });
+      }
+    }
+    assert.ok(positions.includes("p7"), `${isOpen} ${positions}`);
+  }
+});
+
+test("a newcomer is served, and a topic is left, though a gateway in a hurry didn't read the first word of it", () => {
+  const rig = rigWith();
+  const { tab } = rig.tab("a");
+  const { subscription } = follow(tab, "left");
+  follow(tab, "t");
+  rig.obey();
+  follow(tab, "t", { rewind: 5 });
+  subscription.unsubscribe();
+  assert.deepEqual(rig.sent().map(({ action }) => action), ["ping", "unsubscribe"]);
+  rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
+  rig.pass(2999);
+  rig.push({ type: "pong" });
+  rig.pass(2100);
+  const [ping, leave] = rig.asked();
+  assert.deepEqual([ping.action, leave.action, leave.topic], ["ping", "unsubscribe", "left"]);
+  rig.push({ type: "pong", ref: ping.ref });
+  rig.push({ type: "unsubscribed", ref: leave.ref, topic: "left" });
+  assert.deepEqual(rig.sent().map(({ rewind }) => rewind), [undefined, 5, undefined, undefined]);
+});
+
+test("what is told while a tab's wish is on its way is not for that wish", () => {
+  const rig = rigWith();
+  const { tab } = rig.tab("a");
+  follow(tab, "t");
+  rig.obey();
+  rig.push(message("t", 1));
+  const [late] = rig.notes.splice(0).filter(({ t }) => t === "push");
+  const heard = [];
+  const subscription = tab.follow("t", { rewind: 5, onMessage: ({ body }) => heard.push(body) });
+  tab.note(late);
+  assert.deepEqual([heard, subscription.position], [[], null]);
 });
 
 test("so it is with a login, which comes first, and with what a page asked", async () => {
@@ -162,7 +250,7 @@ test("two tabs have one subscription, and the last to leave ends it", () => {
   first.subscription.unsubscribe();
   assert.deepEqual(rig.sent(), []);
   rig.do("note", { t: "bye", tab: "b" });
-  assert.deepEqual(rig.sent(), [{ action: "unsubscribe", topic: "t" }]);
+  assert.deepEqual(rig.sent().map(({ action, topic }) => [action, topic]), [["unsubscribe", "t"]]);
 });
 
 test("marks of other devices are told once", () => {
