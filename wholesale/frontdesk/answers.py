@@ -59,11 +59,13 @@ class Endpoints:
 def history_document(
     topic: str, topic_class: TopicClass, envelopes: Iterable[Envelope]
 ) -> dict[str, Any]:
-    """The answer of ``/history``: messages as readers get them pushed, without a position."""
+    """The answer of ``/history``: messages as readers get them pushed, without a position.
+
+    Bodies are JSON: see :mod:`newsfabric.store.sound`.
+    """
     return {
         "topic": topic,
         "messages": [
-            # Routers let nothing but JSON into the store.
             message_fields(envelope, topic_class) | {"body": orjson.Fragment(envelope.body)}
             for envelope in envelopes
         ],

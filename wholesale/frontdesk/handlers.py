@@ -20,6 +20,7 @@ from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.numbers import whole_number
 from newsfabric.store import Store
+from newsfabric.store.sound import newest_sound
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import PublishAccess
@@ -137,7 +138,9 @@ class HistoryHandler(OpenHandler):
         if policy.access != "public":
             raise HttpProblem(403, "permission_denied", "this topic isn't public")
         try:
-            envelopes = await self._store.history(topic, limit=limit, before=before)
+            envelopes = await newest_sound(
+                lambda asked: self._store.history(topic, limit=asked, before=before), limit
+            )
         except StoreError as exc:
             unsaid = self._failing.may_log(time.monotonic())
             if unsaid is not None:
