@@ -79,7 +79,8 @@ class Box:
         made = envelope(number, topic=topic, body=raw, epoch=self.epoch)
         self.last_ms = max(self.last_ms + 1, int(time.time() * 1000))
         ms = fields.pop("ms", self.last_ms)
-        fresh = {"id": id_of(ms, made.identity), "published_ms": ms}
+        path = (f"oregon-router-1@{ms}",)
+        fresh = {"id": id_of(ms, made.identity), "published_ms": ms, "path": path}
         return dataclasses.replace(made, **{**fresh, **fields})
 
     def publish(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
