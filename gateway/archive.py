@@ -24,7 +24,7 @@ from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
-from newsfabric.store.sound import newest_sound, only_sound
+from newsfabric.store.sound import Sound, newest_sound, only_sound
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Archive:
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
-    ) -> list[Envelope]:
+    ) -> Sound:
         """As :meth:`newsfabric.store.Store.history`, without what is no JSON."""
         return await newest_sound(
             lambda asked: self._read(

@@ -138,7 +138,7 @@ class HistoryHandler(OpenHandler):
         if policy.access != "public":
             raise HttpProblem(403, "permission_denied", "this topic isn't public")
         try:
-            envelopes = await newest_sound(
+            found = await newest_sound(
                 lambda asked: self._store.history(topic, limit=asked, before=before), limit
             )
         except StoreError as exc:
@@ -146,7 +146,7 @@ class HistoryHandler(OpenHandler):
             if unsaid is not None:
                 logger.warning("no history (and %d more): %s", unsaid, exc)
             raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc
-        self.write_document(history_document(topic, policy.topic_class, envelopes))
+        self.write_document(history_document(topic, policy.topic_class, found))
 
     def _limit(self) -> int:
         text = self.get_query_argument("limit", str(_DEFAULT_HISTORY), strip=False)

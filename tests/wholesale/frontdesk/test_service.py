@@ -389,11 +389,16 @@ async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House
     ]
     await house.store.write(written)
     before = await counted()
-    found = said(await house.fetch("/history?topic=news.world&limit=3"))["messages"]
+    answer = said(await house.fetch("/history?topic=news.world&limit=3"))
+    found = answer["messages"]
     assert [message["body"] for message in found] == [1, 2, 3]
+    assert answer["missing"] == [one.id for one in written[2:6]]
     assert await counted() > before
     older = said(await house.fetch(f"/history?topic=news.world&before={found[1]['id']}"))
     assert [message["body"] for message in older["messages"]] == [1]
+    assert "missing" not in older
+    one = said(await house.fetch("/history?topic=news.world&limit=1"))
+    assert "missing" not in one, "they are older, and whoever asks for those is told"
 
 
 async def test_a_topic_of_nothing_but_broken_bodies_is_503(house: House):
