@@ -162,7 +162,10 @@ class TopicTable:
         self.travels_as_gold = functools.lru_cache(maxsize=_MATCH_CACHE)(self._travels_as_gold)
 
     def _may_publish(self, app_id: str | None, topic: str) -> bool:
-        """Whether publisher ``app_id`` may publish to ``topic``. The canary's is everyone's."""
+        """Whether publisher ``app_id`` may publish to ``topic``.
+
+        For the canary's nobody needs rights here. A publisher's broker user has those of its topics.
+        """
         if not self.publishers or topic == CANARY_TOPIC:
             return True
         words = _words(topic)
