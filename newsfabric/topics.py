@@ -164,7 +164,7 @@ class TopicTable:
     def _may_publish(self, app_id: str | None, topic: str) -> bool:
         """Whether publisher ``app_id`` may publish to ``topic``.
 
-        For the canary's nobody needs rights here. A publisher's broker user has those of its topics.
+        For the canary's nobody needs rights here; a publisher's broker user has its topics alone.
         """
         if not self.publishers or topic == CANARY_TOPIC:
             return True
