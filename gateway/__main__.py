@@ -126,6 +126,11 @@ def _origins(
     "--sockjs-cookie", is_flag=True, help="Set JSESSIONID, for a balancer that goes by this cookie."
 )
 @click.option(
+    "--sockjs-same-address",
+    is_flag=True,
+    help="A SockJS session over HTTP goes on from the address that it began at alone.",
+)
+@click.option(
     "--websocket/--no-websocket", default=True, help="Whether anybody may come over WebSocket."
 )
 @click.option(

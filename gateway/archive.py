@@ -16,8 +16,6 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-import orjson
-
 from gateway import measures
 from gateway.bounded import newest_that_fit
 from gateway.late import clusters, span_of
@@ -26,6 +24,7 @@ from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
+from newsfabric.store.sound import Sound, newest_sound, only_sound
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +34,6 @@ _LONG: Final = 4.0
 # A read that is bounded in bytes begins with so many messages, and is done again with more.
 _FIRST_ROWS: Final = 256
 _MORE: Final = 4
-# Bodies are looked through for so long that nobody else waits.
-_CHECKED_BYTES: Final = 1 << 20
-# Of messages that are no JSON, a history reads beyond so many times its limit.
-_BEYOND: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,17 +60,14 @@ class Archive:
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
-    ) -> list[Envelope]:
+    ) -> Sound:
         """As :meth:`newsfabric.store.Store.history`, without what is no JSON."""
-        asked = limit
-        while asked <= _BEYOND * limit:
-            read = self._store.history(topic, limit=asked, since_ms=since_ms, before=before)
-            found = await self._read(read)
-            sound = await _sound(found)
-            if len(found) < asked or len(sound) >= limit:
-                return sound[max(0, len(sound) - limit) :]
-            asked += limit - len(sound)
-        raise StoreError(f"too much of {topic} is no JSON")
+        return await newest_sound(
+            lambda asked: self._read(
+                self._store.history(topic, limit=asked, since_ms=since_ms, before=before)
+            ),
+            limit,
+        )
 
     async def since(
         self, topic: str, *, from_ms: int, to_ms: int = MAX_MS + 1, region: str
@@ -93,7 +85,7 @@ class Archive:
             if len(fitting) < len(found) or len(found) < asked or asked >= limit:
                 break
             asked = min(limit, asked * _MORE)
-        sound = await _sound(fitting)
+        sound = await only_sound(fitting)
         reach_ms = from_ms
         if len(fitting) < len(found) or len(found) >= limit:
             # There may be older ones, also of the oldest one's millisecond.
@@ -116,7 +108,7 @@ class Archive:
     async def latest(self, topic: str) -> list[Envelope]:
         """The newest version of each key, oldest first."""
         read = self._store.latest(topic, limit=self._settings.latest_keys)
-        return await _sound(await self._read(read))
+        return await only_sound(await self._read(read))
 
     def failed(self, exc: StoreError) -> None:
         """A read has failed: count it, and let the store rest if it is away. What is spoilt on one
@@ -153,26 +145,3 @@ class Archive:
             # A read that was never begun, or was cut off, must not be reported as never awaited.
             read.close()
             self._waiting -= 1
-
-
-async def _sound(found: list[Envelope]) -> list[Envelope]:
-    sound: list[Envelope] = []
-    size = 0
-    for envelope in found:
-        size += len(envelope.body)
-        if size > _CHECKED_BYTES:
-            await asyncio.sleep(0)
-            size = 0
-        if is_json(envelope):
-            sound.append(envelope)
-    return sound
-
-
-def is_json(envelope: Envelope) -> bool:
-    """Whether readers can be given it; what they can't is counted."""
-    try:
-        orjson.loads(envelope.body)
-    except ValueError:
-        measures.UNDECODABLE.inc()
-        return False
-    return True

@@ -264,7 +264,7 @@ def _history_push(verb: History, found: Selection, most_bytes: int) -> bytes:
     fitting = newest_that_fit(found.publications, push_bytes, most_bytes)
     more = len(found.publications) >= verb.limit or len(fitting) < len(found.publications)
     messages = [publication.frame(Variant.RAW) for publication in fitting]
-    return messages_push(verb.ref, verb.topic, messages, more)
+    return messages_push(verb.ref, verb.topic, messages, more, found.missing)
 
 
 def _identify(reader: Port, verb: LogIn, verdict: Verdict) -> None:

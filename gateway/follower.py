@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from gateway import measures
-from gateway.archive import is_json
 from gateway.broadcast import Broadcast
 from gateway.hub import Hub
 from gateway.known_log import KnownLog
@@ -34,6 +33,7 @@ from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.rules import clock_ms
+from newsfabric.store.sound import is_sound
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class Follower:
             if known.has(number.seq) or number.state is State.HALF:
                 continue
             envelope = number.envelope
-            if envelope is None or log_of(envelope) != log or not is_json(envelope):
+            if envelope is None or log_of(envelope) != log or not is_sound(envelope):
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -153,7 +153,11 @@ def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:
     )
 
 
-def messages_push(ref: Any, topic: str, messages: Iterable[bytes], more: bool) -> bytes:
-    """The reply to ``history``: ``messages`` are ``message`` pushes, oldest first."""
-    head = encode_push("history", ref=ref, topic=topic, more=more)
+def messages_push(
+    ref: Any, topic: str, messages: Iterable[bytes], more: bool, missing: Sequence[str] = ()
+) -> bytes:
+    """The reply to ``history``: ``messages`` are ``message`` pushes, oldest first; ``missing`` ids
+    of those that can't be read, which is said only where there are some."""
+    told = {"missing": missing} if missing else {}
+    head = encode_push("history", ref=ref, topic=topic, more=more, **told)
     return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

@@ -172,6 +172,16 @@ class Gate:
         if news:
             self.evict(news)
 
+    def user_of(self, token: str) -> str | None:
+        """Whose ``token`` is, by what is known now; None if it is no good."""
+        if self._keys is None or not self._loaded.is_set():
+            return None
+        try:
+            login = verify(token, self._keys.current, self._rules, time.time())
+        except BadToken:
+            return None
+        return None if self.revocations.revokes(login) else login.user
+
     def decide(self, auth: AuthState, verb: LogIn) -> Verdict | None:
         """What ``verb`` makes of a reader with ``auth``; None: :meth:`decide_later`."""
         if (refusal := self._not_now(auth, verb)) is not None:

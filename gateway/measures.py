@@ -10,6 +10,7 @@ import time
 from gateway.publication import Publication
 from newsfabric import metrics
 from newsfabric.closing import NO_PONG, SLOW_READER
+from newsfabric.envelope import taken_ms
 from newsfabric.figures import Wanted
 from newsfabric.tallied import Tally
 from newsfabric.tls import CERTIFICATES_END
@@ -52,8 +53,8 @@ RESUMES = metrics.counter(
 ACCEPT_PAUSES = metrics.counter("gateway_accept_pauses", "Times that descriptors ran out")
 DELAY = metrics.tallied(
     "gateway_delay",
-    "From the publisher's first broker to the reader's socket, for each delivery that it took at"
-    " once, by the region that routed it and the shovel that brought it first",
+    "From the router to the reader's socket, for each delivery that it took at once, by the region"
+    " that routed it and the shovel that brought it first",
     ["class", "origin", "way"],
 )
 HELD = metrics.counter(
@@ -129,8 +130,8 @@ def delay_of(publication: Publication) -> Tally | None:
 
 
 def age(publication: Publication) -> float:
-    """Seconds since the publisher's first broker had it. Clocks differ: never less than 0."""
-    return max(0.0, time.time() - publication.envelope.published_ms / 1000)
+    """Seconds since a router had it, whatever its publisher says. Clocks differ: never below 0."""
+    return max(0.0, time.time() - taken_ms(publication.envelope) / 1000)
 
 
 def published(publication: Publication) -> None:

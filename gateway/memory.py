@@ -30,10 +30,12 @@ Publications = Sequence[Publication]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """Publications oldest first. If ``covered`` is False the store may have more of them."""
+    """Publications oldest first. If ``covered`` is False the store may have more of them. Those of
+    ``missing`` (ids, of what was read from the store) nobody can be given."""
 
     publications: list[Publication]
     covered: bool
+    missing: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

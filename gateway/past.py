@@ -138,7 +138,8 @@ class Past:
             self.archive.failed(exc)
             raise
         policy = self.hub.memory(verb.topic).policy
-        return Selection([Publication(e, policy, None) for e in stored], covered=True)
+        read = [Publication(e, policy, None) for e in stored.envelopes]
+        return Selection(read, covered=True, missing=stored.missing)
 
     def _look(self, asked: _Asked) -> Recalled | None:
         selected = self._remembered(asked)
@@ -174,7 +175,7 @@ class Past:
     async def _stored(self, topic: str, *, limit: int, since_ms: int = 0) -> list[Envelope]:
         """The newest messages of the store, oldest first."""
         stored = await self.archive.history(topic, limit=limit, since_ms=since_ms)
-        return await self._as_given(topic, stored)
+        return await self._as_given(topic, stored.envelopes)
 
     async def _as_given(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
         """These messages of the store, of which it gives one copy each, oldest first.

@@ -82,7 +82,8 @@ class GatewaySettings:
     Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
     ``mailboxes_waiting`` more may wait. Whoever has had no feed for ``stranded_seconds`` asks
     ``endpoints`` whether readers are better served elsewhere. Bodies of ``xhr_send`` that are on
-    their way have ``sockjs_bodies_bytes`` together.
+    their way have ``sockjs_bodies_bytes`` together. With ``sockjs_same_address`` a SockJS session
+    over HTTP takes requests from the place that it began at alone.
     """
 
     name: str
@@ -98,6 +99,7 @@ class GatewaySettings:
     sockjs_url: str = "/sockjs.min.js"
     sockjs_legacy: bool = False
     sockjs_cookie: bool = False
+    sockjs_same_address: bool = False
     websocket: bool = True
     sockjs_response_bytes: int = 128 * 1024
     sockjs_disconnect_delay: float = 5.0

@@ -109,7 +109,7 @@ class Envelope:
     """A routed message: number ``seq`` of the stream (``router``, ``epoch``).
 
     ``origin`` is the region that routed it, ``path`` the hops so far as
-    ``name@ms`` texts: the shovel that brought it to the router, the router.
+    ``name@ms`` texts by the router's clock: the shovel that brought it, the router.
     """
 
     id: str
@@ -171,6 +171,16 @@ def identity_of_id(id_text: str) -> int:
 def ms_of_id(id_text: str) -> int:
     """The router's clock inside an id, in ms since the epoch."""
     return int(id_text[:8] + id_text[9:13], 16)
+
+
+def taken_ms(envelope: Envelope) -> int:
+    """When a router took it in, by that router's clock, in ms since the epoch: of its first hop.
+
+    Delays count from here. ``published_ms`` is what a publisher says, and may be anything.
+    """
+    at = envelope.path[0].rpartition("@")[2] if envelope.path else ""
+    # What no router wrote as a time is none; the id has one, of a moment later.
+    return int(at) if len(at) <= 15 and at.isdecimal() else ms_of_id(envelope.id)
 
 
 def identity_text(identity: int) -> str:

@@ -162,7 +162,10 @@ class TopicTable:
         self.travels_as_gold = functools.lru_cache(maxsize=_MATCH_CACHE)(self._travels_as_gold)
 
     def _may_publish(self, app_id: str | None, topic: str) -> bool:
-        """Whether publisher ``app_id`` may publish to ``topic``. The canary's is everyone's."""
+        """Whether publisher ``app_id`` may publish to ``topic``.
+
+        For the canary's nobody needs rights here; a publisher's broker user has its topics alone.
+        """
         if not self.publishers or topic == CANARY_TOPIC:
             return True
         words = _words(topic)

@@ -32,6 +32,7 @@ from newsfabric.envelope import (
     low_of,
     receive,
     routed,
+    taken_ms,
 )
 from newsfabric.errors import Rejected
 
@@ -527,3 +528,26 @@ def test_decoding_an_envelope_with_one_header_spoilt_gives_one_or_a_value_error(
     except ValueError:
         return
     assert decode(encode(got)) == got
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        (("publish.a-client.0@1700000000123", "oregon-router-1@1700000000456"), 1_700_000_000_123),
+        (("oregon-router-1@1700000000456",), 1_700_000_000_456),
+        ((), NOW_MS),
+        (("oregon-router-1",), NOW_MS),
+        (("oregon-router-1@",), NOW_MS),
+        (("oregon-router-1@-5",), NOW_MS),
+        (("oregon-router-1@9999999999999999",), NOW_MS),
+    ],
+)
+def test_what_is_measured_starts_when_the_router_took_it_in(
+    path: tuple[str, ...], taken: int
+) -> None:
+    said = message(headers={"timestamp_in_ms": NOW_MS + 7_200_000})
+    made = routed(
+        receive(said, now_ms=NOW_MS), now_ms=NOW_MS, origin="a", router="r", epoch=1, seq=1
+    )
+    made = dataclasses.replace(made, path=path)
+    assert taken_ms(made) == taken

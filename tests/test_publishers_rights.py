@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from newsfabric.cli.publishers import publishers
 from newsfabric.errors import ConfigError
 from newsfabric.passwords import passwords_in
-from newsfabric.topics import PublisherRights, matches
+from newsfabric.topics import CANARY_TOPIC, PublisherRights, TopicPolicy, TopicTable, matches
 from newsfabric.topology import Part, client_definitions
 from newsfabric.topology.rights import publisher, topic_regex
+from newsfabric.topology.roles import operator
+
+ROOT = Path(__file__).parent.parent
 
 words = st.sampled_from(["a", "b", "news", "x-1", "y_2"])
 patterns = st.lists(words | st.sampled_from(["*", "#"]), min_size=1, max_size=5).map(".".join)
@@ -51,6 +54,20 @@ def test_a_publisher_writes_to_its_topics_and_owns_its_queues() -> None:
         "write": r"^(publish|cms\..*)$",
         "read": r"^(receipts|cms\..*)$",
     }
+
+
+def test_canaries_need_no_rights_of_routers_but_brokers_give_publishers_none() -> None:
+    rights = PublisherRights("cms", ("news.#",))
+    [permission] = publisher(rights).topic_permissions()
+    assert re.fullmatch(permission["write"], "news.a")
+    assert not re.fullmatch(permission["write"], CANARY_TOPIC)
+    # An operator's user has no such list: any key goes.
+    assert operator("ada").topic_permissions() == []
+    table = TopicTable([TopicPolicy(pattern="#")], [rights])
+    assert table.may_publish("cms", CANARY_TOPIC)
+    said = " ".join((ROOT / "docs" / "publishing.md").read_text().split())
+    assert f"for the topic `{CANARY_TOPIC}`" in said
+    assert "A publisher's broker user may only where its `topics` match it" in said
 
 
 def test_definitions_hold_a_user_for_each_publisher_and_no_password() -> None:

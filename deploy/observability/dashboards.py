@@ -311,7 +311,19 @@ MESSAGE_PATH: Final = Dashboard(
                 "{{class}} from {{origin}}",
                 exemplars=True,
             ),
-            about="From the publisher's first broker to the reader's socket.",
+            about="From the router to the reader's socket.",
+        ),
+        _panel(
+            "Claimed age at routers, p99",
+            "s",
+            _q(_p99("newsfabric_router_claimed_age_seconds", "region", _R), "{{region}}"),
+            _q(
+                "sum by (region) (rate(newsfabric_router_claimed_ahead_messages_total"
+                f"{{{_R}}}[$__rate_interval]))",
+                "{{region}}: messages from the future each second",
+                rare=True,
+            ),
+            about="How old messages are when they come, by their publishers' word.",
         ),
         _panel(
             "Holes and repairs",

@@ -29,6 +29,7 @@ from gateway.native.wire import (
 from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
+from newsfabric.envelope import taken_ms
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
 _HEAD: Final = struct.Struct("<IB")
@@ -251,7 +252,7 @@ def _stamp(publication: Publication) -> bytes:
     series = SERIES.join((publication.policy.topic_class, envelope.origin, publication.way or ""))
     if len(series.encode()) > _SERIES_BYTES:
         return b""
-    return _command(CommandKind.STAMP, U64.pack(envelope.published_ms), _text8(series))
+    return _command(CommandKind.STAMP, U64.pack(taken_ms(envelope)), _text8(series))
 
 
 def _topic(name: str, policy: TopicPolicy) -> bytes:

@@ -108,6 +108,18 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         self.handle_session_cookie()
         self.disable_cache()
 
+    def find_session(self, session_id: str) -> Any:
+        """The session of this name, None if there is none, or somebody else's: 404 is answered."""
+        session = self.server.get_session(session_id)
+        if session is None:
+            return None
+        token = self.core.origins.token_of(self.request.headers)
+        if session.is_of(self.request.remote_ip, token):
+            return session
+        # As if there were none: whether there is one is a part of the secret.
+        self._refuse(404, "no such session")
+        return None
+
     def _refuse(self, status: int, text: str) -> None:
         self.set_status(status)
         self.preflight()

@@ -33,7 +33,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         super().prepare()
         if self._finished or self.request.method == "OPTIONS":
             return
-        if self.server.get_session(self.path_kwargs["session_id"]) is not None:
+        if self.find_session(self.path_kwargs["session_id"]) is not None or self._finished:
             return
         if self._is_welcome() and not self.server.addresses.has_room(self.request.remote_ip):
             measures.REJECTED_CONNECTS.labels(Welcome.TOO_MANY.value).inc()
@@ -48,13 +48,15 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         if is_new:
             # Which of them it is, its URL says.
             transport = "sockjs-" + self.request.path.rpartition("/")[2]
-            session = self.server.open_session(session_id, transport, self.request.remote_ip)
+            token = self.core.origins.token_of(self.request.headers)
+            session = self.server.open_session(
+                session_id, transport, address=self.request.remote_ip, token=token
+            )
         if not session.set_handler(self):
             return False
         self.session = session
         if is_new:
             self.send_pack(b"o")
-            token = self.core.origins.token_of(self.request.headers)
             if token is not None:
                 # As if it had been the first verb; behind the open frame.
                 session.ask(LogIn(token=token))

@@ -57,10 +57,11 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
 
     def _open_session(self) -> Any:
         """The session, or None and the answer that there is none."""
-        session = self.server.get_session(self.path_kwargs["session_id"])
+        session = self.find_session(self.path_kwargs["session_id"])
         if session is not None and not session.is_closed:
             return session
-        self._refuse(404, "no such session")
+        if not self._finished:
+            self._refuse(404, "no such session")
         return None
 
     def post(self, session_id: str) -> None:

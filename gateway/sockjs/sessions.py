@@ -1,8 +1,9 @@
 """The sessions of one gateway: the connections of readers over HTTP.
 
-A session is told apart by its id alone. It has one response at a time or none, and its outbox
-holds what comes between two polls, within the bounds of all readers. It writes nothing itself: a
-response frames and sends (:mod:`gateway.sockjs.receiving`).
+A session is told apart by its id, which is a secret: one that began with a token takes requests
+with that user's tokens alone, any other those of whoever knows the id. It has one response at a
+time or none, and its outbox holds what comes between two polls, within the bounds of all readers.
+It writes nothing itself: a response frames and sends (:mod:`gateway.sockjs.receiving`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gateway.frames import Variant, dress, sockjs_array, sockjs_close
 from gateway.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
 from newsfabric.addresses import Addresses
 from newsfabric.closing import TOO_BIG, CloseReason
+from newsfabric.networks import parse_address, place_of
 
 if TYPE_CHECKING:
     from gateway.core import Core
@@ -38,9 +40,12 @@ class Router(SockJSRouter):  # type: ignore[misc]
         self.addresses = Addresses(core.settings.per_address)
         super().__init__(None, prefix=PREFIX, user_settings=settings, io_loop=IOLoop.current())
 
-    def open_session(self, session_id: str, transport: str, address: str) -> Session:
-        """A new session, with its reader, begun by ``transport`` from ``address``."""
-        session = Session(self, session_id, transport, address)
+    def open_session(
+        self, session_id: str, transport: str, *, address: str, token: str | None
+    ) -> Session:
+        """A new session, with its reader, begun by ``transport`` from ``address``, perhaps with a
+        ``token``."""
+        session = Session(self, session_id, transport, address=address, token=token)
         self._sessions.add(session)
         return session
 
@@ -62,7 +67,9 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
     # The library's says the session's name: whoever knows that is the reader.
     __repr__ = object.__repr__
 
-    def __init__(self, server: Router, session_id: str, transport: str, address: str) -> None:
+    def __init__(
+        self, server: Router, session_id: str, transport: str, *, address: str, token: str | None
+    ) -> None:
         SessionMixin.__init__(self, session_id, server.core.settings.sockjs_disconnect_delay)
         self.transport = transport
         self.handler: Any = None
@@ -71,10 +78,27 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         self._addresses = server.addresses
         # Whose it is, wherever it goes on from: until it is gone.
         self._address = address if server.addresses.enter(address) else None
+        # What who comes with its id must have, too.
+        self._place = _place(address) if server.core.settings.sockjs_same_address else None
+        self._token = token
+        self._user_of = server.core.gate.user_of
         super().__init__(server.core.readers)
         # A body brings all of that at once, and between two polls its verbs wait.
         self.most_verb_bytes = self.settings.reader.burst_bytes
         self.blocked = True
+
+    def is_of(self, address: str, token: str | None) -> bool:
+        """Whether a request from ``address`` with ``token`` is of the reader who began it."""
+        if self._place is not None and self._place != _place(address):
+            return False
+        if self._token is None or token == self._token:
+            return True
+        login = self.auth.login
+        if token is None or login is None or self._user_of(token) != login.user:
+            return False
+        # It was renewed: the cookie has it from now on.
+        self._token = token
+        return True
 
     @property
     def is_closed(self) -> bool:
@@ -164,3 +188,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         assert self._close_reason is not None
         send(sockjs_close(*self._close_reason))
         self.lost()
+
+
+def _place(address: str) -> bytes:
+    return place_of(parse_address(address))

@@ -26,6 +26,7 @@ from newsfabric.envelope import (
     decode,
     identity_of,
     identity_of_id,
+    taken_ms,
 )
 from newsfabric.topics import CANARY_TOPIC, CONTROL_WORD, NOTES, TopicClass, TopicPolicy, TopicTable
 
@@ -45,14 +46,14 @@ class Heard:
     """A message that may go. ``copy`` is what is published, None if it isn't in the share.
 
     ``identity`` is the original's, ``identity_there`` what the other fabric will find. ``public``:
-    everyone may read the topic here.
+    everyone may read the topic here. ``taken_ms`` is by the clock of the router here.
     """
 
     topic: str
     topic_class: TopicClass
     public: bool
     identity: int
-    published_ms: int = 0
+    taken_ms: int = 0
     identity_there: int = 0
     copy: Message | None = None
 
@@ -119,7 +120,7 @@ class Copying:
             policy.topic_class,
             public,
             identity,
-            envelope.published_ms,
+            taken_ms(envelope),
             identity_there(envelope),
             copy_of(envelope, says_user=self._says_user),
         )

@@ -34,7 +34,7 @@ DOUBLED: Final = metrics.counter(
 )
 DELAY: Final = metrics.histogram(
     "mirror_delay",
-    "To the observer: here from the first broker's stamp, there from the mirror's sending",
+    "To the observer: here from the router, there from the mirror's sending",
     ["side", "class"],
 )
 WAITING: Final = metrics.gauge("mirror_waiting_messages", "Copies that wait to be sent")

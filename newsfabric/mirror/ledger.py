@@ -45,7 +45,7 @@ class _Sight:
 class _Entry:
     topic_class: TopicClass
     heard: float
-    published: float
+    taken: float
     identity_there: int
     here: _Sight
     there: _Sight
@@ -135,17 +135,15 @@ class Ledger:
         identity: int,
         *,
         topic_class: TopicClass,
-        published: float,
+        taken: float,
         now: float,
         watched_here: bool,
         watched_there: bool,
         identity_there: int | None = None,
     ) -> None:
-        """The mirror heard a message of the share; ``published`` is by its first broker's clock."""
+        """The mirror heard a message of the share; ``taken`` is when its router took it in."""
         there = identity if identity_there is None else identity_there
-        entry = _Entry(
-            topic_class, now, published, there, _Sight(watched_here), _Sight(watched_there)
-        )
+        entry = _Entry(topic_class, now, taken, there, _Sight(watched_here), _Sight(watched_there))
         while len(self._entries) >= self._most:
             self._judge(next(iter(self._entries)))
         self._entries[identity] = entry
@@ -194,7 +192,7 @@ class Ledger:
             sight.doubled += sight.connection == connection
             return
         sight.connection = connection
-        began = entry.published if side == "here" else entry.sent
+        began = entry.taken if side == "here" else entry.sent
         if sight.watched and began is not None:
             tally = self.tallies[entry.topic_class].sides[side]
             tally.delays.add(now - began)

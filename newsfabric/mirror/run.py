@@ -142,7 +142,7 @@ class Mirror:
             heard.identity,
             identity_there=heard.identity_there,
             topic_class=heard.topic_class,
-            published=heard.published_ms / 1000,
+            taken=heard.taken_ms / 1000,
             now=now,
             watched_here=watched["here"],
             watched_there=watched["there"],

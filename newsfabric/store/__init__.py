@@ -48,7 +48,8 @@ class Store(Protocol):
         ``before`` is an id: only older ones (to page backwards), ValueError if it is none.
         Of several copies the oldest among those read stands for all, as connected readers had the
         first: it is read from the newest back until there are ``limit`` messages. Expired ones are
-        left out.
+        left out. One that can't be read has an empty body, as in :meth:`since` and :meth:`latest`
+        (:mod:`newsfabric.store.sound`).
         """
 
     async def since(

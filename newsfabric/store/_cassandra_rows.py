@@ -23,7 +23,7 @@ import orjson
 from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
 from newsfabric.mailbox import UserMark, is_individual
 from newsfabric.store import rules
-from newsfabric.store._unreadable import read_row
+from newsfabric.store._unreadable import read_or_blank, read_row
 from newsfabric.topics import TopicTable, owner_of
 
 DAY_MS: Final = 86_400_000
@@ -333,6 +333,11 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
 def read_envelope(topic: str, row: Sequence[Any]) -> Envelope:
     """As :func:`envelope`; StoreError for what :func:`plan` hasn't written."""
     return read_row(row, functools.partial(envelope, topic))
+
+
+def envelope_or_blank(topic: str, row: Sequence[Any]) -> Envelope:
+    """As :func:`envelope`; without a body for what :func:`plan` hasn't written."""
+    return read_or_blank(topic, row[:4], row, functools.partial(envelope, topic))
 
 
 def place(row: Sequence[Any]) -> Place:

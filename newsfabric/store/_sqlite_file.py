@@ -26,7 +26,7 @@ from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, UserMark, first_of_each, is_individual
 from newsfabric.store import rules
-from newsfabric.store._unreadable import read_row
+from newsfabric.store._unreadable import read_or_blank, read_row
 from newsfabric.topics import TopicTable
 
 # `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns.
@@ -481,7 +481,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Env
     found = orjson.loads(connection.execute(sql, parameters).fetchone()[0])
     # The aggregate promises no order.
     found.sort(key=lambda fields: fields[1:5])
-    return [read_row(fields, read_envelope) for fields in found]
+    return [read_or_blank(fields[0], fields[1:5], fields, read_envelope) for fields in found]
 
 
 def check(connection: sqlite3.Connection) -> None:

@@ -1,19 +1,20 @@
-"""Rows that no router of ours wrote: what reading one raises, and where they are left out instead.
+"""Rows that no router of ours wrote: what becomes of each where it is read.
 
-Whoever asks for a topic's messages must hear that one can't be read, or would take what is left
-for everything. Where numbers are read, a row that is left out stays missing, and those who look for
-it know that. One bad row must not keep them from all the others.
+One bad row must not keep anybody from all the others. Whoever asks for a topic's messages must hear
+that one can't be read, or would take what is left for everything: gets it without a body. Where
+numbers are read, a row that is left out stays missing, and those who look for it know that.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import orjson
 
 from newsfabric import metrics
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import DirectoryRow, Log
@@ -34,6 +35,37 @@ def read_row(row: R, read: Callable[[R], T]) -> T:
         return read(row)
     except _GARBAGE as exc:
         raise StoreError(f"the store holds what no router wrote: {str(row)[:200]}") from exc
+
+
+def read_or_blank(
+    topic: str, place: Sequence[Any], row: R, read: Callable[[R], Envelope]
+) -> Envelope:
+    """What ``read`` makes of ``row``. Where it can't be read, what its ``place`` says (id, router,
+    epoch, seq), with an empty body, which is no JSON; StoreError if that is none either."""
+    try:
+        return read(row)
+    except _GARBAGE:
+        return read_row(place, functools.partial(_blank, topic))
+
+
+def _blank(topic: str, place: Sequence[Any]) -> Envelope:
+    id_, router, epoch, seq = place
+    id_text = str(id_)
+    if not (isinstance(router, str) and is_whole(epoch, 0, _MAX_NUMBER)):
+        raise TypeError("not a log's name")
+    if not is_whole(seq, 0, _MAX_NUMBER):
+        raise TypeError("not a number")
+    return Envelope(
+        id=id_text,
+        identity=identity_of_id(id_text),
+        topic=topic,
+        body=b"",
+        published_ms=ms_of_id(id_text),
+        origin="",
+        router=router,
+        epoch=epoch,
+        seq=seq,
+    )
 
 
 def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envelope]:

@@ -155,7 +155,7 @@ class CassandraStore:
         while most:
             page = await self._session.read(rows.LATEST, (topic, after, PAGE_ROWS))
             shown = (
-                e for _, row in page if now < self._end_of(e := rows.read_envelope(topic, row))
+                e for _, row in page if now < self._end_of(e := rows.envelope_or_blank(topic, row))
             )
             newest = heapq.nlargest(
                 most, [*newest, *((rules.row_key(e), e) for e in shown)], key=lambda pair: pair[0]
@@ -275,6 +275,6 @@ class _Backwards:
 
     def _shown(self, page: Iterable[Row]) -> Iterator[Envelope]:
         for row in page:
-            e = rows.read_envelope(self.topic, row)
+            e = rows.envelope_or_blank(self.topic, row)
             if self.now < rules.lifetime(e, self.topics).readable_until:
                 yield e

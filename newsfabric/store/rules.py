@@ -152,7 +152,7 @@ def newest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelop
 
 
 def oldest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelope]:
-    """At most ``limit`` envelopes, newest first, of each identity the last one met.
+    """At most ``limit`` envelopes, newest first, of each identity the last one met that has a body.
 
     It ends where there are ``limit`` identities: an older copy that lies beyond isn't looked for.
     """
@@ -160,6 +160,9 @@ def oldest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelop
     if limit <= 0:
         return []
     for envelope in newest_first:
+        if not envelope.body and envelope.identity in found:
+            # It can't be read, and the other copy says the same.
+            continue
         # At the end again, which is its place.
         found.pop(envelope.identity, None)
         found[envelope.identity] = envelope

@@ -116,6 +116,45 @@ def test_without_the_option_nobody_logs_in_by_certificate(playbook: str, tmp_pat
     assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-router@"]
 
 
+def test_brokers_hosts_have_the_certificate_of_the_shovels_that_they_run(
+    playbook: str, tmp_path: Path
+) -> None:
+    tasks = yaml.safe_load((ROLES / "base" / "tasks" / "tls.yml").read_text())
+    name = "The certificate of its shovels, and its key"
+    [copied] = [task for task in tasks if task["name"] == name]
+    folder = tmp_path / "certs" / "issued" / "shovel.oregon"
+    folder.mkdir(parents=True)
+    (tmp_path / "tls").mkdir()
+    for of in ("cert", "key"):
+        (folder / f"{of}.pem").write_text(of)
+    # The group is a host's.
+    copy = {k: v for k, v in copied["ansible.builtin.copy"].items() if k not in ("owner", "group")}
+    copy["dest"] = copy["dest"].replace("}}/", "}}/{{ inventory_hostname }}.", 1)
+    task = {**copied, "ansible.builtin.copy": copy}
+    hosts = f"{CORE}:oregon-client-1:{BOX}:oregon-store-1"
+    play = {"hosts": hosts, "connection": "local", "gather_facts": False, "tasks": [task]}
+    told = {
+        "newsfabric_secret": "s" * 64,
+        "newsfabric_amqp_client_certificates": True,
+        "newsfabric_certs": str(tmp_path / "certs"),
+        "newsfabric_tls_folder": str(tmp_path / "tls"),
+        **ADMISSION,
+    }
+    inventory = str(ROLES.parent / "inventories" / "production" / "hosts.yml")
+    done = subprocess.run(
+        [playbook, "-i", inventory, str(written(tmp_path, [play])), "-e", json.dumps(told)],
+        cwd=ROLES.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(file.name for file in (tmp_path / "tls").iterdir()) == sorted(
+        f"{host}.shovel.oregon.{of}.pem"
+        for host in (CORE, "oregon-client-1")
+        for of in ("cert", "key")
+    )
+
+
 def test_with_it_brokers_take_certificates_and_services_show_theirs(
     playbook: str, tmp_path: Path
 ) -> None:
@@ -129,6 +168,11 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
     shown = "\nEnvironment=NEWSFABRIC_AMQP_CERT_FILE=/etc/newsfabric/tls/{}.oregon.cert.pem\n"
     for unit, user in (("router@", "router"), ("shovels", "keeper")):
         assert shown.format(user) in found[f"{CORE}.newsfabric-{unit}"]
+    keeper = found[f"{CORE}.newsfabric-shovels"].splitlines()
+    for of in ("cert", "key"):
+        file = f"/etc/newsfabric/tls/shovel.oregon.{of}.pem"
+        assert f"Environment=NEWSFABRIC_SHOVEL_{of.upper()}_FILE={file}" in keeper
+    assert "SHOVEL_CERT_FILE" not in found[f"{CORE}.newsfabric-router@"]
     # It makes users, by the management API and a password.
     assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-admit"]
 

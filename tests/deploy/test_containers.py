@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -140,6 +142,36 @@ def test_an_image_copies_nothing_but_what_the_context_holds(file: str) -> None:
     sources = [word for line in lines for word in line.split()[:-1] if not word.startswith("--")]
     assert sources
     assert {f"!{source}" for source in sources} <= set(allowed)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_image_takes_no_wheel_that_the_bundle_has_no_hash_of(
+    tmp_path: Path, changed: bool
+) -> None:
+    wheel = tmp_path / "wheels" / "one-1-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("one.py", "")
+        packed.writestr(
+            "one-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: one\nVersion: 1\n"
+        )
+        packed.writestr("one-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        packed.writestr("one-1.dist-info/RECORD", "one.py,,\n")
+    told = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (wheel.parent / "requirements.txt").write_text(f"one==1 --hash=sha256:{told}\n")
+    if changed:
+        with zipfile.ZipFile(wheel, "a") as packed:
+            packed.writestr("two.py", "")
+    text = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
+    [options] = re.findall(r"/bin/pip install ([^&\n]+)", text)
+    words = options.replace("/tmp/wheels", str(wheel.parent)).split()
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--target", str(tmp_path / "into"), *words],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode == 0) == (not changed), done.stderr
+    assert (tmp_path / "into" / "one.py").exists() == (not changed)
+    assert ("DO NOT MATCH THE HASHES" in done.stderr) == changed
 
 
 def wait_for(condition: Callable[[], object]) -> None:

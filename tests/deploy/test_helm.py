@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from localfabric.world import hidden_logins
 from localfabric.world.broker import refusals
 from newsfabric.settings import load_fabric
 from newsfabric.topics import load_topics
@@ -72,6 +73,16 @@ def test_a_boxs_broker_refuses_what_those_of_worlds_do() -> None:
     assert f"  advanced.config: |\n{textwrap.indent(refusals(), '    ')}" in settings
     pods = (CHART / "templates" / "retail.yaml").read_text()
     assert "RABBITMQ_ADVANCED_CONFIG_FILE, value: /etc/newsfabric/settings/advanced.config" in pods
+
+
+def test_a_boxs_broker_hides_logins_as_those_of_worlds_do() -> None:
+    settings = (CHART / "templates" / "settings.yaml").read_text()
+    expressions = textwrap.indent(hidden_logins.EXPRESSIONS, "    ")
+    assert f"  {hidden_logins.FILE}: |\n{expressions}" in settings
+    flags = hidden_logins.erl_flags(f"/etc/newsfabric/settings/{hidden_logins.FILE}")
+    pods = (CHART / "templates" / "retail.yaml").read_text()
+    assert f'{{name: ERL_AFLAGS, value: "{flags}"}}' in pods
+    assert '{name: ERL_CRASH_DUMP_BYTES, value: "0"}' in pods
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:

@@ -95,6 +95,7 @@ def test_with_a_message_id_the_identity_stays() -> None:
     made = envelope(3)
     found = look(made)
     assert isinstance(found, Heard)
+    assert found.taken_ms == START_MS
     assert (found.identity, found.identity_there) == (made.identity, made.identity)
 
 

@@ -18,7 +18,7 @@ def hear(ledger: Ledger, identity: int) -> None:
     ledger.note_original(
         identity,
         topic_class="gold",
-        published=100.0,
+        taken=100.0,
         now=100.0,
         watched_here=True,
         watched_there=True,

@@ -19,7 +19,7 @@ def heard(ledger: Ledger, identity: int = 1, now: float = 100.0, **fields: Any) 
     ledger.note_original(
         identity,
         **{
-            "topic_class": "gold", "published": now - 0.010, "now": now,
+            "topic_class": "gold", "taken": now - 0.010, "now": now,
             "watched_here": True, "watched_there": True, **fields,
         },
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_twice_on_one_connection_is_doubled_and_on_two_is_a_replay() -> None:
 def test_the_observer_may_be_faster_than_the_mirror() -> None:
     ledger = Ledger()
     ledger.arrived("here", 1, connection=1, now=99.999, fresh=True)
-    heard(ledger, now=100, published=99.990)
+    heard(ledger, now=100, taken=99.990)
     ledger.judge(INF)
     assert gold(ledger, "here")["delivered"] == 1
     assert gold(ledger, "here")["delay_p50_ms"] == pytest.approx(9, rel=0.021)

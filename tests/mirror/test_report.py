@@ -22,7 +22,7 @@ def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
     ledger = Ledger()
     for identity in range(2):
         ledger.note_original(
-            identity, topic_class="gold", published=99.99, now=100.0,
+            identity, topic_class="gold", taken=99.99, now=100.0,
             watched_here=True, watched_there=True,
         )  # fmt: skip
         ledger.went(identity, "sent", 100.0)

@@ -142,7 +142,7 @@ COMMANDS: dict[int, tuple[str, Callable[[Body], dict[str, Any]]]] = {
         "number": b.number("Q"), "topic": b.topic(), "messages": b.messages()}),
     16: ("auth", _auth),
     17: ("evict", _evict),
-    23: ("stamp", lambda b: {"published_ms": b.number("Q"), "series": b.data("B").decode()}),
+    23: ("stamp", lambda b: {"taken_ms": b.number("Q"), "series": b.data("B").decode()}),
     24: ("mark", lambda b: {"mark": b.data("H")}),
     21: ("gone", lambda b: {"address": b.data("B").decode()}),
     22: ("kept", lambda b: {

@@ -79,7 +79,8 @@ class Box:
         made = envelope(number, topic=topic, body=raw, epoch=self.epoch)
         self.last_ms = max(self.last_ms + 1, int(time.time() * 1000))
         ms = fields.pop("ms", self.last_ms)
-        fresh = {"id": id_of(ms, made.identity), "published_ms": ms}
+        path = (f"oregon-router-1@{ms}",)
+        fresh = {"id": id_of(ms, made.identity), "published_ms": ms, "path": path}
         return dataclasses.replace(made, **{**fresh, **fields})
 
     def publish(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
@@ -270,12 +271,18 @@ class RawSocket:
 
     def send_request(self, method: str, path: str, body: bytes = b"", **headers: str) -> None:
         version = headers.pop("version", "HTTP/1.1")
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
         if method == "POST":
-            named["Content-Length"] = str(len(body))
-        named.setdefault("Host", "127.0.0.1")
-        lines = [f"{method} {path} {version}", *(f"{n}: {v}" for n, v in named.items())]
-        self.send("\r\n".join([*lines, "", ""]).encode() + body)
+            headers["Content-Length"] = str(len(body))
+        headers.setdefault("Host", "127.0.0.1")
+        self.send_fields(method, path, headers, version=version)
+        self.send(body)
+
+    def send_fields(
+        self, method: str, path: str, fields: dict[str, str], *, version: str = "HTTP/1.1"
+    ) -> None:
+        """A request of these fields and no others."""
+        named = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+        self.send("\r\n".join([f"{method} {path} {version}", *named, "", ""]).encode())
 
     async def upgrade(self, path: str = "/websocket", **headers: str) -> Response:
         """A WebSocket handshake; what follows its head stays to be read."""

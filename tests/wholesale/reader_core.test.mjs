@@ -7,6 +7,7 @@ import {
   delayText,
   isTopic,
   parseChoice,
+  routedMs,
   safeUrl,
   storyView,
   transportsFrom,
@@ -155,6 +156,13 @@ test("the delay is the median of the last ones", () => {
   assert.equal(delays.median(), null);
   for (const ms of [900, 5, 7, 6]) delays.add(ms);
   assert.equal(delays.median(), 6);
+});
+
+test("a delay counts from the router, whatever the publisher says", () => {
+  assert.equal(routedMs(message({ id: "018cc251-f400-7000-8000-000000000001", published: 5 })), 0x018cc251f400);
+  for (const id of [undefined, "", 7, "018cc251", "018CC251-f400-7000-8000-000000000001"]) {
+    assert.ok(Number.isNaN(routedMs(message({ id }))), String(id));
+  }
 });
 
 test("a delay is written for people", () => {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import Envelope
 from newsfabric.pushes import message_fields
 from newsfabric.settings import Region
+from newsfabric.store.sound import Sound
 from newsfabric.topics import TopicClass
 from wholesale.frontdesk.boxes import Offer
 
@@ -56,15 +56,15 @@ class Endpoints:
         }
 
 
-def history_document(
-    topic: str, topic_class: TopicClass, envelopes: Iterable[Envelope]
-) -> dict[str, Any]:
-    """The answer of ``/history``: messages as readers get them pushed, without a position."""
+def history_document(topic: str, topic_class: TopicClass, found: Sound) -> dict[str, Any]:
+    """The answer of ``/history``: messages as readers get them pushed, without a position.
+
+    Where some can't be read, ``missing`` has their ids (:mod:`newsfabric.store.sound`).
+    """
     return {
         "topic": topic,
         "messages": [
-            # Routers let nothing but JSON into the store.
             message_fields(envelope, topic_class) | {"body": orjson.Fragment(envelope.body)}
-            for envelope in envelopes
+            for envelope in found.envelopes
         ],
-    }
+    } | ({"missing": found.missing} if found.missing else {})

@@ -20,6 +20,7 @@ from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.numbers import whole_number
 from newsfabric.store import Store
+from newsfabric.store.sound import newest_sound
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import PublishAccess
@@ -137,13 +138,15 @@ class HistoryHandler(OpenHandler):
         if policy.access != "public":
             raise HttpProblem(403, "permission_denied", "this topic isn't public")
         try:
-            envelopes = await self._store.history(topic, limit=limit, before=before)
+            found = await newest_sound(
+                lambda asked: self._store.history(topic, limit=asked, before=before), limit
+            )
         except StoreError as exc:
             unsaid = self._failing.may_log(time.monotonic())
             if unsaid is not None:
                 logger.warning("no history (and %d more): %s", unsaid, exc)
             raise HttpProblem(503, "unavailable", "the store is away", headers=RETRY) from exc
-        self.write_document(history_document(topic, policy.topic_class, envelopes))
+        self.write_document(history_document(topic, policy.topic_class, found))
 
     def _limit(self) -> int:
         text = self.get_query_argument("limit", str(_DEFAULT_HISTORY), strip=False)

@@ -171,6 +171,11 @@ def _history() -> dict[str, Any]:
                     "properties": {
                         "topic": {"type": "string"},
                         "messages": {"type": "array", "items": {"type": "object"}},
+                        "missing": {
+                            "type": "array",
+                            "description": "Ids of messages that the store has and can't read.",
+                            "items": {"type": "string"},
+                        },
                     },
                 },
             ),

@@ -167,6 +167,12 @@ function paragraphsOf(body) {
 
 /* ---- Delay --------------------------------------------------------------------------------- */
 
+/** The router's clock inside a message's id, in ms since the epoch; NaN if it is no id. What a publisher says is no measure. */
+export function routedMs(message) {
+  const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7/.exec(text(message?.id, 36)) ?? [];
+  return Number.parseInt(`${high}${low}`, 16);
+}
+
 /** The median of the last delays, for a display that doesn't twitch. */
 export class Delays {
   constructor(size = 21) {
@@ -179,7 +185,7 @@ export class Delays {
     if (this.values.length > this.size) this.values.shift();
   }
 
-  /** Whole ms; null before the first. Negative where the publisher's clock is ahead of ours. */
+  /** Whole ms; null before the first. Negative where the router's clock is ahead of ours. */
   median() {
     if (this.values.length === 0) return null;
     const sorted = [...this.values].sort((a, b) => a - b);

@@ -13,6 +13,7 @@ import {
   delayText,
   isTopic,
   parseChoice,
+  routedMs,
   storyView,
   transportsFrom,
 } from "./reader-core.js";
@@ -49,7 +50,7 @@ let renderTimer = null;
 
 function onMessage(message, live) {
   received += 1;
-  if (live && Number.isFinite(message.published)) delays.add(Date.now() - message.published);
+  if (live) delays.add(Date.now() - routedMs(message));
   const outcome = board.offer(message, live);
   if (outcome !== "older") {
     waiting += 1;
@@ -259,7 +260,7 @@ function follow(topic) {
   const subscription = fabric.subscribe(topic, {
     // A mailbox opens with all that is kept for the user.
     rewind: topic.startsWith("user.") ? null : REWIND,
-    onMessage: (message) => onMessage(message, message.published > since),
+    onMessage: (message) => onMessage(message, routedMs(message) > since),
     onSubscribed: () => {
       since = Date.now();
       showTrouble(topic, "");

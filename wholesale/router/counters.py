@@ -70,6 +70,15 @@ CLOCK_AHEAD = metrics.gauge(
 LOW = metrics.gauge("router_settled_seq", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")
+_CLAIMED_AGE = metrics.tallied(
+    "router_claimed_age",
+    "How old new messages were when they came, by their publishers' word, or by the stamp of the"
+    " first broker where they say nothing",
+)
+CLAIMED_AHEAD = metrics.counter(
+    "router_claimed_ahead_messages",
+    "New messages that were published after they came, by their publishers' word",
+)
 WAITING = metrics.gauge("router_waiting_messages", "Messages waiting for the store")
 _SECONDS = metrics.tallied("router_pass", "From delivery until both publications are confirmed")
 STORE_SECONDS = metrics.histogram("router_store_write", "Of one write, of up to 256 messages")
@@ -90,12 +99,15 @@ FIGURES: Final = (
     Wanted(PUBLISH_RETRIES),
     Wanted(RECEIPTS),
     Wanted(WAITING),
+    Wanted(_CLAIMED_AGE),
+    Wanted(CLAIMED_AHEAD),
     Wanted(_SECONDS),
     Wanted(STORE_SECONDS),
     Wanted(SKIPPED, "node"),
     Wanted(CERTIFICATES_END, "use"),
 )
 
+CLAIMED_AGE = _CLAIMED_AGE.labels()
 SECONDS = _SECONDS.labels()
 REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASONS, INTERNAL)}
 

@@ -152,6 +152,7 @@ class Intake:
         )
         if found.found is Found.NEW:
             counters.IDENTIFY.left()
+            _count_claim(now_ms - submission.published_ms)
         else:
             self._count_repeat(submission, found, now)
         return found
@@ -187,6 +188,15 @@ class Intake:
             return PendingAck([], [claim])
         pending = self._receipts.routed(submission, claim, router_ms=routed_ms, repeated=True)
         return PendingAck([pending], [claim])
+
+
+def _count_claim(age_ms: int) -> None:
+    # A publisher's clock decides nothing, so what it says is measured apart from all else. Where
+    # nobody says anything the message is as old as it has just come.
+    if age_ms < 0:
+        counters.CLAIMED_AHEAD.inc()
+    elif age_ms > 0:
+        counters.CLAIMED_AGE.observe(age_ms / 1000)
 
 
 def _unread(delivery: Delivery, source: Source) -> Claim:

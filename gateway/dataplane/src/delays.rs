@@ -17,11 +17,11 @@ pub const BOUNDS_US: [u64; 15] = [
 ];
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// When a message was published, and which series its deliveries are counted in.
+/// When a router took a message in, and which series its deliveries are counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Microseconds since the epoch, by the publisher's first broker.
-    pub published_us: u64,
+    /// Microseconds since the epoch, by that router's clock.
+    pub taken_us: u64,
     /// Less than [`SERIES`].
     pub series: u16,
 }
@@ -66,7 +66,7 @@ impl Delays {
     pub fn delivered(&self, stamp: Stamp, now_us: u64, many: u64) {
         if let Some(totals) = self.series.get(usize::from(stamp.series)) {
             // Clocks differ: what comes before it was published took no time.
-            totals.add(now_us.saturating_sub(stamp.published_us), many);
+            totals.add(now_us.saturating_sub(stamp.taken_us), many);
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     fn deliveries_are_counted_in_their_series_and_bucket_over_all_threads() {
         let (mut names, one, other) = (Names::default(), Delays::default(), Delays::default());
         let series = names.number("gold,oregon").expect("room");
-        let stamp = Stamp { published_us: 1_000_000, series };
+        let stamp = Stamp { taken_us: 1_000_000, series };
         one.delivered(stamp, 1_001_000, 2);
         one.delivered(stamp, 1_001_001, 1);
         other.delivered(stamp, 1_000_500, 3);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_took_longest_is_in_the_last_bucket_and_what_comes_before_its_time_in_the_first() {
         let (mut names, one) = (Names::default(), Delays::default());
-        let stamp = Stamp { published_us: 5, series: names.number("s").expect("room") };
+        let stamp = Stamp { taken_us: 5, series: names.number("s").expect("room") };
         one.delivered(stamp, 30_000_006, 1);
         one.delivered(stamp, 0, 1);
         let wanted = [("delay.s.0", 1), ("delay.s.15", 1), ("delay.s.sum_us", 30_000_001)];

@@ -134,7 +134,6 @@ fn broken_handshakes_are_refused_in_sockjs_words() {
         ("Upgrade", "h2c", no_upgrade),
         ("Connection", "", no_connection),
         ("Connection", "close", no_connection),
-        ("Host", "", broken),
         ("Sec-WebSocket-Key", "", broken),
         ("Sec-WebSocket-Key", "short", broken),
         ("Sec-WebSocket-Key", "dGhl", broken),
@@ -150,10 +149,44 @@ fn broken_handshakes_are_refused_in_sockjs_words() {
     }
     let old = handshake("/websocket", &[]).replace("HTTP/1.1", "HTTP/1.0");
     assert_eq!(refusal(&old), broken);
-    for field in ["Host", "Origin", "Sec-WebSocket-Key"] {
+    for field in ["Origin", "Sec-WebSocket-Key"] {
         let doubled = format!("GET /websocket HTTP/1.1\r\n{field}: a\r\n{field}: b\r\n");
         let head = handshake("/websocket", &[]).replace("GET /websocket HTTP/1.1\r\n", &doubled);
         assert_eq!(refusal(&head), broken, "{field}");
+    }
+}
+
+#[test]
+fn a_request_names_its_host_once_and_plainly() {
+    let bad = Decision::Refuse(Refusal::BadRequest("bad request"));
+    let paths =
+        ["/websocket", "/sockjs/websocket", "/sockjs/0/a/websocket", "/sockjs/info", "/sockjs"];
+    for path in paths {
+        let asked = |hosts: &str| {
+            let head = handshake(path, &[("Host", "")]);
+            head.replacen("HTTP/1.1\r\n", &format!("HTTP/1.1\r\n{hosts}"), 1)
+        };
+        for hosts in [
+            "",
+            "Host: a\r\nHost: b\r\n",
+            "Host: a\r\nhost: a\r\n",
+            "Host: a\r\nHost:\r\n",
+            "Host: a, b\r\n",
+            "Host: a,b\r\n",
+            "Host: a b\r\n",
+            "Host: a/b\r\n",
+            "Host: user@a\r\n",
+            "Host: a%zz\r\n",
+            "Host: a%4\r\n",
+            "Host: \u{e4}\r\n",
+        ] {
+            assert_eq!(decide(asked(hosts).as_bytes(), &settings()), bad, "{path} {hosts:?}");
+        }
+        for host in ["box.example:8080", "[2001:db8::1]:80", "[fe80::1%25eth0]", "a_b~c"] {
+            let head = asked(&format!("Host: {host}\r\n"));
+            let decision = decide(head.as_bytes(), &settings());
+            assert!(!matches!(decision, Decision::Refuse(_)), "{path} {host}: {decision:?}");
+        }
     }
 }
 

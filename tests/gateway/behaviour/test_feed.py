@@ -129,10 +129,17 @@ def delays(of: str, *, origin: str) -> str:
     return f'newsfabric_gateway_delay_seconds_{of}{{class="gold",origin="{origin}",way="direct"}}'
 
 
-async def test_delay_is_from_the_publishers_first_broker_to_each_readers_socket(box: Box) -> None:
+@pytest.mark.parametrize("hours", [-30, 0, 30])
+async def test_delay_is_from_the_router_to_each_readers_socket_whatever_the_publisher_says(
+    box: Box, hours: int
+) -> None:
     origin = uuid.uuid4().hex
+    now_ms = int(time.time() * 1000)
+    said_ms = now_ms + hours * 3_600_000
     async with box.reader("news.breaking") as a, box.reader("news.breaking") as b:
-        box.publish(origin=origin, published_ms=int(time.time() * 1000) - 5_000)
+        box.publish(
+            origin=origin, path=(f"publish.a.0@{now_ms - 5_000}", "r@1"), published_ms=said_ms
+        )
         await asyncio.gather(a.hear(), b.hear())
         while await box.metric(delays("count", origin=origin)) < 2:
             """Each look is a request, so others get their turns."""

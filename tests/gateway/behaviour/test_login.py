@@ -322,8 +322,45 @@ async def test_a_sockjs_session_may_begin_with_a_bearer_or_cookie(box: Box) -> N
     ):
         base = f"/sockjs/0/session-{n}/xhr"
         assert (await box.request("POST", base, **headers)).body == b"o\n"
-        pushes = json.loads((await box.request("POST", base)).body[1:])
+        pushes = json.loads((await box.request("POST", base, **headers)).body[1:])
         assert [json.loads(p)["type"] for p in pushes] == ["logged_in"]
+
+
+PING = json.dumps([json.dumps({"action": "ping"})]).encode()
+
+
+async def test_a_sockjs_session_that_began_with_a_token_is_that_users_alone(box: Box) -> None:
+    session, cookie = "/sockjs/0/known", {"Origin": PAGE}
+    own = {**cookie, "Cookie": f"session={token('42')}"}
+    assert (await box.request("POST", f"{session}/xhr", **own)).body == b"o\n"
+    assert b"logged_in" in (await box.request("POST", f"{session}/xhr", **own)).body
+    others = (
+        {},
+        cookie,
+        {**cookie, "Cookie": f"session={token('43')}"},
+        {**cookie, "Cookie": f"session={token('42', ttl=-1.0)}"},
+        {"Authorization": f"Bearer {token('42', algorithm='none')}"},
+    )
+    for other in others:
+        for transport in ("xhr", "xhr_streaming", "xhr_send"):
+            answer = await box.request("POST", f"{session}/{transport}", PING, **other)
+            assert (answer.status, answer.body) == (404, b"no such session"), (transport, other)
+        assert (await box.request("GET", f"{session}/eventsource", **other)).status == 404
+    # The user's next token, and from then on the one before it no more than any other of hers.
+    renewed = {**cookie, "Cookie": f"session={token('42', ttl=77.0)}"}
+    for mine in (own, renewed, {"Authorization": f"Bearer {token('42', ttl=78.0)}"}, renewed):
+        assert (await box.request("POST", f"{session}/xhr_send", PING, **mine)).status == 204
+        assert b"pong" in (await box.request("POST", f"{session}/xhr", **mine)).body
+
+
+async def test_a_session_whose_token_is_no_good_goes_on_with_that_alone(box: Box) -> None:
+    session = "/sockjs/0/refused"
+    bad = {"Authorization": f"Bearer {token('42', ttl=-1.0)}"}
+    assert (await box.request("POST", f"{session}/xhr", **bad)).body == b"o\n"
+    assert b"error" in (await box.request("POST", f"{session}/xhr", **bad)).body
+    good = {"Authorization": f"Bearer {token('42')}"}
+    assert (await box.request("POST", f"{session}/xhr_send", PING, **good)).status == 404
+    assert (await box.request("POST", f"{session}/xhr_send", PING, **bad)).status == 204
 
 
 async def test_a_revoked_user_is_sent_away_at_once_and_its_tokens_are_no_good(box: Box) -> None:

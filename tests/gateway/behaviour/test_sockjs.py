@@ -503,6 +503,26 @@ async def test_a_cookie_for_balancers_when_it_is_wanted(engine: str) -> None:
                 assert head.headers["set-cookie"] == f"JSESSIONID={said}; path=/", path
 
 
+@pytest.mark.parametrize("bound", [True, False])
+async def test_a_session_stays_at_its_address_where_it_is_told_to(engine: str, bound: bool) -> None:
+    async with opened_box(engine, sockjs_same_address=bound) as box:
+
+        async def status(address: str, transport: str) -> int:
+            reader, writer = await asyncio.open_connection(
+                *box.host.split(":"), local_addr=(address, 0)
+            )
+            raw = RawSocket(reader, writer)
+            raw.send_request("POST", f"{SESSION}/{transport}", verb(action="ping"))
+            head = Response.of(await raw.read_until(b"\r\n\r\n"))
+            writer.close()
+            return head.status
+
+        assert await status("127.0.0.1", "xhr") == 200
+        assert await status("127.0.0.2", "xhr_send") == (404 if bound else 204)
+        assert await status("127.0.0.1", "xhr_send") == 204
+        assert await status("127.0.0.2", "xhr") == (404 if bound else 200)
+
+
 async def test_behind_https_the_cookie_works_for_pages_of_other_sites(engine: str) -> None:
     url = "https://box-1.example.org"
     async with opened_box(engine, sockjs_cookie=True, public_url=url) as box:

@@ -581,6 +581,20 @@ async def test_a_bad_handshake_is_refused(box: Box, headers: dict[str, str], sta
         assert Response.of(await raw.read_until(b"\r\n\r\n")).status == status
 
 
+@pytest.mark.parametrize("path", ["/websocket", "/sockjs/0/a/websocket", "/sockjs/info", "/sockjs"])
+async def test_a_request_names_its_host_once_and_plainly(box: Box, path: str) -> None:
+    hosts = ["", "a\r\nHost: b", "a\r\nhost: a", "a\r\nHost: ", "a, b", "a b", "user@a", "a%zz"]
+    for host in hosts:
+        named = {"Host": host} if host else {}
+        fields = {**HANDSHAKE, "Sec_WebSocket_Version": "8", **named}
+        async with box.opened() as raw:
+            raw.send_fields("GET", path, fields)
+            assert Response.of(await raw.read_until(b"\r\n\r\n")).status == 400, host
+    async with box.opened() as raw:
+        raw.send_fields("GET", path, {**HANDSHAKE, "Host": "[2001:db8::1]:80"})
+        assert Response.of(await raw.read_until(b"\r\n\r\n")).status in (101, 200)
+
+
 async def test_a_handshake_with_a_body_is_none(box: Box) -> None:
     async with box.opened() as raw:
         raw.send_request("GET", "/websocket", b"{}", **HANDSHAKE, Content_Length="2")

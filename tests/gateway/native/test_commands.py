@@ -17,6 +17,7 @@ from gateway.native.wire import WireError
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
+from newsfabric.envelope import taken_ms
 from newsfabric.tokens import Login
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
@@ -65,7 +66,7 @@ def test_what_is_measured_has_a_stamp_before_it() -> None:
     plain = commands.publish(1, made)
     made.way = "postoffice.1"
     series = b"gold,oregon,postoffice.1"
-    stamp = made.envelope.published_ms.to_bytes(8, "little") + bytes((len(series),)) + series
+    stamp = taken_ms(made.envelope).to_bytes(8, "little") + bytes((len(series),)) + series
     assert commands.publish(1, made) == command(23, stamp) + plain
 
 

@@ -6,6 +6,7 @@ import orjson
 from envelopes import envelope
 
 from newsfabric.settings import Node, Region
+from newsfabric.store.sound import Sound
 from wholesale.frontdesk.answers import Endpoints, history_document
 
 
@@ -23,7 +24,7 @@ def test_alternates_are_the_other_regions_frontdesks():
 
 def test_history_is_what_readers_get_pushed_without_a_position():
     stored = envelope(1, body=b'{"b":1.0}', key="story", version=2)
-    document = history_document("news.breaking", "gold", [stored])
+    document = history_document("news.breaking", "gold", Sound([stored]))
     assert orjson.loads(orjson.dumps(document)) == {
         "topic": "news.breaking",
         "messages": [

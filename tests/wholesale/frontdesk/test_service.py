@@ -376,6 +376,37 @@ async def test_what_isnt_there_or_not_public_isnt_shown(house: House, query: str
     assert set(said(response)["error"]) == {"reason", "detail"}
 
 
+async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House):
+    name = "newsfabric_store_unreadable_rows_total"
+
+    async def counted() -> float:
+        lines = (await metrics(house)).splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+    bodies = [b"1", b"2", b'{"cut off', b"\xff", b"", b"[1]junk", b"3"]
+    written = [
+        envelope(n, at=n - 10_000, topic="news.world", body=body) for n, body in enumerate(bodies)
+    ]
+    await house.store.write(written)
+    before = await counted()
+    answer = said(await house.fetch("/history?topic=news.world&limit=3"))
+    found = answer["messages"]
+    assert [message["body"] for message in found] == [1, 2, 3]
+    assert answer["missing"] == [one.id for one in written[2:6]]
+    assert await counted() > before
+    older = said(await house.fetch(f"/history?topic=news.world&before={found[1]['id']}"))
+    assert [message["body"] for message in older["messages"]] == [1]
+    assert "missing" not in older
+    one = said(await house.fetch("/history?topic=news.world&limit=1"))
+    assert "missing" not in one, "they are older, and whoever asks for those is told"
+
+
+async def test_a_topic_of_nothing_but_broken_bodies_is_503(house: House):
+    written = [envelope(n, at=n - 10_000, topic="news.world", body=b"{") for n in range(100)]
+    await house.store.write(written)
+    assert (await house.fetch("/history?topic=news.world&limit=2")).code == 503
+
+
 async def test_without_the_store_history_is_503(house: House, monkeypatch: pytest.MonkeyPatch):
     async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("gone")

@@ -16,7 +16,7 @@ from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.control import Canary, encode_canary, revocation
-from newsfabric.envelope import ms_of_id
+from newsfabric.envelope import ms_of_id, taken_ms
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 from wholesale.router import counters
@@ -186,8 +186,26 @@ async def test_a_publishers_clock_is_shown_and_decides_nothing(core: CoreCluster
         routed = core.envelopes()
     assert [e.message_id for e in routed] == ["1", "2", "3"]
     assert [ms_of_id(e.id) for e in routed] == [EPOCH] * 3
+    assert [taken_ms(e) for e in routed] == [EPOCH] * 3
     assert [e.published_ms for e in routed] == [EPOCH, said, EPOCH]
     assert await core.store.history("news.world", limit=10) == sorted(routed, key=lambda e: e.id)
+
+
+async def test_what_publishers_say_of_their_time_is_measured_apart(core: CoreCluster):
+    def figures() -> tuple[int, float, float]:
+        age = counters.CLAIMED_AGE
+        return sum(age.counts), age.sum, counters.CLAIMED_AHEAD._value.get()
+
+    before = figures()
+    async with running(core) as router:
+        core.publish(message(message_id="says nothing"))
+        for n, offset in enumerate((-7_200_000, -500, 1, 7_200_000)):
+            said = message(message_id=str(n), headers={"timestamp_in_ms": EPOCH + offset})
+            # A repeat is no new message.
+            core.publish(said, said)
+        await core.none_owed(router)
+    changes = [now - then for then, now in zip(before, figures(), strict=True)]
+    assert changes == [2, pytest.approx(7_200.5), 2]
 
 
 @pytest.mark.promise("D7")

@@ -38,7 +38,7 @@ pub enum Command<'a> {
     Hello { version: u16 },
     Settings(Box<Settings>),
     Publish { number: u64, topic: Topic<'a>, message: Message<'a> },
-    Stamp { published_ms: u64, series: &'a str },
+    Stamp { taken_ms: u64, series: &'a str },
     Mark(&'a [u8]),
     ToReaders(Connections<'a>, ToReaders<'a>),
     Remember(&'a [u8]),
@@ -132,11 +132,11 @@ impl<'a> Command<'a> {
 
 impl<'a> Fields<'a> {
     fn stamp(&mut self) -> Result<Command<'a>, Malformed> {
-        let (published_ms, series) = (self.u64()?, self.text8("series")?);
+        let (taken_ms, series) = (self.u64()?, self.text8("series")?);
         if series.len() > NAME_BYTES {
             return Err(Malformed::Value("series"));
         }
-        Ok(Command::Stamp { published_ms, series })
+        Ok(Command::Stamp { taken_ms, series })
     }
 
     fn subscribe(&mut self) -> Result<Subscribe<'a>, Malformed> {

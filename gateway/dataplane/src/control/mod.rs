@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_stamp_names_a_series_of_bounded_length() {
         let body = |name: &[u8]| [&5u64.to_le_bytes()[..], &[name.len() as u8], name].concat();
-        let stamp = Command::Stamp { published_ms: 5, series: "gold,oregon" };
+        let stamp = Command::Stamp { taken_ms: 5, series: "gold,oregon" };
         assert_eq!(Command::decode(23, &body(b"gold,oregon")), Ok(stamp));
         assert_eq!(Command::decode(23, &body(&[b'x'; 65])), Err(Malformed::Value("series")));
     }

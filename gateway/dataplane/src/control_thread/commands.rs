@@ -27,10 +27,10 @@ impl Publishing {
         self.mark.clear();
     }
 
-    fn stamp(&mut self, published_ms: u64, series: &str) {
-        let published_us = published_ms.saturating_mul(1_000);
+    fn stamp(&mut self, taken_ms: u64, series: &str) {
+        let taken_us = taken_ms.saturating_mul(1_000);
         let series = self.series.number(series);
-        self.stamp = series.map(|series| Stamp { published_us, series });
+        self.stamp = series.map(|series| Stamp { taken_us, series });
     }
 
     fn one(&mut self, topic: &Topic<'_>, message: &Message<'_>) -> Arc<Publication> {
@@ -94,7 +94,7 @@ impl ControlThread {
                 self.state.settings = body.to_vec();
                 self.settle(Arc::new(*settings));
             }
-            Command::Stamp { published_ms, series } => self.publishing.stamp(published_ms, series),
+            Command::Stamp { taken_ms, series } => self.publishing.stamp(taken_ms, series),
             Command::Mark(mark) => self.publishing.mark = mark.to_vec(),
             Command::Publish { number, topic, message } => {
                 let publication = self.publishing.one(&topic, &message);

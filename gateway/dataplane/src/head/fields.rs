@@ -103,6 +103,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Whether `Host` stands once and is one (RFC 9112 section 3.2). HTTP/1.0 needs none.
+    pub(super) fn is_addressed(&self, modern: bool) -> bool {
+        if self.host.is_missing() { !modern } else { self.host.value().is_some_and(is_host) }
+    }
+
     /// The token that comes with the request: behind our subprotocol, or in the cookie of that name
     /// if the page is ours. A browser sends cookies whichever page asks.
     pub(super) fn token(&self, settings: &Settings) -> Option<&'a [u8]> {
@@ -133,6 +138,24 @@ impl<'a> Fields<'a> {
             ours || settings.origins.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(origin))
         })
     }
+}
+
+/// Whether `value` is written in a host's and a port's characters (RFC 3986 section 3.2), as the
+/// Tornado engine reads them: no comma, to which proxies join two fields.
+fn is_host(value: &[u8]) -> bool {
+    let mut rest = value;
+    while let [byte, after @ ..] = rest {
+        rest = match (byte, after) {
+            (b'%', [high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                after
+            }
+            _ if byte.is_ascii_alphanumeric() || b"-._~[]:!$&'()*+;=".contains(byte) => after,
+            _ => return false,
+        };
+    }
+    true
 }
 
 /// Host and port of an origin; empty if it has none (`null`).

@@ -114,6 +114,9 @@ fn serve<'a>(
         return Decision::HandOver;
     }
     let modern = request.version == Some(1);
+    if !fields.is_addressed(modern) {
+        return Decision::Refuse(Refusal::BadRequest("bad request"));
+    }
     match route {
         Route::WebSocket(_) if !settings.websocket => Decision::Refuse(Refusal::NotFound),
         // The control plane upgrades nobody.
@@ -127,9 +130,7 @@ fn serve<'a>(
             }
         }
         // Whatever makes the answer another one than the usual is Tornado's.
-        _ if !modern || fields.is_special || fields.has_body || fields.host.is_missing() => {
-            Decision::HandOver
-        }
+        _ if !modern || fields.is_special || fields.has_body => Decision::HandOver,
         _ if !fields.allowed_by(settings) => Decision::HandOver,
         Route::Info => Decision::Info(Info {
             head_bytes,

@@ -1,0 +1,41 @@
+"""What keeps logins out of brokers' logs: a file that Erlang evaluates before RabbitMQ begins.
+
+RabbitMQ before 4.3 logs the whole state of a shovel that ended, with its URIs: seen with 3.10.8 and
+4.0.5 whenever a shovel's connection is reset. Neither a level nor a formatter of its own leaves
+that out. Erlang's logger hands each event to a filter first, and a filter is a function: this one
+writes the event as text and hides what stands between ``//`` and ``@``, as
+:func:`newsfabric.topology.forms.mask` does. It is interpreted, so nothing is compiled for anybody's
+version of Erlang.
+
+Ansible's role rabbitmq and the Helm chart have the same file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+#: Its name beside a broker's settings.
+FILE: Final = "hidden-logins.eval"
+EXPRESSIONS: Final = """\
+%% Evaluated before RabbitMQ begins: hides the login of every URI in what is logged. Logger forgets
+%% a filter that fails, so this one catches everything; what it can't look through is left out.
+Hide = fun(#{meta := Meta} = Event, _) ->
+    try
+        Text = unicode:characters_to_binary(
+            logger_formatter:format(Event, #{template => [msg], single_line => true})),
+        case re:replace(Text, "//[^ \\t\\r\\n\\"']*@", "//***@", [global, {return, binary}]) of
+            Text -> ignore;
+            Hidden -> Event#{msg := {string, Hidden}, meta := maps:remove(report_cb, Meta)}
+        end
+    catch
+        _:_ -> Event#{msg := {string, "(a line that can't be looked through for logins)"}}
+    end
+end,
+ok = logger:add_primary_filter(hidden_logins, {Hide, []}).
+"""
+
+
+def erl_flags(file: Path | str) -> str:
+    """``ERL_AFLAGS``: what Erlang does first of all, before it is told to start RabbitMQ."""
+    return f"-run file eval '{file}'"
