@@ -237,6 +237,9 @@ class SqliteStore:
                 raise
         except sqlite3.Error as exc:
             raise file.wrapped(self._path, exc) from exc
+        except UnicodeDecodeError as exc:
+            # SQLite's own error, with a name from a damaged file in it.
+            raise StoreError(f"{self._path}: {exc.object[:200]!r}") from exc
         self._idle.put(connection)
         return result
 

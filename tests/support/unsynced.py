@@ -2,7 +2,8 @@
 
 A write changes the first alone. Syncing a file carries its bytes and its length over, syncing a
 folder its names: a file that was created, renamed or removed is so on the disk when its folder was
-synced, and not before (fsync(2)).
+synced, and not before (fsync(2)). Journals of file systems are better than that word: ext4, XFS
+and btrfs write with a file the changes to names that came before.
 
 A real disk also writes of itself. With ``share`` above 0 a cut lets that share of the sectors
 survive which weren't synced, and of the changes to a folder's names the first few.
@@ -135,6 +136,7 @@ def save(folder: Folder, path: Path) -> None:
             save(node, path / name)
         else:
             (path / name).write_bytes(node.synced)
+
 
 def sync_all(folder: Folder) -> None:
     folder.sync()

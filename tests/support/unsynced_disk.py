@@ -1,8 +1,9 @@
 """A file system in memory that forgets what wasn't synced when its power is cut (unsynced.py).
 
-``python unsynced_disk.py FOLDER MOUNT`` serves it at MOUNT until it is unmounted. FOLDER has what
-was on the disk at first, and what is on it after a cut or an unmount. From the cut on each call
-fails with EIO. ``msync`` of a mapped file comes here as a write and an ``fsync``.
+``python unsynced_disk.py FOLDER MOUNT [journal]`` serves it at MOUNT until it is unmounted. FOLDER
+has what was on the disk at first, and what is on it after a cut or an unmount. From the cut on each
+call fails with EIO. ``msync`` of a mapped file comes here as a write and an ``fsync``. With
+``journal`` the sync of a file syncs the names of all folders.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 # Before libfuse 2, which may be there as well.
 os.environ["FUSE_LIBRARY_NAME"] = "fuse3"
 
-import mfusepy  # noqa: E402
-from unsynced import SECTOR, File, Folder, load, save, sync_all  # noqa: E402
+import mfusepy
+from unsynced import SECTOR, File, Folder, load, save, sync_all
 
-# Extended attribute of the root: setting it to "SEED SHARE" cuts the power.
+# Extended attributes of the root. Setting the first to "SEED SHARE" cuts the power, setting the
+# second puts all on the disk.
 POWER_CUT = "user.power_cut"
+SETTLED = "user.settled"
 _CAPACITY = 1 << 36
 _BLOCK = 4096
 _CACHED_SECONDS = 3600
@@ -34,22 +37,27 @@ class Disk(mfusepy.Operations):  # type: ignore[misc]
 
     use_ns = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, journal: bool) -> None:
         self._folder = folder
+        self._journal = journal
+        # Those with names that aren't synced, if there is a journal.
+        self._changed: set[Folder] = set()
         self._root = load(folder)
         self._open: dict[int, File] = {}
         self._handles = iter(range(1, sys.maxsize))
         self._on = True
 
-    def setxattr(
-        self, path: str, name: str, value: bytes, options: int, position: int = 0
-    ) -> int:
-        if name != POWER_CUT:
+    def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
+        self._check_power()
+        if name == SETTLED:
+            sync_all(self._root)
+        elif name == POWER_CUT:
+            seed, share = value.decode().split()
+            self._root.cut(random.Random(int(seed)), float(share))
+            save(self._root, self._folder)
+            self._on = False
+        else:
             raise mfusepy.FuseOSError(errno.ENOTSUP)
-        seed, share = value.decode().split()
-        self._root.cut(random.Random(int(seed)), float(share))
-        save(self._root, self._folder)
-        self._on = False
         return 0
 
     def destroy(self, path: str) -> None:
@@ -159,6 +167,9 @@ class Disk(mfusepy.Operations):  # type: ignore[misc]
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
         self._file(fh).sync()
+        for folder in self._changed:
+            folder.sync()
+        self._changed.clear()
         return 0
 
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
@@ -192,13 +203,17 @@ class Disk(mfusepy.Operations):  # type: ignore[misc]
             raise mfusepy.FuseOSError(errno.EIO)
 
     def _parent(self, path: str) -> tuple[Folder, str]:
+        """Where ``path`` is about to change what it stands for."""
         parent, _, name = path.rpartition("/")
-        return self._find(parent), name
+        folder: Folder = self._find(parent)
+        if self._journal:
+            self._changed.add(folder)
+        return folder, name
 
 
 if __name__ == "__main__":
     mfusepy.FUSE(
-        Disk(Path(sys.argv[1])),
+        Disk(Path(sys.argv[1]), journal="journal" in sys.argv[3:]),
         sys.argv[2],
         foreground=True,
         nothreads=True,
