@@ -512,6 +512,12 @@ def check(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT 1 FROM messages LIMIT 1").fetchall()
 
 
+def damage(connection: sqlite3.Connection) -> list[str]:
+    """What is wrong with the file, at most 100 things; seconds for a large one."""
+    found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check")]
+    return [] if found == ["ok"] else found
+
+
 def purge(connection: sqlite3.Connection, *, now_ms: int, most: int) -> bool:
     """Delete at most ``most`` rows of each table that have ended; True if there may be more."""
     counts = [connection.execute(sql, (now_ms, most)).rowcount for sql in PURGE]

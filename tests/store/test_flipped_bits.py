@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import random
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import UserMark
 from newsfabric.store import _unreadable
+from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.logs import Log, Number, State
 from newsfabric.store.sqlite import SqliteStore
 
@@ -66,6 +69,19 @@ def flip(path: Path, content: bytes, bit: int) -> None:
         journal.unlink()
 
 
+def start_of_index(path: Path) -> int:
+    """Where the page of the index by topic begins; all of it is on one."""
+    connection = sqlite3.connect(path)
+    try:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'messages_by_topic'"
+        ).fetchone()
+    finally:
+        connection.close()
+    return (int(page) - 1) * int(size)
+
+
 async def read(store: SqliteStore) -> list[Envelope]:
     """All that can be read, in each way; a StoreError is an answer, too."""
     found: list[Envelope] = []
@@ -83,7 +99,7 @@ async def read(store: SqliteStore) -> list[Envelope]:
     return found
 
 
-@pytest.mark.promise("R6")
+@pytest.mark.promise("R7")
 async def test_one_flipped_bit_anywhere_in_the_file_makes_no_other_message(path):
     content = path.read_bytes()
     written = set(MESSAGES)
@@ -94,7 +110,7 @@ async def test_one_flipped_bit_anywhere_in_the_file_makes_no_other_message(path)
             assert set(await read(store)) <= written, f"bit {bit}"
 
 
-@pytest.mark.promise("R6")
+@pytest.mark.promise("R7")
 @pytest.mark.parametrize("flipped", [b"words words", b"oregon-router-1@", b'"story-'])
 async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
     path, flipped, caplog, monkeypatch
@@ -113,3 +129,23 @@ async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
         with pytest.raises(StoreError, match="what no router wrote"):
             await store.history(spoilt.topic, limit=1_000)
     assert f"{spoilt.topic}', '{spoilt.id}" in caplog.text
+
+
+@pytest.mark.promise("R7")
+async def test_a_message_that_an_index_hides_is_said(path, expect_error_log):
+    content = path.read_bytes()
+    hidden = MESSAGES[29]
+    at = content.index(f"{hidden.topic}{hidden.id}".encode(), start_of_index(path))
+    flip(path, content, at * 8 + 1)
+    expect_error_log(r"store\.db is damaged, .* index messages_by_topic")
+    store = SqliteStore(path, TOPICS, now_ms=Clock(), look_every_s=0.05)
+    try:
+        found = await store.since(hidden.topic, from_ms=0, limit=1_000)
+        assert hidden not in found
+        await store.write([envelope(MANY + 1, at=MANY + 1)])
+        said = UNREADABLE._value.get()
+        async with asyncio.timeout(60):
+            while UNREADABLE._value.get() == said:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.05)
+    finally:
+        await store.close()
