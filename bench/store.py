@@ -168,14 +168,14 @@ def topics() -> TopicTable:
     return load_topics(ROOT / "topics.toml")
 
 
-async def writes(url: str, batch: int, *, at_once: int) -> float:
-    """Envelopes a second, after :data:`WARM_UP`, written in batches of ``batch``."""
+async def writes(url: str, batch: int, *, at_once: int, count: int = COUNT) -> float:
+    """Envelopes a second, ``count`` of them after :data:`WARM_UP`, in batches of ``batch``."""
     store = open_store(url, topics())
     numbers = itertools.count(0, batch)
     await _write(store, batch, WARM_UP, numbers, at_once)
     began = time.monotonic()
-    await _write(store, batch, COUNT, numbers, at_once)
-    rate = COUNT / (time.monotonic() - began)
+    await _write(store, batch, count, numbers, at_once)
+    rate = count / (time.monotonic() - began)
     await store.close()
     return rate
 
