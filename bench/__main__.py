@@ -14,6 +14,7 @@ import uvloop
 from bench import (
     board,
     board_page,
+    commit_log,
     connect,
     crowd,
     delivery,
@@ -45,7 +46,8 @@ from bench.rows import Row, Section, as_json, measured, print_table
 _HELP: Final = """Measure newsfabric and print a table; what is going on goes to stderr.
 
 PARTS are fabric (delays through a whole world, a revocation), router (its rate, and the delay it
-adds), store (Cassandra, a router on it, bytes on its disk), delivery, connect, login, idle and
+adds), store (Cassandra, a router on it, bytes on its disk), commit-log (three nodes that sync
+before they answer, beside three that don't), delivery, connect, login, idle and
 crowd (the gateway beside its floor), stalled (10,000 readers who take nothing beside 1,000 who do),
 upgrade (its processes replaced under load), drain (10,000 readers are sent away in a minute),
 resume (a crowd comes back), mailbox (a crowd that is logged in does), repair (messages that were
@@ -89,6 +91,7 @@ PARTS: Final[Mapping[str, Measure]] = {
     "fabric": fabric.measure,
     "router": router.measure,
     "store": store.measure,
+    "commit-log": commit_log.measure,
     "delivery": lambda: _beside_the_floor(delivery.measure),
     "connect": lambda: _beside_the_floor(connect.measure),
     "login": lambda: _beside_the_floor(login.measure),

@@ -49,12 +49,12 @@ LOOKS = 2_000
 def measure() -> list[Row]:
     """The store's rows, then a router's; SetupError without Java or Cassandra."""
     with _node() as node:
-        url = _with_tables(node)
+        url = with_tables(node)
         size = _bytes_on_disk(node, url)
     with cassandra() as url:
-        batches = uvloop.run(_writes(url, BATCH, at_once=1))
-        singles = uvloop.run(_writes(url, 1, at_once=200))
-        one, history = uvloop.run(_single(url)), uvloop.run(_histories(url))
+        batches = uvloop.run(writes(url, BATCH, at_once=1))
+        singles = uvloop.run(writes(url, 1, at_once=200))
+        one, history = uvloop.run(single(url)), uvloop.run(_histories(url))
         routed = router.messages_per_second(url)
         looks = uvloop.run(_directory(url))
     return [
@@ -83,7 +83,7 @@ def measure() -> list[Row]:
 def cassandra() -> Iterator[str]:
     """One node with our tables; yields the store's URL."""
     with _node() as node:
-        yield _with_tables(node)
+        yield with_tables(node)
 
 
 @contextlib.contextmanager
@@ -94,11 +94,11 @@ def _node() -> Iterator[LocalCassandra]:
             yield node
 
 
-def _with_tables(node: LocalCassandra) -> str:
+def with_tables(node: LocalCassandra, *, replicas: int = 1) -> str:
     """The URL of a keyspace with our tables."""
     url = node.url("bench")
     migrations = load_migrations(cql_folder())
-    with Schema(parse_address(url), None, migrations, replication={"oregon": 1}) as schema:
+    with Schema(parse_address(url), None, migrations, replication={"oregon": replicas}) as schema:
         schema.apply(lambda line: None)
     return url
 
@@ -106,7 +106,7 @@ def _with_tables(node: LocalCassandra) -> str:
 def _bytes_on_disk(cluster: LocalCassandra, url: str) -> float:
     """What the tables of a node have for each of many messages, once it was stopped and so has
     written everything."""
-    uvloop.run(_writes(url, BATCH, at_once=1))
+    uvloop.run(writes(url, BATCH, at_once=1))
     (node,) = cluster.nodes
     cluster.stop(node.name)
     files = (node.folder / "data" / "bench").rglob("*-Data.db")
@@ -115,7 +115,7 @@ def _bytes_on_disk(cluster: LocalCassandra, url: str) -> float:
 
 async def _directory(url: str) -> float:
     """How many times a second gateways read which logs there are and how far they got."""
-    store = open_store(url, _topics())
+    store = open_store(url, topics())
     began_ms = time.time_ns() // 1_000_000
     logs = [Log("oregon", f"oregon-router-{n}", began_ms) for n in range(LOGS)]
     for log in logs:
@@ -163,17 +163,19 @@ def envelopes(count: int, start: int = 0) -> list[Envelope]:
     return made
 
 
-def _topics() -> TopicTable:
+def topics() -> TopicTable:
+    """Those of this checkout."""
     return load_topics(ROOT / "topics.toml")
 
 
-async def _writes(url: str, batch: int, *, at_once: int) -> float:
-    store = open_store(url, _topics())
+async def writes(url: str, batch: int, *, at_once: int, count: int = COUNT) -> float:
+    """Envelopes a second, ``count`` of them after :data:`WARM_UP`, in batches of ``batch``."""
+    store = open_store(url, topics())
     numbers = itertools.count(0, batch)
     await _write(store, batch, WARM_UP, numbers, at_once)
     began = time.monotonic()
-    await _write(store, batch, COUNT, numbers, at_once)
-    rate = COUNT / (time.monotonic() - began)
+    await _write(store, batch, count, numbers, at_once)
+    rate = count / (time.monotonic() - began)
     await store.close()
     return rate
 
@@ -190,9 +192,9 @@ async def _write(
     await asyncio.gather(*(writer() for _ in range(at_once)))
 
 
-async def _single(url: str) -> list[float]:
+async def single(url: str) -> list[float]:
     """ms that one write of one envelope takes, 200 a second."""
-    store = open_store(url, _topics())
+    store = open_store(url, topics())
     delays = []
     for n, e in enumerate(envelopes(1_000, 10_000_000)):
         began = time.monotonic()
@@ -204,7 +206,7 @@ async def _single(url: str) -> list[float]:
 
 
 async def _histories(url: str) -> list[float]:
-    store = open_store(url, _topics())
+    store = open_store(url, topics())
     delays = await histories(store, 300)
     await store.close()
     return delays[20:]

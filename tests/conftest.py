@@ -30,6 +30,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from leavings import LAST, Before, certificates_forgotten, forget_failure
 from left_connections import close_connections_of_runners
+from power_cuts import lacking
 from reaper import watch
 from shared import after_the_first, folder_of_run, once_per_run
 from spreading import ByGroupOrFile, spread, workers
@@ -281,3 +282,13 @@ def cassandra(
     """One node for all tests, which run on one worker: empty its keyspace, or use another."""
     with LocalCassandra(tmp_path_factory.mktemp("cassandra"), cassandra_home) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def power_cuts() -> None:
+    """Disks whose power can be cut; skips without FUSE on a laptop, fails in CI."""
+    missing = lacking()
+    if missing is not None and os.environ.get("CI"):
+        pytest.fail(f"CI must have {missing}")
+    if missing is not None:
+        pytest.skip(f"needs {missing}")

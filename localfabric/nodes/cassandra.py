@@ -64,7 +64,6 @@ class LocalCassandra(LocalProcesses):
                 gossip_port=pairs[c * nodes + n][1],
                 tokens=tokens(centre=c, node=n, nodes=nodes),
                 seeds=seeds,
-                single=nodes == 1,
             )
             for c, centre in enumerate(centres)
             for n in range(nodes)

@@ -75,10 +75,10 @@ _LOGBACK: Final = """<configuration>
 class StoreNode:
     """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
 
-    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster. A
-    ``single`` node is the only one of its data centre. ``wire_host`` is where nodes of other data
-    centres find it, at the same ports: with :data:`HOST` they come to the node itself, otherwise
-    something that carries them there has to listen.
+    ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster.
+    ``wire_host`` is where nodes of other data centres find it, at the same ports: with
+    :data:`HOST` they come to the node itself, otherwise something that carries them there has to
+    listen.
     """
 
     name: str
@@ -88,7 +88,6 @@ class StoreNode:
     gossip_port: int
     tokens: tuple[int, ...]
     seeds: tuple[str, ...]
-    single: bool
     wire_host: str = HOST
 
     @property
@@ -132,6 +131,10 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "commitlog_directory": str(node.folder / "commitlog"),
         "hints_directory": str(node.folder / "hints"),
         "saved_caches_directory": str(node.folder / "saved_caches"),
+        # A write is answered when the log is synced, for all writes of some ms together. Replicas
+        # that lose power at one moment have what they acknowledged.
+        "commitlog_sync": "group",
+        "commitlog_sync_group_window": f"{SYNC_MS}ms",
         "commitlog_segment_size": "8MiB",
         "commitlog_total_space": "128MiB",
         "hinted_handoff_enabled": True,
@@ -160,18 +163,8 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "write_request_timeout": "3500ms",
         "request_timeout": "10000ms",
         "cas_contention_timeout": "1000ms",
-        **_log_sync(node),
         **({} if node.wire_host == HOST else {"broadcast_address": node.wire_host}),
     }
-
-
-def _log_sync(node: StoreNode) -> dict[str, str]:
-    if node.single:
-        # A write is answered when the log is synced, for all writes of some ms together.
-        return {"commitlog_sync": "group", "commitlog_sync_group_window": f"{SYNC_MS}ms"}
-    # As in production: other replicas have the last tenth of a second, which a node that was
-    # killed doesn't find again in its log.
-    return {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
 
 
 def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.store._sqlite_file import Row, read_envelope
-from newsfabric.store._unreadable import read_directory_row, readable, readable_rows
+from newsfabric.store._unreadable import left_out, read_directory_row, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 
 _NUMBERS: Final = """SELECT json_group_array(json_array(seq, topic, id, hex(body), hex(rest))) FROM
@@ -64,8 +64,13 @@ def _number(log: Log, fields: list[Any], gone: Callable[[str, str], bool]) -> Nu
     seq, topic, id_text, body, rest = fields
     if not topic:
         return Number(seq, State.VOID)
-    if gone(id_text, topic):
-        return Number(seq, State.GONE)
+    try:
+        if gone(id_text, topic):
+            return Number(seq, State.GONE)
+    except ValueError as exc:
+        # It names no message.
+        left_out(fields, exc)
+        return Number(seq, State.HALF)
     row = [topic, id_text, log.router, log.epoch, seq, body, rest]
     # hex() makes an empty text of what isn't there, and `rest` is never empty.
     envelope = next(readable([row], read_envelope), None) if rest else None

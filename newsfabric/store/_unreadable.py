@@ -1,4 +1,5 @@
-"""Rows that no router of ours wrote: what becomes of each where it is read.
+"""Rows that no router of ours wrote, or that aren't any more what it wrote: what becomes of each
+where it is read.
 
 One bad row must not keep anybody from all the others. Whoever asks for a topic's messages must hear
 that one can't be read, or would take what is left for everything: gets it without a body. Where
@@ -8,6 +9,8 @@ numbers are read, a row that is left out stays missing, and those who look for i
 from __future__ import annotations
 
 import functools
+import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -16,16 +19,21 @@ import orjson
 from newsfabric import metrics
 from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.line_limits import LineLimit
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import DirectoryRow, Log
+
+logger = logging.getLogger(__name__)
 
 UNREADABLE: Final = metrics.counter(
     "store_unreadable_rows", "Rows that can't be read and were left out, each time one is met"
 )
 _MAX_NUMBER: Final = 2**63 - 1
 _GARBAGE: Final = (AttributeError, KeyError, TypeError, ValueError)
+# Whoever looks for a number meets its row again and again.
+_lines: Final = LineLimit()
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Sequence[Any])
 T = TypeVar("T")
 
 
@@ -73,10 +81,22 @@ def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envel
     for row in rows:
         try:
             envelope = read(row)
-        except _GARBAGE:
-            UNREADABLE.inc()
+        except _GARBAGE as exc:
+            left_out(row, exc)
         else:
             yield envelope
+
+
+def left_out(row: Sequence[Any], why: Exception) -> None:
+    """Count ``row``, and say now and then that one like it is left out."""
+    UNREADABLE.inc()
+    unsaid = _lines.may_log(time.monotonic())
+    if unsaid is not None:
+        # Names and numbers; the body comes behind them.
+        logger.warning(
+            "a row of the store can't be read and is left out (and %d more): %s: %s",
+            unsaid, list(row[:4]), why,
+        )  # fmt: skip
 
 
 def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:
@@ -101,5 +121,5 @@ def readable_rows(region: str, rows: Iterable[Sequence[Any]]) -> Iterator[Direct
     for fields in rows:
         try:
             yield read_directory_row(region, fields)
-        except StoreError:
-            UNREADABLE.inc()
+        except StoreError as exc:
+            left_out(fields, exc)

@@ -6,14 +6,10 @@ The loop never waits for the file: writes go through one thread
 (:mod:`newsfabric.store._sqlite_writer`), reads through a few others, each with its own connection.
 
 What a finished write promises: every process on this machine can read it, and the death of any
-of them doesn't undo it. A power cut may take back the last seconds and leaves a
-sound file; news from before a power cut is published again, not recovered.
+of them doesn't undo it, nor does a power cut.
 
-Measured on two cores and an ext4 disk, envelopes of 800 bytes with keys: one write at a time
-p50 0.1-0.25 ms, p99 2-4 ms (a checkpoint's fsync); 50,000/s as 200 single writes at once or as
-batches of 100; four processes that write all they can share about as much, the unluckiest write
-waiting 0.3 s. Never syncing (synchronous = OFF) was no faster. What can't be had from threads:
-beside a loop that never pauses they get their turn after tens of ms, now and then seconds.
+What that costs is measured in docs/design/0004. What can't be had from threads: beside a loop that
+never pauses they get their turn after tens of ms, now and then seconds.
 """
 
 from __future__ import annotations
@@ -33,6 +29,7 @@ from newsfabric.mailbox import Kept, UserMark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import rules
+from newsfabric.store._sqlite_damage import DamageWatch
 from newsfabric.store._sqlite_writer import Writer
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
@@ -44,6 +41,8 @@ DEFAULT_MAX_WAITING: Final = 4_096
 DEFAULT_MAX_READS: Final = 256
 # Each process that writes deletes what has ended, about this often.
 DEFAULT_PURGE_EVERY_S: Final = 60.0
+# It also looks whether the file is damaged.
+DEFAULT_LOOK_EVERY_S: Final = 3600.0
 # Enough for one long read not to hold up the short ones.
 _READERS: Final = 2
 
@@ -66,6 +65,7 @@ class SqliteStore:
         max_waiting: int = DEFAULT_MAX_WAITING,
         max_reads: int = DEFAULT_MAX_READS,
         purge_every_s: float = DEFAULT_PURGE_EVERY_S,
+        look_every_s: float = DEFAULT_LOOK_EVERY_S,
         now_ms: Callable[[], int] = rules.clock_ms,
     ) -> None:
         self._path = path
@@ -81,7 +81,9 @@ class SqliteStore:
             purge_every_s=purge_every_s,
             now_ms=now_ms,
         )
+        self._make_watch = functools.partial(DamageWatch, path, busy_s=busy_s, every_s=look_every_s)
         self._writer: Writer | None = None
+        self._watch: DamageWatch | None = None
         self._closed = False
         self._reads = 0
         self._executor = ThreadPoolExecutor(_READERS, thread_name_prefix="store-reader")
@@ -203,6 +205,9 @@ class SqliteStore:
         writer, self._writer = self._writer, None
         if writer is not None:
             await writer.close()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await asyncio.to_thread(watch.close)
         await asyncio.to_thread(self._executor.shutdown)
         while not self._idle.empty():
             self._idle.get_nowait().close()
@@ -218,6 +223,7 @@ class SqliteStore:
         if self._writer is None:
             # Not before: who only reads needs no thread for writing.
             self._writer = self._make_writer()
+            self._watch = self._make_watch()
         await self._writer.submit(rows)
 
     async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -241,6 +247,9 @@ class SqliteStore:
                 raise
         except sqlite3.Error as exc:
             raise file.wrapped(self._path, exc) from exc
+        except UnicodeDecodeError as exc:
+            # SQLite's own error, with a name from a damaged file in it.
+            raise StoreError(f"{self._path}: {exc.object[:200]!r}") from exc
         self._idle.put(connection)
         return result
 

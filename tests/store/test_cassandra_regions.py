@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,17 +43,19 @@ def regions(
         yield nodes
 
 
-def _make_tables(nodes: LocalCassandra) -> None:
+def _make_tables(nodes: LocalCassandra, keyspace: str = KEYSPACE) -> None:
     migrations = load_migrations(cql_folder())
-    address = parse_address(nodes.url(KEYSPACE))
+    address = parse_address(nodes.url(keyspace))
     with Schema(address, None, migrations, replication={"oregon": 1, "dublin": 1}) as schema:
         schema.apply(lambda line: None)
 
 
 @asynccontextmanager
-async def opened(nodes: LocalCassandra, centre: str) -> AsyncIterator[CassandraStore]:
+async def opened(
+    nodes: LocalCassandra, centre: str, keyspace: str = KEYSPACE
+) -> AsyncIterator[CassandraStore]:
     """The store as a process in ``centre`` has it."""
-    address = parse_address(nodes.url(KEYSPACE, centre=centre))
+    address = parse_address(nodes.url(keyspace, centre=centre))
     store = CassandraStore(address, TOPICS, environ={}, now_ms=Clock(10_000))
     try:
         yield store
@@ -188,6 +191,39 @@ async def test_a_single_node_that_is_killed_keeps_all_that_it_has_acknowledged(r
         found = await store.since("news.kept", from_ms=0, limit=100_000)
         missing = {one.seq for one in acknowledged} - {one.seq for one in found}
         assert missing == set()
+
+
+@pytest.mark.promise("R7")
+async def test_what_a_damaged_sstable_has_lost_another_region_is_asked_for(regions):
+    await asyncio.to_thread(_make_tables, regions, "damaged")
+    batch = [envelope(n, at=n, topic="news.damaged") for n in range(1, 101)]
+    log = Log("oregon", "oregon-router-1", START_MS)
+    async with (
+        opened(regions, "oregon", "damaged") as store,
+        opened(regions, "dublin", "damaged") as other,
+    ):
+        await store.write(batch)
+        await _until_it_has(other, "news.damaged", batch)
+    await asyncio.to_thread(regions.stop, "oregon-store-1")
+    _flip_a_bit(regions.nodes[0].folder / "data" / "damaged")
+    await asyncio.to_thread(regions.start, "oregon-store-1")
+    async with opened(regions, "oregon", "damaged") as store:
+        await _until_it_works(store.check)
+        with pytest.raises(StoreUnavailable, match="1 failure"):
+            await store.numbers(log, first=1, last=100, limit=100, at_home=True)
+        numbers = await store.numbers(log, first=1, last=100, limit=100)
+        assert numbers == [Number(e.seq, State.MESSAGE, e) for e in batch]
+        assert await store.history("news.damaged", limit=100) == batch
+
+
+def _flip_a_bit(keyspace: Path) -> None:
+    """In the middle of each file with messages that a node has in the folder ``keyspace``."""
+    files = [*keyspace.glob("messages_by_topic-*/*-Data.db")]
+    assert files
+    for file in files:
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
 
 
 async def _until_it_has(store: CassandraStore, topic: str, batch: list[Envelope]) -> None:

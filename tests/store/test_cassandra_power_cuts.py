@@ -1,0 +1,108 @@
+"""Three replicas, of which two lose power at one moment: what a quorum acknowledged is there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from acknowledged_writes import TOPICS, Writer, lost
+from power_cuts import Disk
+
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.world.cassandra_home import CassandraHome
+from newsfabric.errors import StoreUnavailable
+from newsfabric.store import Store, open_store
+from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
+from newsfabric.store._cassandra_url import parse_address
+
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(900)]
+
+KEYSPACE = "power"
+PATIENCE = 120.0
+
+
+class Replicas:
+    """Three nodes, each on a disk of its own."""
+
+    def __init__(self, nodes: LocalCassandra, disks: dict[str, Disk]) -> None:
+        self.nodes = nodes
+        self.disks = disks
+        self.url = nodes.url(KEYSPACE)
+
+    def start(self) -> None:
+        for disk in self.disks.values():
+            disk.power_on()
+        self.nodes.start()
+        migrations = load_migrations(cql_folder())
+        address = parse_address(self.url)
+        with Schema(address, None, migrations, replication={"oregon": 3}) as schema:
+            schema.apply(lambda line: None)
+        for disk in self.disks.values():
+            disk.settle()
+
+    def cut(self, names: list[str], seed: int, share: float) -> None:
+        """Cut the power of these at one moment."""
+        for name in names:
+            self.disks[name].cut(seed, share)
+        self.nodes.kill(*names)
+
+    def come_back(self, names: list[str]) -> None:
+        for name in names:
+            self.disks[name].unmount()
+            self.disks[name].power_on()
+        self.nodes.start(*names)
+
+
+@pytest.fixture(scope="module")
+def replicas(
+    power_cuts: None, cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replicas]:
+    folder = tmp_path_factory.mktemp("replicas")
+    nodes = LocalCassandra(folder / "nodes", cassandra_home, nodes=3)
+    with contextlib.ExitStack() as ending:
+        disks = {
+            node.name: Disk(node.folder, folder / "disks" / node.name, journal=True)
+            for node in nodes.nodes
+        }
+        for disk in disks.values():
+            ending.callback(disk.unmount, "-z")
+        ending.callback(nodes.kill)
+        made = Replicas(nodes, disks)
+        made.start()
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = open_store(url, TOPICS)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with contextlib.suppress(StoreUnavailable):
+                    await store.check()
+                    break
+                await asyncio.sleep(0.2)
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.mark.promise("R6")
+@pytest.mark.parametrize(
+    ("seed", "share"), [(1, 0.0), (2, 0.5)], ids=["synced", "synced and some more"]
+)
+async def test_what_a_quorum_acknowledged_is_there_after_two_of_three_lost_power(
+    replicas, seed, share
+):
+    dice = random.Random(seed)
+    two = dice.sample(sorted(replicas.disks), 2)
+    writer = await asyncio.to_thread(Writer, replicas.url, 100_000 * seed)
+    said = await asyncio.to_thread(writer.acknowledged, dice.randrange(500, 2_000))
+    await asyncio.to_thread(replicas.cut, two, seed, share)
+    said |= await asyncio.to_thread(writer.killed)
+    await asyncio.to_thread(replicas.come_back, two)
+    async with opened(replicas.url) as store:
+        assert await lost(store, said) == set()
