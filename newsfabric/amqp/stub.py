@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from newsfabric.amqp import Declare, OnDelivery
+from newsfabric.amqp import Declare, OnDelivery, QueueName
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.stub_queues import Options, Stored, StubExchanges, StubQueue
 from newsfabric.amqp.wire import encode_publish
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 # What RabbitMQ proposes unless it is told otherwise.
 _FRAME_MAX: Final = 131_072
 _Declaring = Callable[[Declare], Awaitable[None]]
+# Of all brokers: a name that one has made up no other does.
+_NAMES = itertools.count(1)
 
 
 class StubBroker:
@@ -58,7 +61,6 @@ class StubBroker:
         # By queue name, not by queue: a consumer outlives the queue that it waits for.
         self._consumers: dict[str, collections.deque[StubConsumer]] = {}
         self._links: list[StubLink] = []
-        self._names = 0
 
     def connect(self) -> StubLink:
         """A link to this broker, up if the broker is."""
@@ -100,6 +102,11 @@ class StubBroker:
     def _pop(self, queue: str) -> Stored | None:
         return self._queues[queue].pop(self._clock())
 
+    @property
+    def queues(self) -> list[str]:
+        """Names of its queues."""
+        return list(self._queues)
+
     def depth(self, queue: str) -> int:
         """How many messages wait in ``queue``, those being worked on not counted."""
         return self._queues[queue].depth(self._clock())
@@ -122,8 +129,7 @@ class StubBroker:
     def declare_queue(self, name: str, options: Options, owner: StubLink | None) -> str:
         """A queue; LinkError if it is there with other options."""
         if not name:
-            self._names += 1
-            name = f"amq.gen-{self._names}"
+            name = f"amq.gen-{next(_NAMES)}"
         queue = self._queues.get(name)
         if queue is None:
             self._queues[name] = StubQueue(options, owner if options.exclusive else None)
@@ -229,7 +235,7 @@ class StubLink:
         return publisher
 
     async def consumer(
-        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> StubConsumer:
         """See :meth:`newsfabric.amqp.Link.consumer`; ValueError for a wrong ``prefetch``."""
         consumer = StubConsumer(self.broker, queue, on_delivery, prefetch)
@@ -428,11 +434,12 @@ class StubConsumer:
     """A :class:`newsfabric.amqp.Consumer` of one queue."""
 
     def __init__(
-        self, broker: StubBroker, queue: str, on_delivery: OnDelivery, prefetch: int
+        self, broker: StubBroker, queue: QueueName, on_delivery: OnDelivery, prefetch: int
     ) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch must be in 1..65535")
-        self.queue = queue
+        self.queue = ""
+        self._named = queue
         self._broker = broker
         self._on_delivery = on_delivery
         self._prefetch = prefetch
@@ -483,6 +490,7 @@ class StubConsumer:
     def resume(self) -> None:
         """Its link is up."""
         if not self._cancelled:
+            self.queue = self._named if isinstance(self._named, str) else self._named()
             self._generation += 1
             self._tag = 0
             self._broker.add_consumer(self)
