@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -29,7 +28,7 @@ from typing import Any, Final
 
 from newsfabric.amqp import Declare, OnDelivery, QueueName
 from newsfabric.amqp.message import Delivery, Message
-from newsfabric.amqp.stub_queues import Options, Stored, StubExchanges, StubQueue
+from newsfabric.amqp.stub_queues import NAMES, Options, Stored, StubExchanges, StubQueue
 from newsfabric.amqp.wire import encode_publish
 from newsfabric.errors import (
     LinkBusy,
@@ -45,8 +44,6 @@ logger = logging.getLogger(__name__)
 # What RabbitMQ proposes unless it is told otherwise.
 _FRAME_MAX: Final = 131_072
 _Declaring = Callable[[Declare], Awaitable[None]]
-# Of all brokers: a name that one has made up no other does.
-_NAMES = itertools.count(1)
 
 
 class StubBroker:
@@ -102,11 +99,6 @@ class StubBroker:
     def _pop(self, queue: str) -> Stored | None:
         return self._queues[queue].pop(self._clock())
 
-    @property
-    def queues(self) -> list[str]:
-        """Names of its queues."""
-        return list(self._queues)
-
     def depth(self, queue: str) -> int:
         """How many messages wait in ``queue``, those being worked on not counted."""
         return self._queues[queue].depth(self._clock())
@@ -129,7 +121,7 @@ class StubBroker:
     def declare_queue(self, name: str, options: Options, owner: StubLink | None) -> str:
         """A queue; LinkError if it is there with other options."""
         if not name:
-            name = f"amq.gen-{next(_NAMES)}"
+            name = f"amq.gen-{next(NAMES)}"
         queue = self._queues.get(name)
         if queue is None:
             self._queues[name] = StubQueue(options, owner if options.exclusive else None)

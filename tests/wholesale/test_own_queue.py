@@ -37,7 +37,7 @@ class Ear:
 
     async def idle(self) -> None:
         """All that was said has come."""
-        await until(lambda: all(not any(map(side.depth, side.queues)) for side in self.sides))
+        await until(lambda: all(not any(map(side.depth, side._queues)) for side in self.sides))
 
 
 async def test_what_comes_by_three_brokers_is_taken_once():
