@@ -98,9 +98,15 @@ def is_canary(message: Message) -> bool:
     return message.properties.type == CANARY and message.topic.startswith(_CANARIES)
 
 
-def encode_canary(canary: Canary) -> Message:
-    """``canary`` for any exchange that a shovel takes from."""
-    return _message(canary_key(canary.region), CANARY, dataclasses.asdict(canary))
+def encode_canary(canary: Canary, *, user_id: str | None = None, key: str = "") -> Message:
+    """``canary`` for any exchange that a shovel takes from.
+
+    ``user_id`` is whom its sender logged in as: the broker lets no other name through. ``key`` is
+    the queue that it is for, where it goes to one (:func:`canary_key` says nothing there).
+    """
+    message = _message(key or canary_key(canary.region), CANARY, dataclasses.asdict(canary))
+    properties = dataclasses.replace(message.properties, user_id=user_id)
+    return dataclasses.replace(message, properties=properties)
 
 
 def decode_canary(message: Message) -> Canary:
@@ -114,6 +120,7 @@ def decode_canary(message: Message) -> Canary:
 
 
 _CANARIES: Final = canary_key("")
+_LOADS: Final = f"{CONTROL_WORD}.{LOAD}."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +146,11 @@ class LoadReport:
 def load_key(region: str, box: str) -> str:
     """Routing key of a box's load reports; ``load_key("*", "*")`` binds them all."""
     return f"{CONTROL_WORD}.{LOAD}.{region}.{box}"
+
+
+def is_load(message: Message) -> bool:
+    """Whether ``message`` is a load report, at a glance."""
+    return message.properties.type == LOAD and message.topic.startswith(_LOADS)
 
 
 def encode_load(report: LoadReport) -> Message:
@@ -191,13 +203,15 @@ def is_drain(message: Message) -> bool:
     return message.properties.type == DRAIN and message.topic.startswith(_DRAINS)
 
 
-def encode_drain(drain: DrainOrder) -> Message:
-    """``drain`` for exchange postoffice of the region's core.
+def encode_drain(drain: DrainOrder, *, user_id: str | None = None) -> Message:
+    """``drain`` for exchange ``orders`` of the region's core.
 
-    It says no ``user_id``: the shovel that brings it to the box would be refused with it.
+    ``user_id`` is whom its sender logged in as: the broker lets no other name through.
     """
     message = _message(drain_key(drain.region, drain.box), DRAIN, dataclasses.asdict(drain))
-    properties = dataclasses.replace(message.properties, expiration=str(DRAIN_EXPIRES_MS))
+    properties = dataclasses.replace(
+        message.properties, expiration=str(DRAIN_EXPIRES_MS), user_id=user_id
+    )
     return dataclasses.replace(message, properties=properties)
 
 

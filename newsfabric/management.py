@@ -43,10 +43,11 @@ _VHOST: Final = quote(VHOST, safe="")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as a broker lists it."""
+    """A queue as a broker lists it; ``exclusive``: it is one connection's own."""
 
     name: str
     arguments: Mapping[str, Any]
+    exclusive: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,9 +114,13 @@ class Management:
         body = {"type": exchange.type, "durable": True}
         await self._send("PUT", f"/exchanges/{_VHOST}/{_quote(exchange.name)}", body)
 
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange with its bindings; no error if there is none."""
+        await self._delete(f"/exchanges/{_VHOST}/{_quote(name)}")
+
     async def queues(self) -> dict[str, QueueState]:
         """The queues by name."""
-        entries = _objects(await self._get(f"/queues/{_VHOST}?columns=name,arguments"))
+        entries = _objects(await self._get(f"/queues/{_VHOST}?columns=name,arguments,exclusive"))
         return {state.name: state for state in map(_queue_state, entries)}
 
     async def put_queue(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -267,6 +272,7 @@ def _queue_state(entry: Mapping[str, Any]) -> QueueState:
         name=_text(entry, "name"),
         # An empty Erlang list and an empty object look alike to RabbitMQ.
         arguments=arguments if isinstance(arguments, dict) else {},
+        exclusive=entry.get("exclusive") is True,
     )
 
 

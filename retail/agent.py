@@ -1,8 +1,8 @@
 """The agent of a retail box: a thin shell around ``feed``, ``load`` and ``drain``.
 
 Each second it looks at its shovels and does what :class:`~retail.feed.Feeds` says, and tells the
-core what its gateway says. Only what arrives proves that a shovel moves: it listens to routers'
-ticks and keepers' canaries on its own broker, and on the core to its own reports. Told to
+core what its gateway says. Only what arrives proves that a shovel moves: it listens on its own
+broker to routers' ticks, keepers' canaries and its own reports, which come down again. Told to
 stop, by a signal or by its region's scaler, it walks through :class:`~retail.drain.Drain`,
 reporting on until the readers are gone, and that they are.
 
@@ -25,15 +25,17 @@ from newsfabric import metrics
 from newsfabric.amqp import Declare, Delivery, Link, Message
 from newsfabric.amqp.link import connect
 from newsfabric.control import (
-    LoadReport,
     canary_key,
     decode_canary,
     decode_drain,
+    decode_load,
     decode_tick,
     drain_key,
     encode_load,
     is_canary,
     is_drain,
+    is_load,
+    load_key,
     tick_key,
 )
 from newsfabric.errors import LinkClosed, LinkError, ManagementError
@@ -54,6 +56,7 @@ from newsfabric.topology import (
     declare_retail,
     mask,
 )
+from newsfabric.topology.roles import user_name
 from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
@@ -223,13 +226,17 @@ class Agent:
         await declare.bind(TICK_QUEUE, POSTOFFICE, tick_key("#"))
         await declare.bind(TICK_QUEUE, POSTOFFICE, canary_key("#"))
         settings = self._settings
-        await declare.bind(TICK_QUEUE, POSTOFFICE, drain_key(settings.region, settings.box))
+        for key in (drain_key, load_key):
+            await declare.bind(TICK_QUEUE, POSTOFFICE, key(settings.region, settings.box))
 
     def _on_tick(self, delivery: Delivery) -> None:
         self._ticking.ack(delivery)
         message = delivery.message
         if is_drain(message):
             self._on_drain(message)
+            return
+        if is_load(message):
+            self._on_load(message)
             return
         shovel = last_hop(message.properties.headers)
         try:
@@ -245,7 +252,7 @@ class Agent:
             self._arrivals.note_arrival(shovel, origin, _now())
 
     def _on_drain(self, message: Message) -> None:
-        """An order of the region's scaler: nobody else on the core may write that key.
+        """An order of the region's scaler: the core's broker says whose it is.
 
         One that came over more than our own feed is another region's.
         """
@@ -257,6 +264,7 @@ class Agent:
             order = None
         settings = self._settings
         mine = order and (order.region, order.box) == (settings.region, settings.box)
+        mine = mine and message.properties.user_id == user_name("scaler", settings.region)
         if order is None or not mine or len(way) != 1 or way[0] not in _FEED_NAMES:
             DRAINS.labels("refused").inc()
             return
@@ -265,7 +273,16 @@ class Agent:
             logger.info("told to drain by %.80r", order.by)
             self._ordered.set()
 
-    def _on_load(self, report: LoadReport) -> None:
+    def _on_load(self, message: Message) -> None:
+        # A broker has checked whom the sender logged in as: nobody else can say it.
+        if message.properties.user_id != self._settings.credentials.username:
+            logger.debug("somebody else's word")
+            return
+        try:
+            report = decode_load(message)
+        except ValueError as exc:
+            logger.debug("not a load report: %s", exc)
+            return
         on_the_way = max(0.0, time.time() - report.sent_ms / 1000)
         self._back.arrived(_now() - on_the_way, _now())
         if self._emptied and report.state == "draining" and report.connections == 0:
@@ -358,14 +375,7 @@ class Agent:
 
     def _core_end(self, n: int, url: str) -> CoreEnd:
         settings = self._settings
-        return CoreEnd(
-            box=settings.box,
-            region=settings.region,
-            n=n,
-            url=url,
-            credentials=settings.credentials,
-            on_load=self._on_load,
-        )
+        return CoreEnd(box=settings.box, n=n, url=url, credentials=settings.credentials)
 
     # --- load -----------------------------------------------------------------------------
 

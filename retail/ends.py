@@ -6,28 +6,23 @@ Thin adapters; each says what happened and decides nothing.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.amqp import Consumer, Declare, Delivery, Link
+from newsfabric.amqp import Declare, Link
 from newsfabric.amqp.link import connect
-from newsfabric.control import LoadReport, decode_load, load_key
 from newsfabric.fetching import fetch
 from newsfabric.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
-    UPSTREAM,
+    Part,
     ShovelLink,
     box_feed,
-    box_loads_queue,
-    box_part,
     declare_part,
     owned_box_shovel,
     shovel_value,
@@ -39,12 +34,8 @@ logger = logging.getLogger(__name__)
 # The gateway answers from memory in a ms; a report is due each second.
 GATEWAY_TIMEOUT: Final = 0.8
 _MAX_LOAD_BYTES: Final = 64 * 1024
-# One a second, read at once.
-_LOAD_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 60_000}
 # How long the core may take to delete a queue when the box leaves.
 DELETE_TIMEOUT: Final = 3.0
-
-OnLoad = Callable[[LoadReport], None]
 
 
 class GatewayAdmin:
@@ -98,43 +89,24 @@ class GatewayAdmin:
 class CoreEnd:
     """One feed's queue on one core broker, for as long as the box lives.
 
-    The link has one URL only. It declares queue and binding again whenever that node comes back.
-    It also hears the box's own load reports there: proof that the way back works.
+    The link has one URL only. It declares the queue again whenever that node comes back; keepers
+    bind it (:mod:`shovels.boxes`), since a box has no right to.
     """
 
-    def __init__(
-        self,
-        *,
-        box: str,
-        region: str,
-        n: int,
-        url: str,
-        credentials: Credentials,
-        on_load: OnLoad,
-    ) -> None:
-        """``on_load`` is given each load report."""
+    def __init__(self, *, box: str, n: int, url: str, credentials: Credentials) -> None:
         self.url = url
         self.feed = box_feed(box, n, url)
-        self._part = box_part(box, n)
         self._name = f"{box}-agent feed {n}"
         self._credentials = credentials
-        self._load_key = load_key(region, box)
-        self._on_load = on_load
-        # A name of its own each time, since a connection that is half dead may hold the last one.
-        self._loads = box_loads_queue(box, secrets.token_hex(4))
         self._link: Link | None = None
 
     async def open(self) -> None:
         """Declare, now or as soon as the node answers."""
         self._link = await connect([self.url], name=self._name, credentials=self._credentials)
         await self._link.on_connect(self._declare)
-        await self._link.on_connect(self._declare_loads)
-        consumers: list[Consumer] = []
-        take = functools.partial(self._take, consumers)
-        consumers.append(await self._link.consumer(self._loads, take, prefetch=100))
 
     async def renew(self) -> None:
-        """Declare again: a shovel whose queue had expired made one that nothing is bound to."""
+        """Declare again, on another connection: this one may be half dead."""
         await self.close()
         await self.open()
 
@@ -160,23 +132,7 @@ class CoreEnd:
         await self.close()
 
     async def _declare(self, declare: Declare) -> None:
-        await declare_part(declare, self._part)
-
-    async def _declare_loads(self, declare: Declare) -> None:
-        await declare.queue(self._loads, durable=False, exclusive=True, arguments=_LOAD_ARGUMENTS)
-        await declare.bind(self._loads, UPSTREAM, self._load_key)
-
-    def _take(self, consumers: list[Consumer], delivery: Delivery) -> None:
-        consumers[0].ack(delivery)
-        if delivery.message.properties.user_id != self._credentials.username:
-            logger.debug("somebody else's word")
-            return
-        try:
-            report = decode_load(delivery.message)
-        except ValueError as exc:
-            logger.debug("not a load report: %s", exc)
-        else:
-            self._on_load(report)
+        await declare_part(declare, Part(queues=(self.feed.queue,)))
 
     async def _delete(self, declare: Declare) -> None:
         await declare.delete_queue(self.feed.queue.name)

@@ -49,16 +49,16 @@ SENT: Final = metrics.counter(
 )
 ARRIVED: Final = metrics.counter("shovels_arrived_canaries", "Canaries that came back")
 FORGED: Final = metrics.counter(
-    "shovels_forged_canaries", "Canaries in a keeper's name that it hasn't sent yet"
+    "shovels_forged_canaries", "Canaries in a keeper's name that it hasn't sent, or not yet"
 )
 
 # They are read at once; of those that wait longer only the newest matter.
 _ARGUMENTS: Final = {"x-max-length": 1000, "x-message-ttl": 60_000}
-# Where the region's shovels deliver, by what runs them.
+# Where the region's shovels deliver, by what runs them; those of receipts deliver to queues.
 _ARRIVALS: Final[Mapping[Role, tuple[str, ...]]] = {
-    "client": (RECEIPTS, PUBLISH),
+    "client": (PUBLISH,),
     "core": (INTAKE, POSTOFFICE),
-    "proxy": (RECEIPTS,),
+    "proxy": (),
 }
 
 
@@ -71,6 +71,7 @@ class Canaries:
         self._watch = watch
         self._credentials = credentials
         self._token = secrets.token_hex(8)
+        self._queue = keeper_queues(region) + self._token
         core = Cluster(region, "core")
         self._core = [broker for broker in brokers_of(fabric) if broker.cluster == core]
         # Boxes hear those in their own core's postoffice.
@@ -116,9 +117,12 @@ class Canaries:
     async def _send(self, broker: Broker, exchange: str) -> None:
         at = _now()
         canary = Canary(region=self._region, token=self._token, sent_ms=round(at * 1000))
+        # A receipt's key is the queue that it is for.
+        key = self._queue if exchange == RECEIPTS else ""
+        message = encode_canary(canary, user_id=self._credentials.username, key=key)
         try:
             async with asyncio.timeout(EVERY):
-                await self._publishers[broker].publish(exchange, encode_canary(canary))
+                await self._publishers[broker].publish(exchange, message)
         except (LinkError, TimeoutError):
             # The source is away, which is no fault of the shovels.
             SENT.labels("lost").inc()
@@ -127,7 +131,7 @@ class Canaries:
             self._watch.sent(broker, exchange, at)
 
     async def _hear(self, broker: Broker) -> None:
-        link, queue = self._links[broker], keeper_queues(self._region) + self._token
+        link, queue = self._links[broker], self._queue
         declare = functools.partial(
             _declare, role=broker.cluster.role, queue=queue, key=canary_key(self._region)
         )
@@ -150,9 +154,10 @@ class Canaries:
         if shovel is None or canary.token != self._token:
             return
         now = _now()
-        # Somebody has read its token. Believed, this one would be the newest for ever. (Sending
-        # rounds the time to ms.)
-        if canary.sent_ms > round(now * 1000):
+        # Somebody has read its token, and sends it under another login; or one that, believed,
+        # would be the newest for ever. (Sending rounds the time to ms.)
+        sender = delivery.message.properties.user_id
+        if sender != self._credentials.username or canary.sent_ms > round(now * 1000):
             FORGED.inc()
             return
         ARRIVED.inc()

@@ -34,6 +34,7 @@ from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links
 from shovels.apply import Brokers, Done, Look, carry_out, look, restart
+from shovels.boxes import Boxes
 from shovels.canaries import ARRIVED, SENT, Canaries
 from shovels.nodes import Nodes
 from shovels.watch import Watch
@@ -160,12 +161,14 @@ class Keeper:
         """Keep until ``stop`` is set."""
         brokers = self._brokers
         canaries = Canaries(brokers.fabric, self._region, self.watch, brokers.credentials)
+        boxes = Boxes(self._region, brokers_of(brokers.fabric), brokers.credentials)
         try:
             await canaries.open()
             async with asyncio.TaskGroup() as tasks:
                 beside = [
                     tasks.create_task(canaries.run()),
                     tasks.create_task(self._nodes.run()),
+                    tasks.create_task(boxes.run()),
                     tasks.create_task(self._reporting.run(SpreadLink(canaries.core))),
                 ]
                 self._show_ages()

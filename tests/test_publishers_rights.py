@@ -40,7 +40,7 @@ def test_the_regular_expression_matches_what_the_pattern_does(pattern: str, topi
     assert found == matches(pattern, topic)
 
 
-def test_a_publisher_writes_to_its_topics_and_owns_its_queues() -> None:
+def test_a_publisher_writes_to_its_topics_and_has_queues_that_the_broker_names() -> None:
     user = publisher(PublisherRights("cms", ("news.#", "live.*")))
     assert user.topic_permissions() == [
         {
@@ -50,9 +50,9 @@ def test_a_publisher_writes_to_its_topics_and_owns_its_queues() -> None:
         }
     ]
     assert user.permissions() == {
-        "configure": r"^(cms\..*)$",
-        "write": r"^(publish|cms\..*)$",
-        "read": r"^(receipts|cms\..*)$",
+        "configure": r"^(amq\.gen-.*)$",
+        "write": "^(publish)$",
+        "read": r"^(amq\.gen-.*)$",
     }
 
 

@@ -29,7 +29,6 @@ from newsfabric.topology import (
     Link,
     Part,
     box_feed,
-    box_part,
     box_upstream,
     brokers_of,
     client_definitions,
@@ -92,7 +91,7 @@ def test_a_region_of_single_nodes_has_one_shovel_for_each_way() -> None:
         ),
     }
     assert _shovels(plan[OREGON_CLIENT]) == {
-        "receipts.1": ("shovel.receipts.1", "receipts", "amqp://oregon-core-1.test/%2F")
+        "receipts.1": ("shovel.receipts.1", "", "amqp://oregon-core-1.test/%2F")
     }
 
 
@@ -252,7 +251,7 @@ def test_receipts_of_every_region_come_back_to_a_proxy() -> None:
     assert _shovels(plan[HARBOR]) == {
         "receipts.dublin.1": (
             "shovel.receipts.harbor.1",
-            "receipts",
+            "",
             "amqp://dublin-core-1.test/%2F",
         )
     }
@@ -362,8 +361,9 @@ def test_nobody_owns_what_isnt_a_shovels() -> None:
 
 @pytest.mark.promise("O4")
 def test_every_queue_is_bounded_and_loses_its_oldest() -> None:
-    parts = [*shovel_plan(fabric(core=2), "oregon", TOPICS).values(), box_part("box", 1)]
-    for queue in (queue for part in parts for queue in part.queues):
+    parts = shovel_plan(fabric(core=2), "oregon", TOPICS).values()
+    fed = box_feed("box", 1, "amqp://core-1/%2F").queue
+    for queue in (fed, *(queue for part in parts for queue in part.queues)):
         arguments = queue.bounds.arguments()
         assert 0 < arguments["x-max-length"] <= 100_000
         assert 0 < arguments["x-max-length-bytes"] <= 256 << 20
@@ -411,6 +411,18 @@ def test_a_shovel_keeps_routing_keys_and_confirms_before_it_acknowledges() -> No
     assert "dest-exchange-key" not in value
     assert value["ack-mode"] == "on-confirm"
     assert value["dest-add-forward-headers"] is True
+
+
+def test_receipts_wait_for_no_publishers_queue() -> None:
+    plan = shovel_plan(fabric(), "oregon", TOPICS)
+    made = {shovel.name: shovel for part in plan.values() for shovel in part.shovels}
+    modes = {name: shovel_value(each, CREDENTIALS)["ack-mode"] for name, each in made.items()}
+    assert modes == {
+        "publish.oregon.1": "on-confirm",
+        "publish.dublin.1": "on-confirm",
+        "outbound.dublin.1": "on-confirm",
+        "receipts.1": "on-publish",
+    }
 
 
 def test_the_way_upstream_may_take_any_core_node() -> None:
@@ -515,6 +527,7 @@ def test_a_core_broker_gets_its_queues_from_its_definitions() -> None:
         "postoffice",
         "outbound",
         "upstream",
+        "orders",
         "rejected",
         "receipts",
     }

@@ -24,7 +24,6 @@ _REMEMBERED: Final = 8192
 
 async def consume_own(
     links: Links,
-    queue: str,
     take: Callable[[Delivery], None],
     *,
     exchange: str,
@@ -33,23 +32,21 @@ async def consume_own(
 ) -> list[Consumer]:
     """Give ``take`` what ``exchange`` gets with ``key``, each acknowledged as soon as it was taken.
 
-    ``queue`` is declared on each broker, again after each reconnection, as that connection's alone:
-    its name must differ from those of other processes.
+    A queue is declared on each broker, again after each reconnection, as that connection's alone.
+    The broker gives it a name: a service's rights cover no other.
     """
-
-    async def declare(broker: Declare) -> None:
-        await broker.queue(
-            queue,
-            durable=False,
-            exclusive=True,
-            auto_delete=True,
-            arguments=bounds.arguments(),
-        )
-        await broker.bind(queue, exchange, key)
-
     heard = Heard()
 
     async def consume(broker: int, link: Link) -> Consumer:
+        name = ""
+
+        async def declare(broker: Declare) -> None:
+            nonlocal name
+            name = await broker.queue(
+                "", durable=False, exclusive=True, auto_delete=True, arguments=bounds.arguments()
+            )
+            await broker.bind(name, exchange, key)
+
         await link.on_connect(declare)
         source = QueueSource()
 
@@ -59,7 +56,7 @@ async def consume_own(
                 take(delivery)
             source.ack(delivery)
 
-        consumer = await link.consumer(queue, on_delivery)
+        consumer = await link.consumer(lambda: name, on_delivery)
         source.attach(consumer)
         return consumer
 

@@ -20,7 +20,6 @@ public final class PublishAmqp10 {
         var connection = environment.connectionBuilder().uri(arguments[0]).build()) {
       var management = connection.management();
       management.queue(queue).exclusive(true).autoDelete(true).declare();
-      management.binding().sourceExchange("receipts").destinationQueue(queue).key(queue).bind();
       connection
           .consumerBuilder()
           .queue(queue)

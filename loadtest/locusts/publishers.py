@@ -151,12 +151,7 @@ class AmqpPublisher(_Publisher):
         connection = pika.BlockingConnection(parameters)
         try:
             self._channel = connection.channel()
-            # Where publishers have rights, their queues have their names.
-            name = f"{_APP_ID}.{secrets.token_hex(8)}"
-            self._receipts = self._channel.queue_declare(name, exclusive=True).method.queue
-            self._channel.queue_bind(
-                self._receipts, exchange="receipts", routing_key=self._receipts
-            )
+            self._receipts = self._channel.queue_declare("", exclusive=True).method.queue
             self._channel.basic_consume(self._receipts, self._receipt, auto_ack=True)
             for message in self._open.values():
                 self._send(message)

@@ -31,12 +31,17 @@ __all__ = [
     "Message",
     "OnDelivery",
     "Properties",
+    "QueueName",
 ]
 
 # Called on the loop for each delivery; must not block. Exceptions in it are bugs: counted, and
 # logged at ERROR, seldom. The first time the delivery goes back to its queue, for another consumer
 # may do better; one that was redelivered is thrown away, or it would come round for ever.
 OnDelivery = Callable[[Delivery], None]
+
+# What a consumer takes from; a function is asked on each connection, for a queue that has another
+# name there: one that the broker named.
+QueueName = str | Callable[[], str]
 
 
 class Declare(Protocol):
@@ -157,7 +162,7 @@ class Link(Links, Protocol):
         """Return their words as soon as every broker turned it away when it was last asked."""
 
     async def consumer(
-        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> Consumer:
         """Consume ``queue`` with acks, again after each reconnect (and :meth:`on_connect`).
 

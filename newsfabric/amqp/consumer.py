@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from newsfabric import metrics
-from newsfabric.amqp import OnDelivery
+from newsfabric.amqp import OnDelivery, QueueName
 from newsfabric.amqp.acks import Acks
 from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.connection import Connection
@@ -32,10 +32,10 @@ class LinkConsumer:
     broker has put those deliveries back into the queue.
     """
 
-    def __init__(self, name: str, queue: str, on_delivery: OnDelivery, prefetch: int) -> None:
+    def __init__(self, name: str, queue: QueueName, on_delivery: OnDelivery, prefetch: int) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch must be in 1..65535")
-        self._name = f"{name}: consumer of {queue!r}"
+        self._name = f"{name}: consumer of {queue!r}" if isinstance(queue, str) else name
         self._queue = queue
         self._on_delivery = on_delivery
         self._prefetch = prefetch
@@ -117,7 +117,7 @@ class LinkConsumer:
             await channel.request("basic_qos", prefetch_count=self._prefetch)
             await channel.request(
                 "basic_consume",
-                queue=self._queue,
+                queue=self._queue if isinstance(self._queue, str) else self._queue(),
                 consumer_tag=_CONSUMER_TAG,
                 # For pika alone, which doesn't get to see deliveries.
                 on_message_callback=lambda *_delivery: None,

@@ -26,9 +26,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from newsfabric.amqp import Declare, OnDelivery
+from newsfabric.amqp import Declare, OnDelivery, QueueName
 from newsfabric.amqp.message import Delivery, Message
-from newsfabric.amqp.stub_queues import Options, Stored, StubExchanges, StubQueue
+from newsfabric.amqp.stub_queues import NAMES, Options, Stored, StubExchanges, StubQueue
 from newsfabric.amqp.wire import encode_publish
 from newsfabric.errors import (
     LinkBusy,
@@ -58,7 +58,6 @@ class StubBroker:
         # By queue name, not by queue: a consumer outlives the queue that it waits for.
         self._consumers: dict[str, collections.deque[StubConsumer]] = {}
         self._links: list[StubLink] = []
-        self._names = 0
 
     def connect(self) -> StubLink:
         """A link to this broker, up if the broker is."""
@@ -122,8 +121,7 @@ class StubBroker:
     def declare_queue(self, name: str, options: Options, owner: StubLink | None) -> str:
         """A queue; LinkError if it is there with other options."""
         if not name:
-            self._names += 1
-            name = f"amq.gen-{self._names}"
+            name = f"amq.gen-{next(NAMES)}"
         queue = self._queues.get(name)
         if queue is None:
             self._queues[name] = StubQueue(options, owner if options.exclusive else None)
@@ -229,7 +227,7 @@ class StubLink:
         return publisher
 
     async def consumer(
-        self, queue: str, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> StubConsumer:
         """See :meth:`newsfabric.amqp.Link.consumer`; ValueError for a wrong ``prefetch``."""
         consumer = StubConsumer(self.broker, queue, on_delivery, prefetch)
@@ -428,11 +426,12 @@ class StubConsumer:
     """A :class:`newsfabric.amqp.Consumer` of one queue."""
 
     def __init__(
-        self, broker: StubBroker, queue: str, on_delivery: OnDelivery, prefetch: int
+        self, broker: StubBroker, queue: QueueName, on_delivery: OnDelivery, prefetch: int
     ) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch must be in 1..65535")
-        self.queue = queue
+        self.queue = ""
+        self._named = queue
         self._broker = broker
         self._on_delivery = on_delivery
         self._prefetch = prefetch
@@ -483,6 +482,7 @@ class StubConsumer:
     def resume(self) -> None:
         """Its link is up."""
         if not self._cancelled:
+            self.queue = self._named if isinstance(self._named, str) else self._named()
             self._generation += 1
             self._tag = 0
             self._broker.add_consumer(self)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from newsfabric.amqp.message import Message
 from newsfabric.errors import LinkError
 from newsfabric.topics import matches
+
+# Of queues, at all brokers: a name that one has made up no other does.
+NAMES: Final = itertools.count(1)
 
 _MATCH: Final[dict[str, Callable[[str, str], bool]]] = {
     "topic": matches,

@@ -21,7 +21,7 @@ from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
 from newsfabric.settings import Credentials, Fabric, Region, credentials_from, load_fabric
 from newsfabric.tokens import is_user
-from newsfabric.topology import INTAKE
+from newsfabric.topology import INTAKE, RECEIPTS
 from newsfabric.worlds import running_world
 
 
@@ -86,7 +86,12 @@ async def _send(region: Region, user: str, at_ms: int, credentials: Credentials)
     ]
     try:
         publisher = await AsyncPublisher.over(
-            links, app_id=APP_ID, exchange=INTAKE, copies=len(links), timeout=None
+            links,
+            app_id=APP_ID,
+            exchange=INTAKE,
+            receipts=RECEIPTS,
+            copies=len(links),
+            timeout=None,
         )
         return await send_with_retry(publisher, revocation(user, at_ms))
     finally:

@@ -41,7 +41,7 @@ from newsfabric.errors import (
 from newsfabric.publish.choice import SEND_AGAIN, SEND_AGAIN_AT_LAST, Choice, Course
 from newsfabric.publish.entrance import Entrance, cancel, first_of
 from newsfabric.publish.message import Options, Published, make_message, pauses, published
-from newsfabric.topology import PUBLISH
+from newsfabric.topology import PUBLISH, TO_QUEUES
 
 TIMEOUT: Final = 30.0
 WINDOW: Final = 1000
@@ -121,22 +121,24 @@ class AsyncPublisher:
         app_id: str,
         user_id: str | None = None,
         exchange: str = PUBLISH,
+        receipts: str = TO_QUEUES,
         arguments: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
         """A publisher over links, one to each broker of each region, which it closes.
 
-        ``arguments`` are those of its queues for receipts, whose names begin with ``app_id``.
+        ``arguments`` are those of its queues for receipts. On core brokers, where an operator
+        publishes, these are bound to exchange ``receipts``; elsewhere receipts are brought to them.
         """
         publisher = cls(app_id, **settings)
         listed = [[one] if not isinstance(one, Sequence) else list(one) for one in regions]
         for number, link in enumerate(link for links in listed for link in links):
             entrance = Entrance(
                 link,
-                app_id=app_id,
                 on_receipt=functools.partial(publisher._on_answer, number),
                 user_id=user_id,
                 exchange=exchange,
+                receipts=receipts,
                 arguments=arguments,
             )
             # Copies and repeats beside what the window lets in.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link, Message
 from newsfabric.control import Receipt, decode_receipt
 from newsfabric.errors import LinkBusy, LinkError, LinkRefused
-from newsfabric.topology import PUBLISH, RECEIPTS
+from newsfabric.topology import PUBLISH, TO_QUEUES
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +20,8 @@ class Entrance:
     """Publishes by one broker. Begin with :meth:`open`; close it.
 
     ``on_receipt`` is given each receipt with its ``correlation_id``; ``user_id`` is what the link
-    logs in as, where messages shall say so. ``arguments`` are those of the queue for receipts.
+    logs in as, where messages shall say so. ``arguments`` are those of the queue for receipts,
+    ``receipts`` the exchange that it hears them from, where they aren't brought to queues.
     """
 
     _consumer: Consumer
@@ -31,19 +31,20 @@ class Entrance:
         self,
         link: Link,
         *,
-        app_id: str,
         on_receipt: Callable[[str, Receipt], None],
         user_id: str | None = None,
         exchange: str = PUBLISH,
+        receipts: str = TO_QUEUES,
         arguments: dict[str, Any] | None = None,
     ) -> None:
         self._link = link
         self._user_id = user_id
         self._arguments = arguments
         self._exchange = exchange
-        # Its name is its key, and what receipts are addressed to. A publisher's rights
-        # (docs/guarantees.md) cover what begins with its name.
-        self._reply_to = f"{app_id}.receipts.{secrets.token_hex(8)}"
+        self._receipts = receipts
+        # What receipts are addressed to: the name that the broker gave the queue on this
+        # connection. A publisher's rights (docs/guarantees.md) cover no other.
+        self._reply_to = ""
         self._on_receipt = on_receipt
         # Whether there is the queue for receipts, or why the broker will have none.
         self._declared, self._forbidden = asyncio.Event(), asyncio.Event()
@@ -52,7 +53,7 @@ class Entrance:
     async def open(self, *, window: int) -> Self:
         """Begin; at most ``window`` will be unconfirmed at a time."""
         await self._link.on_connect(self._declare)
-        self._consumer = await self._link.consumer(self._reply_to, self._on_delivery)
+        self._consumer = await self._link.consumer(lambda: self._reply_to, self._on_delivery)
         self._publisher = await self._link.publisher(in_flight=window)
         return self
 
@@ -99,14 +100,11 @@ class Entrance:
     async def _declare(self, declare: Declare) -> None:
         self._declared.clear()
         try:
-            await declare.queue(
-                self._reply_to,
-                durable=False,
-                exclusive=True,
-                auto_delete=True,
-                arguments=self._arguments,
+            self._reply_to = await declare.queue(
+                "", durable=False, exclusive=True, auto_delete=True, arguments=self._arguments
             )
-            await declare.bind(self._reply_to, RECEIPTS, self._reply_to)
+            if self._receipts:
+                await declare.bind(self._reply_to, self._receipts, self._reply_to)
         except LinkRefused as exc:
             self._refusal = exc
             self._forbidden.set()

@@ -61,7 +61,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         # Its name, for races, canaries and `newsfabric trace`: newsfabric.hops.
         "dest-add-forward-headers": True,
         # The source keeps a message until the destination has it: duplicates, never losses.
-        "ack-mode": "on-confirm",
+        "ack-mode": "on-confirm" if link.confirmed else "on-publish",
         "reconnect-delay": 1,
         **said,
     }

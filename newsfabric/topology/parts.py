@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
+from newsfabric.control import drain_key, load_key
 from newsfabric.mailbox import MARK_KEY
 from newsfabric.topics import TopicTable
 from newsfabric.topology.values import (
@@ -15,6 +16,7 @@ from newsfabric.topology.values import (
     GATEWAY_QUEUE,
     INTAKE,
     MAILBOX_BOUNDS,
+    ORDERS,
     OUTBOUND,
     POSTOFFICE,
     PUBLISH,
@@ -32,10 +34,10 @@ from newsfabric.topology.values import (
     ShovelLink,
 )
 
-CLIENT: Final = Part((Exchange(PUBLISH), Exchange(RECEIPTS, "direct")))
+CLIENT: Final = Part((Exchange(PUBLISH),))
 
 CORE_EXCHANGES: Final = tuple(
-    Exchange(name) for name in (INTAKE, POSTOFFICE, OUTBOUND, UPSTREAM, REJECTED, RECEIPTS)
+    Exchange(name) for name in (INTAKE, POSTOFFICE, OUTBOUND, UPSTREAM, ORDERS, REJECTED, RECEIPTS)
 )
 
 RETAIL: Final = Part(
@@ -48,13 +50,16 @@ RETAIL: Final = Part(
 # What mailbox services of a region compete on, on each core broker.
 MAILBOX_QUEUE: Final = "mailbox"
 
-# What names of queues begin with. On client clusters the first three are the fabric's own.
+# What names of queues begin with. On client clusters the first two are the fabric's own.
 SHOVEL_QUEUES: Final = "shovel."
-FRONTDESK_QUEUES: Final = "frontdesk."
 KEEPER_QUEUES: Final = "keeper."
-SCALER_QUEUES: Final = "scaler."
 BOX_QUEUES: Final = "box."
-OWN_QUEUES: Final = (SHOVEL_QUEUES, FRONTDESK_QUEUES, KEEPER_QUEUES)
+OWN_QUEUES: Final = (SHOVEL_QUEUES, KEEPER_QUEUES)
+# What the names begin with that a broker makes up. Nobody can declare an exchange that is called
+# so, nor choose such a name for a queue: "amq." is reserved (AMQP 0-9-1 section 2.1.2.1 and 2.1.3).
+NAMED_BY_BROKER: Final = "amq.gen-"
+# The feeds of a box, and what it may have on a core broker.
+FEEDS: Final = (1, 2)
 
 
 def router_queue(n: int) -> str:
@@ -69,17 +74,13 @@ def router_queues() -> tuple[str, ...]:
 
 def box_queue(box: str, n: int) -> str:
     """Name of a core broker's queue for feed ``n`` (1, 2) of ``box``."""
-    return f"{box_queues(box)}{n}"
+    return f"{BOX_QUEUES}{box}.{n}"
 
 
-def box_queues(box: str) -> str:
-    """What the names of all of a core broker's queues for ``box`` begin with."""
-    return f"{BOX_QUEUES}{box}."
-
-
-def box_loads_queue(box: str, token: str) -> str:
-    """Name of a queue of a core broker on which ``box`` hears its own load reports."""
-    return f"{box_queues(box)}loads.{token}"
+def box_of(queue: str) -> str | None:
+    """The box whose feed comes from ``queue`` of a core broker; None if it is another queue."""
+    name = queue.removeprefix(BOX_QUEUES).rpartition(".")[0]
+    return name if name and queue in (box_queue(name, feed) for feed in FEEDS) else None
 
 
 def keeper_queues(region: str) -> str:
@@ -109,10 +110,16 @@ def core(topics: TopicTable) -> Part:
     )
 
 
-def box_part(box: str, n: int) -> Part:
-    """What box ``box`` declares on the core broker that its ``n``-th feed comes from."""
-    queue = Queue(box_queue(box, n), BOX_BOUNDS)
-    return Part(queues=(queue,), bindings=(Binding(POSTOFFICE, queue.name),))
+def feed_bindings(region: str, box: str, queue: str) -> tuple[Binding, ...]:
+    """What ``queue``, which feeds ``box``, gets: all that is routed, orders, its own load reports.
+
+    The keepers of ``region`` bind it, since whoever may bind may bind without end.
+    """
+    return (
+        Binding(POSTOFFICE, queue),
+        Binding(ORDERS, queue, drain_key(region, box)),
+        Binding(UPSTREAM, queue, load_key(region, box)),
+    )
 
 
 def box_feed(box: str, n: int, core_url: str) -> ShovelLink:

@@ -27,6 +27,7 @@ from newsfabric.topology.values import (
     RECEIPT_BOUNDS,
     RECEIPTS,
     REGION_BOUNDS,
+    TO_QUEUES,
     Binding,
     Broker,
     Cluster,
@@ -62,6 +63,7 @@ class Link:
     exchange: str
     keys: tuple[str, ...]
     destination: str
+    confirmed: bool = True
     queue: Queue
     sources: tuple[Node, ...]
     hosts: tuple[Node, ...]
@@ -92,7 +94,13 @@ class Link:
     def shovel(self, place: Place) -> ShovelLink:
         """The shovel that takes from the source of ``place``."""
         (url,) = (node.amqp_url for node in self.sources if node.name == place.source.name)
-        return ShovelLink(name=self.name, source=url, queue=self.queue, exchange=self.destination)
+        return ShovelLink(
+            name=self.name,
+            source=url,
+            queue=self.queue,
+            exchange=self.destination,
+            confirmed=self.confirmed,
+        )
 
 
 def brokers_of(fabric: Fabric) -> dict[Broker, Node]:
@@ -256,7 +264,11 @@ def _receipts_for(
             source=Cluster(own.name, "core"),
             exchange=RECEIPTS,
             keys=(ALL,),
-            destination=RECEIPTS,
+            destination=TO_QUEUES,
+            # Queues for receipts are publishers', and one may refuse all: a receipt that is given
+            # back and taken again holds up the others'. A broker that dies takes them with it, so
+            # its confirm would promise nothing.
+            confirmed=False,
             queue=Queue(queue, RECEIPT_BOUNDS),
             sources=sources,
             hosts=(host,),

@@ -1,8 +1,8 @@
 """Users with their rights, in the form that RabbitMQ takes, and those of publishers. Pure.
 
 Each publisher of topics.toml gets a user of its own on the client clusters, named as its
-``app_id``. It may write to exchange ``publish``, with topics that match its patterns, and own
-queues whose names begin with its own: enough to publish and to get its receipts, and no more.
+``app_id``. It may write to exchange ``publish``, with topics that match its patterns, and have
+queues that the broker gives a name: enough to publish and to get its receipts, and no more.
 The fabric's own users are in :mod:`newsfabric.topology.roles`.
 """
 
@@ -18,14 +18,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from newsfabric.topics import PublisherRights
-from newsfabric.topology.parts import BOX_QUEUES, OWN_QUEUES, SHOVEL_QUEUES
+from newsfabric.topology.parts import BOX_QUEUES, NAMED_BY_BROKER, OWN_QUEUES, SHOVEL_QUEUES
 from newsfabric.topology.values import (
     BOX_BOUNDS,
     MAX_QUEUES,
     MIB,
     OTHERS_BOUNDS,
     PUBLISH,
-    RECEIPTS,
     REGION_BOUNDS,
     VHOST,
     Bounds,
@@ -125,14 +124,19 @@ def beginning(prefix: str) -> str:
     return exactly(prefix) + ".*"
 
 
+# Queues to which the broker gives a name. ``configure`` counts for exchanges as for queues: under
+# any other name that a user may declare there may be an exchange of its own, with an alternate
+# exchange and bindings without end.
+NAMED: Final = beginning(NAMED_BY_BROKER)
+
+
 def publisher(rights: PublisherRights) -> User:
     """The user of a publisher on a client cluster."""
-    own = beginning(f"{rights.app_id}.")
     return User(
         name=rights.app_id,
-        configure=(own,),
-        write=(PUBLISH, own),
-        read=(RECEIPTS, own),
+        configure=(NAMED,),
+        write=(PUBLISH,),
+        read=(NAMED,),
         topics={PUBLISH: (tuple(map(topic_regex, rights.topics)), ())},
         limits=OTHERS_LIMITS,
     )

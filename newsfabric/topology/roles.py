@@ -7,8 +7,9 @@ and the worlds of tests/e2e run with them). Their names have a dot, which no pub
 
 What one would question:
 
-- Nobody but the keeper and the box may declare anything but queues of its own: the exchanges come
-  with the definitions, and the keeper makes them again.
+- Nobody but keepers may declare exchanges: they come with the definitions, and the keeper makes
+  them again. So nobody else may declare a queue under a name of its choice, but a box, which may
+  bind nothing.
 - A keeper has the tag ``policymaker`` where its shovels run, because it makes them. Whoever may
   make shovels may do anything in that virtual host: RabbitMQ runs a shovel's own end as nobody
   in particular. In other regions it has no such tag.
@@ -28,19 +29,20 @@ from newsfabric.reports import report_key
 from newsfabric.settings import Fabric
 from newsfabric.topics import NOTES, TopicTable
 from newsfabric.topology.parts import (
-    FRONTDESK_QUEUES,
+    BOX_QUEUES,
+    FEEDS,
     MAILBOX_QUEUE,
-    SCALER_QUEUES,
     SHOVEL_QUEUES,
-    box_queues,
+    box_queue,
     keeper_queues,
     router_queues,
 )
 from newsfabric.topology.plan import Link, region_links, runs_shovels, shovel_plan
-from newsfabric.topology.rights import OTHERS_LIMITS, User, beginning, exactly, topic_regex
+from newsfabric.topology.rights import NAMED, OTHERS_LIMITS, User, beginning, exactly, topic_regex
 from newsfabric.topology.values import (
     ALL,
     INTAKE,
+    ORDERS,
     OUTBOUND,
     POSTOFFICE,
     PUBLISH,
@@ -63,7 +65,12 @@ def user_name(service: Service, place: str) -> str:
 
 def vouches(user_id: str) -> bool:
     """Whether ``user_id`` is a frontdesk's: it says of whom it has a message."""
-    return user_id.startswith(user_name("frontdesk", ""))
+    return is_of("frontdesk", user_id)
+
+
+def is_of(service: Service, user_id: str | None) -> bool:
+    """Whether ``user_id`` is of a ``service``, in whichever region."""
+    return (user_id or "").startswith(user_name(service, ""))
 
 
 def operator(name: str) -> User:
@@ -110,17 +117,14 @@ def box_user(box: str) -> User:
 
 def core_box(region: str, box: str) -> User:
     """The user of ``box`` on the core of its region: reads its feeds, says what is upstream."""
-    own = beginning(box_queues(box))
+    own = tuple(exactly(box_queue(box, n)) for n in FEEDS)
     load, report = exactly(load_key(region, box)), exactly(report_key(region, box))
     return User(
         name=user_name("box", box),
-        configure=(own,),
-        write=(UPSTREAM, own),
-        read=(POSTOFFICE, UPSTREAM, own),
-        topics={
-            POSTOFFICE: ((), (_ANY,)),
-            UPSTREAM: ((exactly(MARK_KEY), load, report), (load,)),
-        },
+        configure=own,
+        write=(UPSTREAM,),
+        read=own,
+        topics={UPSTREAM: ((exactly(MARK_KEY), load, report), ())},
         limits=OTHERS_LIMITS,
     )
 
@@ -147,27 +151,25 @@ def _mailbox(region: str, topics: TopicTable) -> User:
 
 def _reports(region: str) -> User:
     """A frontdesk on the core, where it hears all reports, and says its own."""
-    own = beginning(FRONTDESK_QUEUES)
     heard = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
     return User(
         name=user_name("frontdesk", region),
-        configure=(own,),
-        write=(UPSTREAM, own),
-        read=(UPSTREAM, own),
+        configure=(NAMED,),
+        write=(UPSTREAM, NAMED),
+        read=(UPSTREAM, NAMED),
         topics={UPSTREAM: (_reporting(region)[0], heard)},
     )
 
 
 def _scaler(region: str) -> User:
     """A scaler hears load reports, orders boxes of its region to drain, and says how it is."""
-    own = beginning(SCALER_QUEUES)
     return User(
         name=user_name("scaler", region),
-        configure=(own,),
-        write=(POSTOFFICE, UPSTREAM, own),
-        read=(UPSTREAM, own),
+        configure=(NAMED,),
+        write=(ORDERS, UPSTREAM, NAMED),
+        read=(UPSTREAM, NAMED),
         topics={
-            POSTOFFICE: ((topic_regex(drain_key(region, "*")),), ()),
+            ORDERS: ((topic_regex(drain_key(region, "*")),), ()),
             UPSTREAM: (_reporting(region)[0], (exactly(load_key(region, "*")),)),
         },
     )
@@ -180,12 +182,11 @@ def _reporting(region: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _http(region: str) -> User:
     """A frontdesk on the client cluster, where it publishes what came over HTTP."""
-    own = beginning(FRONTDESK_QUEUES)
     return User(
         name=user_name("frontdesk", region),
-        configure=(own,),
-        write=(PUBLISH, own),
-        read=(RECEIPTS, own),
+        configure=(NAMED,),
+        write=(PUBLISH,),
+        read=(NAMED,),
     )
 
 
@@ -206,19 +207,23 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
         own.append(beginning(keeper_queues(region)))
         tags.append("policymaker")
     canaries = [link.exchange for link in sources]
-    at_home = cluster == Cluster(region, "core")
-    if at_home:
+    more: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    if cluster == Cluster(region, "core"):
+        # Boxes' queues, which it binds, and exchanges under such names, which it removes.
+        own.append(beginning(BOX_QUEUES))
         # Those that boxes hear.
         canaries.append(POSTOFFICE)
+        said = (exactly(MARK_KEY), topic_regex(load_key(region, "*")))
+        more[UPSTREAM] = (_reporting(region)[0], said)
+        more[RECEIPTS] = ((beginning(keeper_queues(region)),), (_ANY,))
     key = exactly(canary_key(region))
     yield User(
         name=user_name("keeper", region),
         tags=tuple(tags),
         configure=(*exchanges, *own, *queues),
-        write=(*own, *queues, *canaries, *([UPSTREAM] if at_home else [])),
+        write=(*own, *queues, *canaries, *more),
         read=(*exchanges, *(link.exchange for link in sources), *own, *queues),
-        topics=dict.fromkeys(canaries, ((key,), (_ANY,)))
-        | ({UPSTREAM: (_reporting(region)[0], (exactly(MARK_KEY),))} if at_home else {}),
+        topics=dict.fromkeys(canaries, ((key,), (_ANY,))) | more,
     )
     if queues:
         yield User(name=user_name("shovel", region), read=queues)

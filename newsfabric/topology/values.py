@@ -14,7 +14,11 @@ INTAKE: Final = "intake"
 POSTOFFICE: Final = "postoffice"
 OUTBOUND: Final = "outbound"
 UPSTREAM: Final = "upstream"
+ORDERS: Final = "orders"
 REJECTED: Final = "rejected"
+# AMQP 0-9-1 section 3.1.3.1: what is published to it goes to the queue that the key names. Nobody
+# can bind to it.
+TO_QUEUES: Final = ""
 GATEWAY_QUEUE: Final = "gateway"
 UPSTREAM_QUEUE: Final = "shovel.upstream"
 
@@ -169,7 +173,8 @@ class ShovelLink:
     """A dynamic shovel: from a queue elsewhere to an exchange here (``upstream``: here to there).
 
     ``source`` and ``destinations`` are AMQP URLs without credentials or :data:`DIRECT`; the shovel
-    picks any of several each time it connects. Routing keys stay as they are.
+    picks any of several each time it connects. Routing keys stay as they are. ``confirmed``: a
+    message is at its source until the destination has it.
     """
 
     name: str
@@ -177,6 +182,7 @@ class ShovelLink:
     queue: Queue
     exchange: str
     destinations: tuple[str, ...] = (DIRECT,)
+    confirmed: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from gateways import ENGINES
 from guarded import BOXES, Guarded, guarded
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.topology import box_feed, box_queue
+from newsfabric.topology import box_feed, box_queue, feed_bindings
 
 
 @pytest.fixture(params=list(ENGINES))
@@ -22,14 +22,17 @@ def engine(request: pytest.FixtureRequest) -> str:
 def core(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guarded]:
-    """The core of oregon, with a feed of each box, as their agents make them."""
+    """The core of oregon, with a feed of each box, as agents and keepers make them."""
     with guarded("core", tmp_path_factory.mktemp("core"), rabbitmq_home) as node:
         for box in BOXES:
             arguments = box_feed(box, 1, "amqp://").queue.bounds.arguments()
             with node.connect(f"box.{box}") as connection:
                 channel = connection.channel()
                 channel.queue_declare(box_queue(box, 1), durable=True, arguments=arguments)
-                channel.queue_bind(box_queue(box, 1), "postoffice", "#")
+            with node.connect("keeper.oregon") as connection:
+                channel = connection.channel()
+                for each in feed_bindings("oregon", box, box_queue(box, 1)):
+                    channel.queue_bind(each.queue, each.exchange, each.key)
         yield node
 
 

@@ -36,7 +36,7 @@ from newsfabric.networks import Places
 from newsfabric.reports import Report, encode_report, report_key
 from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
-from newsfabric.topology import box_loads_queue, box_queue
+from newsfabric.topology import box_queue
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
@@ -84,6 +84,10 @@ def test_a_box_reads_empties_and_deletes_what_isnt_its_own(core: Guarded, queue:
         ("outbound", "#"),
         ("receipts", "#"),
         ("rejected", "#"),
+        ("orders", "#"),
+        # What feeds it keepers bind.
+        ("postoffice", "#"),
+        ("upstream", load_key("oregon", "edge-1")),
         # What other boxes say, and what readers do elsewhere.
         ("upstream", "#"),
         ("upstream", MARK_KEY),
@@ -106,24 +110,26 @@ def test_a_box_changes_the_topology(core: Guarded) -> None:
         lambda channel: channel.queue_declare(""),
         lambda channel: channel.queue_declare("box.edge-10.1"),
         lambda channel: channel.queue_declare("box.edge-1"),
+        lambda channel: channel.queue_declare("box.edge-1.3"),
+        lambda channel: channel.queue_declare("box.edge-1.loads"),
         # Dead letters are published without another look at who may.
         lambda channel: channel.queue_declare(
-            "box.edge-1.x", arguments={"x-dead-letter-exchange": "intake"}
+            box_queue("edge-1", 2), arguments={"x-dead-letter-exchange": "intake"}
         ),
         lambda channel: channel.queue_declare(
-            "box.edge-1.x", arguments={"x-dead-letter-exchange": ""}
+            box_queue("edge-1", 2), arguments={"x-dead-letter-exchange": ""}
         ),
     ]
     core.refuses(ME, *attempts)
 
 
-async def test_a_box_refuses_whatever_routers_publish(core: Guarded) -> None:
-    """By a queue that takes nothing. RabbitMQ refuses to confirm then, and no policy forbids it."""
+async def test_what_a_queue_refuses_keeps_no_router_from_publishing(core: Guarded) -> None:
+    """RabbitMQ refuses to confirm then. A box can't bind such a queue, and keepers don't."""
     nothing = {"x-overflow": "reject-publish", "x-max-length": 0}
     core.takes(
-        ME,
-        lambda channel: channel.queue_declare("box.edge-1.x", durable=True, arguments=nothing),
-        lambda channel: channel.queue_bind("box.edge-1.x", "postoffice", "#"),
+        "root",
+        lambda channel: channel.queue_declare("refusing", durable=True, arguments=nothing),
+        lambda channel: channel.queue_bind("refusing", "postoffice", "#"),
     )
     router = Credentials("router.oregon", "pass-word")
     link = await connect([core.node.amqp_url], name="router", credentials=router)
@@ -138,7 +144,7 @@ async def test_a_box_refuses_whatever_routers_publish(core: Guarded) -> None:
         assert REFUSED._value.get() == before + 10
     finally:
         await link.close()
-        core.takes(ME, lambda channel: channel.queue_delete("box.edge-1.x"))
+        core.takes("root", lambda channel: channel.queue_delete("refusing"))
 
 
 def test_a_box_asks_the_cores_management_api(core: Guarded) -> None:
@@ -245,8 +251,7 @@ def _pretend(core: Guarded) -> None:
             publishes("upstream", own, encode_report(said).body, type="report", user_id=ME)(channel)
 
 
-async def test_a_box_has_its_reports_sent_on_as_anothers(core: Guarded) -> None:
-    """By a queue whose messages die, or an exchange of its own: topic permissions see neither."""
+async def test_a_box_reports_under_its_own_key_about_another(core: Guarded) -> None:
     before = counters.REPORT_FORGED._value.get()
     async with _frontdesk(core) as service:
         # Again and again: the frontdesk's queue may not be there yet.
@@ -281,35 +286,21 @@ async def _frontdesk(core: Guarded) -> AsyncIterator[FrontdeskService]:
 
 
 def _forge(core: Guarded) -> None:
-    arguments = {
-        "x-message-ttl": 0,
-        "x-dead-letter-exchange": "upstream",
-        "x-dead-letter-routing-key": load_key("oregon", "edge-2"),
-    }
     own = load_key("oregon", "edge-1")
+    report = encode_load(dataclasses.replace(LOAD, box="edge-2")).body
     with core.connect(ME) as connection:
         channel = opened(connection)
-        queue = box_loads_queue("edge-1", "forger")
-        channel.queue_declare(queue, exclusive=True, arguments=arguments)
-        channel.queue_bind(queue, "upstream", own)
-        report = dataclasses.replace(LOAD, box="edge-2")
-        publishes("upstream", own, encode_load(report).body, type="load", user_id=ME)(channel)
-        connection.process_data_events(0.2)
-        exchange = box_loads_queue("edge-1", "detour")
-        channel.exchange_declare(exchange, "fanout", auto_delete=True)
-        channel.exchange_bind("upstream", exchange)
-        publishes(exchange, load_key("oregon", "edge-2"), encode_load(report).body, type="load")(
-            channel
-        )
-        channel.exchange_delete(exchange)
+        for user in (ME, None):
+            publishes("upstream", own, report, type="load", user_id=user)(channel)
 
 
 def test_a_box_fills_the_core_with_what_it_doesnt_read(core: Guarded) -> None:
-    queue = f"{MINE}.hoard"
+    queue = box_queue("edge-1", 2)
     with core.connect(ME) as box, core.connect("root") as root:
         channel = opened(box)
         channel.queue_declare(queue, durable=True, arguments={"x-max-length": 10_000_000})
-        channel.queue_bind(queue, "postoffice", "news.hoard")
+        with core.connect("keeper.oregon") as keeper:
+            opened(keeper).queue_bind(queue, "postoffice", "news.hoard")
         fabrics = opened(root)
         large = b"x" * 65_536
         # 131 MB; its bound is 128 MiB.
@@ -346,7 +337,6 @@ def test_what_a_box_is_for_it_may_do(core: Guarded) -> None:
         lambda channel: _one(channel, MINE, b"[1]"),
         publishes("upstream", own, user_id=ME),
         publishes("upstream", MARK_KEY, user_id=ME),
-        lambda channel: channel.queue_declare(box_loads_queue("edge-1", "x"), exclusive=True),
         lambda channel: channel.queue_declare(box_queue("edge-1", 2), durable=True),
         lambda channel: channel.queue_delete(box_queue("edge-1", 2)),
     )

@@ -159,7 +159,7 @@ async def fabric(region: Region) -> AsyncIterator[Fabrics]:
             losses=losses.lines,
             postoffice=await _tap(looking_on, "postoffice", "#"),
             rejected=await _tap(looking_on, "rejected", "#"),
-            receipts=await _tap(await _link(stack, client, "receipts"), "receipts", "evil"),
+            receipts=await _tap(await _link(stack, client, "receipts"), "", "evil"),
             hostile=await Hostile.at(client),
             wide=await Hostile.at(core),
         )
@@ -186,13 +186,17 @@ async def _link(stack: contextlib.AsyncExitStack, url: str, name: str) -> Link:
 
 
 async def _tap(link: Link, exchange: str, key: str) -> Inbox:
-    """What comes to ``exchange`` with ``key``; it is there when this returns."""
+    """What comes to ``exchange`` with ``key``; it is there when this returns.
+
+    Without an exchange: what comes to the queue ``key``.
+    """
     declared = asyncio.Event()
     queue = f"tap.{exchange}" if key == "#" else key
 
     async def declare(broker: Declare) -> None:
         await broker.queue(queue, durable=False, exclusive=True)
-        await broker.bind(queue, exchange, key)
+        if exchange:
+            await broker.bind(queue, exchange, key)
         declared.set()
 
     await link.on_connect(declare)

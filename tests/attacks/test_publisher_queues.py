@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-
 import pytest
 from guarded import Guarded, opened, publishes
 from pika.adapters.blocking_connection import BlockingChannel
@@ -19,24 +16,17 @@ def depth(channel: BlockingChannel, queue: str) -> int:
     return int(channel.queue_declare(queue, passive=True).method.message_count)
 
 
-def floods(channel: BlockingChannel, exchange: str, count: int, body: bytes) -> None:
-    """Publish ``count`` messages, and return when the queue behind ``exchange`` has them all.
+def floods(
+    channel: BlockingChannel, queue: str, count: int, body: bytes, exchange: str = ""
+) -> None:
+    """Publish ``count`` messages, and return when ``queue`` has them all.
 
     Only the last is confirmed, on the same channel: so the queue has taken those before it.
     """
     for _ in range(count - 1):
-        channel.basic_publish(exchange, "", body)
+        channel.basic_publish(exchange, queue, body)
     channel.confirm_delivery()
-    channel.basic_publish(exchange, "", body)
-
-
-def kept_by(client: Guarded) -> int:
-    """Bytes of all streams on the broker's disk. A segment may be deleted meanwhile."""
-    total = 0
-    for file in client.node.folder.rglob("*.segment"):
-        with contextlib.suppress(FileNotFoundError):
-            total += file.stat().st_size
-    return total
+    channel.basic_publish(exchange, queue, body)
 
 
 def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
@@ -46,43 +36,26 @@ def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
     greedy = {"x-max-length": 100_000_000, "x-max-length-bytes": 1 << 40, "x-expires": 1 << 31}
     with client.connect("cms") as connection:
         channel = opened(connection)
-        channel.queue_declare("cms.hoard", durable=True, arguments=greedy)
-        channel.exchange_declare("cms.feed", "fanout")
-        channel.queue_bind("cms.hoard", "cms.feed")
-        # 768 MiB; the broker's alarm is at 512 MB.
-        floods(connection.channel(), "cms.feed", 12_288, LARGE)
+        hoard = channel.queue_declare("", durable=True, arguments=greedy).method.queue
+        with client.connect("root") as receipts:
+            # 768 MiB; the broker's alarm is at 512 MB.
+            floods(receipts.channel(), hoard, 12_288, LARGE)
         # 8 MiB of them.
-        assert depth(channel, "cms.hoard") <= 128
+        assert depth(channel, hoard) <= 128
         assert client.api("root", "/health/checks/alarms") == 200
-        channel.queue_delete("cms.hoard")
-        channel.exchange_delete("cms.feed")
+        channel.queue_delete(hoard)
 
 
-def test_a_publisher_fills_the_disk_with_a_stream(client: Guarded) -> None:
-    name = "cms.stream"
-    greedy = {
-        "x-queue-type": "stream",
-        "x-max-length-bytes": 1 << 40,
-        "x-max-age": "1Y",
-        "x-stream-max-segment-size-bytes": 1 << 30,
-    }
+@pytest.mark.parametrize("kind", ["stream", "quorum"])
+def test_a_publisher_fills_the_disk_with_a_queue_that_keeps_a_log(
+    client: Guarded, kind: str
+) -> None:
     with client.connect("cms") as connection:
-        channel = opened(connection)
-        channel.queue_declare(name, durable=True, arguments=greedy)
-        channel.exchange_declare("cms.feed", "fanout")
-        channel.queue_bind(name, "cms.feed")
-        # 64 MiB.
-        floods(connection.channel(), "cms.feed", 1024, LARGE)
-        # The broker deletes old segments when it begins a new one, in a process of its own. An
-        # error there takes the waiting ones with it, and the next segment asks again: so the
-        # publisher goes on, a segment at a time.
-        end = time.monotonic() + 30
-        while kept_by(client) >= 16 << 20 and time.monotonic() < end:
-            with connection.channel() as another:
-                floods(another, "cms.feed", 17, LARGE)
-        assert kept_by(client) < 16 << 20
-        channel.queue_delete(name)
-        channel.exchange_delete("cms.feed")
+        for name in ("", "cms.log"):
+            with pytest.raises(ChannelClosedByBroker):
+                opened(connection).queue_declare(
+                    name, durable=True, arguments={"x-queue-type": kind}
+                )
 
 
 def test_a_publisher_sends_messages_that_fill_a_shovel(client: Guarded) -> None:
@@ -99,13 +72,11 @@ def test_a_publisher_sends_messages_that_fill_a_shovel(client: Guarded) -> None:
 def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:
     with client.connect("web") as connection:
         channel = opened(connection)
-        channel.queue_declare("web.hoard", durable=True)
-        channel.exchange_declare("web.feed", "fanout")
-        channel.queue_bind("web.hoard", "web.feed")
-        floods(connection.channel(), "web.feed", 10_100, b"{}")
-        assert depth(channel, "web.hoard") == 10_000
-        channel.queue_delete("web.hoard")
-        channel.exchange_delete("web.feed")
+        hoard = channel.queue_declare("", durable=True).method.queue
+        with client.connect("root") as receipts:
+            floods(receipts.channel(), hoard, 10_100, b"{}")
+        assert depth(channel, hoard) == 10_000
+        channel.queue_delete(hoard)
 
 
 def test_a_publisher_changes_its_limits(client: Guarded) -> None:
@@ -132,6 +103,6 @@ def test_the_fabrics_own_queues_keep_the_bounds_that_the_topology_gives_them(
         channel.queue_declare(queue, durable=True)
         channel.queue_bind(queue, "publish", "#")
         with client.connect("root") as root:
-            floods(root.channel(), "publish", 10_100, b"{}")
+            floods(root.channel(), "news.x", 10_100, b"{}", "publish")
         assert depth(channel, queue) == 10_100
         channel.queue_delete(queue)

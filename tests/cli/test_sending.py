@@ -67,7 +67,7 @@ class Router:
         answer = encode_receipt(
             receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
         )
-        self.publisher.publish_nowait("receipts", answer)
+        self.publisher.publish_nowait("", answer)
 
 
 @pytest.fixture

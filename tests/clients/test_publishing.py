@@ -242,7 +242,7 @@ async def test_what_isnt_a_receipt_is_ignored(publisher: Program, regions: Regio
     def babble(message: Message, _n: int) -> str:
         for body in (b"{}", b"no JSON", b"[1]", b'{"status": 7}'):
             strange = Message(str(message.properties.reply_to), body, message.properties)
-            region.publisher.publish_nowait("receipts", strange)
+            region.publisher.publish_nowait("", strange)
         return "routed"
 
     region.answers = babble

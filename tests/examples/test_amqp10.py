@@ -18,7 +18,7 @@ from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import connect
 from newsfabric.envelope import receive
-from newsfabric.topology import PUBLISH, RECEIPTS, declare_client
+from newsfabric.topology import PUBLISH, TO_QUEUES, declare_client
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
@@ -72,7 +72,7 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
             assert submission.reply_to is not None
             answer = Properties(correlation_id=submission.correlation_id)
             receipt = Message(submission.reply_to, b'{"status":"routed"}', answer)
-            await publisher.publish(RECEIPTS, receipt)
+            await publisher.publish(TO_QUEUES, receipt)
             printed = await publishing
             # Maven colours what it prints, even nothing.
             said = printed[printed.index(b"{") : printed.rindex(b"}") + 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -14,18 +15,20 @@ import tornado.web
 from brokers import Brokers as Nodes
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.amqp import Declare, Delivery, Message
+from newsfabric.amqp import ConfirmingPublisher, Declare, Delivery, Message
 from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.control import DrainOrder, LoadReport, Tick, decode_load, encode_drain, encode_tick
 from newsfabric.management import Management
 from newsfabric.reports import Report, decode_report
-from newsfabric.settings import Credentials
-from newsfabric.topology import Binding, box_sources, declare_core, parts
+from newsfabric.settings import Credentials, Node
+from newsfabric.topology import Binding, Broker, Cluster, box_sources, declare_core, parts
 from retail.agent import Agent, AgentSettings
+from shovels.boxes import Boxes
 
 pytestmark = pytest.mark.broker
 
 GUEST = Credentials()
+SCALER = Credentials("scaler.oregon", "pass-word")
 BOX = "oregon-retail-1"
 QUEUE = f"box.{BOX}.1"
 CORES = ("oregon-core-1", "oregon-core-2", "oregon-core-3")
@@ -165,6 +168,16 @@ class Core:
         self.reports.put_nowait(decode_load(delivery.message))
 
 
+@pytest.fixture(autouse=True)
+async def keeper(nodes: Nodes) -> AsyncIterator[None]:
+    """What a keeper of the region does for boxes."""
+    cores = {Broker(Cluster("oregon", "core"), name): nodes.node(name) for name in CORES}
+    running = asyncio.create_task(Boxes("oregon", cores, GUEST).run())
+    yield
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 @pytest.fixture
 async def core(nodes: Nodes) -> AsyncIterator[Core]:
     link = await connect([nodes.node("oregon-core-1").amqp_url], name="test core")
@@ -194,6 +207,22 @@ def _agent(nodes: Nodes, gateway_admin: str, cores: Sequence[str] = CORES[:1]) -
             credentials=GUEST,
         )
     )
+
+
+@contextlib.asynccontextmanager
+async def _scaler(node: Node) -> AsyncIterator[ConfirmingPublisher]:
+    """A scaler's login on that core broker."""
+    async with Management(node.management_url, GUEST) as api:
+        user = {"password": SCALER.password, "tags": ""}
+        await api._send("PUT", f"/users/{SCALER.username}", user)
+        rights = {"configure": "", "write": "orders", "read": ""}
+        await api._send("PUT", f"/permissions/%2F/{SCALER.username}", rights)
+        link = await connect([node.amqp_url], name="scaler", credentials=SCALER)
+        publisher = await link.publisher()
+        await publisher.ready()
+        yield publisher
+        await link.close()
+        await api.delete_user(SCALER.username)
 
 
 async def _until(check: Callable[[], Awaitable[bool]]) -> None:
@@ -259,11 +288,16 @@ async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_
     running = asyncio.create_task(_agent(nodes, gateway.url).run(asyncio.Event()))
     await core.until("ready")
     order = DrainOrder(region="oregon", box=BOX, by="oregon-scaler-1", sent_ms=1)
-    await core.publish(encode_drain(dataclasses.replace(order, box="oregon-retail-2")))
-    await core.until("ready")
-    assert not gateway.draining
-    await core.publish(encode_drain(order))
-    await core.until("draining")
+    other = dataclasses.replace(order, box="oregon-retail-2")
+    async with _scaler(nodes.node("oregon-core-1")) as scaler:
+        await scaler.publish("orders", encode_drain(other, user_id=SCALER.username))
+        # Another's word.
+        await core.publish(encode_drain(order))
+        await core.until("ready")
+        await core.until("ready")
+        assert not gateway.draining
+        await scaler.publish("orders", encode_drain(order, user_id=SCALER.username))
+        await core.until("draining")
     async with asyncio.timeout(TIMEOUT):
         await running
     assert gateway.connections == 0
@@ -304,7 +338,7 @@ async def test_what_is_taken_from_a_box_is_made_again(
         await core.until("ready")
         await box.put_shovel("archive", (await box.shovels())["upstream"])
         await box.delete_shovel("postoffice.1")
-        # As if it had expired: the shovel makes the queue again, but only the agent binds it.
+        # As if it had expired: the shovel makes the queue again, but only a keeper binds it.
         await there.delete_queue(QUEUE)
 
         async def made() -> bool:

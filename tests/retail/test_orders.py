@@ -40,6 +40,11 @@ def agent() -> Agent:
     return made
 
 
+def ordered(**fields: Any) -> Message:
+    """The order, with other ``fields``, as the scaler of oregon says it."""
+    return encode_drain(dataclasses.replace(ORDER, **fields), user_id="scaler.oregon")
+
+
 async def obeys(message: Message, *ways: str) -> bool:
     told = agent()
     headers = shovelled(*ways) if ways else {}
@@ -50,8 +55,15 @@ async def obeys(message: Message, *ways: str) -> bool:
 
 
 async def test_its_own_order_over_its_own_feed() -> None:
-    assert await obeys(encode_drain(ORDER), "postoffice.1")
-    assert await obeys(encode_drain(ORDER), "postoffice.2")
+    assert await obeys(ordered(), "postoffice.1")
+    assert await obeys(ordered(), "postoffice.2")
+
+
+@pytest.mark.parametrize(
+    "login", [None, "", "scaler.dublin", "box.oregon-retail-1", "frontdesk.oregon"]
+)
+async def test_no_order_that_the_broker_doesnt_vouch_for(login: str | None) -> None:
+    assert not await obeys(encode_drain(ORDER, user_id=login), "postoffice.1")
 
 
 @pytest.mark.parametrize(
@@ -65,32 +77,31 @@ async def test_its_own_order_over_its_own_feed() -> None:
     ],
 )
 async def test_no_order_that_came_another_way(ways: tuple[str, ...]) -> None:
-    assert not await obeys(encode_drain(ORDER), *ways)
+    assert not await obeys(ordered(), *ways)
 
 
 @pytest.mark.parametrize("wrong", [{"box": "oregon-retail-2"}, {"region": "dublin"}])
 async def test_no_order_for_another(wrong: dict[str, str]) -> None:
-    other = encode_drain(dataclasses.replace(ORDER, **wrong))  # type: ignore[arg-type]
+    other = ordered(**wrong)
     assert not await obeys(other, "postoffice.1")
     # Nor what says another box below our key.
-    relabelled = dataclasses.replace(encode_drain(ORDER), body=other.body)
+    relabelled = dataclasses.replace(ordered(), body=other.body)
     assert not await obeys(relabelled, "postoffice.1")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"region": 5}', b'{"region":"oregon"}', b"\xff"])
 async def test_no_nonsense(body: bytes) -> None:
-    message = dataclasses.replace(encode_drain(ORDER), body=body)
+    message = dataclasses.replace(ordered(), body=body)
     assert is_drain(message)
     assert not await obeys(message, "postoffice.1")
 
 
 def test_an_order_is_what_was_sent_and_doesnt_outlive_its_time() -> None:
-    message = encode_drain(ORDER)
+    message = ordered()
     assert decode_drain(message) == ORDER
     assert message.topic == "_fabric.drain.oregon.oregon-retail-1"
     assert message.properties.expiration == str(DRAIN_EXPIRES_MS)
-    # A shovel whose user isn't this one would be refused.
-    assert message.properties.user_id is None
+    assert message.properties.user_id == "scaler.oregon"
 
 
 def through(*events: Any) -> Drain:

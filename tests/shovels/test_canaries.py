@@ -19,9 +19,10 @@ REGION = "oregon"
 LINK = "oregon/core/publish.oregon.1"
 
 
-def arrival(token: str, sent_ms: int) -> Delivery:
-    """A canary that shovel ``publish.oregon.1`` has brought."""
-    message = encode_canary(Canary(region=REGION, token=token, sent_ms=sent_ms))
+def arrival(token: str, sent_ms: int, user_id: str = CREDENTIALS.username) -> Delivery:
+    """A canary of ``user_id`` that shovel ``publish.oregon.1`` has brought."""
+    canary = Canary(region=REGION, token=token, sent_ms=sent_ms)
+    message = encode_canary(canary, user_id=user_id)
     headers = shovelled("publish.oregon.1")
     properties = dataclasses.replace(message.properties, headers=headers)
     return Delivery(dataclasses.replace(message, properties=properties), False, 1, 1)
@@ -40,3 +41,13 @@ async def test_one_that_was_not_sent_yet_is_forged_and_not_believed() -> None:
     age = watch.ages(now)[LINK]
     assert age is not None
     assert 0.99 < age < 1.01
+
+
+async def test_one_under_another_login_is_forged_whatever_token_it_has() -> None:
+    made = fabric(client=1, core=3)
+    watch = Watch(region_links(made, REGION, TOPICS), random.Random(1))
+    canaries = Canaries(made, REGION, watch, CREDENTIALS)
+    now, before = asyncio.get_running_loop().time(), FORGED._value.get()
+    forged = arrival(canaries._token, round(1000 * (now - 1)), "cms")
+    canaries._arrived(broker("oregon-core-1"), forged)
+    assert (watch.ages(now)[LINK], FORGED._value.get()) == (None, before + 1)

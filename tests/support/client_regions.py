@@ -142,7 +142,7 @@ class Region:
         encoded = encode_receipt(
             receipt, reply_to=properties.reply_to, correlation_id=properties.correlation_id
         )
-        self.publisher.publish_nowait(topology.RECEIPTS, encoded)
+        self.publisher.publish_nowait(topology.TO_QUEUES, encoded)
 
 
 class Regions:

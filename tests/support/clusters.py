@@ -21,11 +21,13 @@ def core_cluster() -> StubBroker:
 
 def reported(report: LoadReport, *, by: str | None = None) -> Message:
     """``report`` as it comes out of the shovel of the box ``by``, the one that it is about."""
-    message = encode_load(report)
-    user = user_name("box", by or report.box)
-    return dataclasses.replace(
-        message, properties=dataclasses.replace(message.properties, user_id=user)
-    )
+    return said_by_box(encode_load(report), by or report.box)
+
+
+def said_by_box(message: Message, box: str = "oregon-retail-1") -> Message:
+    """``message`` as it comes out of the shovel of ``box``, which says whose word it is."""
+    properties = dataclasses.replace(message.properties, user_id=user_name("box", box))
+    return dataclasses.replace(message, properties=properties)
 
 
 def _with(exchanges: tuple[Exchange, ...]) -> StubBroker:

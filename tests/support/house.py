@@ -72,7 +72,7 @@ class House:
             reply_to=properties.reply_to,
             correlation_id=properties.correlation_id,
         )
-        self.client.publish("receipts", receipt)
+        self.client.publish("", receipt)
 
     def report(self, **fields: Any) -> None:
         self.core.publish("upstream", reported(dataclasses.replace(LOAD, **fields)))

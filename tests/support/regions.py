@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from clusters import said_by_box
 from core_cluster import CoreCluster, running
 from gateways import Box, Reader, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
@@ -117,12 +118,13 @@ async def linked(regions: Sequence[Region]) -> None:
 async def forward(
     source: StubBroker, exchange: str, key: str, target: StubBroker, destination: str
 ) -> None:
-    """A shovel."""
+    """A shovel; one upstream says whose word it brings."""
     link = source.connect()
     consumers: list[Any] = []
 
     def take(delivery: Delivery) -> None:
-        target.publish(destination, delivery.message)
+        message = delivery.message
+        target.publish(destination, said_by_box(message) if destination == "upstream" else message)
         consumers[0].ack(delivery)
 
     consumers.append(await link.consumer(source.tap(exchange, key), take))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from clusters import said_by_box
 from core_cluster import CoreCluster, message, until
 from envelopes import envelope
 from several_cores import SeveralCores
@@ -121,7 +122,7 @@ async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreClu
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for n in range(300):
-            core.broker.publish("upstream", encode_mark(_read_at(n + 1)))
+            core.broker.publish("upstream", said_by_box(encode_mark(_read_at(n + 1))))
         await until(lambda: core.broker.depth("mailbox") < 300)
     # What it took is acknowledged; what it didn't is as it was.
     left = core.broker.depth("mailbox")
@@ -139,7 +140,7 @@ async def test_it_stops_in_time_and_leaves_to_the_others_what_the_store_cant_do(
     service = _mailbox(core, drain_seconds=0.05)
     async with serving(service):
         await until(lambda: service.readiness().ready)
-        core.broker.publish("upstream", encode_mark(_read_at(1)))
+        core.broker.publish("upstream", said_by_box(encode_mark(_read_at(1))))
         await until(lambda: core.broker.depth("mailbox") == 0)
         await until(lambda: service.readiness().waiting_for == ("store",))
     core.link.lose()
@@ -202,7 +203,7 @@ async def test_a_mailbox_service_takes_marks_from_each_broker_and_tells_each(cor
     async with serving(service):
         await until(lambda: service.readiness().ready)
         for n, broker in enumerate(cores.brokers):
-            broker.publish("upstream", encode_mark(_read_at(n + 1)))
+            broker.publish("upstream", said_by_box(encode_mark(_read_at(n + 1))))
             await until(lambda told=n + 1: all(b.depth(t) >= told for b, t in told_to(cores, taps)))
     kept = await cores.store.kept(LETTER.topic, LETTER.id)
     assert kept is not None

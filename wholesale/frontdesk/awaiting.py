@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from newsfabric import topology
 from newsfabric.amqp import Link
 from newsfabric.amqp.message import Message
 from newsfabric.control import Receipt
@@ -41,7 +40,7 @@ class Receipts:
         """
         publisher = await AsyncPublisher.over(
             [client],
-            app_id=f"{topology.FRONTDESK_QUEUES}{name}",
+            app_id=f"frontdesk.{name}",
             arguments=_BOUNDS.arguments(),
             timeout=seconds,
             window=most,

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import functools
 import logging
-import secrets
 import time
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -164,8 +163,6 @@ class FrontdeskService:
         self._forged = LineLimit()
         self._catching_up = CatchingUp()
         self._history_pace = AskerPace(settings.history_rate, settings.proxy_from)
-        # Exclusive queues are this connection's own; the suffix keeps two processes apart.
-        self._queue = f"{topology.FRONTDESK_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._draining = False
         self._board = self._make_board(fabric)
         self._board_access = BoardAccess(
@@ -294,7 +291,6 @@ class FrontdeskService:
     async def _watch_boxes(self) -> list[Consumer]:
         return await consume_own(
             self._core,
-            self._queue,
             self._take_report,
             exchange=topology.UPSTREAM,
             key=control.load_key(self.settings.region, "*"),
@@ -304,7 +300,6 @@ class FrontdeskService:
     async def _watch_reports(self) -> list[Consumer]:
         return await consume_own(
             self._core,
-            f"{self._queue}.reports",
             self._take_seen,
             exchange=topology.UPSTREAM,
             key=reports.report_key(self.settings.region, "*"),

@@ -16,6 +16,7 @@ _IGNORED = metrics.counter("mailbox_ignored_marks", "Marks that came to nothing"
 WRITTEN: Final = {kind: _MARKS.labels(kind) for kind in MARK_KINDS}
 REPEATED = metrics.counter("mailbox_repeated_marks", "Marks that were there; announced once more")
 BAD = _IGNORED.labels("bad")
+FORGED = _IGNORED.labels("forged")
 UNKNOWN = _IGNORED.labels("unknown")
 FAILED = _IGNORED.labels("failed")
 LATER = metrics.counter("mailbox_early_lookups", "Look-ups of messages that weren't there yet")

@@ -24,6 +24,7 @@ from newsfabric.line_limits import LineLimit
 from newsfabric.mailbox import Kept, UserMark, announcement, decode_mark, note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
+from newsfabric.topology.roles import is_of
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
 from wholesale.outgoing import PendingPublish, confirmed, send
@@ -90,6 +91,12 @@ class Marking:
             # the store is away would add a prefetch to the memory.
             for _ in range(self._waiting.remove_if(lambda job: job.is_stale)):
                 self._progress.end()
+        # A broker has checked whom the box logged in as. The routing key proves nothing: topic
+        # permissions don't look at what a queue dead-letters.
+        if not is_of("box", delivery.message.properties.user_id):
+            counters.FORGED.inc()
+            source.ack(delivery)
+            return
         try:
             mark = self._checked(decode_mark(delivery.message))
         except ValueError as exc:

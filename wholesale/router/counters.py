@@ -50,6 +50,9 @@ PUBLISH_RETRIES = metrics.counter("router_publish_retries", "Publications that w
 REFUSED = metrics.counter(
     "router_refused_publications", "Publications that a queue refused; all other queues have them"
 )
+FORGED_CANARIES = metrics.counter(
+    "router_forged_canaries", "Canaries that aren't a keeper's of the region that they name"
+)
 VOID = metrics.counter(
     "router_void_numbers", "Numbers written as void: the store couldn't hold their messages"
 )

@@ -97,6 +97,8 @@ class Intake:
         policy = self._topics.of_any(submission.topic)
         if policy is None:
             raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
+        if submission.reply_to and not self._receipts.may_answer(submission.reply_to):
+            raise Rejected("bad_property", "reply_to must be the name of a queue of your own")
         # What enters the core without a shovel is the fabric's own: publishers can't log in there.
         if self._topics.publishers and SHOVELLED in properties.headers:
             self._check_rights(submission, properties.user_id)

@@ -30,10 +30,20 @@ _ACTING_HEADERS: Final = ("CC", "BCC")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceiptMaker:
-    """Makes the receipts and rejections of one router, in whose name they are."""
+    """Makes the receipts and rejections of one router, in whose name they are.
+
+    ``named_alone``: only a queue that a broker has named gets any, since publishers have no other.
+    """
 
     region: str
     router: str
+    named_alone: bool = False
+
+    def may_answer(self, reply_to: str) -> bool:
+        """Whether a receipt may go to the queue ``reply_to``: none of the fabric's own."""
+        if self.named_alone:
+            return reply_to.startswith(topology.NAMED_BY_BROKER)
+        return not reply_to.startswith(topology.OWN_QUEUES)
 
     def routed(
         self, submission: Submission, claim: Claim, *, router_ms: int, repeated: bool
@@ -78,8 +88,9 @@ class ReceiptMaker:
         """What is published of a message that can't be accepted: to ``rejected``, and a receipt."""
         publishes = [self.evidence(delivery, problem, now_ms=now_ms)]
         properties = delivery.message.properties
-        if properties.reply_to and _is_short_text(properties.reply_to):
-            publishes.append(self._refusal(delivery.message, problem, properties.reply_to))
+        reply_to = properties.reply_to
+        if reply_to and _is_short_text(reply_to) and self.may_answer(reply_to):
+            publishes.append(self._refusal(delivery.message, problem, reply_to))
         return publishes
 
     def evidence(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> PendingPublish:

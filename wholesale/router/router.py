@@ -14,7 +14,7 @@ from typing import Final
 
 from newsfabric import control, otel_tracer, topology
 from newsfabric.amqp import ConfirmingPublisher
-from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.message import Delivery, Message
 from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
 from newsfabric.otel_tracer import Tracer
@@ -22,6 +22,7 @@ from newsfabric.races import Races
 from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
+from newsfabric.topology.roles import user_name
 from wholesale.progress import Progress
 from wholesale.router import counters
 from wholesale.router.acknowledging import Acknowledger
@@ -78,7 +79,9 @@ class Router:
         now: Callable[[], float] = time.monotonic,
         awake: Callable[[], float] = awake_clock,
     ) -> None:
-        receipts = ReceiptMaker(first_log.region, first_log.router)
+        receipts = ReceiptMaker(
+            first_log.region, first_log.router, named_alone=bool(topics.publishers)
+        )
         self._clock = ClockWatch(store, wall_ms=now_ms, now=awake)
         self._listing = Listing(store, first_log, clock=self._clock, now=awake)
         self._closer = Closer(
@@ -158,7 +161,9 @@ class Router:
         if source.saw(delivery):
             self._forget_stale()
         if control.is_canary(delivery.message):
-            # It has come as far as the keeper of shovels wants it to.
+            # It has come as far as the keeper of shovels wants it to, if it is one of a keeper.
+            if not _is_keepers(delivery.message):
+                counters.FORGED_CANARIES.inc()
             source.ack(delivery)
             return
         taken = self._intake.take(delivery, source, now_ms=self._now_ms(), now=self._now())
@@ -245,3 +250,10 @@ class Router:
         self._identities.forget_stale_claims()
         self._storing.forget_unclaimed()
         self._acknowledger.forget_stale()
+
+
+def _is_keepers(canary: Message) -> bool:
+    """Whether a broker vouches that ``canary`` is a keeper's of the region that its key names."""
+    sender = canary.properties.user_id or ""
+    region = sender.removeprefix(user_name("keeper", ""))
+    return region != sender and canary.topic == control.canary_key(region)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import secrets
 import time
 from typing import Any, Final
 
@@ -82,7 +81,6 @@ class ScalerService:
         self.acting = Acting(driver, self._take_list, time.monotonic)
         self._core = core
         self._watching = watching
-        self._queue = f"{topology.SCALER_QUEUES}{settings.name}.{secrets.token_hex(4)}"
         self._decided = False
         self._draining = False
         self._reporting = Reporting(
@@ -133,7 +131,6 @@ class ScalerService:
     async def _work(self, stop: asyncio.Event) -> None:
         reports = await consume_own(
             self._core,
-            self._queue,
             self._take_report,
             exchange=topology.UPSTREAM,
             key=control.load_key(self.settings.region, "*"),
@@ -190,7 +187,8 @@ class ScalerService:
         )
         try:
             async with asyncio.timeout(EVERY):
-                await orders.publish(topology.POSTOFFICE, encode_drain(order))
+                message = encode_drain(order, user_id=self.settings.login)
+                await orders.publish(topology.ORDERS, message)
         except (LinkError, TimeoutError) as exc:
             # It is said again in a few seconds, until the box obeys.
             counters.DRAINS.labels("failed").inc()

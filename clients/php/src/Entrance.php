@@ -44,6 +44,8 @@ final class Entrance
     private readonly AMQPConnectionConfig $broker;
     /** Properties that each message has here. Where user_id is what we log in as, a broker checks it. */
     private readonly array $properties;
+    /** The queue for receipts of this connection. The broker names it: a publisher's rights cover no other. */
+    private string $replyTo = '';
 
     public function __construct(
         public readonly int $number,
@@ -55,9 +57,7 @@ final class Entrance
         private readonly Publisher $publisher,
     ) {
         $this->broker = self::broker($url);
-        // A publisher's rights (docs/guarantees.md) cover what begins with its name.
-        $this->properties = ['reply_to' => "$appId.receipts." . bin2hex(random_bytes(8))]
-            + ($this->broker->getUser() === $appId ? ['user_id' => $appId] : []);
+        $this->properties = $this->broker->getUser() === $appId ? ['user_id' => $appId] : [];
     }
 
     /**
@@ -87,7 +87,8 @@ final class Entrance
         $this->unconfirmed[$sending->messageId] = $sending;
         $this->sentAt[$sending->messageId] ??= Publisher::now();
         try {
-            $message = new AMQPMessage($sending->body, $this->properties + $sending->properties);
+            $said = ['reply_to' => $this->replyTo] + $this->properties + $sending->properties;
+            $message = new AMQPMessage($sending->body, $said);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
         } catch (AMQPExceptionInterface $error) {
             $this->lose($error);
@@ -172,7 +173,6 @@ final class Entrance
             $this->blockedUntil = Publisher::now() + self::BLOCKED_PAUSE;
             error_log("newsfabric publisher: {$this->broker->getHost()} takes no messages: $reason");
         });
-        $replyTo = $this->properties['reply_to'];
         $channel = $connection->channel();
         $channel->confirm_select();
         $channel->set_ack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, true));
@@ -180,9 +180,8 @@ final class Entrance
         // It comes before the confirm of its message.
         $channel->set_return_listener(fn (int $code, string $text, string $exchange, string $topic, AMQPMessage $m) =>
             $this->publisher->onReturned($m->get('message_id'), $this, "$code $text, topic $topic"));
-        $channel->queue_declare($replyTo, false, false, true, true);
-        $channel->queue_bind($replyTo, 'receipts', $replyTo);
-        $channel->basic_consume($replyTo, '', false, true, false, false, function (AMQPMessage $m) {
+        [$this->replyTo] = $channel->queue_declare('', false, false, true, true);
+        $channel->basic_consume($this->replyTo, '', false, true, false, false, function (AMQPMessage $m) {
             if ($m->has('correlation_id') && $m->has('type') && $m->get('type') === 'receipt') {
                 $this->publisher->onReceipt($this, $m->get('correlation_id'), $m->getBody());
             }

@@ -97,7 +97,7 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
     await service.listening.wait()
     shovels = Shovels()
     await shovels.carry(client, "publish", core, "intake")
-    await shovels.carry(core, "receipts", client, "receipts")
+    await shovels.carry(core, "receipts", client, "")
     reporting = asyncio.create_task(report_a_box(core))
     async with running(cluster):
         yield f"http://127.0.0.1:{service.port}"

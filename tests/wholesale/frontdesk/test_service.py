@@ -184,7 +184,7 @@ async def test_a_receipt_that_nobody_waits_for_is_ignored(house: House):
     (message,) = house.published()
     guessed = dataclasses.replace(message.properties, correlation_id="0" * 32)
     house.answer(dataclasses.replace(message, properties=guessed), id="forged", identity="i")
-    house.client.publish("receipts", dataclasses.replace(message, topic=guessed.reply_to or ""))
+    house.client.publish("", dataclasses.replace(message, topic=guessed.reply_to or ""))
     house.answer(message, id="true", identity="i")
     assert said(await asking)["id"] == "true"
 
@@ -557,7 +557,9 @@ async def test_it_is_ready_while_both_links_are_up(house: House):
 @pytest.mark.parametrize("missing", ["core", "client"])
 async def test_it_isnt_ready_before_all_that_it_needs_is_there(topics: TopicTable, missing: str):
     client, core = client_cluster(), core_cluster()
-    clusters = {"core": core, "client": client} | {missing: StubBroker()}
+    away = StubBroker()
+    away.cut()
+    clusters = {"core": core, "client": client} | {missing: away}
     service = FrontdeskService(
         dataclasses.replace(SETTINGS, admin_port=None),
         fabric=FABRIC,

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from clusters import said_by_box
 from core_cluster import EPOCH, CoreCluster, running, until
 from envelopes import START_MS, envelope
 
@@ -91,7 +92,7 @@ def marked(kind: MarkKind = "read", at: int = 10, letter: Envelope = LETTER) -> 
 def send(core: CoreCluster, *marks: UserMark | Message) -> None:
     for each in marks:
         message = encode_mark(each) if isinstance(each, UserMark) else each
-        core.broker.publish(topology.UPSTREAM, message)
+        core.broker.publish(topology.UPSTREAM, said_by_box(message))
 
 
 async def settled(core: CoreCluster, made: Marking) -> None:
@@ -263,6 +264,19 @@ async def test_a_message_that_says_it_is_something_else_is_no_mark(core: CoreClu
         send(core, stranger, marked("ack"))
         await settled(core, made)
     assert len(core.arrived("intake")) == 2
+
+
+@pytest.mark.parametrize("login", [None, "", "frontdesk.oregon", "router.oregon", "boxes", "cms"])
+async def test_a_mark_that_no_box_has_said_is_forged(core: CoreCluster, login: str | None):
+    mark = encode_mark(marked())
+    forged = dataclasses.replace(mark.properties, user_id=login)
+    before = counters.FORGED._value.get()
+    async with marking(core) as made:
+        core.broker.publish(topology.UPSTREAM, dataclasses.replace(mark, properties=forged))
+        send(core, marked("ack"))
+        await settled(core, made)
+    assert counters.FORGED._value.get() == before + 1
+    assert [json.loads(m.body)["mark"] for m in core.arrived("intake")] == ["ack", "ack"]
 
 
 async def test_a_mark_on_what_comes_a_little_later_is_carried_out_then(core: CoreCluster):

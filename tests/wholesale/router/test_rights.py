@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ def shovelled(
     """A message that came from a client cluster, as the shovel marks it."""
     table = encode_table({"shovel-name": shovel})
     headers = {SHOVELLED: Undecoded(b"F" + table)}
-    return message(topic, headers=headers, reply_to="r", message_id=topic, **properties)
+    return message(topic, headers=headers, reply_to="amq.gen-r", message_id=topic, **properties)
 
 
 async def answers(messages: Sequence[Message]) -> list[str]:
@@ -86,9 +87,34 @@ async def test_canaries_are_everyones() -> None:
 
 
 async def test_what_enters_the_core_directly_is_the_fabrics_own() -> None:
-    own = message("news.sport", reply_to="r", message_id="m", app_id="newsfabric-mailbox")
+    own = message("news.sport", reply_to="amq.gen-r", message_id="m", app_id="newsfabric-mailbox")
     assert await answers([own]) == ["routed"]
 
 
 async def test_a_topic_that_there_isnt_is_still_that() -> None:
     assert await answers([shovelled("sport.x", app_id="cms")]) == ["topic_not_allowed"]
+
+
+@pytest.mark.parametrize("reply_to", ["web.receipts.1", "shovel.publish.oregon.1", "r", "amq.x"])
+async def test_a_receipt_goes_to_no_queue_that_a_broker_hasnt_named(reply_to: str) -> None:
+    asked = [
+        shovelled(app_id="cms", user_id="cms"),
+        # Neither what is routed nor what is refused for another reason.
+        shovelled("sport.x", app_id="cms", user_id="cms"),
+    ]
+    wrong = [dataclasses.replace(m.properties, reply_to=reply_to) for m in asked]
+    sent = [dataclasses.replace(m, properties=p) for m, p in zip(asked, wrong, strict=True)]
+    core, evidence = await _after(sent)
+    assert core == []
+    assert evidence == ["bad_property", "topic_not_allowed"]
+
+
+async def _after(messages: Sequence[Message]) -> tuple[list[str], list[str]]:
+    broker = StubBroker()
+    core = CoreCluster(broker, broker.connect(), MemoryStore(TOPICS, now_ms=lambda: EPOCH), TOPICS)
+    await core.open()
+    async with running(core) as router:
+        core.publish(*messages)
+        await core.none_owed(router)
+    rejected = [str(m.properties.headers["reason"]) for m in core.arrived("rejected")]
+    return [receipt.status for receipt in core.receipts()], rejected

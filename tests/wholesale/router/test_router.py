@@ -21,6 +21,7 @@ from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 from wholesale.router import counters
 from wholesale.router import router as router_module
+from wholesale.router.counters import FORGED_CANARIES
 from wholesale.router.window import Window
 
 
@@ -375,3 +376,15 @@ async def test_canaries_end_here_and_are_no_ones_message(core: CoreCluster):
         assert refused.topic == "topic_not_allowed"
     core.link.lose()
     assert core.broker.depth("router.1") == 0
+
+
+@pytest.mark.parametrize("login", [None, "cms", "keeper.dublin", "keeper", "frontdesk.oregon"])
+async def test_a_canary_that_is_no_keepers_is_counted(core: CoreCluster, login: str | None):
+    canary = Canary(region="oregon", token="t", sent_ms=1)
+    before = FORGED_CANARIES._value.get()
+    async with running(core) as router:
+        core.publish(
+            encode_canary(canary, user_id=login), encode_canary(canary, user_id="keeper.oregon")
+        )
+        await core.none_owed(router)
+    assert FORGED_CANARIES._value.get() == before + 1

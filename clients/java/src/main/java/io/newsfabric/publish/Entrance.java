@@ -9,7 +9,6 @@ import java.io.IOException;
 import java.security.cert.CertificateException;
 import java.util.Map;
 import java.util.Optional;
-import java.util.UUID;
 import java.util.concurrent.ConcurrentNavigableMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.CountDownLatch;
@@ -63,8 +62,8 @@ final class Entrance extends Thread {
     return thread;
   });
 
-  /** A publisher's rights (docs/guarantees.md) cover what begins with its name. */
-  private final String replyTo;
+  /** The queue for receipts of this connection. The broker names it: a publisher's rights cover no other. */
+  private volatile String replyTo;
 
   /** Said where it is what we log in as: a broker vouches for it then. Otherwise null. */
   private final String userId;
@@ -82,7 +81,6 @@ final class Entrance extends Thread {
     this.room = room;
     this.publisher = publisher;
     this.broker = new Broker(url);
-    this.replyTo = appId + ".receipts." + UUID.randomUUID();
     this.userId = broker.getUsername().equals(appId) ? appId : null;
   }
 
@@ -202,8 +200,7 @@ final class Entrance extends Thread {
     // It comes before the confirm of its message.
     opened.addReturnListener(back -> publisher.onReturned(
         back.getProperties().getMessageId(), this, back.getReplyText() + ", topic " + back.getRoutingKey()));
-    opened.queueDeclare(replyTo, false, true, true, null);
-    opened.queueBind(replyTo, "receipts", replyTo);
+    replyTo = opened.queueDeclare("", false, true, true, null).getQueue();
     opened.basicConsume(replyTo, true, (consumer, delivery) -> {
       var said = delivery.getProperties();
       if ("receipt".equals(said.getType()) && said.getCorrelationId() != null) {

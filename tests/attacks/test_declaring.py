@@ -1,0 +1,238 @@
+"""Who declares and binds without end, or around what it may publish: publishers, boxes, services.
+
+The brokers are oregon's, real ones, as the generated definitions make them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from guarded import Attempt, Guarded, opened, publishes
+from pika.exceptions import ChannelClosedByBroker
+
+from newsfabric.settings import Credentials
+from newsfabric.topology import (
+    RECEIPTS,
+    REJECTED,
+    TO_QUEUES,
+    Queue,
+    ShovelLink,
+    box_queue,
+    shovel_value,
+)
+from newsfabric.topology.values import RECEIPT_BOUNDS
+
+pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
+
+SCALER, DESK, BOX = "scaler.oregon", "frontdesk.oregon", "box.edge-1"
+# 127 words: 70 KB of a broker's memory for each binding of a topic exchange.
+LONG = ".".join("x" * 127)
+MINE = box_queue("edge-1", 1)
+
+
+def declares_exchange(name: str, kind: str = "topic", **arguments: Any) -> Attempt:
+    return lambda channel: channel.exchange_declare(
+        name, kind, durable=True, arguments={k.replace("_", "-"): v for k, v in arguments.items()}
+    )
+
+
+def binds_own(exchange: str, key: str, **arguments: str) -> Attempt:
+    """Bind a queue that the broker has named."""
+
+    def attempt(channel: Any) -> None:
+        mine = channel.queue_declare("", exclusive=True).method.queue
+        channel.queue_bind(mine, exchange, key, arguments)
+
+    return attempt
+
+
+def dies_to(exchange: str, key: str) -> Attempt:
+    """Have a queue of one's own whose messages go on to ``exchange``."""
+    arguments = {
+        "x-message-ttl": 0,
+        "x-dead-letter-exchange": exchange,
+        "x-dead-letter-routing-key": key,
+    }
+    return lambda channel: channel.queue_declare("", exclusive=True, arguments=arguments)
+
+
+def bindings(node: Guarded) -> int:
+    return len(json.loads(node.node.ctl("list_bindings", "source_name", "--formatter", "json")))
+
+
+def exchanges(node: Guarded) -> set[str]:
+    listed = json.loads(node.node.ctl("list_exchanges", "name", "--formatter", "json"))
+    return {each["name"] for each in listed}
+
+
+def memory(node: Guarded) -> int:
+    """Bytes that the broker counts as used, after a garbage collection of all its processes."""
+    collected = "[erlang:garbage_collect(P) || P <- erlang:processes()], erlang:memory(total)."
+    return int(node.node.ctl("eval", collected).strip())
+
+
+ANYWHERE: list[Attempt] = [
+    declares_exchange("cms.feed"),
+    declares_exchange("mine", "headers"),
+    # Names by which a queue may be called that the broker names.
+    declares_exchange("amq.gen-mine"),
+    declares_exchange("amq.gen-mine", alternate_exchange="publish"),
+    lambda channel: channel.queue_declare("cms.receipts.1", exclusive=True),
+    lambda channel: channel.queue_declare("amq.gen-mine"),
+    lambda channel: channel.exchange_bind("amq.topic", "amq.topic", "x"),
+    binds_own("amq.topic", "x"),
+    binds_own("amq.headers", "x"),
+]
+
+
+def test_a_publisher_closes_its_regions_entrance_by_bindings(client: Guarded) -> None:
+    attempts = [
+        *ANYWHERE,
+        binds_own("publish", LONG),
+        binds_own("publish", "_fabric.canary.oregon"),
+        lambda channel: channel.exchange_bind("publish", "publish", LONG),
+        # Two bindings with other arguments are two.
+        *(binds_own("publish", "news.x", x=str(n)) for n in range(100)),
+    ]
+    before, there, bound = memory(client), exchanges(client), bindings(client)
+    for _ in range(3):
+        client.refuses("cms", *attempts)
+    assert (exchanges(client), bindings(client)) == (there, bound)
+    assert memory(client) < before + (16 << 20)
+    client.takes("web", publishes("publish", "news.x"))
+    assert client.api("root", "/health/checks/alarms") == 200
+
+
+def test_a_box_fills_its_core_with_bindings(core: Guarded) -> None:
+    before, bound = memory(core), bindings(core)
+    core.refuses(
+        BOX,
+        *ANYWHERE,
+        lambda channel: channel.queue_bind(MINE, "postoffice", LONG),
+        lambda channel: channel.queue_bind(MINE, "postoffice", "#"),
+        lambda channel: channel.queue_bind(MINE, "upstream", "_fabric.load.oregon.edge-1"),
+        *(
+            lambda channel, n=n: channel.queue_bind(MINE, "postoffice", "#", {"x": str(n)})
+            for n in range(100)
+        ),
+        # Under the name of a queue it may, and can't use it.
+        declares_then(MINE, lambda channel: channel.queue_bind(MINE, MINE, LONG)),
+        declares_then(MINE, lambda channel: channel.exchange_bind(MINE, "postoffice", LONG)),
+        declares_then(MINE, publishes(MINE, "_fabric.load.oregon.edge-2")),
+    )
+    core.takes(BOX, lambda channel: channel.exchange_delete(MINE))
+    assert bindings(core) == bound
+    assert memory(core) < before + (16 << 20)
+
+
+def declares_then(name: str, attempt: Attempt) -> Attempt:
+    def both(channel: Any) -> None:
+        channel.exchange_declare(
+            name, "topic", durable=True, arguments={"alternate-exchange": "upstream"}
+        )
+        attempt(channel)
+
+    return both
+
+
+@pytest.mark.parametrize("user", [SCALER, DESK, "router.oregon", "mailbox.oregon"])
+def test_a_service_walks_around_its_topics_by_an_exchange_of_its_own(
+    core: Guarded, user: str
+) -> None:
+    """``basic.publish`` is asked for the exchange that it names, and for no other."""
+    there = exchanges(core)
+    ways = [
+        declares_exchange(name, kind, alternate_exchange=to)
+        for name in ("scaler.oregon", "frontdesk.x", "amq.gen-x", "x")
+        for kind in ("fanout", "topic")
+        for to in ("postoffice", "upstream", "intake", "orders")
+    ]
+    core.refuses(
+        user,
+        *ways,
+        *(lambda channel, to=to: channel.exchange_bind(to, "upstream", "#") for to in there if to),
+    )
+    assert exchanges(core) == there
+
+
+def test_a_scaler_or_frontdesk_has_what_it_hears_die_to_readers(core: Guarded) -> None:
+    for user in (SCALER, DESK):
+        core.refuses(user, *(dies_to(to, "news.breaking") for to in ("postoffice", "intake", "")))
+
+
+def test_a_frontdesk_at_the_entrance_makes_exchanges(client: Guarded) -> None:
+    client.refuses(DESK, *ANYWHERE, declares_exchange("frontdesk.x", alternate_exchange="publish"))
+
+
+def test_a_publisher_reads_anothers_receipts(client: Guarded) -> None:
+    with client.connect("web") as connection:
+        others = connection.channel().queue_declare("", exclusive=True).method.queue
+        with client.connect("cms") as mine:
+            for attempt in (
+                lambda channel: channel.basic_get(others),
+                lambda channel: channel.queue_purge(others),
+                lambda channel: channel.queue_delete(others),
+            ):
+                # Not even if it has learnt the name.
+                with pytest.raises(ChannelClosedByBroker, match="RESOURCE_LOCKED"):
+                    attempt(opened(mine))
+
+
+@contextlib.contextmanager
+def receipts_are_brought(client: Guarded) -> Iterator[None]:
+    """A core's exchange for receipts and the shovel that brings them, both on this one broker."""
+    link = ShovelLink(
+        name="receipts.1",
+        source=client.node.amqp_url,
+        queue=Queue("shovel.receipts.1", RECEIPT_BOUNDS),
+        exchange=TO_QUEUES,
+        confirmed=False,
+    )
+    with client.connect("root") as connection:
+        channel = opened(connection)
+        channel.exchange_declare(RECEIPTS, "topic", durable=True)
+        channel.queue_declare(
+            link.queue.name, durable=True, arguments=link.queue.bounds.arguments()
+        )
+        channel.queue_bind(link.queue.name, RECEIPTS, "#")
+        value = {"value": shovel_value(link, Credentials("root", "pass-word"))}
+        where = "/parameters/shovel/%2F/receipts.1"
+        assert client.api("root", where, "PUT", value) == 201
+        try:
+            yield
+        finally:
+            assert client.api("root", where, "DELETE") == 204
+            channel.queue_delete(link.queue.name)
+            channel.exchange_delete(RECEIPTS)
+
+
+def test_a_publisher_holds_up_all_receipts_by_a_queue_that_refuses_them(client: Guarded) -> None:
+    nothing = {"x-overflow": "reject-publish", "x-max-length": 0}
+    with (
+        receipts_are_brought(client),
+        client.connect("cms") as attacker,
+        client.connect("web") as connection,
+        client.connect("root") as root,
+    ):
+        refusing = attacker.channel().queue_declare("", exclusive=True, arguments=nothing)
+        router = opened(root)
+        # More than a shovel fetches ahead.
+        for _ in range(3000):
+            router.basic_publish(RECEIPTS, refusing.method.queue, b"{}")
+        channel = connection.channel()
+        mine = channel.queue_declare("", exclusive=True).method.queue
+        said = str(uuid.uuid4()).encode()
+        router.basic_publish(RECEIPTS, mine, said)
+        _, _, heard = next(channel.consume(mine, auto_ack=True, inactivity_timeout=30))
+        assert heard == said
+
+
+def test_receipts_reach_queues_of_publishers_and_nobody_binds_them(client: Guarded) -> None:
+    assert not {RECEIPTS, REJECTED} & exchanges(client)
+    with receipts_are_brought(client):
+        client.refuses("cms", binds_own(RECEIPTS, "#"), binds_own(RECEIPTS, "keeper.oregon.x"))
