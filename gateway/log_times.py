@@ -40,9 +40,13 @@ class LogTimes:
         self.lead_ms = max(self.lead_ms, ms - int(now * 1000))
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        """The earliest of all; the rows that were found count until a region has told more."""
-        found_ms = max(self._found.values(), default=wall_ms)
-        return min(wall_ms, *(self._regions(now) or [found_ms]))
+        """The earliest of all, and none later than the latest that was told or found.
+
+        While no router at all tells anything, time stands still: whoever starts then goes on from
+        the last row.
+        """
+        known_ms = max((ms for _, ms in self.known), default=wall_ms)
+        return min(wall_ms, known_ms, *self._regions(now))
 
     @property
     def known(self) -> tuple[tuple[str, int], ...]:

@@ -41,17 +41,22 @@ def test_the_earliest_time_is_certain_and_ages_go_by_the_latest(
 
 def test_a_region_that_falls_silent_goes_on():
     times = told(oregon=START_MS, dublin=START_MS + 1_000)
-    times.told("dublin", START_MS + 60_000, 70.0)
+    times.told("dublin", START_MS + 61_000, 70.0)
     assert times.certain_ms(START_MS + HOUR, 70.0) == START_MS + 60_000
-    times.told("dublin", START_MS + 120_000, 130.0)
+    times.told("dublin", START_MS + 121_000, 130.0)
     assert times.certain_ms(START_MS + HOUR, 130.0) == START_MS + 120_000
-    assert times.certain_ms(START_MS + HOUR, 131.0) == START_MS + 121_000
+
+
+def test_while_no_region_tells_anything_time_stands_still():
+    times = told(oregon=START_MS, dublin=START_MS + 1_000)
+    assert times.certain_ms(START_MS + HOUR, 10.5) == START_MS + 500
+    assert times.certain_ms(START_MS + HOUR, 3_610.0) == START_MS + 1_000
 
 
 def test_an_earlier_word_of_a_region_takes_nothing_back():
     times = told(oregon=START_MS)
     times.told("oregon", START_MS - 5_000, 11.0)
-    assert times.certain_ms(START_MS + HOUR, 11.0) == START_MS + 1_000
+    assert times.certain_ms(START_MS + HOUR, 11.0) == START_MS
 
 
 def test_the_latest_time_goes_on_though_a_regions_routers_stood_still():

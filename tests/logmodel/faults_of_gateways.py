@@ -93,7 +93,7 @@ class DirectoryByWall(LogTimes):
 
 class DirectoryByLatest(LogTimes):
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        return min(wall_ms, max(self._regions(now) or [super().certain_ms(wall_ms, now)]))
+        return min(wall_ms, max((ms for _, ms in self.known), default=wall_ms))
 
 
 class PassedAlike(LogTimes):
