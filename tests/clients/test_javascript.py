@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from answers import as_text, protocol
 
 ROOT: Final = Path(__file__).parents[2]
 CLIENT: Final = ROOT / "clients" / "js"
@@ -24,11 +25,16 @@ def _missing(what: str) -> None:
     pytest.skip(f"{what} is not installed")
 
 
-def _node(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def _node(*arguments: str | Path, seconds: float = 110.0) -> subprocess.CompletedProcess[str]:
     if shutil.which("node") is None:
         _missing("node")
     return subprocess.run(
-        ["node", *arguments], cwd=CLIENT, capture_output=True, text=True, timeout=110, check=False
+        ["node", *arguments],
+        cwd=CLIENT,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
     )
 
 
@@ -51,8 +57,28 @@ def _built() -> dict[str, Any]:
 )
 def test_the_suite_passes_under_node(suite: str) -> None:
     _need("esbuild")
-    run = _node("--import", "./test/typescript.mjs", "--test", f"test/{suite}")
+    # The simulation takes half a minute of a processor that does nothing else.
+    seconds = 290.0 if suite == "simulation.test.mjs" else 110.0
+    how = ("--import", "./test/typescript.mjs", "--test")
+    run = _node(*how, f"test/{suite}", seconds=seconds)
     assert run.returncode == 0, run.stdout
+
+
+async def test_simulated_gateways_answer_as_this_one_does(tmp_path: Path) -> None:
+    table = CLIENT / "test" / "simulation" / "protocol.json"
+    answers = as_text(await protocol(tmp_path))
+    assert table.read_text(encoding="utf-8") == answers, "tests/support/answers.py makes it anew"
+
+
+def test_a_history_that_breaks_an_invariant_is_named() -> None:
+    _need("esbuild")
+    play = ("--import", "./test/typescript.mjs", "test/simulation/play.mjs")
+    assert _node(*play, "--seeds", "1-3").returncode == 0
+    found = _node(*play, "--seeds", "1-20", "--planted", "twice")
+    assert (found.returncode, found.stdout.splitlines()[0].split(": ")[1]) == (
+        1,
+        "a message comes twice",
+    )
 
 
 def test_what_frontdesks_serve_is_built_from_these_sources() -> None:

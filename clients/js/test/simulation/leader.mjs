@@ -1,0 +1,259 @@
+/**
+ * The connection of a tab. What the library does with sockets and timers (connection.ts, transport.ts) is done here on
+ * simulated ones; what it decides (session.ts and all below) is the library's own.
+ */
+
+import { CLOSES } from "./gateway.mjs";
+
+const WAKE_MS = 30_000;
+const ANSWER_MS = 4000;
+/** From one tab to another. */
+export const CHANNEL_MS = 2;
+const STOPS = new Set(Object.values(CLOSES).filter(({ reconnect }) => !reconnect));
+/** The most that a page may ask of regions in a minute. */
+const MOST_DISCOVERIES = 25;
+
+/** One connection, or the attempt at one. What a cut has swallowed nobody is told. */
+export class Link {
+  constructor(leader, gateway, transport) {
+    const { world, device } = leader;
+    Object.assign(this, { leader, world, gateway, transport, number: (device.linksMade += 1) });
+    this.latency = gateway.region.latency;
+    this.isOpen = this.isCut = this.isEnded = false;
+    this.wasHealthy = true;
+    this.upAt = this.downAt = 0;
+    this.hasAsked = false; // for a token
+    device.links.add(this);
+    const { isUp, isSilent } = gateway.region;
+    if (isSilent || device.isOffline) return this.cut();
+    if (!isUp || device.forbidsSockets || (transport === "websocket" && device.forbidsWebSocket)) return this.#fail();
+    this.#down(() => this.#opened());
+    return undefined;
+  }
+
+  #fail() {
+    this.wasHealthy = false;
+    this.#down(() => this.#closed(1006));
+  }
+
+  #opened() {
+    this.isOpen = true;
+    this.leader.do((now) => this.leader.session.opened(this.transport === "websocket" ? "websocket" : "xhr-streaming", now));
+    if (this.transport !== "websocket") this.#beat();
+  }
+
+  /** Over SockJS a page sees the gateway's heartbeats. */
+  #beat() {
+    this.world.after(25_000, () => {
+      if (this.isEnded || !this.gateway.readers.has(this)) return;
+      this.#down(() => this.leader.do((now) => this.leader.session.heard(now)));
+      this.#beat();
+    });
+  }
+
+  /** Something on its way to the page, behind what is on its way already. */
+  #down(happen) {
+    if (!this.isOpen && !this.downAt && !this.isCut && this.wasHealthy) this.gateway.welcome(this);
+    this.downAt = Math.max(this.downAt, this.world.now + this.latency + this.world.ms(0, 30));
+    this.world.after(this.downAt - this.world.now, () => {
+      if (!this.isCut) this.leader.tab.task("socket", () => this.isEnded || happen());
+    });
+  }
+
+  deliver(push) {
+    this.#down(() => {
+      if (push.type === "disconnect") this.#told(push);
+      this.leader.do((now) => {
+        this.leader.session.heard(now);
+        this.leader.session.push(push, now);
+      });
+    });
+  }
+
+  #told(close) {
+    this.wasHealthy = false;
+    this.leader.askedMs = close.retry_after_ms;
+    if (STOPS.has(close)) this.leader.mayStop = this.leader.mustStop = true;
+  }
+
+  /** The gateway closes. */
+  end(code) {
+    this.#down(() => this.#closed(code));
+  }
+
+  #closed(code) {
+    this.isEnded = true;
+    this.wasHealthy = false;
+    this.leave();
+    if (this.leader.link === this) this.leader.link = null;
+    this.leader.do((now) => this.leader.session.closed({ code }, now));
+  }
+
+  send(verb) {
+    if (!this.isOpen || this.isEnded) return this.world.broken("a verb is said without a connection");
+    this.upAt = Math.max(this.upAt, this.world.now + this.latency);
+    return this.world.after(this.upAt - this.world.now, () => {
+      if (!this.isCut && this.gateway.readers.has(this)) this.gateway.received(this, verb);
+    });
+  }
+
+  /** Nothing passes any more, and nobody hears of it. */
+  cut() {
+    this.isCut = true;
+    this.wasHealthy = false;
+    this.gateway.bye(this);
+  }
+
+  /** The page has done with it. */
+  leave() {
+    this.isEnded = true;
+    this.gateway.bye(this);
+    this.leader.device.links.delete(this);
+  }
+}
+
+/** The connection of a tab: carries out what its session asks for. */
+export class Leader {
+  constructor(tab, library) {
+    const { world, device } = tab;
+    Object.assign(this, { tab, world, device, link: null, timer: 0, discoveries: [], mayStop: false, mustStop: false, isComparing: false, askedMs: 0, notBefore: 0 });
+    const emit = (effect) => this.#carryOut(effect);
+    const { Session, Regions } = library;
+    const urls = device.regions.map(({ url }) => url);
+    this.session = new Session({ regions: new Regions(urls), random: world.random, emit, transports: ["websocket", "xhr-streaming"] });
+    tab.leader = this;
+    this.do((now) => this.session.start(now));
+    this.do((now) => this.session.hide(tab.isHidden, now));
+  }
+
+  do(step) {
+    if (this.tab.leader !== this) return;
+    const now = this.device.now();
+    this.session.wake(now);
+    step(now);
+    const due = this.session.due();
+    if (this.session.state === "stopped" && due !== null) this.world.broken("a session that has stopped waits for something");
+    this.#wakeIn(due === null ? WAKE_MS : Math.min(WAKE_MS, Math.max(0, due - now)));
+  }
+
+  /** A tab says something. */
+  note(note) {
+    // Who logs in begins anew.
+    if (note.t === "ask" && note.verb.action === "login") this.mustStop = false;
+    this.do((now) => this.session.note(note, now));
+  }
+
+  /** Browsers have timers of hidden pages wait for the next second, and after five minutes for the next minute. */
+  #wakeIn(ms) {
+    const { tab, world } = this;
+    const timer = (this.timer += 1);
+    let wait = ms + world.int(5);
+    if (tab.isHidden) {
+      const step = world.now - tab.hiddenAt > 300_000 ? 60_000 : 1000;
+      wait = Math.ceil((world.now + wait) / step) * step - world.now;
+    }
+    world.after(wait, () => tab.task("timer", () => timer === this.timer && this.do(() => {})));
+  }
+
+  #carryOut(effect) {
+    const { world, device } = this;
+    if (effect.do === "send") this.#send(effect.verb);
+    else if (effect.do === "hangup") this.#hangUp();
+    else if (effect.do === "discover") this.#discover();
+    else if (effect.do === "open") this.#open(effect);
+    else if (effect.do === "probe") {
+      const gateway = device.gatewayOf(effect.target);
+      const answers = gateway.region.isUp && !gateway.region.isSilent && !device.isOffline && !device.forbidsSockets;
+      world.after(answers ? 2 * gateway.region.latency : effect.ms, () => this.tab.task("promise", () => this.do((now) => this.session.probed(answers, now))));
+    } else this.#tell(effect.note);
+  }
+
+  #open({ target, transport }) {
+    if (this.link) this.world.broken("a second socket is opened beside the first");
+    if (this.mustStop) this.world.broken("the page comes back although it was told to stop");
+    if (this.world.now < this.notBefore) this.world.broken("the page comes back before the gateway said that it may");
+    this.askedMs = 0;
+    this.link = new Link(this, this.device.gatewayOf(target), transport);
+    this.world.note(this.tab.id, "opens", this.link.gateway.name, transport);
+  }
+
+  #send(verb) {
+    // It may be that the socket has closed, and what was due until then comes first.
+    if (!this.link) return undefined;
+    if (verb.token !== undefined) this.#says(verb.token);
+    this.world.note(this.tab.id, "says", verb.action, verb.topic ?? verb.token ?? "");
+    return this.link.send(verb);
+  }
+
+  /** A function's token is said first on the connection that asked for it, and as the answer to its last question. */
+  #says(token) {
+    const made = this.device.tokens.get(token);
+    if (!made || made.wasSaid) return;
+    made.wasSaid = true;
+    if (made.question !== this.link.question) this.world.broken("a token is said that was asked for by an earlier question");
+  }
+
+  #hangUp() {
+    const { link } = this;
+    if (!link) return;
+    // To go home it leaves a healthy one of its own will.
+    if (link.wasHealthy && !this.isComparing) this.world.broken("a healthy connection is given up");
+    this.#drop();
+  }
+
+  #drop() {
+    const { link } = this;
+    this.link = null;
+    link?.leave();
+  }
+
+  end() {
+    this.#drop();
+  }
+
+  #discover() {
+    const { world, device } = this;
+    this.discoveries = [...this.discoveries.filter((at) => world.now - at < 60_000), world.now];
+    if (this.discoveries.length > MOST_DISCOVERIES) world.broken(`the regions are asked more than ${MOST_DISCOVERIES} times in a minute`);
+    const answers = device.regions.map((region) => {
+      const answersNow = region.isUp && !region.isSilent && !device.isOffline;
+      const gateways = region.gateways.map(({ name }) => ({ websocket: `ws://${name}/websocket`, sockjs: `http://${name}/sockjs`, weight: 1 }));
+      const ms = 2 * region.latency + world.ms(0, 20);
+      return { url: region.url, ms: answersNow ? ms : Infinity, endpoints: answersNow ? { region: region.name, gateways, alternates: [], retryMs: 0 } : null };
+    });
+    const times = answers.map(({ ms }) => ms);
+    const first = Math.min(...times);
+    const ms = first === Infinity ? ANSWER_MS : Math.min(first + 1000, Math.max(...times));
+    world.after(ms, () =>
+      this.tab.task("promise", () => {
+        this.isComparing = this.session.state === "open";
+        this.do((now) => this.session.discovered(answers, now));
+        this.isComparing = false;
+      }),
+    );
+  }
+
+  #tell(note) {
+    const { tab, device, world } = this;
+    if (note.t === "state") this.#stateIs(note);
+    const question = note.t === "token?" ? {} : null;
+    if (question && this.link) this.link.question = question;
+    tab.soon(() => tab.hear(note, question));
+    for (const other of device.tabs) if (other !== tab) world.after(CHANNEL_MS, () => other.task("channel", () => other.leader || other.hear(note, question)));
+  }
+
+  #stateIs({ state, details }) {
+    const { world } = this;
+    if (this.session.state === "waiting" && this.last !== "waiting") {
+      const asked = this.askedMs;
+      this.askedMs = 0;
+      this.notBefore = Math.max(this.notBefore, world.now + asked - 5);
+      if (details.wait > 30_000 + asked) world.broken("the page waits longer than half a minute");
+    }
+    if (state === "stopped" && !this.mayStop) world.broken("the page stops without having been told so");
+    if (state !== "open" && this.last === "open") this.mayStop = state === "stopped";
+    if (state === "waiting" || state === "stopped") this.#drop();
+    if (this.last !== state) world.note(this.tab.id, "is", state, details.reason ?? "", details.wait ?? "");
+    this.last = state;
+  }
+}
