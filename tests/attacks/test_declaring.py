@@ -97,11 +97,10 @@ def test_a_publisher_closes_its_regions_entrance_by_bindings(client: Guarded) ->
         binds_own("publish", "_fabric.canary.oregon"),
         lambda channel: channel.exchange_bind("publish", "publish", LONG),
         # Two bindings with other arguments are two.
-        *(binds_own("publish", "news.x", x=str(n)) for n in range(100)),
+        *(binds_own("publish", "news.x", x=str(n)) for n in range(20)),
     ]
     before, there, bound = memory(client), exchanges(client), bindings(client)
-    for _ in range(3):
-        client.refuses("cms", *attempts)
+    client.refuses("cms", *attempts)
     assert (exchanges(client), bindings(client)) == (there, bound)
     assert memory(client) < before + (16 << 20)
     client.takes("web", publishes("publish", "news.x"))
@@ -118,7 +117,7 @@ def test_a_box_fills_its_core_with_bindings(core: Guarded) -> None:
         lambda channel: channel.queue_bind(MINE, "upstream", "_fabric.load.oregon.edge-1"),
         *(
             lambda channel, n=n: channel.queue_bind(MINE, "postoffice", "#", {"x": str(n)})
-            for n in range(100)
+            for n in range(20)
         ),
         # Under the name of a queue it may, and can't use it.
         declares_then(MINE, lambda channel: channel.queue_bind(MINE, MINE, LONG)),
@@ -148,8 +147,7 @@ def test_a_service_walks_around_its_topics_by_an_exchange_of_its_own(
     there = exchanges(core)
     ways = [
         declares_exchange(name, kind, alternate_exchange=to)
-        for name in ("scaler.oregon", "frontdesk.x", "amq.gen-x", "x")
-        for kind in ("fanout", "topic")
+        for name, kind in (("scaler.oregon", "fanout"), ("amq.gen-x", "topic"))
         for to in ("postoffice", "upstream", "intake", "orders")
     ]
     core.refuses(

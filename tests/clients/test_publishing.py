@@ -59,7 +59,7 @@ async def test_what_is_said_of_a_message_is_on_the_wire(
     assert properties.expiration == "60000"
     assert properties.delivery_mode == 1
     assert properties.correlation_id is not None
-    assert str(properties.reply_to).startswith("cms.")
+    assert str(properties.reply_to).startswith("amq.gen-")
     headers = dict(properties.headers)
     stamp = headers.pop("timestamp_in_ms")
     assert began - 1 < stamp / 1000 < time.time() + 1
