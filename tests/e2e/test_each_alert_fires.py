@@ -38,7 +38,7 @@ from localfabric.world.targets import targets
 from newsfabric import topology
 from newsfabric.amqp.message import Message
 from newsfabric.certificates.making import make_authority
-from newsfabric.control import LoadReport, Tick, encode_load, encode_tick, load_key
+from newsfabric.control import Tick, encode_load, encode_tick, load_key
 from newsfabric.mailbox import UserMark, encode_mark
 from newsfabric.store import open_store
 from newsfabric.store.logs import DirectoryRow, Log
@@ -131,7 +131,7 @@ def _news(count: int, *, topic: str = "news.world", size: int = 0) -> list[tuple
     ]
 
 
-def _say(url: str, *messages: Message, exchange: str = topology.UPSTREAM) -> None:
+def _say(url: str, *messages: Message, exchange: str) -> None:
     """Messages of our own to an exchange of a core."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
@@ -148,19 +148,20 @@ def _mark(id_: str) -> Message:
     )
 
 
-def _say_as_a_box(world: World, url: str, box: str, report: LoadReport) -> None:
-    """A load report from who has broken into ``box``, by the key that a broker lets it use."""
+def _say_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
+    """What a broker lets ``box`` say, also for who has broken into it."""
     user = user_name("box", box)
     parameters = pika.URLParameters(url)
     password = (world.state / "users" / user).read_text().strip()
     parameters.credentials = pika.PlainCredentials(user, password)
-    told = encode_load(report)
-    properties = pika.BasicProperties(
-        content_type=told.properties.content_type, type=told.properties.type, user_id=user
-    )
     with pika.BlockingConnection(parameters) as connection:
-        key = load_key(report.region, box)
-        connection.channel().basic_publish(topology.UPSTREAM, key, told.body, properties)
+        channel = connection.channel()
+        for message in messages:
+            told = message.properties
+            properties = pika.BasicProperties(
+                content_type=told.content_type, type=told.type, user_id=user
+            )
+            channel.basic_publish(topology.UPSTREAM, message.topic, message.body, properties)
 
 
 @contextlib.contextmanager
@@ -252,7 +253,9 @@ def test_a_store_that_takes_nothing_for_long(world: World, prometheus: Prometheu
         with _locked(world):
             _send(world.amqp_url("oregon"), "publish", *_news(1_700))
             _send(world.amqp_url("oregon"), "publish", *_news(200, topic="weather.bay"))
-            _say(world.amqp_url("oregon", "core"), *[mark] * 1_200)
+            _say_as_a_box(
+                world, world.amqp_url("oregon", "core"), "oregon-retail-1", *[mark] * 1_200
+            )
             _fires(prometheus, "NewsfabricRouterBehind", instance="oregon-router-2")
             _fires(prometheus, "NewsfabricMailboxBehind", region="oregon")
             _fires(prometheus, "NewsfabricMessagesShed", region="oregon")
@@ -305,8 +308,12 @@ def test_what_a_region_is_told_wrongly(world: World, prometheus: Prometheus, fol
     ):
         crowd.come(5)
         # Two services share the queue.
-        _say(core, *[mark] * 20)
-        _say_as_a_box(world, core, "oregon-retail-1", load(box="oregon-retail-2"))
+        _say_as_a_box(world, core, "oregon-retail-1", *[mark] * 20)
+        # Of another box, by the key of its own.
+        forged = encode_load(load(box="oregon-retail-2"))
+        key = load_key("oregon", "oregon-retail-1")
+        forged = Message(key, forged.body, forged.properties)
+        _say_as_a_box(world, core, "oregon-retail-1", forged)
         _send(world.amqp_url("oregon"), "publish", *[("news.world", b"{not json")] * 100)
         _fires(prometheus, "NewsfabricMessagesRejected", region="oregon")
         _fires(prometheus, "NewsfabricForgedReports", instance="oregon-frontdesk-1")
