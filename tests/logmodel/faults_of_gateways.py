@@ -96,6 +96,12 @@ class DirectoryByLatest(LogTimes):
         return min(wall_ms, max((ms for _, ms in self.known), default=wall_ms))
 
 
+class CertainRunsOn(LogTimes):
+    def certain_ms(self, wall_ms: int, now: float) -> int:
+        known = [] if self._told else [ms for _, ms in self.known]
+        return min(wall_ms, *self._regions(now), *known)
+
+
 class PassedAlike(LogTimes):
     def passed_ms(self, region: str, certain_ms: int) -> int:
         return certain_ms

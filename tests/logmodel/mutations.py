@@ -144,6 +144,9 @@ MUTATIONS: dict[str, Mutation] = {
         "a gateway goes by the clocks of the region that is furthest ahead",
         (gateways.DirectoryByLatest,),
     ),
+    "certain_runs_on": Mutation(
+        "what is certain goes on while no router tells anything", (gateways.CertainRunsOn,)
+    ),
     "passed_alike": Mutation(
         "what of a region is past goes by the clocks of all regions", (gateways.PassedAlike,)
     ),

@@ -62,6 +62,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "rows_timeless": (WRONG_CLOCKS, 465, 6),
     "directory_by_wall": (WRONG_CLOCKS, 100, 6),
     "directory_by_latest": (WRONG_CLOCKS, 2600, 9),
+    "certain_runs_on": (WRONG_CLOCKS, 100, 6),
     "passed_alike": (WRONG_CLOCKS, 3675, 6),
     "age_by_wall": (WRONG_CLOCKS, 55, 5),
     "hold_off": (DEFAULT, 170, 17),
