@@ -125,7 +125,7 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped(place: Place) -> N
 async def test_what_is_decided_is_told_the_driver_and_the_boxes(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tap = place.broker.tap("postoffice")
+    tap = place.broker.tap("orders")
     brain = place.service.brain
     decide = brain.decide
 
