@@ -22,22 +22,29 @@ class LogTimes:
     """``wall_ms`` is our clock, ``now`` one in seconds that only goes on."""
 
     def __init__(self) -> None:
-        # Of each region the latest time of the rows that were found at the start.
-        self._found: dict[str, int] = {}
-        # Of each region the latest that was told, and when that was.
-        self._told: dict[str, tuple[int, float]] = {}
-        #: By how many ms the latest that was told was ahead of ``now``; 0 if nothing was.
+        # Of each region the latest time that was told, or found in a row at the start.
+        self._known: dict[str, int] = {}
+        # Of those that told one, by how many ms that was ahead of ``now`` at most. A backlog that
+        # comes after a cut tells old times, and takes nothing back.
+        self._leads: dict[str, int] = {}
+        #: The highest of these leads, of a predecessor too; 0 if nobody told anything.
         self.lead_ms = 0
+
+    @property
+    def known(self) -> tuple[tuple[str, int], ...]:
+        """Of each region the latest time that was told or found, for a successor to find."""
+        return tuple(sorted(self._known.items()))
 
     def found(self, region: str, ms: int) -> None:
         """A row that was found at the start tells the time ``ms``, nobody knows how long ago."""
-        self._found[region] = max(ms, self._found.get(region, 0))
+        self._known[region] = max(ms, self._known.get(region, 0))
 
     def told(self, region: str, ms: int, now: float) -> None:
         """A message, a tick or a row that has moved tells the time ``ms``."""
-        if ms > self._told.get(region, (0, 0.0))[0]:
-            self._told[region] = ms, now
-        self.lead_ms = max(self.lead_ms, ms - int(now * 1000))
+        self.found(region, ms)
+        lead_ms = ms - int(now * 1000)
+        self._leads[region] = max(lead_ms, self._leads.get(region, lead_ms))
+        self.lead_ms = max(self.lead_ms, lead_ms)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """The earliest of all, and none later than the latest that was told or found.
@@ -45,19 +52,12 @@ class LogTimes:
         While no router at all tells anything, time stands still: whoever starts then goes on from
         the last row.
         """
-        known_ms = max((ms for _, ms in self.known), default=wall_ms)
+        known_ms = max(self._known.values(), default=wall_ms)
         return min(wall_ms, known_ms, *self._regions(now))
-
-    @property
-    def known(self) -> tuple[tuple[str, int], ...]:
-        """Of each region the latest time that was told or found, for a successor to find."""
-        found = {**self._found, **{region: ms for region, (ms, _) in self._told.items()}}
-        return tuple(sorted(found.items()))
 
     def passed_ms(self, region: str, certain_ms: int) -> int:
         """Logs of ``region`` that begin from now on begin later than this, at ``certain_ms``."""
-        found_ms = self._found.get(region, certain_ms)
-        return min(certain_ms, self._told.get(region, (found_ms, 0.0))[0])
+        return min(certain_ms, self._known.get(region, certain_ms))
 
     def latest_ms(self, wall_ms: int, now: float) -> int:
         """The latest of all: it never goes back, though a region's routers, all dead for a while
@@ -65,4 +65,4 @@ class LogTimes:
         return max(wall_ms, self.lead_ms + int(now * 1000) if self.lead_ms else 0)
 
     def _regions(self, now: float) -> list[int]:
-        return [ms + int((now - at) * 1000) for ms, at in self._told.values()]
+        return [lead_ms + int(now * 1000) for lead_ms in self._leads.values()]

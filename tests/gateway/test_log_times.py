@@ -53,6 +53,13 @@ def test_while_no_region_tells_anything_time_stands_still():
     assert times.certain_ms(START_MS + HOUR, 3_610.0) == START_MS + 1_000
 
 
+def test_a_backlog_after_a_cut_takes_nothing_back():
+    times = told(oregon=START_MS, dublin=START_MS)
+    times.told("oregon", START_MS + HOUR, 3_610.0)
+    times.told("dublin", START_MS + 1_000, 3_610.0)
+    assert times.certain_ms(START_MS + 2 * HOUR, 3_610.0) == START_MS + HOUR
+
+
 def test_an_earlier_word_of_a_region_takes_nothing_back():
     times = told(oregon=START_MS)
     times.told("oregon", START_MS - 5_000, 11.0)

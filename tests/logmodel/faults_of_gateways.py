@@ -98,7 +98,7 @@ class DirectoryByLatest(LogTimes):
 
 class CertainRunsOn(LogTimes):
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        known = [] if self._told else [ms for _, ms in self.known]
+        known = [] if self._leads else [ms for _, ms in self.known]
         return min([wall_ms, *self._regions(now), *known])
 
 

@@ -29,6 +29,7 @@ from gateway.settings import GatewaySettings, TokenSettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
 from newsfabric.mailbox import MARK_KINDS, UserMark
 from newsfabric.store.memory import MemoryStore
+from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TABLE: Final = TopicTable(
@@ -170,6 +171,7 @@ async def protocol(folder: Path) -> dict[str, Any]:
         GatewaySettings(name="box", region="oregon", tokens=tokens), TABLE, MemoryStore(TABLE)
     )
     core.desk.upstream = _Upstream()  # type: ignore[assignment]
+    core.hub.logs.directory_read(clock_ms(), now=core.clock())
     core.follower.begun.set()
     await core.gate.start()
     answers: dict[str, Any] = {}
