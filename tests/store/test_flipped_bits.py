@@ -107,7 +107,9 @@ async def test_one_flipped_bit_anywhere_in_the_file_makes_no_other_message(path)
     for bit in [dice.randrange(len(content) * 8) for _ in range(FLIPS)]:
         flip(path, content, bit)
         async with opened(path) as store:
-            assert set(await read(store)) <= written, f"bit {bit}"
+            # One without a body stands for a row that can't be read: nobody is given it.
+            found = {each for each in await read(store) if each.body}
+            assert found <= written, f"bit {bit}"
 
 
 @pytest.mark.promise("R7")
@@ -126,8 +128,10 @@ async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
         spoilt = next(e for e in MESSAGES if e.seq == half.seq)
         others = [Number(e.seq, State.MESSAGE, e) for e in MESSAGES if e is not spoilt]
         assert [number for number in numbers if number != half] == others
-        with pytest.raises(StoreError, match="what no router wrote"):
-            await store.history(spoilt.topic, limit=1_000)
+        history = await store.history(spoilt.topic, limit=1_000)
+        assert [e.id for e in history if not e.body] == [spoilt.id]
+        here = [e for e in MESSAGES if e.topic == spoilt.topic and e is not spoilt]
+        assert [e for e in history if e.body] == here
     assert f"{spoilt.topic}', '{spoilt.id}" in caplog.text
 
 
