@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -42,8 +43,17 @@ class Replicas:
         self.nodes.start()
         migrations = load_migrations(cql_folder())
         address = parse_address(self.url)
-        with Schema(address, None, migrations, replication={"oregon": 3}) as schema:
-            schema.apply(lambda line: None)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with Schema(address, None, migrations, replication={"oregon": 3}) as schema:
+                    schema.apply(lambda line: None)
+                break
+            except StoreUnavailable:
+                # A node answers before it has heard of all others.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
         for disk in self.disks.values():
             disk.settle()
 
