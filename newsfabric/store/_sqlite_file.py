@@ -25,9 +25,9 @@ import orjson
 
 from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import Kept, UserMark, first_of_each, is_individual
+from newsfabric.mailbox import UserMark, is_individual
 from newsfabric.store import rules
-from newsfabric.store._unreadable import read_or_blank, read_row
+from newsfabric.store._unreadable import read_or_blank
 from newsfabric.topics import TopicTable
 
 # `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns. Its last
@@ -128,21 +128,8 @@ LATEST: Final = f"""{_AS_JSON} (SELECT m.* FROM
         ORDER BY id DESC LIMIT ?) AS l
     JOIN messages AS m ON m.rowid =
         (SELECT rowid FROM messages WHERE id = l.id AND topic = l.topic LIMIT 1))"""  # noqa: S608
-# One mailbox after the other, of each the newest messages, as in _AS_JSON, and their marks.
-_KEPT: Final = """json_array(m.topic, m.id, m.router, m.epoch, m.seq, hex(m.body), hex(m.rest),
-    (SELECT json_group_array(json_array(k.id, k.mark, k.at)) FROM inbox_marks AS k
-        WHERE k.topic = i.topic AND k.who = i.who)) AS one
-    FROM inbox AS i JOIN messages AS m ON m.rowid =
-        (SELECT rowid FROM messages WHERE id = i.id AND topic = i.topic LIMIT 1)"""
-MAILBOXES: Final = f"""SELECT json_group_array(json((
-    SELECT json_group_array(json(one)) FROM (SELECT {_KEPT}
-        WHERE i.topic = t.value AND i.id < ?1 AND i.readable_until > ?2
-            AND NOT EXISTS (SELECT 1 FROM inbox_marks AS d
-                WHERE d.topic = i.topic AND d.who = i.who AND d.mark = 'dismiss')
-        ORDER BY i.id DESC LIMIT ?3)))) FROM json_each(?4) AS t"""  # noqa: S608
-KEPT: Final = f"SELECT {_KEPT} WHERE i.topic = ? AND i.who = ? AND i.readable_until > ?"
 # At most this many bodies are in one JSON text: 256 of 64 KiB, in hex, are 32 MiB.
-_PAGE_ROWS: Final = 256
+PAGE_ROWS: Final = 256
 PURGE: Final = tuple(
     f"DELETE FROM {table} WHERE {key} IN "  # noqa: S608
     f"(SELECT {key[1:-1]} FROM {table} WHERE kept_until <= ? LIMIT ?)"
@@ -172,10 +159,6 @@ _PASSING: Final = frozenset(
 _BUSY_POLL_S: Final = 0.01
 # Of an id, with its hyphens.
 _TIME_DIGITS: Final = 14
-# Mailboxes in one statement, and messages of each; who has more of them is asked for again.
-_MAILBOXES: Final = 16
-_USUAL_MAILBOX: Final = _PAGE_ROWS // _MAILBOXES
-
 Row = tuple[Any, ...]
 
 
@@ -283,7 +266,7 @@ def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
         if e.key is not None:
             rows.latest.append((e.topic, e.key, *rules.rank(e), *ends))
         if is_individual(e, topics.find(e.topic)):
-            rows.inbox.append((e.topic, _who(e.id), e.id, *ends))
+            rows.inbox.append((e.topic, who_of(e.id), e.id, *ends))
     return rows
 
 
@@ -291,12 +274,13 @@ def rows_of_marks(marks: Sequence[UserMark], topics: TopicTable) -> Rows:
     """``marks`` as rows."""
     return Rows(
         marks=[
-            (m.topic, _who(m.id), m.kind, m.at_ms, m.id, rules.mark_ends(m, topics)) for m in marks
+            (m.topic, who_of(m.id), m.kind, m.at_ms, m.id, rules.mark_ends(m, topics))
+            for m in marks
         ]
     )
 
 
-def _who(id_text: str) -> str:
+def who_of(id_text: str) -> str:
     """What is the same in the ids of all copies of a message."""
     return id_text[_TIME_DIGITS:]
 
@@ -432,7 +416,7 @@ def _newest_first(
 ) -> Iterator[Envelope]:
     """The copies in [since_ms, ``end``), read in pages of ``wanted`` or as large as pages are."""
     page_end: rules.RowKey = (end, "", 0, 0)
-    size = min(wanted, _PAGE_ROWS)
+    size = min(wanted, PAGE_ROWS)
     while True:
         asked = (topic, rules.first_id(since_ms), *page_end, now_ms, size)
         page = _read(connection, HISTORY, asked)[::-1]
@@ -447,56 +431,6 @@ def latest(
 ) -> list[Envelope]:
     """As :meth:`newsfabric.store.Store.latest`."""
     return _read(connection, LATEST, (topic, now_ms, rules.latest_limit(limit)))
-
-
-def mailboxes(
-    connection: sqlite3.Connection, topics: Sequence[str], *, limit: int, now_ms: int
-) -> list[list[Kept]]:
-    """As :meth:`newsfabric.store.Store.mailboxes`."""
-    most = rules.mailbox_limit(limit)
-    end = rules.first_id(MAX_MS + 1)
-    found: list[list[Kept]] = []
-    for start in range(0, len(topics), _MAILBOXES):
-        some = topics[start : start + _MAILBOXES]
-        found += _mailboxes(connection, some, end, now_ms, min(most, _USUAL_MAILBOX))
-    for topic, newest_first in zip(topics, found, strict=True):
-        size = _USUAL_MAILBOX
-        while size <= len(newest_first) < most:
-            before, wanted = newest_first[-1].envelope.id, min(most - size, _PAGE_ROWS)
-            newest_first.extend(_mailboxes(connection, [topic], before, now_ms, wanted)[0])
-            size += wanted
-    return [newest_first[::-1] for newest_first in found]
-
-
-def _mailboxes(
-    connection: sqlite3.Connection, topics: Sequence[str], end: str, now_ms: int, limit: int
-) -> list[list[Kept]]:
-    """Of each of ``topics`` the newest ``limit`` with ids before ``end``, newest first."""
-    asked = (end, now_ms, limit, orjson.dumps(topics).decode())
-    text = connection.execute(MAILBOXES, asked).fetchone()[0]
-    found = [[_kept(fields) for fields in each] for each in orjson.loads(text)]
-    for each in found:
-        # The aggregate promises no order.
-        each.sort(key=lambda kept: kept.envelope.id, reverse=True)
-    return found
-
-
-def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: int) -> Kept | None:
-    """As :meth:`newsfabric.store.Store.kept`."""
-    who = _who(rules.checked_id(id_text))
-    row = connection.execute(KEPT, (topic, who, now_ms)).fetchone()
-    return None if row is None else _kept(orjson.loads(row[0]))
-
-
-def _kept(fields: list[Any]) -> Kept:
-    return read_row(fields, _read_kept)
-
-
-def _read_kept(fields: list[Any]) -> Kept:
-    *message, marks = fields
-    e = read_envelope(message)
-    marked = (UserMark(topic=e.topic, id=id_, kind=kind, at_ms=at) for id_, kind, at in marks)
-    return Kept(e, first_of_each(list(marked)))
 
 
 def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:

@@ -28,6 +28,7 @@ from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import Kept, UserMark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
+from newsfabric.store import _sqlite_mailboxes as mailboxes
 from newsfabric.store import rules
 from newsfabric.store._sqlite_damage import DamageWatch
 from newsfabric.store._sqlite_writer import Writer
@@ -180,7 +181,7 @@ class SqliteStore:
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
         """As :meth:`newsfabric.store.Store.mailboxes`."""
         return await self._read(
-            lambda connection: file.mailboxes(
+            lambda connection: mailboxes.mailboxes(
                 connection, topics, limit=limit, now_ms=self._now_ms()
             )
         )
@@ -188,7 +189,7 @@ class SqliteStore:
     async def kept(self, topic: str, id: str) -> Kept | None:
         """As :meth:`newsfabric.store.Store.kept`."""
         return await self._read(
-            lambda connection: file.kept(connection, topic, id, now_ms=self._now_ms())
+            lambda connection: mailboxes.kept(connection, topic, id, now_ms=self._now_ms())
         )
 
     async def clocks_ms(self) -> list[int]:

@@ -487,11 +487,11 @@ FAULTS = {
     "a broker that has just begun is preferred": Fault({_CHOICE: _the_first_that_works}, 3),
     "where it is doesn't count": Fault({_CHOICE: _where_it_is_steady}, 3),
     "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 5, UNABLE),
-    "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 5),
+    "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 4),
     "both paths have the same stand-ins": Fault(
         {"newsfabric.topology.plan._paths": _same_order}, 4
     ),
-    "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 80),
+    "a queue goes that is in use": Fault({"keepers_world.World.is_consumed": lambda *_: False}, 50),
     "a broker is steady at once": Fault({"shovels.places.STEADY_AFTER": 0.0}, 0),
 }
 
