@@ -486,7 +486,7 @@ FAULTS = {
     ),
     "a broker that has just begun is preferred": Fault({_CHOICE: _the_first_that_works}, 3),
     "where it is doesn't count": Fault({_CHOICE: _where_it_is_steady}, 3),
-    "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 5, UNABLE),
+    "unfit brokers are forgotten": Fault({_CHOICE: _never_unfit}, 156, UNABLE),
     "only the preferred place is worth a move": Fault({_CHOICE: _sticky}, 4),
     "both paths have the same stand-ins": Fault(
         {"newsfabric.topology.plan._paths": _same_order}, 4
