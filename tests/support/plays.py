@@ -283,7 +283,8 @@ class _Stage:
             self._published.append(made)
             self._send(made)
             for copy in range(1, step.copies):
-                ms = self._start_ms + 500_000 + copy
+                # Not so old that it would be looked up first.
+                ms = self._start_ms - 100_000 + copy
                 other = {
                     "router": f"other-{self.name}",
                     "seq": next(self._other_seqs),
