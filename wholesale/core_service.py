@@ -184,6 +184,8 @@ class CoreService(abc.ABC, Generic[W]):
     async def _consume(self, work: W, failed: Failed) -> None:
         while True:
             await self._may_take(work)
+            if self._draining:
+                return
             await self._begin(work, failed)
             await self._must_pause(work)
             consumers, self._consumers = self._consumers, []

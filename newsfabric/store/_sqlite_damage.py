@@ -7,6 +7,7 @@ asked to, which takes about a second for each 100 MB. Nobody waits for it meanwh
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import sqlite3
@@ -37,7 +38,9 @@ class DamageWatch:
         self._ending.set()
         connection = self._connection
         if connection is not None:
-            connection.interrupt()
+            # It may be closed by now.
+            with contextlib.suppress(sqlite3.ProgrammingError):
+                connection.interrupt()
         self._thread.join()
 
     def _run(self) -> None:

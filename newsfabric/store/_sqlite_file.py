@@ -159,6 +159,7 @@ _PASSING: Final = frozenset(
 _BUSY_POLL_S: Final = 0.01
 # Of an id, with its hyphens.
 _TIME_DIGITS: Final = 14
+
 Row = tuple[Any, ...]
 
 

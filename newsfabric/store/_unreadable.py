@@ -49,10 +49,14 @@ def read_or_blank(
     topic: str, place: Sequence[Any], row: R, read: Callable[[R], Envelope]
 ) -> Envelope:
     """What ``read`` makes of ``row``. Where it can't be read, what its ``place`` says (id, router,
-    epoch, seq), with an empty body, which is no JSON; StoreError if that is none either."""
+    epoch, seq), with an empty body, which is no JSON; StoreError if that is none either.
+
+    Whoever leaves it out for that counts it (:mod:`newsfabric.store.sound`).
+    """
     try:
         return read(row)
-    except _GARBAGE:
+    except _GARBAGE as exc:
+        _tell(place, exc)
         return read_row(place, functools.partial(_blank, topic))
 
 
@@ -88,13 +92,17 @@ def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envel
 
 
 def left_out(row: Sequence[Any], why: Exception) -> None:
-    """Count ``row``, and say now and then that one like it is left out."""
+    """Count ``row``, and say now and then that one like it can't be read."""
     UNREADABLE.inc()
+    _tell(row, why)
+
+
+def _tell(row: Sequence[Any], why: Exception) -> None:
     unsaid = _lines.may_log(time.monotonic())
     if unsaid is not None:
         # Names and numbers; the body comes behind them.
         logger.warning(
-            "a row of the store can't be read and is left out (and %d more): %s: %s",
+            "a row of the store can't be read (and %d more): %s: %s",
             unsaid, list(row[:4]), why,
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two comparisons.
 COMPARE: Final = 5.0
+# For one answer of the store. The directory has an answer for each day.
 _PATIENCE: Final = 5.0
 
 
@@ -101,9 +102,12 @@ class ClockWatch:
 
     async def _read_directory(self) -> None:
         async with asyncio.timeout(_PATIENCE):
-            for region, day in await self._store.log_days():
-                for row in await self._store.directory(region, day):
-                    self._clock.at_least(row.told_ms)
+            days = await self._store.log_days()
+        for region, day in days:
+            async with asyncio.timeout(_PATIENCE):
+                rows = await self._store.directory(region, day)
+            for row in rows:
+                self._clock.at_least(row.told_ms)
 
     def _complain(self, exc: Exception) -> None:
         """Whatever a store does wrong, routing goes on, and the next look may do better."""

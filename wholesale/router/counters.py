@@ -64,7 +64,8 @@ OWN_LOGS_CLOSED = metrics.counter(
 )
 LOGS_CLOSED = metrics.counter("router_closed_logs", "Logs of dead routers that we have closed")
 GIVEN_BACK = metrics.counter(
-    "router_given_back_messages", "Messages given back to the broker because our log was closed"
+    "router_given_back_messages",
+    "Messages given back to the broker: our log was closed, or our clock is wrong",
 )
 CLOCK_AHEAD = metrics.gauge(
     "router_clock_ahead_seconds",

@@ -116,7 +116,8 @@ test("a gateway too busy to say to whom is asked again what it left unanswered",
   assert.deepEqual(rig.asked(), []);
 });
 
-test("a newcomer begins again when a gateway in a hurry left unread what it needs", () => {
+/** A topic that is live, and a second subscription to it that is about to be served. */
+function withNewcomer() {
   const rig = rigWith();
   const { tab } = rig.tab("a");
   follow(tab, "t");
@@ -124,6 +125,11 @@ test("a newcomer begins again when a gateway in a hurry left unread what it need
   follow(tab, "t", { rewind: 5 });
   const [ping] = rig.sent();
   rig.push({ type: "pong", ref: ping.ref });
+  return rig;
+}
+
+test("a newcomer begins again when a gateway in a hurry left unread what it needs", () => {
+  const rig = withNewcomer();
   assert.equal(rig.sent().length, 4);
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   rig.pass(5000);
@@ -136,13 +142,7 @@ test("a newcomer begins again when a gateway in a hurry left unread what it need
 });
 
 test("where a gateway left unread that a newcomer leaves the topic, it is subscribed anew from where it was", () => {
-  const rig = rigWith();
-  const { tab } = rig.tab("a");
-  follow(tab, "t");
-  rig.obey();
-  follow(tab, "t", { rewind: 5 });
-  const [ping] = rig.sent();
-  rig.push({ type: "pong", ref: ping.ref });
+  const rig = withNewcomer();
   const [leave, newcomer, , goOn] = rig.sent();
   rig.push({ type: "unsubscribed", ref: leave.ref, topic: "t" });
   rig.subscribed(newcomer, { position: "p9" });

@@ -4,8 +4,8 @@ import { tokenOf } from "./gateway.mjs";
 import { Tab } from "./tab.mjs";
 
 export class Device {
-  constructor(world, fabric, regions, library) {
-    Object.assign(this, { world, fabric, regions, library, tabs: [], links: new Set(), tokens: new Map(), offset: 0, made: 0, tokensMade: 0, linksMade: 0, holder: null });
+  constructor(world, fabric, regions, sources) {
+    Object.assign(this, { world, fabric, regions, sources, tabs: [], links: new Set(), tokens: new Map(), offset: 0, made: 0, tokensMade: 0, linksMade: 0, holder: null });
     this.forbidsWebSocket = world.chance(0.1);
     this.isOffline = this.forbidsSockets = false;
   }

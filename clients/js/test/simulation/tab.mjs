@@ -15,7 +15,7 @@ export class Tab {
     const { world } = this;
     this.takesTokens = world.chance(0.7);
     const token = world.chance(0.3) ? device.newToken() : () => this.makeToken();
-    const { Subscriber } = device.library;
+    const { Subscriber } = device.sources;
     this.subscriber = new Subscriber({ id, token: this.takesTokens ? token : null, say: (note) => this.say(note), tell: (event) => this.told(event) });
     device.tabs.push(this);
     if (!device.holder) this.lead();
@@ -67,7 +67,7 @@ export class Tab {
 
   lead() {
     this.device.holder = this;
-    new Leader(this, this.device.library);
+    new Leader(this, this.device.sources);
     this.subscriber.hello();
     for (const other of this.device.tabs) if (other !== this) this.world.after(CHANNEL_MS, () => other.task("channel", () => other.leader || other.led()));
   }
