@@ -241,6 +241,10 @@ async def test_an_answer_has_more_rows_than_a_page_of_the_driver(store, keyspace
     assert len(await store._session.read(*read)) == 5_100
 
 
+async def test_three_clocks_are_asked(store):
+    assert len(await store.clocks_ms()) == 3
+
+
 async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):
     began = keyspace.emptied(TOPICS, Clock())
     await began.list_log(LOG)

@@ -19,6 +19,7 @@ from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark
 from newsfabric.store import Store
 from newsfabric.store.logs import Log, Number, State
+from newsfabric.store.rules import clock_ms
 
 
 async def all_of(store: Store, topic: str = "news.breaking") -> list[Envelope]:
@@ -584,3 +585,8 @@ async def test_an_announcement_of_a_mark_is_in_no_mailbox(store):
 async def test_what_is_no_id_is_not_looked_for(store):
     with pytest.raises(ValueError, match="not a message id"):
         await store.kept("user.42", "DROP TABLE inbox")
+
+
+async def test_the_clocks_of_a_stores_nodes_are_this_machines(store):
+    # All of its nodes are here. One without nodes has no clock to compare with.
+    assert all(abs(ms - clock_ms()) < 5_000 for ms in await store.clocks_ms())
