@@ -85,6 +85,7 @@ def wait_until_up(
         if waited >= seconds:
             raise FleetError(
                 f"{machine.name} has not booted within {seconds:g} s ({said})\n"
+                f"{_asked(folders, machine, 'systemctl', 'list-jobs')}\n"
                 f"{end_of(folders.console(machine.name))}"
             )
         if waited >= _APPEARS_SECONDS and not runs():
@@ -97,9 +98,14 @@ def wait_until_up(
 
 def _state(folders: Folders, machine: Machine) -> str:
     """What a machine's systemd says of itself now, or why it can't be asked."""
+    return _asked(folders, machine, "systemctl", "is-system-running")
+
+
+def _asked(folders: Folders, machine: Machine, *command: str) -> str:
+    """What a command prints on a machine, or why it can't be run there."""
     try:
         done = subprocess.run(
-            ssh(folders, machine.name, "systemctl", "is-system-running"),
+            ssh(folders, machine.name, *command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
