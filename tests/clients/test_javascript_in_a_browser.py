@@ -334,6 +334,31 @@ async def test_a_quiet_page_asks_in_the_words_that_are_answered_soonest(
     assert await reading.state("state") == "open"
 
 
+async def test_a_page_that_is_blocked_while_a_pong_waits_keeps_its_connection(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    """Each time that it has asked for a sign of life it computes for longer than it would wait."""
+    reading = await opened(context, fabric, heartbeat={"visible": 200})
+    await reading.page.evaluate(
+        """() => {
+          log.states = [];
+          log.pings = 0;
+          fabric.on("state", ({state}) => log.states.push(state));
+          const send = WebSocket.prototype.send;
+          WebSocket.prototype.send = function (text) {
+            send.call(this, text);
+            if (text !== '{"action":"ping"}' || log.pings === 3) return;
+            log.pings += 1;
+            for (const end = performance.now() + 5000; performance.now() < end;);
+          };
+        }"""
+    )
+    await reading.until("log.pings === 3", 60)
+    await fabric.publish()
+    await reading.has_exactly(1)
+    assert await reading.page.evaluate("log.states") == []
+
+
 async def test_where_something_forbids_websocket_the_page_reads_over_http(
     fabric: Fabric, context: BrowserContext
 ) -> None:
