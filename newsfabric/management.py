@@ -97,6 +97,11 @@ class Management:
         """``/api/overview``: version, totals."""
         return _object(await self._get("/overview"))
 
+    async def queue_total(self) -> int:
+        """How many queues the broker has, exclusive ones too; 0 if it doesn't say."""
+        totals = (await self.overview()).get("object_totals")
+        return int(_object(totals).get("queues", 0)) if totals else 0
+
     async def alarm(self) -> str:
         """Why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""
         answer = await self._send("GET", "/health/checks/local-alarms", also=_RAISED)

@@ -1,4 +1,5 @@
-"""Which brokers run, looked at each second: for the keeper's plan and for operators.
+"""Which brokers run, looked at each second: for the keeper's plan and for operators. Beside that,
+how many queues they have: one publisher can take all that a broker may have (design/0024).
 
 A broker that refuses connections is away at once. One that doesn't answer is away after three
 looks, for a busy one may be slow once. The pure part is :class:`Misses`; what follows for shovels
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from newsfabric import metrics
@@ -18,16 +19,25 @@ from newsfabric.management import Management
 from newsfabric.reports import MAX_NODES, NodeSeen
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Broker, runs_shovels
+from newsfabric.topology.values import MAX_QUEUES
 from shovels.places import Uptimes
 
 EVERY: Final = 1.0
 _TIMEOUT: Final = 0.8
 _MISSES: Final = 3
+# How often queues are counted.
+_COUNT_EVERY: Final = 10.0
 
 ALARM: Final = metrics.gauge(
     "shovels_broker_alarms",
     "1 while a broker of the region or of a proxy cluster takes no messages: memory or disk",
     ["cluster", "node", "alarm"],
+)
+
+QUEUES: Final = metrics.gauge(
+    "shovels_broker_queues",
+    f"Queues of a broker of the region or of a proxy cluster; each has at most {MAX_QUEUES:,}",
+    ["cluster", "node"],
 )
 
 
@@ -65,6 +75,14 @@ def show_alarms(seen: Iterable[NodeSeen]) -> None:
     for one in seen:
         if one.alarm:
             ALARM.labels(one.cluster, one.node, one.alarm).set(1)
+
+
+def show_queues(totals: Mapping[Broker, int | None]) -> None:
+    """Set :data:`QUEUES`; a broker that didn't say (None) has no series."""
+    QUEUES.clear()
+    for broker, total in totals.items():
+        if total is not None:
+            QUEUES.labels(str(broker.cluster), broker.name).set(total)
 
 
 class Nodes:
@@ -110,15 +128,17 @@ class Nodes:
 
     async def run(self) -> None:
         """Look each second, until cancelled."""
-        loop = asyncio.get_running_loop()
         try:
-            while True:
-                began = loop.time()
-                await self.look()
-                await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
+            await asyncio.gather(_each(EVERY, self.look), _each(_COUNT_EVERY, self.count))
         finally:
             for api in self._apis.values():
                 api.close()
+
+    async def count(self) -> None:
+        """Ask the region's own brokers and the proxies' how many queues they have."""
+        own = [each for each in self._apis if runs_shovels(self._region, each.cluster)]
+        totals = await asyncio.gather(*(_queues(self._apis[broker]) for broker in own))
+        show_queues(dict(zip(own, totals, strict=True)))
 
     async def look(self) -> None:
         """Ask every broker once, all at the same time, 0.8 s at most."""
@@ -138,3 +158,18 @@ async def _ask(api: Management) -> Answer:
         return Answer(await api.alarm())
     except ManagementError as exc:
         return Answer(None, refused=isinstance(exc.__cause__, ConnectionRefusedError))
+
+
+async def _queues(api: Management) -> int | None:
+    try:
+        return await api.queue_total()
+    except ManagementError:
+        return None
+
+
+async def _each(seconds: float, do: Callable[[], Awaitable[None]]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        await do()
+        await asyncio.sleep(max(0.0, seconds - (loop.time() - began)))

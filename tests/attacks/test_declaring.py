@@ -5,13 +5,17 @@ The brokers are oregon's, real ones, as the generated definitions make them.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import pika
 import pytest
+from gateways import until
 from guarded import Attempt, Guarded, opened, publishes
 from pika.exceptions import ChannelClosedByBroker
 
@@ -234,3 +238,36 @@ def test_receipts_reach_queues_of_publishers_and_nobody_binds_them(client: Guard
     assert not {RECEIPTS, REJECTED} & exchanges(client)
     with receipts_are_brought(client):
         client.refuses("cms", binds_own(RECEIPTS, "#"), binds_own(RECEIPTS, "keeper.oregon.x"))
+
+
+@pytest.mark.slow
+async def test_a_publisher_attacks_its_entrance_for_a_minute(client: Guarded) -> None:
+    """Queues are all that it gets; others publish meanwhile, and afterwards nothing is left."""
+    before = memory(client)
+    with client.connect("web") as connection:
+        web = opened(connection)
+        answers = web.queue_declare("", exclusive=True).method.queue
+        rounds = 0
+        ends = time.monotonic() + 60
+        while time.monotonic() < ends:
+            with client.connect("cms") as attacker:
+                takes_queues(attacker, 300)
+                rounds += 1
+                for attempt in ANYWHERE:
+                    with pytest.raises(ChannelClosedByBroker):
+                        attempt(opened(attacker))
+                web.basic_publish("publish", "news.x", b"{}", mandatory=False)
+                web.queue_declare(answers, passive=True)
+        assert rounds >= 2
+    assert client.api("root", "/health/checks/alarms") == 200
+    answered = [publishes("publish", "news.x"), lambda c: c.queue_declare("", exclusive=True)]
+    client.takes("web", *answered)
+    async with asyncio.timeout(60):
+        await until(lambda: memory(client) < before + (16 << 20))
+
+
+def takes_queues(connection: pika.BlockingConnection, count: int) -> None:
+    """Declare so many; on a busy machine a broker of 3.10 makes 25 to 100 a second."""
+    channel = connection.channel()
+    for _ in range(count):
+        channel.queue_declare("", exclusive=True, arguments={"x": "y" * 1000})

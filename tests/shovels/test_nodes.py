@@ -5,11 +5,12 @@ from __future__ import annotations
 from fabrics import TOPICS, broker, fabric
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import Gauge
 
 from newsfabric.reports import NodeSeen
 from newsfabric.topology import region_links
 from shovels.keeper import seen_shovels
-from shovels.nodes import ALARM, Answer, Misses, show_alarms
+from shovels.nodes import ALARM, QUEUES, Answer, Misses, show_alarms, show_queues
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")
 SILENT, REFUSED = Answer(None), Answer(None, refused=True)
@@ -51,17 +52,24 @@ def test_what_one_broker_answers_says_nothing_of_another(answers: list[Answer]):
     assert misses.runs(CORE, SILENT)
 
 
-def test_an_alarm_is_a_metric_until_it_is_over():
-    def shown() -> dict[tuple[str, ...], float]:
-        (family,) = ALARM.collect()
-        return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+def shown(gauge: Gauge) -> dict[tuple[str, ...], float]:
+    (family,) = gauge.collect()
+    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 
+
+def test_a_broker_that_doesnt_say_how_many_queues_it_has_has_no_series():
+    show_queues({CLIENT: 9_990, CORE: 12})
+    show_queues({CLIENT: 9_991, CORE: None})
+    assert shown(QUEUES) == {("oregon/client", "oregon-client-1"): 9991.0}
+
+
+def test_an_alarm_is_a_metric_until_it_is_over():
     show_alarms([seen(1), seen(2, alarm="disk")])
-    assert shown() == {("oregon/core", "core-2", "disk"): 1.0}
+    assert shown(ALARM) == {("oregon/core", "core-2", "disk"): 1.0}
     show_alarms([seen(1), seen(2, alarm="memory")])
-    assert shown() == {("oregon/core", "core-2", "memory"): 1.0}
+    assert shown(ALARM) == {("oregon/core", "core-2", "memory"): 1.0}
     show_alarms([seen(1), seen(2)])
-    assert shown() == {}
+    assert shown(ALARM) == {}
 
 
 def test_shovels_are_shown_with_what_is_known_of_them():
