@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,6 +107,15 @@ def test_numbers_that_are_lost_are_made_void_and_those_that_are_there_stay(place
         3: State.MESSAGE,
         4: State.VOID,
     }
+
+
+def test_a_message_that_cant_be_read_is_made_void(place: Place):
+    with contextlib.closing(sqlite3.connect(place.url.removeprefix("sqlite:"))) as file, file:
+        assert file.execute("UPDATE messages SET body = x'00' WHERE seq = 3").rowcount == 1
+    assert place.states()[3] is State.HALF
+    done = place.run("void", "oregon", "oregon-router-1", str(START_MS), "3", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "1 made void, 0 left alone\n")
+    assert place.states()[3] is State.VOID
 
 
 def test_it_asks_before_it_does_what_cant_be_taken_back(place: Place):
