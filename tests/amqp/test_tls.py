@@ -16,7 +16,7 @@ from authorities import Authority, Certified, put
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.amqp import Declare, Link, Message
+from newsfabric.amqp import Declare, Link, Message, Properties
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, LinkError, LinkRefused, ManagementError
 from newsfabric.management import Management
@@ -118,9 +118,10 @@ async def carries(link: Link, name: str, *bodies: bytes, user: str | None = None
     publisher = await ready(await link.publisher())
     inbox = await Inbox().consume(link, name)
     for body in bodies:
-        await publisher.publish("", Message(name, body, user_id=user))
+        await publisher.publish("", Message(name, body, Properties(user_id=user)))
     found = [(await inbox.next()).message for _ in bodies]
-    assert [(message.body, message.user_id) for message in found] == [(b, user) for b in bodies]
+    assert [message.body for message in found] == list(bodies)
+    assert {message.properties.user_id for message in found} == {user}
 
 
 async def refusal(url: str, credentials: Credentials | None) -> LinkError:
