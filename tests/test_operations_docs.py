@@ -147,4 +147,4 @@ def test_the_index_has_every_page_and_the_runbook_leads_to_it() -> None:
     for page in PAGES:
         assert page.name == "README.md" or f"({page.name})" in index
     assert "(operations/README.md)" in RUNBOOK.read_text()
-    assert "docs/operations/" in (ROOT / "README.md").read_text()
+    assert "(operations/README.md)" in (ROOT / "docs/README.md").read_text()
