@@ -10,30 +10,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jwt
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
-
 from localfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
 from localfabric.world.paths import Paths
 from localfabric.world.state import write_private
-from newsfabric.errors import WorldError
+from newsfabric.errors import ConfigError, WorldError
+from newsfabric.operator_tokens import key_pair, signed
 from newsfabric.tokens import MAX_PATTERN_BYTES, MAX_PATTERNS, is_user
 from newsfabric.topics import is_pattern
 
 
 def make_keys(paths: Paths) -> None:
     """A fresh key pair: the gateways' half and ours, readable by the world's owner alone."""
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    write_private(paths.token_key, private.decode())
-    write_private(paths.token_keys, public.decode())
+    private, public = key_pair()
+    write_private(paths.token_key, private)
+    write_private(paths.token_keys, public)
 
 
 def issue(
@@ -50,10 +40,6 @@ def issue(
             raise WorldError(f"{pattern!r} is no pattern of topics")
     if len(topics) > MAX_PATTERNS or sum(map(len, topics)) > MAX_PATTERN_BYTES:
         raise WorldError(f"at most {MAX_PATTERNS} patterns of {MAX_PATTERN_BYTES} bytes together")
-    try:
-        key = paths.token_key.read_text(encoding="utf-8")
-    except OSError as exc:
-        raise WorldError(f"this world has no key for tokens: {exc.strerror}") from exc
     now = time.time()
     claims: dict[str, Any] = {"sub": user, "iat": now, "exp": now + ttl}
     claims |= {"aud": READERS_AUDIENCE, "iss": READERS_ISSUER}
@@ -61,4 +47,7 @@ def issue(
         claims["operator"] = True
     if topics:
         claims["topics"] = list(topics)
-    return jwt.encode(claims, key, algorithm="EdDSA")
+    try:
+        return signed(paths.token_key, claims)
+    except ConfigError as exc:
+        raise WorldError(f"this world has no key for tokens: {exc}") from exc

@@ -22,6 +22,10 @@ _COMMANDS: Final = {
     "trace": ("newsfabric.cli.message_commands:trace", "Show the way of one message."),
     "rejected": ("newsfabric.cli.message_commands:rejected", "Show messages that were refused."),
     "revoke": ("newsfabric.cli.revoke_command:revoke", "Lock a user out, everywhere."),
+    "operator-token": (
+        "newsfabric.cli.operator_token_command:operator_token_command",
+        "Print a token that opens the operations board.",
+    ),
     "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
     "topology": (
@@ -40,7 +44,7 @@ _GROUP: Final = "newsfabric.commands"
 # What --help shows first, whoever hangs it in: a world from its start to its end, then the rest.
 _ORDER: Final = (
     *("up", "status", "top", "down", "scale", "drain"),
-    *("publish", "tail", "replay", "trace", "rejected", "token", "revoke"),
+    *("publish", "tail", "replay", "trace", "rejected", "token", "operator-token", "revoke"),
     *("publishers", "users", "topology", "targets", "certs", "schema", "logs", "mirror", "chaos"),
 )
 

@@ -25,6 +25,7 @@ from tornado.httputil import HTTPHeaders
 
 from newsfabric.bearer import bearer
 from newsfabric.errors import BadToken, ConfigError
+from newsfabric.operator_tokens import LONGEST_S
 from newsfabric.operators import refusal
 from newsfabric.token_keys import TokenKeys
 from newsfabric.tokens import Login, TokenRules, verify
@@ -33,8 +34,6 @@ from wholesale.frontdesk.access import ApiKey, key_of, read_keys
 COOKIE: Final = "newsfabric_board"
 # A browser keeps cookies of 4,096 bytes at most, name and attributes included.
 MAX_COOKIE_TOKEN: Final = 3500
-# Frontdesks hear of no revocations, so an operator's token is good for a day at most.
-LONGEST: Final = 86_400.0
 _FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
 
 
@@ -90,7 +89,7 @@ class BoardAccess:
             raise ConfigError("--token-audience and --token-issuer need --token-keys")
         self.keys = TokenKeys(settings.token_keys) if settings.token_keys is not None else None
         self._rules = TokenRules(
-            audience=settings.token_audience, issuer=settings.token_issuer, longest=LONGEST
+            audience=settings.token_audience, issuer=settings.token_issuer, longest=LONGEST_S
         )
         self._key_file = settings.key_file
         self._loopback = loopback
