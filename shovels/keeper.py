@@ -33,6 +33,7 @@ from newsfabric.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links
+from shovels.anew import MadeAnew
 from shovels.apply import Brokers, Done, Look, carry_out, look, restart
 from shovels.boxes import Boxes
 from shovels.canaries import ARRIVED, SENT, Canaries
@@ -119,6 +120,7 @@ class Keeper:
         self._links = region_links(brokers.fabric, region, topics)
         self.watch = Watch(self._links, rng)
         self._failures = RepeatedFailures()
+        self._made_anew = MadeAnew()
         self._as_planned = False
         self._all_run = False
         self._draining = False
@@ -205,7 +207,9 @@ class Keeper:
         )
         found = await look(self._brokers, self._region, self._topics, seen)
         plan = found.plan
+        found = dataclasses.replace(found, actions=self._made_anew.may(found.actions, now))
         done = await carry_out(self._brokers, found)
+        self._made_anew.did(done, now)
         # Else what stands in for one that answers now and then would come and go.
         self._nodes.uptimes.observe(dict.fromkeys(found.unread, False), now)
         unsteady = seen.young | found.unreachable.keys()
