@@ -20,7 +20,7 @@ from gateway.connection import Readers
 from gateway.frames import Variant, dress
 from gateway.protocol import Refusal, Subscribe
 from gateway.publication import Publication
-from gateway.streaming import Ending, PageHandler, StreamConnection
+from gateway.streaming import UNBUFFERED, Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
 
@@ -94,8 +94,7 @@ class SseHandler(PageHandler):
             "Content-Type": "text/event-stream; charset=utf-8",
             "Cache-Control": "no-store, no-transform",
             "Connection": "close",
-            # nginx: pass events on as they come.
-            "X-Accel-Buffering": "no",
+            **UNBUFFERED,
         }
         for name in ("Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Vary"):
             if name in self._headers:

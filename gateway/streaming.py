@@ -29,6 +29,8 @@ from newsfabric.closing import NO_PONG, ErrorCode
 if TYPE_CHECKING:
     from gateway.core import Core
 
+#: In the head of every answer that goes on: nginx passes it on as it comes.
+UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
 _READ_BYTES: Final = 64 * 1024
 _STATUS: Final = {
     ErrorCode.INTERNAL: 503,
