@@ -73,21 +73,35 @@ class SseHandler(PageHandler):
 
     async def get(self) -> None:
         """200 and the stream if any topic may be read; else the first topic's error, as JSON."""
-        if not self._is_welcome():
-            return
-        auth = await self._who()
+        auth = await self._welcomed()
         if auth is None:
             return
         intents = self._intents(auth)
-        refused = [intent for intent in intents if isinstance(intent, Refusal)]
-        if len(refused) == len(intents):
-            self._refuse_verb(refused[0])
+        if self._refused(intents):
             return
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core.readers, stream)
         connection.set_auth(auth)
         connection.ask_all(intents)
         await connection.run()
+
+    async def head(self, *_: str, **__: str) -> None:
+        """As :meth:`get`, without the stream."""
+        auth = await self._welcomed()
+        if auth is not None and not self._refused(self._intents(auth)):
+            self._take_over("200 OK", self._head()).close()
+
+    async def _welcomed(self) -> AuthState | None:
+        """Who asks; None if that one can't come in, and is answered."""
+        return await self._who() if self._is_welcome() else None
+
+    def _refused(self, intents: list[Subscribe | Refusal]) -> bool:
+        """Whether there is nothing to serve, which is answered."""
+        refused = [intent for intent in intents if isinstance(intent, Refusal)]
+        if len(refused) < len(intents):
+            return False
+        self._refuse_verb(refused[0])
+        return True
 
     def _head(self) -> dict[str, str]:
         head = {
