@@ -1,9 +1,10 @@
 """Server-Sent Events at ``/events?topic=…&topic=…`` (WHATWG HTML section 9.2).
 
 The whole stream is decided by its URL: topics, ``rewind``, and where to resume
-(``Last-Event-ID``, which browsers send by themselves, or ``last_event_id``). It ends with the
-connection, which is never used again: HTTP/1.1 without a length, so that the frames can be
-shared with other readers byte for byte instead of being chunked for each.
+(``Last-Event-ID``, which browsers send by themselves, ``lastEventId``, which polyfills add, or
+``last_event_id``). It ends with the connection, which is never used again: HTTP/1.1 without a
+length, so that the frames can be shared with other readers byte for byte instead of being chunked
+for each.
 
 A stream has one id for all of its topics. While one of them still waits for what it missed, an
 event of another must not move the id past that: until all topics have joined, events come
@@ -123,10 +124,20 @@ class SseHandler(PageHandler):
         if len(topics) > limits.topics:
             reason = f"at most {limits.topics} topics"
             return [Refusal(code=ErrorCode.LIMIT_EXCEEDED, reason=reason)]
-        last = self.request.headers.get("Last-Event-ID")
-        position = last or self.get_query_argument("last_event_id", None) or None
+        position = self._position()
         rewind = _rewind(self.get_query_argument("rewind", None, strip=False), limits.rewind)
         return [self._subscribe(auth, topic=t, rewind=rewind, position=position) for t in topics]
+
+    def _position(self) -> str | None:
+        """Where to resume: what was heard last goes before what the page began with."""
+        said = self.request.headers.get("Last-Event-ID")
+        # A polyfill can set no header without a preflight, and adds its own name to the page's URL.
+        return (
+            said
+            or self.get_query_argument("lastEventId", None)
+            or self.get_query_argument("last_event_id", None)
+            or None
+        )
 
 
 def _without_id(frame: bytes) -> bytes:
