@@ -40,6 +40,7 @@ from gateway.protocol import (
     Throttle,
     Verbs,
     subscribed_push,
+    too_many,
 )
 from gateway.publication import Publication
 from gateway.recalled import Recalled
@@ -64,7 +65,6 @@ _TURNED_AWAY_AT_ONCE: Final = 1_000
 _WRITE_BYTES: Final = 64 * 1024
 # Verbs wait while more than this waits for the reader.
 _VERBS_WAIT_ABOVE: Final = 64 * 1024
-_BUSY: Final = Refusal(code=ErrorCode.TOO_MANY_REQUESTS, reason="too many requests", temporary=True)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -282,7 +282,7 @@ class Connection(abc.ABC):
         if verdict is Throttle.HANG_UP:
             self.close(TOO_MANY_REQUESTS)
         elif verdict is Throttle.REFUSE:
-            refuse(self, _BUSY)
+            refuse(self, too_many(self.settings.reader))
         else:
             self.ask(self.readers.verbs.read(data), len(data))
 
@@ -290,7 +290,7 @@ class Connection(abc.ABC):
         """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""
         full = len(self._verbs) >= self.settings.reader.waiting
         if full or (self._verbs and self._verb_bytes + size > self.most_verb_bytes):
-            refuse(self, _BUSY)
+            refuse(self, too_many(self.settings.reader))
             return
         self._verbs.append((intent, size))
         self._hold_verbs(size)

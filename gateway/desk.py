@@ -35,6 +35,7 @@ from gateway.protocol import (
     Subscribed,
     Unsubscribe,
     error_push,
+    pong_push,
 )
 from gateway.publication import push_bytes
 from gateway.recalled import Recalled
@@ -127,7 +128,7 @@ class Desk:
                 reader.unsubscribe(intent.topic, push)
                 return None
             case Ping():
-                reader.push(encode_push("pong", ref=intent.ref))
+                reader.push(pong_push(intent))
                 return None
             case _:
                 assert_never(intent)

@@ -31,7 +31,8 @@ class ReaderLimits:
     """What one reader may ask for.
 
     ``verbs`` is the bucket's size (a page may subscribe to everything at once), refilled with
-    ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed.
+    ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed: a page
+    that says four buckets at once, and then waits, hears of each that it was too much.
     ``waiting`` verbs may wait for the store or for a slow reader to take its replay. The last of
     ``bad_tokens`` ends the connection.
     """
@@ -40,7 +41,7 @@ class ReaderLimits:
     topics: int = 128
     verbs: int = 256
     verbs_per_second: float = 10.0
-    refusals: int = 20
+    refusals: int = 1_024
     waiting: int = 256
     ref_bytes: int = 128
     bad_tokens: int = 5
@@ -52,6 +53,13 @@ class ReaderLimits:
     def burst_bytes(self) -> int:
         """All that a reader may say at once."""
         return self.verbs * self.frame_bytes
+
+    @property
+    def told(self) -> dict[str, int | float]:
+        """What a reader is told of them."""
+        rate = self.verbs_per_second
+        per_second = int(rate) if rate == int(rate) else rate
+        return {"topics": self.topics, "verbs": self.verbs, "verbs_per_second": per_second}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,18 +125,24 @@ class LogIn:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """Answer ``pong``."""
+    """Answer ``pong``, with these ``limits`` of the reader if it asks for them."""
 
+    limits: ReaderLimits | None = None
     ref: Ref = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The verb can't be obeyed; becomes an ``error`` push."""
+    """The verb can't be obeyed; becomes an ``error`` push.
+
+    A reader that has gone beyond its ``limits`` is told them, and when to say more.
+    """
 
     code: ErrorCode
     reason: str
     temporary: bool = False
+    retry_after_ms: int | None = None
+    limits: ReaderLimits | None = None
     topic: str | None = None
     ref: Ref = None
 
@@ -250,7 +264,8 @@ class Verbs:
                     raise _Bad("token must be a string")
                 return LogIn(token=token, refresh=action == "refresh", ref=ref)
             case "ping":
-                return Ping(ref=ref)
+                asked = fields.get("limits") is True
+                return Ping(limits=self.limits if asked else None, ref=ref)
             case str(kind) if kind in MARK_KINDS:
                 return self._mark(fields, ref, kind)
             case str():
@@ -355,7 +370,26 @@ def error_push(refusal: Refusal) -> bytes:
         code=int(refusal.code),
         reason=refusal.reason,
         temporary=refusal.temporary,
+        retry_after_ms=refusal.retry_after_ms,
+        limits=None if refusal.limits is None else refusal.limits.told,
     )
+
+
+def too_many(limits: ReaderLimits) -> Refusal:
+    """The answer to a verb that is too much: after a second there is room for another one."""
+    return Refusal(
+        code=ErrorCode.TOO_MANY_REQUESTS,
+        reason="too many requests",
+        temporary=True,
+        retry_after_ms=1_000,
+        limits=limits,
+    )
+
+
+def pong_push(verb: Ping) -> bytes:
+    """The reply to ``ping``."""
+    limits = None if verb.limits is None else verb.limits.told
+    return encode_push("pong", ref=verb.ref, limits=limits)
 
 
 class Subscribed(NamedTuple):

@@ -1,9 +1,10 @@
 """Server-Sent Events at ``/events?topic=…&topic=…`` (WHATWG HTML section 9.2).
 
 The whole stream is decided by its URL: topics, ``rewind``, and where to resume
-(``Last-Event-ID``, which browsers send by themselves, or ``last_event_id``). It ends with the
-connection, which is never used again: HTTP/1.1 without a length, so that the frames can be
-shared with other readers byte for byte instead of being chunked for each.
+(``Last-Event-ID``, which browsers send by themselves, ``lastEventId``, which polyfills add, or
+``last_event_id``). It ends with the connection, which is never used again: HTTP/1.1 without a
+length, so that the frames can be shared with other readers byte for byte instead of being chunked
+for each.
 
 A stream has one id for all of its topics. While one of them still waits for what it missed, an
 event of another must not move the id past that: until all topics have joined, events come
@@ -20,7 +21,7 @@ from gateway.connection import Readers
 from gateway.frames import Variant, dress
 from gateway.protocol import Refusal, Subscribe
 from gateway.publication import Publication
-from gateway.streaming import Ending, PageHandler, StreamConnection
+from gateway.streaming import UNBUFFERED, Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
 
@@ -73,15 +74,11 @@ class SseHandler(PageHandler):
 
     async def get(self) -> None:
         """200 and the stream if any topic may be read; else the first topic's error, as JSON."""
-        if not self._is_welcome():
-            return
-        auth = await self._who()
+        auth = await self._welcomed()
         if auth is None:
             return
         intents = self._intents(auth)
-        refused = [intent for intent in intents if isinstance(intent, Refusal)]
-        if len(refused) == len(intents):
-            self._refuse_verb(refused[0])
+        if self._refused(intents):
             return
         stream = self._take_over("200 OK", self._head())
         connection = SseConnection(self.core.readers, stream)
@@ -89,13 +86,30 @@ class SseHandler(PageHandler):
         connection.ask_all(intents)
         await connection.run()
 
+    async def head(self, *_: str, **__: str) -> None:
+        """As :meth:`get`, without the stream."""
+        auth = await self._welcomed()
+        if auth is not None and not self._refused(self._intents(auth)):
+            self._take_over("200 OK", self._head()).close()
+
+    async def _welcomed(self) -> AuthState | None:
+        """Who asks; None if that one can't come in, and is answered."""
+        return await self._who() if self._is_welcome() else None
+
+    def _refused(self, intents: list[Subscribe | Refusal]) -> bool:
+        """Whether there is nothing to serve, which is answered."""
+        refused = [intent for intent in intents if isinstance(intent, Refusal)]
+        if len(refused) < len(intents):
+            return False
+        self._refuse_verb(refused[0])
+        return True
+
     def _head(self) -> dict[str, str]:
         head = {
             "Content-Type": "text/event-stream; charset=utf-8",
             "Cache-Control": "no-store, no-transform",
             "Connection": "close",
-            # nginx: pass events on as they come.
-            "X-Accel-Buffering": "no",
+            **UNBUFFERED,
         }
         for name in ("Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Vary"):
             if name in self._headers:
@@ -110,10 +124,20 @@ class SseHandler(PageHandler):
         if len(topics) > limits.topics:
             reason = f"at most {limits.topics} topics"
             return [Refusal(code=ErrorCode.LIMIT_EXCEEDED, reason=reason)]
-        last = self.request.headers.get("Last-Event-ID")
-        position = last or self.get_query_argument("last_event_id", None) or None
+        position = self._position()
         rewind = _rewind(self.get_query_argument("rewind", None, strip=False), limits.rewind)
         return [self._subscribe(auth, topic=t, rewind=rewind, position=position) for t in topics]
+
+    def _position(self) -> str | None:
+        """Where to resume: what was heard last goes before what the page began with."""
+        said = self.request.headers.get("Last-Event-ID")
+        # A polyfill can set no header without a preflight, and adds its own name to the page's URL.
+        return (
+            said
+            or self.get_query_argument("lastEventId", None)
+            or self.get_query_argument("last_event_id", None)
+            or None
+        )
 
 
 def _without_id(frame: bytes) -> bytes:

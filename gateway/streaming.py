@@ -25,10 +25,13 @@ from gateway.budget import ReaderStream
 from gateway.connection import Connection, Readers
 from gateway.protocol import LogIn, Refusal, Subscribe, error_push
 from newsfabric.closing import NO_PONG, ErrorCode
+from newsfabric.service import HeadHandler, answer_preflight, methods_of
 
 if TYPE_CHECKING:
     from gateway.core import Core
 
+#: In the head of every answer that goes on: nginx passes it on as it comes.
+UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
 _READ_BYTES: Final = 64 * 1024
 _STATUS: Final = {
     ErrorCode.INTERNAL: 503,
@@ -175,10 +178,7 @@ class ReaderHandler(tornado.web.RequestHandler):
         if status_code != 405:
             super().write_error(status_code, **kwargs)
             return
-        missing = tornado.web.RequestHandler.get
-        names = self.SUPPORTED_METHODS
-        there = [name for name in names if getattr(type(self), name.lower()) is not missing]
-        self.set_header("Allow", ", ".join(there))
+        self.set_header("Allow", methods_of(self))
         self.clear_header("Content-Type")
         self.finish()
 
@@ -229,7 +229,7 @@ class StreamHandler(ReaderHandler):
         return stream
 
 
-class PageHandler(StreamHandler):
+class PageHandler(HeadHandler, StreamHandler):
     """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
 
     def prepare(self) -> None:
@@ -243,13 +243,8 @@ class PageHandler(StreamHandler):
                 self.set_header("Access-Control-Allow-Credentials", "true")
 
     def options(self) -> None:
-        """CORS preflight: libraries that aren't the browser's own send the header themselves."""
-        self.set_header("Access-Control-Allow-Methods", "GET, OPTIONS")
-        self.set_header(
-            "Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control"
-        )
-        self.set_header("Access-Control-Max-Age", "86400")
-        self.set_status(204)
+        """CORS preflight."""
+        answer_preflight(self)
 
     async def _who(self) -> AuthState | None:
         """Who asks, by the token that comes with the request; None: it is no good, and is answered.

@@ -162,7 +162,37 @@ def up() -> None:
     sd_notify.notify(sd_notify.READY)
 
 
-class PlainHandler(tornado.web.RequestHandler):
+class HeadHandler(tornado.web.RequestHandler):
+    """Base of handlers whose GET changes nothing: HEAD asks for the same."""
+
+    def head(self, *args: str, **kwargs: str) -> Any:
+        """As ``get``; Tornado leaves the content out (RFC 9110 section 9.3.2). 405 without one."""
+        return self.get(*args, **kwargs)
+
+
+def methods_of(handler: tornado.web.RequestHandler) -> str:
+    """What ``handler`` can be asked, as ``Allow`` has it."""
+    kind, missing = type(handler), tornado.web.RequestHandler.get
+    there = [name for name in kind.SUPPORTED_METHODS if getattr(kind, name.lower()) is not missing]
+    if "GET" not in there and "HEAD" in there:
+        there.remove("HEAD")
+    return ", ".join(there)
+
+
+def answer_preflight(handler: tornado.web.RequestHandler) -> None:
+    """204 to a CORS preflight of what pages of other origins may ask with GET.
+
+    Libraries that aren't the browser's own send some fields themselves.
+    """
+    handler.set_header("Access-Control-Allow-Methods", methods_of(handler))
+    handler.set_header(
+        "Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control"
+    )
+    handler.set_header("Access-Control-Max-Age", "86400")
+    handler.set_status(204)
+
+
+class PlainHandler(HeadHandler):
     """Base of our HTTP handlers: no Server header, nothing cached unless said otherwise."""
 
     def set_default_headers(self) -> None:
@@ -179,8 +209,7 @@ class PlainHandler(tornado.web.RequestHandler):
     def say_what_is_allowed(self, status_code: int) -> None:
         """RFC 9110 section 15.5.6: an answer 405 says which methods there are."""
         if status_code == 405:
-            methods = [name for name in self.SUPPORTED_METHODS if name.lower() in vars(type(self))]
-            self.set_header("Allow", ", ".join(methods))
+            self.set_header("Allow", methods_of(self))
 
 
 class LiveHandler(PlainHandler):

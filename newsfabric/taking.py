@@ -5,6 +5,8 @@ open: sixty strangers who ask for megabytes and read none of it would have a fro
 them, for good. So what waits on all streams together has a bound, beyond which those with the most
 are closed; and who has taken nothing for half a minute is closed, however little that is.
 
+Whose request has a longer head than may be is told so (431); Tornado hangs up on him.
+
 One address may have so many connections and no more, where that is said: one more is closed without
 a word, as gateways do it.
 
@@ -22,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
-from tornado.iostream import IOStream, SSLIOStream
+from tornado.iostream import IOStream, SSLIOStream, UnsatisfiableReadError
 
 from newsfabric import metrics
 from newsfabric.addresses import Addresses
@@ -32,6 +34,18 @@ MOST_BYTES: Final = 64 << 20
 #: Seconds in which a peer must take something.
 PATIENCE: Final = 30.0
 _LOOK_SECONDS: Final = 1.0
+# RFC 6585 section 5.
+_HEAD_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\n"
+    b"Cache-Control: no-store\r\n"
+    b"Content-Length: 14\r\n"
+    b"Connection: close\r\n\r\n"
+    b"head too large"
+)
+# So long, and so much at a time, is read and dropped of such a head: a reset destroys the answer.
+_DROPPED_SECONDS: Final = 2.0
+_DROPPED_BYTES: Final = 64 * 1024
 REFUSED: Final = metrics.counter(
     "service_refused_connections", "Connections closed at once: their address had too many"
 )
@@ -112,6 +126,38 @@ class WatchedStream(IOStream):
     def sent(self) -> int:
         """Bytes that it has taken of what it didn't take at once, since the beginning."""
         return self._total_write_done_index
+
+    def close(self, exc_info: Any = False) -> None:
+        """As :meth:`IOStream.close`; with an answer first to a request's head that is too long."""
+        # Only heads are read up to what a pattern says.
+        is_head = isinstance(exc_info, UnsatisfiableReadError) and self._read_regex is not None
+        if is_head and not self.closed() and not self.writing():
+            self._refuse_head()
+        else:
+            super().close(exc_info)
+
+    def _refuse_head(self) -> None:
+        try:
+            self.write_to_fd(memoryview(_HEAD_TOO_LARGE))
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            super().close()
+            return
+        if self._state is not None:
+            self.io_loop.remove_handler(self.fileno())
+        self._state = self.io_loop.READ
+        self.io_loop.add_handler(self.fileno(), self._drop, self._state)
+        self.io_loop.call_later(_DROPPED_SECONDS, self.close)
+
+    def _drop(self, _fd: Any, _events: int) -> None:
+        try:
+            dropped = self.socket.recv(_DROPPED_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            dropped = b""
+        if not dropped:
+            self.close()
 
     def close_fd(self) -> None:
         """As :meth:`IOStream.close_fd`; its address has room for another one."""

@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tornado.web
 from authorities import certify
 from gateways import until
 
+from newsfabric import taking
 from newsfabric.settings import ServerFiles
 from newsfabric.taking import TakingServer
 from newsfabric.tls import ServerTls
@@ -123,6 +125,28 @@ async def test_one_address_may_have_so_many_connections_until_one_is_closed() ->
         assert await read(another) >= len(ANSWER)
         for made in (two[1], one_more, another):
             made.close()
+
+
+async def test_a_head_that_is_too_long_is_answered() -> None:
+    async with served(max_header_size=1_000) as (_, port):
+        made = await asked(port, "/" + "x" * 2_000)
+        heard = await asyncio.get_running_loop().sock_recv(made, 4096)
+        assert heard.startswith(b"HTTP/1.1 431 ")
+        made.close()
+
+
+async def test_who_never_ends_a_head_that_is_too_long_is_closed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taking, "_DROPPED_SECONDS", 0.05)
+    loop = asyncio.get_running_loop()
+    async with served(max_header_size=1_000) as (server, port):
+        made = await asked(port, "/" + "x" * 2_000)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await loop.sock_sendall(made, b"x" * 4096)
+        await until(lambda: not server._connections)
+        made.close()
 
 
 async def connected(port: int) -> socket.socket:

@@ -12,11 +12,11 @@ from email.utils import formatdate
 from typing import Any, Final
 
 import orjson
-import tornado.web
 
 from gateway.admission import Welcome
 from gateway.sockjs.sockjs_tornado import BaseHandler, PreflightHandler
 from gateway.streaming import ReaderHandler
+from newsfabric.service import HeadHandler
 
 _YEAR: Final = 365 * 86400
 # A name or so; what a balancer in front puts before it comes back without.
@@ -128,7 +128,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         self.finish(text)
 
 
-class GreetingHandler(Polite):
+class GreetingHandler(HeadHandler, Polite):
     """``/sockjs``: a person's test that it is there."""
 
     def get(self) -> None:
@@ -138,10 +138,10 @@ class GreetingHandler(Polite):
         self.finish("Welcome to SockJS!\n")
 
 
-class InfoHandler(Polite, PreflightHandler):  # type: ignore[misc]
+class InfoHandler(HeadHandler, Polite, PreflightHandler):  # type: ignore[misc]
     """``/sockjs/info``: what sockjs-client asks first."""
 
-    access_methods = "OPTIONS, GET"
+    access_methods = "OPTIONS, GET, HEAD"
 
     def get(self) -> None:
         """200 with SockJS 1.0's four fields; never from a cache, ``entropy`` is new each time."""
@@ -157,7 +157,7 @@ class InfoHandler(Polite, PreflightHandler):  # type: ignore[misc]
         self.finish(orjson.dumps(info))
 
 
-class IframeHandler(Polite):
+class IframeHandler(HeadHandler, Polite):
     """``/sockjs/iframe*.html``; Tornado answers If-None-Match."""
 
     def compute_etag(self) -> str | None:
@@ -181,7 +181,7 @@ class IframeHandler(Polite):
         self.finish(IFRAME_PAGE.format(url=url, domain=domain))
 
 
-class ScriptHandler(tornado.web.RequestHandler):
+class ScriptHandler(HeadHandler):
     """``/sockjs.min.js``: sockjs-client, for the iframe page and for whoever has none."""
 
     def get(self) -> None:

@@ -20,6 +20,7 @@ from gateway.sockjs.sockjs_tornado import (
     PollingTransportBase,
     StreamingTransportBase,
 )
+from gateway.streaming import UNBUFFERED
 
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)
@@ -106,6 +107,8 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
     def _begin(self, content_type: str, prelude: str, session_id: str) -> None:
         self._answer_politely()
         self.set_header("Content-Type", content_type)
+        for name, value in UNBUFFERED.items():
+            self.set_header(name, value)
         self.write(prelude)
         self.flush()
         if not self._attach(session_id):

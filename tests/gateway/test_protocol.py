@@ -27,6 +27,7 @@ from gateway.protocol import (
     Unsubscribe,
     Verbs,
     error_push,
+    too_many,
 )
 from newsfabric.closing import ErrorCode
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -75,6 +76,8 @@ def test_verbs_become_intents() -> None:
         topic=topic, limit=5, before=before
     )
     assert read(action="ping", ref=1.5) == Ping(ref=1.5)
+    assert read(action="ping", limits=True) == Ping(limits=LIMITS)
+    assert read(action="ping", limits="yes") == Ping()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "1", "null", '"ping"', b"\xff\xfe", "{}" * 2])
@@ -230,6 +233,21 @@ def test_an_error_push_tells_topic_and_ref_when_there_are_any() -> None:
         "reason": "unknown topic",
         "temporary": False,
     }
+
+
+def test_who_says_too_much_is_told_when_to_go_on_and_how_much_there_may_be() -> None:
+    assert json.loads(error_push(too_many(LIMITS))) == {
+        "type": "error",
+        "code": 111,
+        "reason": "too many requests",
+        "temporary": True,
+        "retry_after_ms": 1_000,
+        "limits": {"topics": 2, "verbs": 4, "verbs_per_second": 2},
+    }
+
+
+def test_a_rate_that_is_no_whole_number_is_told_as_it_is() -> None:
+    assert ReaderLimits(verbs_per_second=0.5).told["verbs_per_second"] == 0.5
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)

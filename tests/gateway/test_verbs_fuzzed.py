@@ -32,6 +32,7 @@ from gateway.protocol import (
     Unsubscribe,
     Verbs,
     error_push,
+    pong_push,
     subscribed_push,
 )
 from gateway.rfc6455 import FrameParser
@@ -93,8 +94,10 @@ def check(intent: Intent) -> None:
         case SetMark():
             assert (intent.topic, intent.id[14:]) == ("user.7", "7000-8000-000000000000")
             push = encode_push("marked", ref=intent.ref)
-        case Ping() | Unsubscribe():
-            push = encode_push("pong", ref=intent.ref)
+        case Ping():
+            push = pong_push(intent)
+        case Unsubscribe():
+            push = encode_push("unsubscribed", ref=intent.ref)
         case Subscribe(rewind=rewind):
             push = subscribed_push(intent, Subscribed("AQ"))
             if rewind is not None:

@@ -144,6 +144,8 @@ class BoardStreamHandler(_BoardHandler):
             after = last
             async with asyncio.timeout(_TAKEN_WITHIN):
                 await self.flush()
+            if self.request.method == "HEAD":
+                return
             await self._wake.wait()
 
 

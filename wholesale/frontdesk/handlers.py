@@ -19,6 +19,7 @@ from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.numbers import whole_number
+from newsfabric.service import answer_preflight
 from newsfabric.store import Store
 from newsfabric.store.sound import newest_sound
 from newsfabric.topics import TopicTable
@@ -57,6 +58,10 @@ class OpenHandler(JsonHandler):
         """Tornado calls it before each answer: any page may read it (CORS)."""
         super().set_default_headers()
         self.set_header("Access-Control-Allow-Origin", "*")
+
+    def options(self) -> None:
+        """CORS preflight: of a page that sends its token, for one."""
+        answer_preflight(self)
 
 
 class EndpointsHandler(OpenHandler):

@@ -12,7 +12,7 @@ use crate::control::Settings;
 
 const TOKEN: u32 = 1_000;
 const MOST_TOKENS: u32 = u32::MAX / TOKEN;
-const MOST_REFUSALS: u32 = 254;
+const MOST_REFUSALS: u32 = u16::MAX as u32 - 1;
 
 /// Whether another verb may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub struct Bucket {
     updated: u32,
     /// In thousandths.
     tokens: u32,
-    /// In a row; no more are counted than fit.
-    refused: u8,
+    /// In a row; no more are counted than fit. In a take-over those of an older release are few, and few
+    /// are written in one byte, as they were when this was a `u8`.
+    refused: u16,
 }
 
 impl Bucket {
@@ -99,6 +100,15 @@ mod tests {
         let seen: Vec<Throttle> = (0..5).map(|_| bucket.admit(&limits, 0)).collect();
         use Throttle::{Allow, HangUp, Refuse};
         assert_eq!(seen, [Allow, Refuse, Refuse, HangUp, HangUp]);
+    }
+
+    #[test]
+    fn a_burst_of_many_times_the_bucket_is_refused_verb_by_verb() {
+        let limits = settings(1, 1, 1_024);
+        let mut bucket = Bucket::full(&limits, 0);
+        assert_eq!(bucket.admit(&limits, 0), Throttle::Allow);
+        assert!((0..1_024).all(|_| bucket.admit(&limits, 0) == Throttle::Refuse));
+        assert_eq!(bucket.admit(&limits, 0), Throttle::HangUp);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The pushes that the data plane makes itself. Pure.
 
-use crate::control::Reason;
+use crate::control::{Reason, Settings};
+
+/// After this time there is room for another verb, whatever the rate: at least one comes back a second.
+const PAUSE_MS: u32 = 1_000;
 
 /// The `disconnect` push that goes before every close of ours (proxies eat close frames).
 pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
@@ -10,14 +13,8 @@ pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
     )
 }
 
-/// An `error` push. `reference` is JSON text, `topic` a topic's name; both may be empty.
-pub fn error_push(
-    reference: &str,
-    topic: &str,
-    code: u16,
-    reason: &str,
-    temporary: bool,
-) -> String {
+/// An `error` push for what stays an error. `reference` is JSON text, `topic` a topic's name; both may be empty.
+pub fn error_push(reference: &str, topic: &str, code: u16, reason: &str) -> String {
     let mut push = String::from(r#"{"type":"error""#);
     if !reference.is_empty() {
         push.push_str(r#","ref":"#);
@@ -26,8 +23,21 @@ pub fn error_push(
     if !topic.is_empty() {
         push.push_str(&format!(r#","topic":"{topic}""#));
     }
-    push.push_str(&format!(r#","code":{code},"reason":"{reason}","temporary":{temporary}}}"#));
+    push.push_str(&format!(r#","code":{code},"reason":"{reason}","temporary":false}}"#));
     push
+}
+
+/// The `error` push for a verb that is too much: with what the reader may say, and when to say more.
+pub fn too_many_push(settings: &Settings) -> String {
+    let Settings { topics, verbs, verbs_per_second, .. } = settings;
+    format!(
+        concat!(
+            r#"{{"type":"error","code":111,"reason":"too many requests","temporary":true,"#,
+            r#""retry_after_ms":{},"#,
+            r#""limits":{{"topics":{},"verbs":{},"verbs_per_second":{}}}}}"#
+        ),
+        PAUSE_MS, topics, verbs, verbs_per_second
+    )
 }
 
 #[cfg(test)]
@@ -37,12 +47,22 @@ mod tests {
     #[test]
     fn an_error_push_leaves_out_what_it_has_not() {
         assert_eq!(
-            error_push("", "", 111, "too many requests", true),
-            r#"{"type":"error","code":111,"reason":"too many requests","temporary":true}"#
+            error_push("", "", 107, "too long"),
+            r#"{"type":"error","code":107,"reason":"too long","temporary":false}"#
         );
         assert_eq!(
-            error_push("7", "news.x", 105, "already subscribed", false),
+            error_push("7", "news.x", 105, "already subscribed"),
             r#"{"type":"error","ref":7,"topic":"news.x","code":105,"reason":"already subscribed","temporary":false}"#
+        );
+    }
+
+    #[test]
+    fn who_says_too_much_is_told_how_much_it_may_say() {
+        let settings =
+            Settings { topics: 128, verbs: 256, verbs_per_second: 10, ..Settings::default() };
+        assert_eq!(
+            too_many_push(&settings),
+            r#"{"type":"error","code":111,"reason":"too many requests","temporary":true,"retry_after_ms":1000,"limits":{"topics":128,"verbs":256,"verbs_per_second":10}}"#
         );
     }
 

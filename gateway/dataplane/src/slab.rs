@@ -74,7 +74,7 @@ pub const HEARD_MS: u64 = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
     Verb(Box<[u8]>),
-    /// The answer to a verb that came too soon after others.
+    /// The answer to verbs that came too soon after others.
     Refusal,
     /// The end of a reader who went on nevertheless.
     HangUp,

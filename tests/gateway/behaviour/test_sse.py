@@ -72,6 +72,36 @@ async def test_resuming_is_answered_honestly(box: Box) -> None:
         assert (await next_event(raw))[1]["recovered"] is False
 
 
+@pytest.mark.parametrize(
+    ("query", "header"),
+    [
+        ("lastEventId={last}", None),
+        ("last_event_id={last}", None),
+        ("lastEventId={last}&last_event_id={first}", None),
+        ("lastEventId=", "{last}"),
+        ("lastEventId={first}", "{last}"),
+    ],
+)
+async def test_a_stream_goes_on_behind_what_was_heard_last(
+    box: Box, query: str, header: str | None
+) -> None:
+    async with box.opened() as raw:
+        await opened_stream(raw, "topic=news.breaking")
+        await next_event(raw)
+        for n in range(2):
+            box.publish(body=n)
+        (first, _), (last, _) = await next_event(raw), await next_event(raw)
+    for n in range(2, 5):
+        box.publish(body=n)
+    asked = query.format(first=first, last=last)
+    headers = {} if header is None else {"Last_Event_ID": header.format(last=last)}
+    async with box.opened() as raw:
+        await opened_stream(raw, f"topic=news.breaking&{asked}", **headers)
+        pushes = [(await next_event(raw))[1] for _ in range(4)]
+        assert [p.get("body") for p in pushes] == [None, 2, 3, 4]
+        assert pushes[0]["recovered"] is True
+
+
 async def test_one_bad_topic_is_an_error_event_and_the_others_are_served(box: Box) -> None:
     async with box.opened() as raw:
         await opened_stream(raw, "topic=user.7&topic=news.a")

@@ -339,6 +339,61 @@ async def test_told_to_stop_it_finishes_the_requests_that_wait(topics: TopicTabl
     assert (response.code, said(response)["id"]) == (201, "late")
 
 
+# --- pages of other origins, and HEAD
+
+
+@pytest.mark.parametrize("path", ["/history?topic=user.42&after=", "/endpoints.json"])
+async def test_a_page_of_another_origin_may_send_its_token(house: House, path: str):
+    response = await house.fetch(
+        path,
+        method="OPTIONS",
+        headers={
+            "Origin": "https://news.example",
+            "Access-Control-Request-Method": "GET",
+            "Access-Control-Request-Headers": "authorization",
+        },
+    )
+    assert (response.code, response.body) == (204, b"")
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert response.headers["Access-Control-Allow-Methods"] == "GET, HEAD, OPTIONS"
+    assert "Authorization" in response.headers["Access-Control-Allow-Headers"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/endpoints.json",
+        "/history?topic=news.world",
+        "/history?topic=weather.oslo",
+        "/openapi.json",
+        "/healthz/live",
+        "/healthz/ready",
+        "/board",
+        "/board.json",
+        "/board/plots.json",
+        "/board/metrics",
+        "/",
+    ],
+)
+async def test_head_is_answered_like_get_without_content(house: House, path: str):
+    head = await house.fetch(path, method="HEAD")
+    get = await house.fetch(path)
+    assert (head.code, head.body) == (get.code, b"")
+    assert head.headers["Content-Type"] == get.headers["Content-Type"]
+    assert head.headers.get("Cache-Control") == get.headers.get("Cache-Control")
+
+
+async def test_head_of_the_boards_stream_ends(house: House):
+    head = await house.fetch("/board/stream", method="HEAD")
+    assert (head.code, head.body) == (200, b"")
+    assert head.headers["Content-Type"].startswith("text/event-stream")
+
+
+async def test_head_of_what_only_takes_is_405(house: House):
+    response = await house.fetch("/publish", method="HEAD")
+    assert (response.code, response.headers["Allow"]) == (405, "POST")
+
+
 # --- history
 
 

@@ -74,7 +74,7 @@ pub fn decide<'a>(bytes: &'a [u8], settings: &Settings) -> Decision<'a> {
             None => Decision::HandOver,
         },
         Ok(httparse::Status::Partial) if bytes.len() < longest => Decision::Incomplete,
-        // Tornado takes longer heads.
+        // Tornado says so.
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) if known_other => {
             Decision::HandOver
         }

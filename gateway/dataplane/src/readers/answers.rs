@@ -135,7 +135,7 @@ impl Readers {
         };
         self.counters.add(count);
         let reference = String::from_utf8_lossy(verb.reference);
-        let push = error_push(&reference, verb.topic.name, code, &reason, false);
+        let push = error_push(&reference, verb.topic.name, code, &reason);
         self.push(slot, &push);
         self.answered(slot);
     }

@@ -12,7 +12,7 @@ use crate::closing::CloseReason;
 use crate::control::ConnectionId;
 use crate::counters::Count;
 use crate::ping::{Pulse, pong};
-use crate::pushes::error_push;
+use crate::pushes::too_many_push;
 use crate::slab::{Extra, Phase, Waiting};
 use crate::threads::Report;
 
@@ -139,21 +139,22 @@ impl Readers {
         }
     }
 
-    /// Answer a flood when the verbs before it are answered. How many such answers can wait is
-    /// bounded by the setting `refusals`: after them comes the end.
+    /// Answer a flood when the verbs before it are answered. Of its verbs that come one after the other
+    /// meanwhile one answer is for all: it names none of them.
     fn refuse_in_turn(&mut self, slot: u32, answer: Waiting) {
         if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
             return self.serve_waiting(slot, answer);
         }
         let waiting = &mut self.extra(slot).waiting;
-        if !matches!(waiting.back(), Some(Waiting::HangUp)) {
-            waiting.push_back(answer);
+        match (waiting.back(), &answer) {
+            (Some(Waiting::HangUp), _) | (Some(Waiting::Refusal), Waiting::Refusal) => {}
+            _ => waiting.push_back(answer),
         }
     }
 
     fn refuse_verb(&mut self, slot: u32) {
         self.counters.add(Count::Error111);
-        self.push(slot, &error_push("", "", 111, "too many requests", true));
+        self.push(slot, &too_many_push(&self.settings));
     }
 
     /// Have a verb answered, in its turn.

@@ -234,7 +234,7 @@ impl Readers {
         let silent = self.echo;
         if why == CloseReason::TooBig && !silent {
             // A verb that can't be read is answered like one that can't be obeyed.
-            self.push(slot, &error_push("", "", 107, &reason.text, false));
+            self.push(slot, &error_push("", "", 107, &reason.text));
             if self.slab.at(slot).phase != Phase::Open {
                 // It was too slow for that already.
                 return;

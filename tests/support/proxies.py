@@ -1,0 +1,111 @@
+"""nginx, Caddy and HAProxy in front of a gateway, told nothing but whom to pass all on to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from gateways import PATIENCE
+
+from localfabric.nodes.ports import free_ports
+
+# Where Debian has those that are no command of everybody's.
+_PATH: Final = "/usr/sbin:/usr/local/sbin"
+
+# What each is told: where to listen, and whom to pass all on to. Beside that only what it needs in
+# order to run in a folder, in the foreground, without root. HAProxy has no time limits by itself.
+_CONFIGURATIONS: Final = {
+    "nginx": """
+daemon off;
+pid {folder}/pid;
+error_log stderr;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ proxy_pass http://{behind}; }}
+    }}
+}}
+""",
+    "caddy": """
+{{
+    admin off
+    auto_https off
+    storage file_system {folder}
+}}
+http://127.0.0.1:{port} {{
+    reverse_proxy {behind}
+}}
+""",
+    "haproxy": """
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+frontend readers
+    bind 127.0.0.1:{port}
+    default_backend gateway
+backend gateway
+    server box {behind}
+""",
+}
+_COMMANDS: Final = {
+    "nginx": ("-p", "{folder}", "-e", "stderr", "-c", "{file}"),
+    "caddy": ("run", "--adapter", "caddyfile", "--config", "{file}"),
+    "haproxy": ("-db", "-f", "{file}"),
+}
+PROXIES: Final = tuple(_COMMANDS)
+
+
+@contextlib.asynccontextmanager
+async def in_front_of(behind: str, name: str, folder: Path) -> AsyncIterator[int]:
+    """The port of proxy ``name``, one of PROXIES, that passes all on to ``behind`` (``host:port``).
+
+    Its files are in ``folder``. Skips where it isn't installed: nothing of the project installs it.
+    """
+    program = shutil.which(name) or shutil.which(name, path=_PATH)
+    if program is None:
+        pytest.skip(f"{name} isn't installed")
+    (port,) = free_ports(1)
+    told = {"folder": str(folder), "file": str(folder / "configuration"), "port": port}
+    text = _CONFIGURATIONS[name].format(behind=behind, **told)
+    (folder / "configuration").write_text(text)
+    arguments = [part.format(**told) for part in _COMMANDS[name]]
+    with (folder / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            program, *arguments, stdout=log, stderr=log, cwd=folder
+        )
+        try:
+            await _until_open(port, process, (folder / "log").read_text)
+            yield port
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+
+
+async def _until_open(
+    port: int, process: asyncio.subprocess.Process, said: Callable[[], str]
+) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                assert process.returncode is None, said()
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                return
