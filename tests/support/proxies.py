@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -73,15 +74,25 @@ PROXIES: Final = tuple(_COMMANDS)
 async def in_front_of(behind: str, name: str, folder: Path) -> AsyncIterator[int]:
     """The port of proxy ``name``, one of PROXIES, that passes all on to ``behind`` (``host:port``).
 
-    Its files are in ``folder``. Skips where it isn't installed: nothing of the project installs it.
+    Its files are in ``folder``. Skips where it isn't installed, in CI it fails.
     """
+    (port,) = free_ports(1)
+    text = _CONFIGURATIONS[name].format(behind=behind, folder=folder, port=port)
+    async with started(name, text, folder, port):
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def started(name: str, configuration: str, folder: Path, port: int) -> AsyncIterator[None]:
+    """Proxy ``name`` with this ``configuration``, by which it listens on ``port``."""
     program = shutil.which(name) or shutil.which(name, path=_PATH)
     if program is None:
-        pytest.skip(f"{name} isn't installed")
-    (port,) = free_ports(1)
-    told = {"folder": str(folder), "file": str(folder / "configuration"), "port": port}
-    text = _CONFIGURATIONS[name].format(behind=behind, **told)
-    (folder / "configuration").write_text(text)
+        missing = f"{name} isn't installed: scripts/setup proxies"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    told = {"folder": str(folder), "file": str(folder / "configuration")}
+    (folder / "configuration").write_text(configuration)
     arguments = [part.format(**told) for part in _COMMANDS[name]]
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -89,7 +100,7 @@ async def in_front_of(behind: str, name: str, folder: Path) -> AsyncIterator[int
         )
         try:
             await _until_open(port, process, (folder / "log").read_text)
-            yield port
+            yield
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
