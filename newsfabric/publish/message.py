@@ -11,6 +11,7 @@ import orjson
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.control import Receipt
+from newsfabric.envelope import DEFAULT_LIMITS
 from newsfabric.errors import Rejected
 
 JSON: Final = "application/json"
@@ -72,6 +73,23 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
         timestamp=now_ms // 1000,
     )
     return Message(topic, _encode(body), properties)
+
+
+def check_limits(message: Message) -> None:
+    """Rejected, in a router's words, for a ``message`` that would cost a channel or connection.
+
+    A client broker closes the channel for a body of more than 128 KiB, and the connection for
+    headers that don't fit into a frame. Routers refuse what is smaller than that.
+    """
+    size, most = len(message.body), DEFAULT_LIMITS.max_body_bytes
+    if size > most:
+        raise Rejected("too_large", f"{size} bytes, at most {most}; it was not sent")
+    for name in ("key", "traceparent"):
+        text = message.properties.headers.get(name)
+        size = len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
+        if size > DEFAULT_LIMITS.max_text_bytes:
+            most = DEFAULT_LIMITS.max_text_bytes
+            raise Rejected("bad_header", f"{name} has {size} bytes, at most {most}")
 
 
 def published(receipt: Receipt | None, message_id: str) -> Published:
