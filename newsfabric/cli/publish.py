@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from newsfabric.amqp import Message
-from newsfabric.cli.messages import make_message, read_body
+from newsfabric.cli.messages import make_message, read_body, trace_hint
 from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry, waiting_for_receipts
 from newsfabric.cli.wait_limit import HINT, wait_limited
 from newsfabric.control import Receipt
@@ -35,7 +35,10 @@ def run_publish(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Publish one message and print its receipt's id, or the receipt; Rejected if it was."""
+    """Publish one message and print its receipt's id, or the receipt; Rejected if it was.
+
+    For a person, the line that traces it goes to stderr.
+    """
     content = read_body(body)
     world = world_to_publish_to(state, lambda text: echo(text, err=True))
     message = make_message(
@@ -56,6 +59,8 @@ def run_publish(
         raise Rejected(receipt.reason or "?", receipt.detail or "")
     if not as_json:
         echo(receipt.id or "")
+        if receipt.identity:
+            echo(trace_hint(receipt.identity), err=True)
 
 
 async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:

@@ -81,8 +81,15 @@ _PUBLISHED: Final = {
     "type": "object",
     "required": ["id", "identity", "message_id", "repeated"],
     "properties": {
-        "id": {"type": "string", "description": "What readers see."},
-        "identity": {"type": "string", "description": "The same for every repeat of it."},
+        "id": {
+            "type": "string",
+            "description": "This region's router gave it. Gold has another one in each region.",
+        },
+        "identity": {
+            "type": "string",
+            "description": "Which message it is, for every copy and repeat in every region: "
+            "compare this.",
+        },
         "message_id": {"type": "string"},
         "repeated": {"type": "boolean"},
     },
