@@ -243,8 +243,9 @@ class Receipt:
     """A router's answer to a publisher that set ``reply_to``.
 
     ``status`` is ``routed`` (stored and given to the fabric; ``id`` and ``identity`` say as
-    what) or ``rejected`` (``reason`` and ``detail`` say why). ``repeated`` marks a
-    message that this router had routed before: its first id stands.
+    what) or ``rejected`` (``reason`` and ``detail`` say why). ``identity`` is the same for every
+    copy and repeat, ``id`` is this router's. ``repeated`` marks a message that this router had
+    routed before: its first id stands.
     """
 
     status: Literal["routed", "rejected"]

@@ -108,7 +108,8 @@ class Submission:
 class Envelope:
     """A routed message: number ``seq`` of the stream (``router``, ``epoch``).
 
-    ``origin`` is the region that routed it, ``path`` the hops so far as
+    ``origin`` is the region that routed this copy: of a gold message each region routes one, with
+    an ``id`` of its own, and the first to arrive is shown. ``path`` holds the hops so far as
     ``name@ms`` texts by the router's clock: the shovel that brought it, the router.
     """
 

@@ -14,7 +14,7 @@
     │   ├── Rejected          it can't be accepted (``reason``, ``detail``)
     │   ├── Returned          no region waits for it: every broker that was asked gave it back
     │   ├── AccessRefused     every broker turns the publisher away: waiting won't help
-    │   └── Unanswered        nobody said in time what became of it (``message_id``)
+    │   └── Unanswered        nobody said in time what became of it (``message_id``, ``sent``)
 
     ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
     ├── Disconnected          a gateway ended a reader's connection, or it broke
@@ -90,19 +90,24 @@ class AccessRefused(PublishError):
 
 
 class Unanswered(PublishError):
-    """Neither receipt nor confirm in time: it may have been routed.
+    """Neither receipt nor confirm in time: it may have been routed, unless ``sent`` is False.
 
     Publish it again with this ``message_id``, and readers get it once. ``trouble`` is why there
-    is no connection, empty if there is one.
+    is no connection, or what closed it; empty if nothing is known.
     """
 
-    def __init__(self, message_id: str, seconds: float, trouble: str = "") -> None:
+    def __init__(
+        self, message_id: str, seconds: float, trouble: str = "", *, sent: bool = True
+    ) -> None:
+        what = "the message may have been routed nevertheless" if sent else "nothing was sent"
         super().__init__(
-            f"no answer within {seconds:g} s; the message may have been routed nevertheless: "
+            f"no answer within {seconds:g} s; {what}: "
             f"publish it again with message_id {message_id!r}"
             + (f" ({trouble})" if trouble else "")
         )
         self.message_id = message_id
+        self.sent = sent
+        self.trouble = trouble
 
 
 class ReaderError(NewsfabricError):

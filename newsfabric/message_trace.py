@@ -52,6 +52,11 @@ def identities(asked: Iterable[Asked]) -> dict[str, Mapping[str, Any]]:
     return {str(seen["identity"]): seen for _, seen in _sightings(asked)}
 
 
+def has_missing(asked: Iterable[Asked]) -> bool:
+    """Whether somebody who answered doesn't know what was asked for."""
+    return any(who.answer is not None and not who.answer["sightings"] for who in asked)
+
+
 def topic_of(asked: Iterable[Asked]) -> str | None:
     """The topic of the message, if anybody remembers it."""
     return next((seen["topic"] for _, seen in _sightings(asked)), None)

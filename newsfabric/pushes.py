@@ -12,7 +12,8 @@ def message_fields(envelope: Envelope, topic_class: TopicClass) -> dict[str, Any
     """The fields of a ``message`` push but ``body`` and ``position``.
 
     The body is left out because its bytes are passed on as they are; the position, because it
-    belongs to the gateway that sends the push.
+    belongs to the gateway that sends the push. So is ``identity``, which readers find in ``id``: it
+    would cost each delivery 33 bytes.
     """
     return {
         "type": "message",

@@ -1,4 +1,4 @@
-"""Publishes one headline and prints its id: python example.py REGION … (nearest first)."""
+"""Publishes one headline and prints its identity: python example.py REGION … (nearest first)."""
 
 import sys
 
@@ -9,6 +9,6 @@ with Publisher(sys.argv[1:], app_id="cms") as publisher:
         published = publisher.publish(
             "news.breaking", {"headline": "Comet seen over the bay"}, key="comet", version=1
         )
-        print(published.id)  # noqa: T201
+        print(published.identity)  # noqa: T201
     except Rejected as error:
         sys.exit(f"it can't be accepted: {error}")

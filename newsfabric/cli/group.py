@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     ),
     "publishers": ("newsfabric.cli.publishers:publishers", "Print users and rights of publishers."),
     "users": ("newsfabric.cli.users:users", "Print users and rights of the fabric's services."),
+    "topics": ("newsfabric.cli.topics_command:topics", "Check a topics.toml, or what is in it."),
     "topology": (
         "newsfabric.cli.topology_commands:topology",
         "Print all that a broker of the fabric holds.",
@@ -45,7 +46,8 @@ _GROUP: Final = "newsfabric.commands"
 _ORDER: Final = (
     *("up", "status", "top", "down", "scale", "drain"),
     *("publish", "tail", "replay", "trace", "rejected", "token", "operator-token", "revoke"),
-    *("publishers", "users", "topology", "targets", "certs", "schema", "logs", "mirror", "chaos"),
+    *("topics", "publishers", "users", "topology", "targets", "certs", "schema", "logs"),
+    *("mirror", "chaos"),
 )
 
 

@@ -43,7 +43,9 @@ def publish(
 
     BODY is JSON, - for stdin or @FILE. The id comes from the receipt, so the message is stored
     and routed when it is printed; until then it is sent again and again with the same message id.
-    A message that the fabric rejects is an error.
+    A message that the fabric rejects is an error. Readers may see another id, above all of gold:
+    what all copies have in common is its identity, which is in the line for `newsfabric trace` on
+    stderr, and with --json in the receipt.
     """
     from newsfabric.cli.publish import run_publish
 
@@ -94,8 +96,9 @@ def tail(
     """Subscribe to TOPICs as a reader does, and print each message as it arrives.
 
     Exits with 1 when --count messages haven't come within --timeout. Reconnects by itself; without
-    --timeout it gives up when no gateway has taken it for 30 seconds. With --json each message is a
-    line, as the gateway sent it.
+    --timeout it gives up when no gateway has taken it for 30 seconds. Each line ends with the
+    message's identity, which `newsfabric trace` takes. With --json each message is a line, as the
+    gateway sent it, with `identity` as its last field.
     """
     from newsfabric.cli.tail import run_tail
 
@@ -162,6 +165,7 @@ def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None
 
 @click.command(
     epilog=examples(
+        "newsfabric trace 2743aa7ac79215815ab",
         "newsfabric trace 019b2f4e-6a31-7c55-9c3f-2a4b5c6d7e8f --topic news.breaking",
         "newsfabric trace story-17 --json | jq .hops",
         "newsfabric trace 5c2a --from http://10.0.0.7:9101 --from http://10.0.1.4:15081",
@@ -177,10 +181,10 @@ def rejected(state: Path, region: str | None, limit: int, as_json: bool) -> None
 def trace(id: str, state: Path, urls: tuple[str, ...], topic: str | None, as_json: bool) -> None:
     """Show every hop of one message with its times, and which of its copies won.
 
-    ID is its id, the identity in its receipt, the first four digits or more of either, or its
-    message_id. Routers and gateways remember their last 8,192 messages for ten minutes; an
-    older one is found in the stores by its whole id and its topic. A gateway's URL is that of its
-    admin port.
+    ID is its id, the identity that `newsfabric tail` and its receipt show, the first four digits or
+    more of either, or its message_id. Routers and gateways remember their last 8,192 messages for
+    ten minutes; an older one is found in the stores by its whole id and its topic. A gateway's URL
+    is that of its admin port.
     """
     from newsfabric.cli.trace import places_at, show_trace
     from newsfabric.worlds import running_world

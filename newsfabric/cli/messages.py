@@ -70,12 +70,18 @@ def headline(body: Any) -> str:
         return "(nested too deeply to be shown)"
 
 
-def message_line(fields: Mapping[str, Any]) -> str:
-    """A ``message`` push on one line: when it was published, topic, headline."""
+def message_line(fields: Mapping[str, Any], identity: str | None) -> str:
+    """A ``message`` push on one line: when it was published, topic, headline, identity."""
     published = fields.get("published")
     when = _time(published) if isinstance(published, int) else "--:--:--"
     version = f" (v{fields['version']})" if fields.get("version") is not None else ""
-    return f"{when}  {fields.get('topic')}  {headline(fields.get('body'))}{version}"
+    line = f"{when}  {fields.get('topic')}  {headline(fields.get('body'))}{version}"
+    return f"{line}  {identity}" if identity else line
+
+
+def trace_hint(identity: str) -> str:
+    """The line to copy, to see the way of the message with this ``identity``."""
+    return f"its way: newsfabric trace {identity}"
 
 
 def rejection(entry: Mapping[str, Any]) -> dict[str, Any]:

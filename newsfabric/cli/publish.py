@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 
 from newsfabric.amqp import Message
-from newsfabric.cli.messages import make_message, read_body
+from newsfabric.cli.messages import make_message, read_body, trace_hint
 from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry, waiting_for_receipts
 from newsfabric.cli.wait_limit import HINT, wait_limited
 from newsfabric.control import Receipt
-from newsfabric.errors import NewsfabricError, Rejected
+from newsfabric.errors import NewsfabricError, Rejected, Unanswered
 from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
 from newsfabric.topics import load_topics
+from newsfabric.topology import mask
 from newsfabric.worlds import world_to_publish_to
 
 
@@ -34,7 +35,10 @@ def run_publish(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Publish one message and print its receipt's id, or the receipt; Rejected if it was."""
+    """Publish one message and print its receipt's id, or the receipt; Rejected if it was.
+
+    For a person, the line that traces it goes to stderr.
+    """
     content = read_body(body)
     world = world_to_publish_to(state, lambda text: echo(text, err=True))
     message = make_message(
@@ -55,6 +59,8 @@ def run_publish(
         raise Rejected(receipt.reason or "?", receipt.detail or "")
     if not as_json:
         echo(receipt.id or "")
+        if receipt.identity:
+            echo(trace_hint(receipt.identity), err=True)
 
 
 async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
@@ -64,16 +70,23 @@ async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
         return waiting_for_receipts(urls, () if publisher is None else (publisher,))
 
     try:
-        async with wait_limited(waiting, None) as wait, asyncio.timeout(seconds):
+        async with wait_limited(waiting, None) as wait:
             wait.began()
             region = ",".join(urls)
             async with await AsyncPublisher.open(
-                [region], app_id=APP_ID, timeout=None
+                [region], app_id=APP_ID, timeout=seconds
             ) as publisher:
-                return await send_with_retry(publisher, message)
-    except TimeoutError as exc:
-        again = message.properties.message_id
-        raise NewsfabricError(
-            f"no receipt from {urls[0]} within {seconds:g} s; the message may have been routed "
-            f"nevertheless: send it again with --message-id {again}. {HINT}"
-        ) from exc
+                return await send_with_retry(publisher, message, seconds)
+    except Unanswered as exc:
+        raise NewsfabricError(f"{_unanswered(exc, urls, seconds)}. {HINT}") from exc
+
+
+def _unanswered(error: Unanswered, urls: list[str], seconds: float) -> str:
+    where = ", ".join(map(mask, urls))
+    trouble = f" ({error.trouble})" if error.trouble else ""
+    if not error.sent:
+        return f"nothing was sent: no broker took it within {seconds:g} s, of {where}{trouble}"
+    return (
+        f"no receipt from {where} within {seconds:g} s{trouble}; the message may have been routed "
+        f"nevertheless: send it again with --message-id {error.message_id}"
+    )

@@ -20,7 +20,7 @@ from newsfabric.cli.messages import make_message
 from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry
 from newsfabric.cli.wait_limit import WaitLimit
 from newsfabric.control import Receipt
-from newsfabric.errors import AccessRefused, ConfigError
+from newsfabric.errors import AccessRefused, ConfigError, Rejected
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topics import TopicTable
 
@@ -154,6 +154,8 @@ async def play(
     async def send(publisher: AsyncPublisher, message: Message) -> None:
         try:
             tally.count(await send_with_retry(publisher, message))
+        except Rejected as exc:
+            tally.rejected[exc.reason] += 1
         except AccessRefused:
             tally.rejected["access_refused"] += 1
         finally:

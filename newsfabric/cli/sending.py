@@ -33,14 +33,20 @@ def in_its_name(message: Message, topics: TopicTable) -> Message:
     return dataclasses.replace(message, properties=properties)
 
 
-async def send_with_retry(publisher: AsyncPublisher, message: Message) -> Receipt:
+async def send_with_retry(
+    publisher: AsyncPublisher, message: Message, seconds: float | None = None
+) -> Receipt:
     """Send ``message``, which has a ``message_id``, until there is a receipt; return that.
 
     A broker that has just started returns messages until its shovels are back: here that is no
-    error yet.
+    error before ``seconds`` have passed.
     """
+    clock = asyncio.get_running_loop().time
+    until = clock() + (float("inf") if seconds is None else seconds)
     while True:
         try:
             return await publisher.send(message)
         except Returned:
+            if clock() >= until:
+                raise
             await asyncio.sleep(_AFTER_RETURN)

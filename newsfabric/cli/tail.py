@@ -10,12 +10,12 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, cast
 
-from newsfabric.cli.messages import message_line
+from newsfabric.cli.messages import message_line, trace_hint
 from newsfabric.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, wait_limited
 from newsfabric.errors import Disconnected, NewsfabricError
 from newsfabric.hosts.described import read_hosts
 from newsfabric.numbers import whole_number
-from newsfabric.reader import Transport, follow
+from newsfabric.reader import Push, Transport, follow
 from newsfabric.safe_output import echo
 from newsfabric.worlds import world_to_read
 
@@ -53,6 +53,8 @@ def run_tail(
                 f"only {printer.printed} of {count} messages of {', '.join(topics)} "
                 f"came within {seconds:g} s"
             ) from exc
+    finally:
+        printer.end()
 
 
 def _endpoints_url(state: Path, region: str | None) -> str:
@@ -94,7 +96,7 @@ async def _print(
     ):
         gateways.begin(wait)
         async for push in pushes:
-            if printer.is_last(push.text, push.fields):
+            if printer.is_last(push):
                 return
 
 
@@ -136,9 +138,19 @@ class _Printer:
         self._count = count
         self._as_json = as_json
         self.printed = 0
+        self._newest: str | None = None
 
-    def is_last(self, text: str, fields: dict[str, object]) -> bool:
+    def is_last(self, push: Push) -> bool:
         """Print one message; whether it was the last one wanted."""
-        echo(text if self._as_json else message_line(fields))
+        if self._as_json:
+            echo(push.text_with_identity)
+        else:
+            echo(message_line(push.fields, push.identity))
         self.printed += 1
+        self._newest = push.identity or self._newest
         return self.printed == self._count
+
+    def end(self) -> None:
+        """Say how to see the way of the last message that was printed, if there was one."""
+        if self._newest is not None and not self._as_json:
+            echo(trace_hint(self._newest), err=True)

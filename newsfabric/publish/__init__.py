@@ -6,7 +6,7 @@
 
     with Publisher(["amqp://cms:secret@127.0.0.1:18110/%2F"], app_id="cms") as publisher:
         published = publisher.publish("news.breaking", {"headline": "Hello"}, key="story-1")
-        print(published.id)
+        print(published.identity)
 
 It returns when the message is stored and routed (a receipt), or, told ``receipt=False``, when a
 broker has it. Until then it sends the message again with the same ``message_id``, by the next

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from newsfabric.amqp import Link, Message
 from newsfabric.amqp.link import connect
 from newsfabric.backoff import Backoff
-from newsfabric.control import PUBLISHER_NOT_ALLOWED, Receipt
+from newsfabric.control import Receipt
 from newsfabric.errors import (
     AccessRefused,
     ConfigError,
@@ -40,7 +40,15 @@ from newsfabric.errors import (
 )
 from newsfabric.publish.choice import SEND_AGAIN, SEND_AGAIN_AT_LAST, Choice, Course
 from newsfabric.publish.entrance import Entrance, cancel, first_of
-from newsfabric.publish.message import Options, Published, make_message, pauses, published
+from newsfabric.publish.message import (
+    Options,
+    Published,
+    check_limits,
+    make_message,
+    pauses,
+    published,
+)
+from newsfabric.publish.refusals import is_no_entrance, is_said, refused
 from newsfabric.topology import PUBLISH, TO_QUEUES
 
 TIMEOUT: Final = 30.0
@@ -172,7 +180,7 @@ class AsyncPublisher:
 
         ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON.
         Raises Rejected, Returned, AccessRefused or Unanswered; after Unanswered the message may
-        have been routed: send it again with the error's ``message_id``.
+        have been routed, unless ``sent`` is False: send it again with the error's ``message_id``.
         """
         now_ms = time.time_ns() // 1_000_000
         message = make_message(topic, body, options, app_id=self._app_id, now_ms=now_ms)
@@ -184,7 +192,8 @@ class AsyncPublisher:
         return published(receipt, message.properties.message_id or "")
 
     async def send(self, message: Message) -> Receipt:
-        """As :meth:`publish`, for a ``message`` with a ``message_id``; a rejection is an answer."""
+        """As :meth:`publish`, for a ``message`` with a ``message_id``; a router's rejection is an
+        answer."""
         receipt = await self._send(message, receipt=True, copies=self._copies)
         assert receipt is not None
         return receipt
@@ -192,6 +201,7 @@ class AsyncPublisher:
     async def _send(self, message: Message, *, receipt: bool, copies: int) -> Receipt | None:
         message_id = message.properties.message_id
         assert message_id is not None
+        check_limits(message)
         # Not the message_id: whoever can guess that could answer for a router.
         key = secrets.token_hex(16)
         sending = _Sending(message, receipt=receipt)
@@ -204,7 +214,9 @@ class AsyncPublisher:
                     del self._waiting[key]
                     self._leave(*sending.tries)
         except TimeoutError as exc:
-            raise Unanswered(message_id, self._timeout or 0, self.troubles()) from exc
+            trouble = "; ".join(filter(None, (self.troubles(), sending.trouble)))
+            sent = bool(sending.course.handed)
+            raise Unanswered(message_id, self._timeout or 0, trouble, sent=sent) from exc
 
     async def _until_answered(self, key: str, sending: _Sending, copies: int) -> Receipt | None:
         backoff = Backoff(base=0.1, cap=2.0)
@@ -299,6 +311,8 @@ class _Sending:
         self.course = Course()
         # By broker, why it gave the message back.
         self.returned: dict[int, str] = {}
+        # The words with which a broker last closed the channel that it was under way on.
+        self.trouble = ""
         self.tries: dict[asyncio.Task[None], int] = {}
 
     async def wait(self, seconds: float) -> bool:
@@ -321,21 +335,24 @@ class _Sending:
             if isinstance(error, PublishReturned):
                 self.returned[number] = str(error)
                 again = True
-            elif isinstance(error, LinkClosed | LinkRefused | LinkBusy):
-                if _refuses(str(error), self.message.topic):
-                    raise Rejected(PUBLISHER_NOT_ALLOWED, str(error))
+            elif isinstance(error, LinkBusy):
+                again = True
+            elif isinstance(error, LinkClosed | LinkRefused):
+                self._lost(number, str(error))
                 again = True
             elif error is not None and not isinstance(error, LinkError):
                 raise error
         return again
 
+    def _lost(self, number: int, words: str) -> None:
+        """Its channel to broker ``number`` has closed; Rejected if that was because of it."""
+        if reason := refused(words, self.message):
+            raise Rejected(reason, words)
+        if is_no_entrance(words):
+            self.returned[number] = words
+        if is_said(words):
+            self.trouble = words
+
 
 async def _all_refuse(entrances: Iterable[Entrance]) -> None:
     await asyncio.gather(*(entrance.refused() for entrance in entrances))
-
-
-def _refuses(error: str, topic: str) -> bool:
-    """Whether a broker that knows rights closed the channel for ``topic``; it says for which."""
-    return "ACCESS_REFUSED" in error and (
-        f"topic '{topic}'" in error or f"access to exchange '{PUBLISH}'" in error
-    )

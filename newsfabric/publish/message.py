@@ -11,6 +11,7 @@ import orjson
 
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.control import Receipt
+from newsfabric.envelope import DEFAULT_LIMITS
 from newsfabric.errors import Rejected
 
 JSON: Final = "application/json"
@@ -38,8 +39,10 @@ class Options(TypedDict, total=False):
 class Published:
     """A message that arrived: ``routed``, or, without a receipt, taken by a broker.
 
-    ``id``, ``identity``, ``region`` and ``router`` are from the receipt, None without one;
-    ``repeated`` is a hint that it had been routed before.
+    ``identity`` says which message it is, the same for every copy and repeat in every region: keep
+    it, and compare it with that of what readers see. ``id`` is what ``router`` of ``region`` made
+    of it; readers may see that of another router, above all of gold. All four are from the receipt,
+    None without one; ``repeated`` is a hint that it had been routed before.
     """
 
     message_id: str
@@ -72,6 +75,23 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
         timestamp=now_ms // 1000,
     )
     return Message(topic, _encode(body), properties)
+
+
+def check_limits(message: Message) -> None:
+    """Rejected, in a router's words, for a ``message`` that would cost a channel or connection.
+
+    A client broker closes the channel for a body of more than 128 KiB, and the connection for
+    headers that don't fit into a frame. Routers refuse what is smaller than that.
+    """
+    size, most = len(message.body), DEFAULT_LIMITS.max_body_bytes
+    if size > most:
+        raise Rejected("too_large", f"{size} bytes, at most {most}; it was not sent")
+    for name in ("key", "traceparent"):
+        text = message.properties.headers.get(name)
+        size = len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
+        if size > DEFAULT_LIMITS.max_text_bytes:
+            most = DEFAULT_LIMITS.max_text_bytes
+            raise Rejected("bad_header", f"{name} has {size} bytes, at most {most}")
 
 
 def published(receipt: Receipt | None, message_id: str) -> Published:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric import metrics
+from newsfabric.envelope import identity_of_id, identity_text
 
 DROPPED: Final = metrics.counter(
     "reader_dropped_pushes", "Pushes that are no JSON object, or nested too deeply to be read"
@@ -41,6 +42,27 @@ class Push:
     def topic(self) -> str:
         """The topic that it is about."""
         return str(self.fields.get("topic"))
+
+    @property
+    def identity(self) -> str | None:
+        """Which message it is: the same in every region, also where their ids differ.
+
+        It is what one compares, as in a receipt; None if the push has no id.
+        """
+        try:
+            return identity_text(identity_of_id(str(self.fields.get("id"))))
+        except ValueError:
+            return None
+
+    @property
+    def text_with_identity(self) -> str:
+        """The ``text`` with a field ``identity`` at its end, if it has an id.
+
+        Its other bytes stay: numbers of a body, read and written again, might change.
+        """
+        if self.identity is None or "identity" in self.fields:
+            return self.text
+        return f'{self.text.rstrip()[:-1]},"identity":"{self.identity}"}}'
 
     @property
     def position(self) -> str | None:

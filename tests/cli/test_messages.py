@@ -88,7 +88,8 @@ def test_any_body_and_any_time_can_be_shown(value: object) -> None:
         body = orjson.loads(orjson.dumps(value))
     except orjson.JSONEncodeError:
         return
-    line = message_line({"published": 10**17, "topic": "t", "body": body, "version": None})
+    fields = {"published": 10**17, "topic": "t", "body": body, "version": None}
+    line = message_line(fields, None)
     assert "\n" not in line
     assert line.startswith("--:--:--  t  ")
 

@@ -14,6 +14,7 @@ from newsfabric.cli.recording import Line, Tally, play
 from newsfabric.cli.sending import in_its_name, send_with_retry
 from newsfabric.cli.wait_limit import wait_limited
 from newsfabric.control import Receipt, encode_receipt
+from newsfabric.errors import Returned, Unanswered
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topics import PublisherRights, TopicTable
 from newsfabric.topology import declare_client
@@ -187,6 +188,27 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
     assert set(router.seen) == {f"m-{n}-s" for n in range(300)}
 
 
+async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
+    publisher: AsyncPublisher, router: Router
+) -> None:
+    lines = [
+        Line(at=0, topic="news.x", body=body, message_id=f"m-{n}")
+        for n, body in enumerate((b"{}", b"x" * 200_000, b"{}"))
+    ]
+    async with wait_limited(lambda: "waiting", PATIENCE) as wait:
+        tally = await play(
+            lines,
+            [publisher],
+            speed=0,
+            suffix="",
+            on_receipt=lambda _tally: None,
+            wait=wait,
+            topics=TopicTable([]),
+        )
+    assert (tally.routed, dict(tally.rejected)) == (2, {"too_large": 1})
+    assert set(router.seen) == {"m-0", "m-2"}
+
+
 async def test_where_publishers_have_rights_an_operator_says_for_whom_it_publishes(
     publisher: AsyncPublisher, broker: StubBroker, router: Router
 ) -> None:
@@ -195,3 +217,32 @@ async def test_where_publishers_have_rights_an_operator_says_for_whom_it_publish
         await send(publisher, in_its_name(message(name), TopicTable([], rights)))
     said = [sent.properties for sent in broker.take(tap)]
     assert {one.message_id: one.user_id for one in said} == {"m-1": "a", "m-2": None}
+
+
+async def test_a_message_that_stays_returned_is_told_in_time(broker: StubBroker) -> None:
+    link = broker.connect()
+    await link.on_connect(declare_client)
+    async with publishing(broker, SEND_AGAIN) as publisher:
+        with pytest.raises(Returned):
+            await asyncio.wait_for(send_with_retry(publisher, message(), SEND_AGAIN), PATIENCE)
+    await link.close()
+
+
+async def test_without_a_link_nothing_was_sent(broker: StubBroker) -> None:
+    broker.cut()
+    links = [broker.connect()]
+    async with await AsyncPublisher.over(links, app_id="a", timeout=0.05) as publisher:
+        with pytest.raises(Unanswered, match="nothing was sent: publish it again") as told:
+            await publisher.send(message())
+    assert told.value.sent is False
+
+
+async def test_a_deaf_router_leaves_it_open_what_became_of_the_message(
+    broker: StubBroker, router: Router
+) -> None:
+    router.deaf_for = 1000
+    links = [broker.connect()]
+    async with await AsyncPublisher.over(links, app_id="a", timeout=0.2) as publisher:
+        with pytest.raises(Unanswered, match="may have been routed") as told:
+            await publisher.send(message())
+    assert told.value.sent is True

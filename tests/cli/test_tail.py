@@ -12,6 +12,7 @@ from frontdesks import Frontdesk
 from gateways import opened_box
 
 from newsfabric.cli import tail
+from newsfabric.envelope import identity_text
 
 
 async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
@@ -23,8 +24,10 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     monkeypatch.setattr(tail, "world_to_read", lambda _state, _say: world)
     async with opened_box("tornado") as box, box.reader("news.latest") as first:
         desk.boxes = [box]
-        for n in range(4):
+        sent = [
             box.publish("news.latest", key=f"story-{n}", body={"headline": f"Story {n}"})
+            for n in range(4)
+        ]
         await first.hear_bodies(4)
         await asyncio.to_thread(
             tail.run_tail,
@@ -38,8 +41,13 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
             as_json=False,
         )
     await desk.close()
-    (line,) = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    (line,) = printed.out.splitlines()
     assert "Story 3" in line
+    # What `newsfabric trace` takes, at the end of the line and as a line to copy.
+    identity = line.split()[-1]
+    assert identity == identity_text(sent[3].identity)
+    assert printed.err.splitlines()[-1] == f"its way: newsfabric trace {identity}"
 
 
 def test_a_tail_knows_when_its_process_was_started() -> None:

@@ -32,7 +32,8 @@ def described(done: Callable[[], Published]) -> dict[str, Any]:
     try:
         return {"published": dataclasses.asdict(done())}
     except PublishError as error:
-        told = {n: getattr(error, n) for n in ("reason", "message_id") if hasattr(error, n)}
+        names = ("reason", "message_id", "sent")
+        told = {name: getattr(error, name) for name in names if hasattr(error, name)}
         told |= {"text": str(error)} if isinstance(error, AccessRefused) else {}
         return {"error": type(error).__name__, **told}
     except ValueError:

@@ -23,6 +23,8 @@ from newsfabric.topics import PublisherRights
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
 SILENCE = 0.3
+# Longer than a program may take.
+FOR_EVER = 600.0
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
 
 
@@ -152,7 +154,16 @@ async def test_no_answer_in_time_is_an_error_that_says_what_to_send_again(
     region.answers = lambda _message, _n: None
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
     told = await publisher.run(settings(region, timeout=1.0), message)
-    assert told == [{"error": "Unanswered", "message_id": "m-1"}]
+    assert told == [{"error": "Unanswered", "message_id": "m-1", "sent": True}]
+
+
+async def test_where_no_broker_can_be_reached_it_says_that_nothing_was_sent(
+    publisher: Program, unused_tcp_port: int
+) -> None:
+    down = f"amqp://127.0.0.1:{unused_tcp_port}/%2F"
+    message = {**MESSAGE, "options": {"message_id": "m-1"}}
+    told = await publisher.run(settings(down, timeout=1.0), message)
+    assert told == [{"error": "Unanswered", "message_id": "m-1", "sent": False}]
 
 
 async def test_a_broker_that_is_down_is_passed_over(
@@ -272,6 +283,52 @@ async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
     assert {message.topic for message in region.seen} == {"news.x"}
     # The broker vouches for it.
     assert {message.properties.user_id for message in region.seen} == {"cms"}
+
+
+async def test_a_body_over_the_limit_is_an_error_at_once_and_is_not_sent(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    large = {**MESSAGE, "body": '"' + 65_535 * "x" + '"'}
+    just = {**MESSAGE, "body": '"' + 65_534 * "x" + '"'}
+    # Were it sent, its answer would be waited for that long.
+    told = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, large, just)
+    assert told[1] == {"error": "Rejected", "reason": "too_large"}
+    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    assert [len(message.body) for message in region.seen] == [21, 65_536]
+
+
+async def test_a_key_that_no_frame_can_carry_is_an_error_at_once_and_is_not_sent(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    long = {**MESSAGE, "options": {"key": 200_000 * "x"}}
+    told = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, long)
+    assert told[1] == {"error": "Rejected", "reason": "bad_header"}
+    assert len(region.seen) == 1
+
+
+async def test_what_a_broker_closes_the_channel_for_is_an_error_and_costs_the_others_nothing(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+    bad = {**MESSAGE, "options": {"expiration": -1}}
+    given = settings(region, send_again=1.0, timeout=FOR_EVER)
+    told = await publisher.run(given, MESSAGE, bad, MESSAGE)
+    assert told[1] == {"error": "Rejected", "reason": "bad_property"}
+    assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
+    assert {message.properties.expiration for message in region.seen} == {None}
+
+
+async def test_a_broker_that_is_no_entrance_of_the_fabric_is_passed_over(
+    publisher: Program, regions: Regions
+) -> None:
+    nobody, dublin = await regions("oregon"), await regions("dublin")
+    await nobody.without_exchange()
+    (told,) = await publisher.run(settings(nobody, dublin, timeout=FOR_EVER), MESSAGE)
+    assert told["published"]["region"] == "dublin"
+    (told,) = await publisher.run(settings(nobody, timeout=FOR_EVER), MESSAGE)
+    assert told == {"error": "Returned"}
 
 
 @pytest.mark.parametrize("field", ["topic", "message_id", "type"])

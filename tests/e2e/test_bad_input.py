@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 BAD = {
     "not_json": ("news.world", "{not json"),
-    "too_large": ("news.world", json.dumps({"text": "x" * 70_000})),
     "topic_not_allowed": ("nobody.knows", "{}"),
     "empty_body": ("news.world", ""),
     "bad_topic": ("news..world", "{}"),
@@ -35,6 +34,7 @@ def test_a_bad_message_is_rejected_with_its_reason(world: World, reason: str, tm
 
 STRANGE = {
     "not_utf8": (b'{"headline": "\xff"}', {}),
+    "too_large": (json.dumps({"text": "x" * 70_000}).encode(), {}),
     "bad_header": (b"{}", {"headers": {"version": "the newest"}}),
     "bad_property": (b"{}", {"content_type": "text/plain"}),
 }
@@ -55,6 +55,14 @@ def test_what_a_stranger_sends_is_kept_with_its_bytes(world: World, reason: str)
     assert found[2] == body
     assert found[1].headers["reason"] == reason
     assert found[1].headers["topic"] == "news.world"
+
+
+def test_what_is_too_large_is_not_even_sent(world: World, tmp_path) -> None:
+    file = tmp_path / "body"
+    file.write_text(json.dumps({"text": "x" * 200_000}))
+    published = world.run("publish", "news.world", f"@{file}", "--region", "oregon")
+    assert published.returncode == 1
+    assert "too_large: 200012 bytes, at most 65536; it was not sent" in published.stderr
 
 
 def test_the_fabric_still_carries_messages_after_all_that(world: World) -> None:

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from newsfabric.amqp import Properties
+from newsfabric.amqp import Message, Properties
 from newsfabric.control import Receipt
 from newsfabric.errors import Rejected
-from newsfabric.publish.message import Published, make_message, pauses, published
+from newsfabric.publish.message import (
+    Published,
+    check_limits,
+    make_message,
+    pauses,
+    published,
+)
 
 NOW = 1_735_689_600_123
 
@@ -85,6 +91,27 @@ def test_a_rejection_is_an_error() -> None:
     )
     with pytest.raises(Rejected, match="not_json: why"):
         published(receipt, "m")
+
+
+def made(body: str, **options: Any) -> Message:
+    return make_message("t", body, options, app_id="a", now_ms=NOW)
+
+
+def test_what_routers_take_is_within_the_limits() -> None:
+    check_limits(made('"' + 65_534 * "x" + '"', key=255 * "k"))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (made('"' + 65_535 * "x" + '"'), "too_large: 65537 bytes, at most 65536; it was not sent"),
+        (made("1", key=128 * "é"), "bad_header: key has 256 bytes, at most 255"),
+        (made("1", traceparent=300 * "0"), "bad_header: traceparent has 300 bytes, at most 255"),
+    ],
+)
+def test_what_is_beyond_them_is_rejected_in_a_routers_words(message: Message, why: str) -> None:
+    with pytest.raises(Rejected, match=f"^{why}$"):
+        check_limits(message)
 
 
 def test_it_waits_twice_as_long_each_time_up_to_the_last() -> None:

@@ -17,6 +17,31 @@ def test_a_push_is_one_line_even_when_the_publisher_wrote_many() -> None:
     assert push.is_message
 
 
+ID = "01a1fd8f-fd96-79d0-baa7-ac79215815ab"
+OF_ANOTHER_REGION = "01a1fd90-0000-79d0-baa7-ac79215815ab"
+
+
+@pytest.mark.parametrize("id", [ID, OF_ANOTHER_REGION])
+def test_a_push_has_the_identity_of_its_publishers_receipt_whoever_routed_it(id: str) -> None:
+    push = parse_push(json.dumps({"type": "message", "id": id}))
+    assert push.identity == "2743aa7ac79215815ab"
+
+
+def test_a_push_with_its_identity_keeps_the_bytes_of_its_body() -> None:
+    text = (
+        f'{{"type":"message","id":"{ID}","body":{{"price": 1.10, "big": 12345678901234567890}}}} '
+    )
+    told = parse_push(text).text_with_identity
+    assert told == text.rstrip()[:-1] + ',"identity":"2743aa7ac79215815ab"}'
+    assert json.loads(told)["identity"] == "2743aa7ac79215815ab"
+
+
+@pytest.mark.parametrize("text", ['{"type":"pong"}', '{"type":"message","id":"7"}'])
+def test_what_has_no_id_has_no_identity(text: str) -> None:
+    push = parse_push(text)
+    assert (push.identity, push.text_with_identity) == (None, text)
+
+
 @pytest.mark.parametrize("text", ["", "x", "[]", "7", b"\xff", 1025 * "[" + 1025 * "]"])
 def test_what_cant_be_read_is_counted_and_the_rest_is_there(text: str | bytes) -> None:
     before = DROPPED._value.get()

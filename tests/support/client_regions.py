@@ -98,6 +98,10 @@ class Region:
         limit = f"/vhost-limits/{self.vhost}/max-connections"
         await self._management._send("PUT", limit, {"value": 0})
 
+    async def without_exchange(self) -> None:
+        """Have no exchange ``publish`` any more: no entrance of a fabric."""
+        await self._management._delete(f"/exchanges/{self.vhost}/{topology.PUBLISH}")
+
     async def cut_publishers(self) -> None:
         """Close the connections that aren't the router's."""
         async with asyncio.timeout(60):

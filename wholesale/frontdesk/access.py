@@ -40,12 +40,19 @@ class PublishAccess:
 
     def caller(self, headers: HTTPHeaders) -> ApiKey | None:
         """Whose key ``X-API-Key`` or ``Authorization: Bearer`` carries; None if there is none."""
-        if not self.keys:
-            return ANYONE
-        given = headers.get("X-API-Key")
-        if given is None:
-            given = bearer(headers)
-        return key_of(given, self.keys)
+        return key_of(_given(headers), self.keys) if self.keys else ANYONE
+
+    @staticmethod
+    def refusal(headers: HTTPHeaders) -> str:
+        """Why there is no caller, and what to do."""
+        if _given(headers) is None:
+            return "publishing needs an API key: curl -H 'X-API-Key: KEY'"
+        return "this API key isn't one of this frontdesk's (--api-key-file)"
+
+
+def _given(headers: HTTPHeaders) -> str | None:
+    given = headers.get("X-API-Key")
+    return bearer(headers) if given is None else given
 
 
 def key_of(given: str | None, keys: Iterable[ApiKey]) -> ApiKey | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from newsfabric.envelope import identity_text
 from newsfabric.pushes import message_fields
 from newsfabric.settings import Region
 from newsfabric.store.sound import Sound
@@ -57,14 +58,18 @@ class Endpoints:
 
 
 def history_document(topic: str, topic_class: TopicClass, found: Sound) -> dict[str, Any]:
-    """The answer of ``/history``: messages as readers get them pushed, without a position.
+    """The answer of ``/history``: messages as readers get them, with ``identity`` for position.
 
     Where some can't be read, ``missing`` has their ids (:mod:`newsfabric.store.sound`).
     """
     return {
         "topic": topic,
         "messages": [
-            message_fields(envelope, topic_class) | {"body": orjson.Fragment(envelope.body)}
+            message_fields(envelope, topic_class)
+            | {
+                "identity": identity_text(envelope.identity),
+                "body": orjson.Fragment(envelope.body),
+            }
             for envelope in found.envelopes
         ],
     } | ({"missing": found.missing} if found.missing else {})

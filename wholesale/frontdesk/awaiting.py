@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from newsfabric.amqp import Link
 from newsfabric.amqp.message import Message
 from newsfabric.control import Receipt
-from newsfabric.errors import PublishError, Unanswered
+from newsfabric.errors import PublishError, Rejected, Unanswered
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topology import Bounds
 from wholesale.http import RETRY, HttpProblem
@@ -67,12 +67,14 @@ class Receipts:
                 503, "busy", "too many publications are waiting for receipts", headers=RETRY
             )
         if not self._publisher.connected:
-            raise _not_taken(message)
+            raise _not_sent(message)
         self._progress.begin()
         try:
             return await self._publisher.send(message)
         except Unanswered as exc:
-            raise _no_receipt(message) from exc
+            raise (_no_receipt if exc.sent else _not_sent)(message) from exc
+        except Rejected as exc:
+            return _refused_by_broker(message, exc)
         except PublishError as exc:
             raise _not_taken(message) from exc
         finally:
@@ -90,11 +92,31 @@ def _no_receipt(message: Message) -> HttpProblem:
     )
 
 
+def _not_sent(message: Message) -> HttpProblem:
+    return _unavailable(message, "nothing was sent: no client broker of this region takes it now")
+
+
 def _not_taken(message: Message) -> HttpProblem:
+    return _unavailable(message, "the fabric can't take it now: its client brokers give it back")
+
+
+def _unavailable(message: Message, why: str) -> HttpProblem:
     return HttpProblem(
         503,
         "unavailable",
-        "the fabric can't take it now: send it again with the same Idempotency-Key",
+        f"{why}. Send it again with the same Idempotency-Key",
         headers=RETRY,
         extra={"message_id": message.properties.message_id},
+    )
+
+
+def _refused_by_broker(message: Message, why: Rejected) -> Receipt:
+    return Receipt(
+        status="rejected",
+        region="",
+        router="",
+        topic=message.topic,
+        message_id=message.properties.message_id,
+        reason=why.reason,
+        detail=why.detail,
     )

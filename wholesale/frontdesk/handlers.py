@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import math
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
+from http import HTTPStatus
+from typing import Any, Final
 
 import tornado.web
 from tornado.http1connection import HTTP1Connection
@@ -34,7 +36,14 @@ from wholesale.frontdesk.answers import (
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import CatchingUp
-from wholesale.frontdesk.publication import parse_publication
+from wholesale.frontdesk.publication import (
+    check_many,
+    in_curls_words,
+    parse_document,
+    parse_dry_run,
+    parse_publication,
+    rehearse,
+)
 from wholesale.frontdesk.repeats import Name, Repeats
 from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 
@@ -136,6 +145,8 @@ class HistoryHandler(OpenHandler):
 
     async def _newest(self) -> None:
         topic = self.get_argument("topic", "")
+        if not topic:
+            raise HttpProblem(400, "bad_request", "topic is required: /history?topic=news.breaking")
         limit, before = self._limit(), self._before()
         policy = self._topics.find(topic)
         if policy is None:
@@ -176,6 +187,9 @@ class HistoryHandler(OpenHandler):
 class PublishHandler(JsonHandler):
     """``POST /publish``: 201 once the message is stored and routed, 200 if it had been before.
 
+    A list of messages is answered with a list of such answers, each with its ``status``: 200 if
+    each was routed, otherwise 207. With ``?dry_run`` nothing is sent.
+
     The body is taken as it streams in, so that one that is too large is refused when that is
     known. Browsers say where a page is from (``Origin``), and pages don't publish: otherwise any
     site could make the browser of someone in the newsroom do it.
@@ -185,6 +199,7 @@ class PublishHandler(JsonHandler):
         self,
         receipts: Receipts,
         repeats: Repeats,
+        topics: TopicTable,
         access: PublishAccess,
         limits: Limits,
         draining: Callable[[], bool],
@@ -193,10 +208,13 @@ class PublishHandler(JsonHandler):
         """Tornado gives it these; ``login`` is the frontdesk's own user at the broker."""
         self._receipts = receipts
         self._repeats = repeats
+        self._topics = topics
         self._access = access
         self._limits = limits
         self._draining = draining
         self._login = login
+        self._dry_run = False
+        self._answered: list[int] = []
         self._chunks: list[bytes] = []
         self._size = 0
         assert isinstance(self.request.connection, HTTP1Connection)
@@ -205,19 +223,19 @@ class PublishHandler(JsonHandler):
     def prepare(self) -> None:
         """Tornado calls it before the body: 405, 401, 403, 415, 503, 400 or 413, in this order."""
         if self.request.method != "POST":
-            raise HttpProblem(405, "method_not_allowed", "POST a JSON object")
+            raise HttpProblem(405, "method_not_allowed", "POST a JSON object, or a list of them")
         caller = self._access.caller(self.request.headers)
         if caller is None:
             challenge = {"WWW-Authenticate": "Bearer"}
-            raise HttpProblem(
-                401, "unauthorized", "the API key is missing or wrong", headers=challenge
-            )
+            why = self._access.refusal(self.request.headers)
+            raise HttpProblem(401, "unauthorized", why, headers=challenge)
         self._caller = caller
         if "Origin" in self.request.headers:
             raise HttpProblem(403, "permission_denied", "web pages can't publish")
         content_type = self.request.headers.get("Content-Type", "")
         if content_type.split(";", 1)[0].strip().lower() != JSON:
-            raise HttpProblem(415, "unsupported_media_type", f"Content-Type must be {JSON}")
+            what = f"Content-Type must be {JSON}: curl -H 'Content-Type: {JSON}'"
+            raise HttpProblem(415, "unsupported_media_type", what)
         if self._draining():
             raise HttpProblem(503, "draining", "this frontdesk is going away", headers=RETRY)
         self._check_size(_length(self.request.headers.get("Content-Length", "0")))
@@ -236,36 +254,77 @@ class PublishHandler(JsonHandler):
     async def post(self) -> None:
         """400 or 413 for the body; 403, 413, 422 or 503 as the receipt says; 504 without one."""
         self._check_size(self._size)
+        self._dry_run = parse_dry_run(self.get_query_arguments("dry_run"))
+        said = parse_document(b"".join(self._chunks))
+        key = self.request.headers.get("Idempotency-Key")
+        if not isinstance(said, list):
+            status, document = await self._answer(said, key)
+            self.write_document(document, status)
+            return
+        check_many(said, idempotency_key=key)
+        # Each is published before the next one is: their order is kept.
+        answers = await asyncio.gather(*map(self._answer_in_list, said))
+        self._answered = [answer["status"] for answer in answers]
+        good = all(status < HTTPStatus.MULTIPLE_CHOICES for status in self._answered)
+        self.write_document(
+            {"answers": answers}, HTTPStatus.OK if good else HTTPStatus.MULTI_STATUS
+        )
+
+    async def _answer_in_list(self, said: Any) -> dict[str, Any]:
+        try:
+            status, document = await self._answer(said, None)
+        except HttpProblem as problem:
+            return {"status": problem.status, **problem.document}
+        return {"status": status, **document}
+
+    async def _answer(self, said: Any, key: str | None) -> tuple[int, dict[str, Any]]:
+        """Status and document for one message; HttpProblem if it isn't routed."""
         start = time.monotonic()
+        fresh_id, now_ms = secrets.token_hex(16), time.time_ns() // 1_000_000
         message = parse_publication(
-            b"".join(self._chunks),
-            idempotency_key=self.request.headers.get("Idempotency-Key"),
-            fresh_id=secrets.token_hex(16),
-            now_ms=time.time_ns() // 1_000_000,
+            said,
+            idempotency_key=key,
+            fresh_id=fresh_id,
+            now_ms=now_ms,
             limits=self._limits,
             caller=self._caller.app_id,
             login=self._login,
         )
+        message_id = message.properties.message_id
+        if self._dry_run:
+            receipt = rehearse(message, self._topics, self._limits, now_ms=now_ms)
+            self._check_receipt(receipt, message)
+            policy = self._topics.known(message.topic)
+            document = {"dry_run": True, "topic": message.topic, "class": policy.topic_class}
+            # Of one that is named here it would be another each time.
+            named = {"message_id": message_id, "identity": receipt.identity}
+            return 200, document | (named if message_id != fresh_id else {})
         receipt = await self._publish(message)
         counters.PUBLISH_SECONDS.observe(time.monotonic() - start)
-        if receipt.status == "rejected":
-            reason = receipt.reason or "rejected"
-            if reason == OVERLOAD:
-                raise HttpProblem(
-                    503,
-                    reason,
-                    receipt.detail or "",
-                    headers=RETRY,
-                    extra={"message_id": message.properties.message_id},
-                )
-            raise HttpProblem(_REFUSED.get(reason, 422), reason, receipt.detail or "")
+        self._check_receipt(receipt, message)
         document = {
             "id": receipt.id,
             "identity": receipt.identity,
-            "message_id": message.properties.message_id,
+            "message_id": message_id,
             "repeated": receipt.repeated,
         }
-        self.write_document(document, 200 if receipt.repeated else 201)
+        return 200 if receipt.repeated else 201, document
+
+    def _check_receipt(self, receipt: Receipt, message: Message) -> None:
+        """HttpProblem if it says that ``message`` was rejected."""
+        if receipt.status != "rejected":
+            return
+        reason = receipt.reason or "rejected"
+        if reason == OVERLOAD:
+            raise HttpProblem(
+                503,
+                reason,
+                receipt.detail or "",
+                headers=RETRY,
+                extra={"message_id": message.properties.message_id},
+            )
+        detail = in_curls_words(receipt, message, self._topics)
+        raise HttpProblem(_REFUSED.get(reason, 422), reason, detail)
 
     async def _publish(self, message: Message) -> Receipt:
         name = Name.of(message)
@@ -273,8 +332,9 @@ class PublishHandler(JsonHandler):
         return await self._repeats.once(name, publish, clock=time.monotonic)
 
     def on_finish(self) -> None:
-        """Tornado calls it after each answer, which is counted by status."""
-        counters.PUBLISHED.labels(str(self.get_status())).inc()
+        """Tornado calls it after each answer, which is counted by status; so is each in a list."""
+        for status in self._answered or [self.get_status()]:
+            counters.PUBLISHED.labels(str(status)).inc()
 
 
 def _length(text: str) -> int:

@@ -10,7 +10,12 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from newsfabric.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
-from wholesale.frontdesk.publication import IDEMPOTENCY_KEY, MAX_SHORT, MIN_EXPIRATION
+from wholesale.frontdesk.publication import (
+    IDEMPOTENCY_KEY,
+    MAX_SHORT,
+    MIN_EXPIRATION,
+    MOST_AT_ONCE,
+)
 
 _HISTORY_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 200, "default": 20}
 _TEXT: Final = {"type": ["string", "null"], "maxLength": MAX_SHORT}
@@ -44,7 +49,14 @@ def document(limits: Limits, *, keys: bool) -> dict[str, Any]:
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
                 "bearer": {"type": "http", "scheme": "bearer"},
             },
-            "schemas": {"Publication": _PUBLICATION, "Published": _PUBLISHED, "Error": _ERROR},
+            "schemas": {
+                "Publication": _PUBLICATION,
+                "Publications": _PUBLICATIONS,
+                "Published": _PUBLISHED,
+                "Rehearsed": _REHEARSED,
+                "Answers": _ANSWERS,
+                "Error": _ERROR,
+            },
         },
     }
 
@@ -81,10 +93,54 @@ _PUBLISHED: Final = {
     "type": "object",
     "required": ["id", "identity", "message_id", "repeated"],
     "properties": {
-        "id": {"type": "string", "description": "What readers see."},
-        "identity": {"type": "string", "description": "The same for every repeat of it."},
+        "id": {
+            "type": "string",
+            "description": "This region's router gave it. Gold has another one in each region.",
+        },
+        "identity": {
+            "type": "string",
+            "description": "Which message it is, for every copy and repeat in every region: "
+            "compare this.",
+        },
         "message_id": {"type": "string"},
         "repeated": {"type": "boolean"},
+    },
+}
+
+_PUBLICATIONS: Final = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": MOST_AT_ONCE,
+    "description": "Each as Publication; what isn't is answered with an error in its place.",
+    "items": {},
+}
+
+_REHEARSED: Final = {
+    "type": "object",
+    "description": "With `dry_run`: it would be routed. Nothing was sent.",
+    "required": ["dry_run", "topic", "class"],
+    "properties": {
+        "dry_run": {"const": True},
+        "topic": {"type": "string"},
+        "class": {"enum": ["gold", "silver", "bronze"]},
+        "message_id": {"type": "string"},
+        "identity": {"type": "string"},
+    },
+}
+
+_ANSWERS: Final = {
+    "type": "object",
+    "required": ["answers"],
+    "properties": {
+        "answers": {
+            "type": "array",
+            "description": "One for each message, in their order: what it would have been alone.",
+            "items": {
+                "type": "object",
+                "required": ["status"],
+                "properties": {"status": {"type": "integer", "description": "Of HTTP."}},
+            },
+        }
     },
 }
 
@@ -106,10 +162,12 @@ _ERROR: Final = {
 
 
 def _publish(limits: Limits, keys: bool) -> dict[str, Any]:
-    published = {"$ref": "#/components/schemas/Published"}
+    one, rehearsed, many = (
+        {"$ref": f"#/components/schemas/{name}"} for name in ("Published", "Rehearsed", "Answers")
+    )
     return {
         "operationId": "publish",
-        "summary": "Publish a message; returns when it is stored and routed.",
+        "summary": "Publish a message, or several; returns when they are stored and routed.",
         "security": [{"key": []}, {"bearer": []}] if keys else [],
         "parameters": [
             {
@@ -117,15 +175,35 @@ def _publish(limits: Limits, keys: bool) -> dict[str, Any]:
                 "in": "header",
                 "description": "Sent again with the same key it is the same message.",
                 "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_KEY}$"},
-            }
+            },
+            {
+                "name": "dry_run",
+                "in": "query",
+                "description": "Say what would become of it, and send nothing.",
+                "allowEmptyValue": True,
+                "schema": {"type": "string", "enum": ["", "1", "true", "0", "false"]},
+            },
         ],
         "requestBody": {
             "required": True,
-            "content": {JSON: {"schema": {"$ref": "#/components/schemas/Publication"}}},
+            "content": {
+                JSON: {
+                    "schema": {
+                        "oneOf": [
+                            {"$ref": f"#/components/schemas/{name}"}
+                            for name in ("Publication", "Publications")
+                        ]
+                    }
+                }
+            },
         },
         "responses": {
-            "201": _answer("Stored and routed.", published),
-            "200": _answer("It had been routed before; the first id.", published),
+            "201": _answer("Stored and routed.", one),
+            "200": _answer(
+                "It had been routed before; the first id. Or each of a list was routed.",
+                {"anyOf": [one, rehearsed, many]},
+            ),
+            "207": _answer("Of a list not each was routed: see each `status`.", many),
             "400": _error("The request isn't as described here."),
             "401": _error("The key is missing or wrong."),
             "403": _error("This key or publisher may not, or a web page asked."),
@@ -179,7 +257,7 @@ def _history() -> dict[str, Any]:
                     },
                 },
             ),
-            "400": _error("`limit` or `before` is wrong."),
+            "400": _error("`topic` is missing, or `limit` or `before` is wrong."),
             "403": _error("The topic isn't public."),
             "404": _error("There is no such topic."),
             "429": _error("Too often from this address: wait `Retry-After` seconds.", retry=True),

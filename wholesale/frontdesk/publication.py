@@ -1,21 +1,33 @@
-"""The body of ``POST /publish`` as an AMQP message. Pure.
+"""The body of ``POST /publish`` as AMQP messages. Pure.
 
 Only what AMQP couldn't carry is refused here; what a message may be is the router's decision,
-so that a publisher hears the same over HTTP and AMQP.
+so that a publisher hears the same over HTTP and AMQP. :func:`rehearse` tells what that would be.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
-from newsfabric.amqp.message import Message, Properties
-from newsfabric.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
+from newsfabric.amqp.message import SHOVELLED, Message, Properties
+from newsfabric.control import PUBLISHER_NOT_ALLOWED, Receipt
+from newsfabric.envelope import (
+    JSON,
+    MAX_EXPIRATION,
+    MAX_INTEGER,
+    Limits,
+    identity_text,
+    receive,
+)
+from newsfabric.errors import Rejected
 from newsfabric.numbers import is_whole
+from newsfabric.topics import TopicTable
+from wholesale.acceptance import check_rights, policy_of
 from wholesale.http import HttpProblem
 
 _TEXTS: Final = ("key", "message_id", "app_id", "type", "traceparent")
@@ -30,8 +42,37 @@ _IDEMPOTENCY_KEY: Final = re.compile(IDEMPOTENCY_KEY)
 MIN_EXPIRATION: Final = 1000
 
 
+#: Messages in one request.
+MOST_AT_ONCE: Final = 100
+
+
+def parse_document(document: bytes) -> Any:
+    """What a request says: one message's fields, or a list of them. HttpProblem if it's no JSON."""
+    if not document.strip():
+        raise _bad('the request has no body: curl -d \'{"topic": …, "body": …}\'')
+    try:
+        return orjson.loads(document)
+    except orjson.JSONDecodeError as exc:
+        raise _bad(f"not JSON: {exc}") from exc
+
+
+def check_many(documents: list[Any], *, idempotency_key: str | None) -> None:
+    """HttpProblem unless ``documents`` are as many as one request may have."""
+    if not 1 <= len(documents) <= MOST_AT_ONCE:
+        raise _bad(f"{len(documents)} messages in one request; it takes 1 to {MOST_AT_ONCE}")
+    if idempotency_key is not None:
+        raise _bad("Idempotency-Key names one message: give each of several its message_id")
+
+
+def parse_dry_run(values: Sequence[str]) -> bool:
+    """Whether ``?dry_run`` is said, by all ``values`` that it has; HttpProblem for others."""
+    if not set(values) <= {"", "1", "true", "0", "false"}:
+        raise _bad("dry_run must be true or false, or nothing")
+    return bool(values) and values[-1] not in ("0", "false")
+
+
 def parse_publication(
-    document: bytes,
+    document: Any,
     *,
     idempotency_key: str | None,
     fresh_id: str,
@@ -40,18 +81,18 @@ def parse_publication(
     caller: str | None = None,
     login: str | None = None,
 ) -> Message:
-    """The message that ``document`` asks for, without ``reply_to``; HttpProblem says what is wrong.
+    """The message that ``document``, read JSON, asks for, without ``reply_to``; else HttpProblem.
 
     It always has a message_id: ``idempotency_key`` (the header), else the field, else
     ``fresh_id``, so that whoever hears no answer can send it again. With ``caller`` its app_id
     is that and no other, and we, who log in as ``login``, vouch for it.
     """
-    fields = _object(document)
+    fields = _checked(document)
     topic = _text(fields, "topic")
     if not topic:
-        raise _bad("topic is required")
+        raise _bad('topic is required, such as {"topic": "news.breaking", "body": …}')
     if "body" not in fields:
-        raise _bad("body is required")
+        raise _bad("body is required: any JSON value, which readers get")
     body = _body(fields["body"])
     if len(body) > limits.max_body_bytes:
         raise HttpProblem(
@@ -59,6 +100,43 @@ def parse_publication(
         )
     properties = _properties(fields, idempotency_key, fresh_id, now_ms)
     return Message(topic, body, _as_caller(properties, caller, login))
+
+
+def rehearse(message: Message, topics: TopicTable, limits: Limits, *, now_ms: int) -> Receipt:
+    """The receipt that a router would give for ``message`` now, as if it had come by a shovel.
+
+    Routed it has an identity and no id. What a router remembers, and overload, it doesn't know.
+    """
+    properties = message.properties
+    headers = {**properties.headers, SHOVELLED: []}
+    arrived = dataclasses.replace(
+        message, properties=dataclasses.replace(properties, headers=headers)
+    )
+    receipt = functools.partial(Receipt, region="", router="", topic=message.topic)
+    try:
+        submission = receive(arrived, now_ms=now_ms, limits=limits)
+        policy_of(topics, submission.topic)
+        check_rights(
+            topics,
+            app_id=submission.app_id,
+            topic=submission.topic,
+            user_id=properties.user_id,
+        )
+    except Rejected as exc:
+        return receipt(status="rejected", reason=exc.reason, detail=exc.detail)
+    return receipt(status="routed", identity=identity_text(submission.identity))
+
+
+def in_curls_words(receipt: Receipt, message: Message, topics: TopicTable) -> str:
+    """Why ``receipt`` rejects ``message``, for somebody who speaks HTTP and has no AMQP login."""
+    said = message.properties
+    if receipt.reason == PUBLISHER_NOT_ALLOWED and topics.may_publish(said.app_id, message.topic):
+        # The publisher may, so it's that nobody vouches for it.
+        return (
+            f"publishing as {said.app_id} needs an API key bound to {said.app_id}: a line "
+            f"`{said.app_id} KEY` in the frontdesk's --api-key-file, sent as X-API-Key"
+        )
+    return receipt.detail or ""
 
 
 def _body(value: Any) -> bytes:
@@ -73,7 +151,11 @@ def _as_caller(properties: Properties, caller: str | None, login: str | None) ->
     if caller is None:
         return properties
     if properties.app_id not in (None, "", caller):
-        raise HttpProblem(403, "permission_denied", f"this key publishes as app_id {caller!r}")
+        raise HttpProblem(
+            403,
+            "permission_denied",
+            f"this API key is bound to {caller}: leave app_id out, or say {caller}",
+        )
     return dataclasses.replace(properties, app_id=caller, user_id=login)
 
 
@@ -97,13 +179,9 @@ def _properties(
     )
 
 
-def _object(document: bytes) -> dict[str, Any]:
-    try:
-        fields = orjson.loads(document)
-    except orjson.JSONDecodeError as exc:
-        raise _bad(f"not JSON: {exc}") from exc
+def _checked(fields: Any) -> dict[str, Any]:
     if not isinstance(fields, dict):
-        raise _bad("expected a JSON object")
+        raise _bad("expected a JSON object with topic and body, or a list of them")
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
         raise _bad(f"unknown field {unknown[0][:60]!r}; there are {', '.join(sorted(_FIELDS))}")

@@ -261,6 +261,7 @@ class FrontdeskService:
         publish = {
             "receipts": receipts,
             "repeats": Repeats(),
+            "topics": self._topics,
             "access": PublishAccess(self.settings.api_keys),
             "limits": self.settings.limits,
             "draining": lambda: self._draining,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from newsfabric import control, topology
+from newsfabric import topology
 from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
 from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
@@ -16,8 +16,8 @@ from newsfabric.hops import hops, last_hop
 from newsfabric.line_limits import LineLimit
 from newsfabric.races import Races
 from newsfabric.sightings import SeenCopy, Sighting
-from newsfabric.topics import CANARY_TOPIC, TopicClass, TopicTable
-from newsfabric.topology.roles import vouches
+from newsfabric.topics import TopicClass, TopicTable
+from wholesale.acceptance import check_rights, policy_of
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
 from wholesale.router.jobs import Claim, Job, PendingAck, Source
@@ -94,33 +94,19 @@ class Intake:
 
     def _validate(self, submission: Submission, properties: Properties) -> TopicClass:
         counters.VALIDATE.entered()
-        policy = self._topics.of_any(submission.topic)
-        if policy is None:
-            raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
+        policy = policy_of(self._topics, submission.topic)
         if submission.reply_to and not self._receipts.may_answer(submission.reply_to):
             raise Rejected("bad_property", "reply_to must be the name of a queue of your own")
         # What enters the core without a shovel is the fabric's own: publishers can't log in there.
-        if self._topics.publishers and SHOVELLED in properties.headers:
-            self._check_rights(submission, properties.user_id)
+        if SHOVELLED in properties.headers:
+            check_rights(
+                self._topics,
+                app_id=submission.app_id,
+                topic=submission.topic,
+                user_id=properties.user_id,
+            )
         counters.VALIDATE.left()
         return policy.topic_class
-
-    def _check_rights(self, submission: Submission, user_id: str | None) -> None:
-        app_id, topic = submission.app_id, submission.topic
-        if topic == CANARY_TOPIC:
-            return
-        if not self._topics.may_publish(app_id, topic):
-            raise Rejected(
-                control.PUBLISHER_NOT_ALLOWED,
-                f"app_id {app_id or ''!r} may not publish to {topic} (topics.toml, [[publisher]])",
-            )
-        # A broker has checked it (RabbitMQ, "Validated User ID"); app_id is just a word. A
-        # frontdesk says it of whom it knows by a key.
-        if user_id != app_id and not vouches(user_id or ""):
-            raise Rejected(
-                control.PUBLISHER_NOT_ALLOWED,
-                f"app_id {app_id!r} must log in as that and say so: user_id is {user_id!r}",
-            )
 
     def _came_as_gold(self, topic: str, properties: Properties) -> bool:
         """Whether it came by a shovel for gold alone, by which ``topic`` doesn't come. With header

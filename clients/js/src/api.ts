@@ -7,14 +7,16 @@ import type { Refusal } from "./wire.ts";
 export interface Message<Body = unknown> {
   type: "message";
   topic: string;
-  /** Sorts roughly by arrival in the fabric. */
+  /** Sorts roughly by arrival in the fabric. Another region, and the publisher's receipt, may have another one: see `identity`. */
   id: string;
+  /** Which message it is: the same for every copy and repeat, in every region, as in the publisher's receipt. Compare this. */
+  identity: string;
   /** Groups the versions of one story. */
   key: string | null;
   version: number | null;
   /** ms since the epoch, by the publisher's side. */
   published: number;
-  /** The region where it was published. */
+  /** The region that routed the copy which came here first; of a gold message each region routes one. */
   origin: string;
   class: string;
   position: string | null;
@@ -24,8 +26,10 @@ export interface Message<Body = unknown> {
 /** What any of a user's devices has done with a message of the mailbox. */
 export interface Mark {
   topic: string;
-  /** May be that of another copy of the message: compare `id.slice(14)`. */
+  /** May be that of another copy of the message: compare `identity`. */
   id: string;
+  /** The message's. */
+  identity: string;
   mark: "ack" | "read" | "dismiss";
   /** ms since the epoch. */
   at: number;

@@ -5,6 +5,7 @@ import type { ConnectOptions, Fabric, Login, Message, State, SubscribeOptions, S
 import { Connection } from "./connection.ts";
 import { HEARTBEAT } from "./liveness.ts";
 import type { Events } from "./notes.ts";
+import { identityText } from "./seen.ts";
 import { Subscriber, call } from "./subscriber.ts";
 import { Tabs } from "./tabs.ts";
 
@@ -67,7 +68,7 @@ export class PageFabric implements Fabric {
 
   async history(topic: string, { limit, before }: { limit?: number; before?: string } = {}): Promise<{ messages: Message[]; more: boolean }> {
     const { messages, more } = await this.#subscriber.ask({ action: "history", topic, limit, before });
-    return { messages, more };
+    return { messages: messages.map((message: Message) => ({ ...message, identity: identityText(message.id) })), more };
   }
 
   ack(message: Marked): Promise<void> {

@@ -14,6 +14,15 @@ export function identityOf(id: string): string {
   return String(id).slice(14);
 }
 
+/** The same as receipts and `newsfabric trace` have it: nineteen hex digits, "" for what is no id. */
+export function identityText(id: string): string {
+  // RFC 9562 section 5.7: 12 bits after the version, 62 after the variant.
+  const [, high, variant, low] = /^\w{8}-\w{4}-7(\w{3})-([89ab])(\w{3}-\w{12})$/.exec(id) ?? [];
+  if (!low) return "";
+  const first = (parseInt(high!, 16) << 2) | (parseInt(variant!, 16) & 3);
+  return first.toString(16).padStart(4, "0") + low.replace("-", "");
+}
+
 /** When the message with this id was routed, ms since the epoch; 0 if the id says nothing. */
 export function routedAt(id: string): number {
   const hex = String(id).slice(0, 13).replace("-", "");

@@ -9,7 +9,7 @@ import type { Message, State, SubscribeOptions, Subscription, Token } from "./ap
 import { dispatch } from "./notes.ts";
 import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from "./notes.ts";
 import { MARKS } from "./requests.ts";
-import { Seen } from "./seen.ts";
+import { Seen, identityText } from "./seen.ts";
 import { isError } from "./wire.ts";
 import type { Push, Refusal, Verb } from "./wire.ts";
 
@@ -169,8 +169,9 @@ export class Subscriber {
     const { handlers, seen } = followed;
     if (typeof push.position === "string") followed.position = push.position;
     if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
-    if (push.type === "message") this.#call(followed, handlers.onMessage, push as Push & Message);
-    else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, mark: MARKS[push.type]!, at: push.at });
+    const identity = identityText(push.id);
+    if (push.type === "message") this.#call(followed, handlers.onMessage, { ...push, identity } as Push & Message);
+    else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, identity, mark: MARKS[push.type]!, at: push.at });
   }
 
   #subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {

@@ -1,13 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Seen, identityOf, routedAt } from "../src/seen.ts";
+import { Seen, identityOf, identityText, routedAt } from "../src/seen.ts";
 import { idOf, randomsOf } from "./support.mjs";
 
 test("copies of a message differ in the first 48 bits of the id alone", () => {
   const one = "01890000-0000-7abc-8def-0123456789ab";
   assert.equal(identityOf(one), identityOf("01891111-2222-7abc-8def-0123456789ab"));
   assert.notEqual(identityOf(one), identityOf("01890000-0000-7abc-8def-0123456789ac"));
+});
+
+test("an identity is what a receipt says of the message, whichever router gave the id", () => {
+  assert.equal(identityText("01a1fd8f-fd96-79d0-baa7-ac79215815ab"), "2743aa7ac79215815ab");
+  assert.equal(identityText("01890000-0000-79d0-baa7-ac79215815ab"), "2743aa7ac79215815ab");
+  assert.equal(identityText("01890000-0000-7000-8000-000000000001"), "0000000000000000001");
+  for (const junk of ["", "x", "01890000-0000-4000-8000-000000000001", null]) assert.equal(identityText(junk), "");
 });
 
 test("an id tells when its message was routed, and nonsense tells nothing", () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { identityText } from "../src/seen.ts";
 import { Rig, idOf } from "./support.mjs";
 
 const rigWith = (options) => new Rig(options).connect();
@@ -253,6 +254,16 @@ test("two tabs have one subscription, and the last to leave ends it", () => {
   assert.deepEqual(rig.sent().map(({ action, topic }) => [action, topic]), [["unsubscribe", "t"]]);
 });
 
+test("a message says which one it is, as its publisher's receipt does", () => {
+  const rig = rigWith();
+  const heard = [];
+  rig.tab("a").tab.follow("t", { onMessage: ({ id, identity }) => heard.push([id, identity]) });
+  rig.subscribed(rig.sent()[0]);
+  const id = "01a1fd8f-fd96-79d0-baa7-ac79215815ab";
+  rig.push({ type: "message", topic: "t", id, body: 1, position: "p1" });
+  assert.deepEqual(heard, [[id, "2743aa7ac79215815ab"]]);
+});
+
 test("marks of other devices are told once", () => {
   const rig = rigWith();
   const heard = follow(rig.tab("a").tab, "user.42");
@@ -261,8 +272,8 @@ test("marks of other devices are told once", () => {
   for (let n = 0; n < 2; n += 1) rig.push({ type: "dismissed", topic: "user.42", id, at: 5, position: "p9" });
   rig.push({ type: "read", topic: "user.42", id, at: 6, position: "p10" });
   assert.deepEqual(heard.marks, [
-    { topic: "user.42", id, mark: "dismiss", at: 5 },
-    { topic: "user.42", id, mark: "read", at: 6 },
+    { topic: "user.42", id, identity: identityText(id), mark: "dismiss", at: 5 },
+    { topic: "user.42", id, identity: identityText(id), mark: "read", at: 6 },
   ]);
 });
 

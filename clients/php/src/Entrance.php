@@ -206,9 +206,9 @@ final class Entrance
         // A broker that closed the channel is there: the connection can be closed in good order.
         $error instanceof AMQPProtocolException ? $this->close() : $this->connection?->drop();
         $this->connection = $this->channel = null;
-        $refusal = $error instanceof AMQPProtocolException && $error->getCode() === 403 ? $error->getMessage() : null;
+        $words = $error instanceof AMQPProtocolException ? $error->getMessage() : '';
         foreach ($lost as $sending) {
-            $this->publisher->onLost($sending, $refusal);
+            $this->publisher->onLost($sending, $this, $words);
         }
     }
 

@@ -31,13 +31,21 @@ final class AccessRefused extends PublishError
 {
 }
 
-/** Neither receipt nor confirm in time: it may have been routed. Publish it again with this messageId. */
+/**
+ * Neither receipt nor confirm in time: it may have been routed, unless $sent is false. Publish it again with
+ * this messageId.
+ */
 final class Unanswered extends PublishError
 {
-    /** @param string $trouble why there is no connection, '' if there is one */
-    public function __construct(public readonly string $messageId, float $seconds, string $trouble = '')
-    {
-        parent::__construct("no answer within $seconds s; the message may have been routed nevertheless: "
-            . "publish it again with messageId $messageId" . ($trouble === '' ? '' : " ($trouble)"));
+    /** @param string $trouble why there is no connection, or what closed it; '' if nothing is known */
+    public function __construct(
+        public readonly string $messageId,
+        float $seconds,
+        string $trouble = '',
+        public readonly bool $sent = true,
+    ) {
+        $what = $sent ? 'the message may have been routed nevertheless' : 'nothing was sent';
+        parent::__construct("no answer within $seconds s; $what: publish it again with messageId $messageId"
+            . ($trouble === '' ? '' : " ($trouble)"));
     }
 }

@@ -17,6 +17,9 @@ final class Publisher
 {
     /** How often messages without an answer are checked, in seconds. */
     private const CHECK_EVERY = 0.05;
+    /** What routers take, in bytes; a client broker closes the channel for twice as large a body. */
+    private const MAX_BODY = 64 * 1024;
+    private const MAX_TEXT = 255;
 
     /** @var Entrance[] */
     private array $entrances = [];
@@ -94,7 +97,7 @@ final class Publisher
         }
         // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
         foreach ([$topic, $messageId, $this->appId, $type ?? ''] as $text) {
-            if (strlen($text) > 255) {
+            if (strlen($text) > self::MAX_TEXT) {
                 throw new \InvalidArgumentException('topic, messageId, appId and type have at most 255 bytes');
             }
         }
@@ -121,6 +124,10 @@ final class Publisher
             $copies ?? $this->copies,
             self::now() + $this->timeout,
         );
+        $sending->answer = $this->beyondLimits($sending->body, $headers);
+        if ($sending->isDone()) {
+            return $sending;
+        }
         if (self::now() >= $this->nextCheck) {
             // Who only sends must notice too that nobody answers.
             $this->step(0.0);
@@ -131,6 +138,22 @@ final class Publisher
         $this->waiting[$messageId] = $sending;
         $this->offer($sending);
         return $sending;
+    }
+
+    /** What would cost a channel or connection, refused in a router's words. */
+    private function beyondLimits(string $body, array $headers): ?Rejected
+    {
+        $size = strlen($body);
+        if ($size > self::MAX_BODY) {
+            return new Rejected('too_large', "$size bytes, at most " . self::MAX_BODY . '; it was not sent');
+        }
+        foreach (['key', 'traceparent'] as $name) {
+            $size = strlen($headers[$name] ?? '');
+            if ($size > self::MAX_TEXT) {
+                return new Rejected('bad_header', "$name has $size bytes, at most " . self::MAX_TEXT);
+            }
+        }
+        return null;
     }
 
     /** Wait until nothing is under way any more. */
@@ -179,7 +202,9 @@ final class Publisher
         }
         foreach ($this->waiting as $sending) {
             if ($now >= $sending->deadline) {
-                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout, $this->troubles()));
+                $trouble = implode('; ', array_filter([$this->troubles(), $sending->trouble]));
+                $sent = $sending->tries > 0;
+                $this->settle($sending, new Unanswered($sending->messageId, $this->timeout, $trouble, $sent));
             } elseif ($now >= $sending->due) {
                 $this->offer($sending);
             }
@@ -262,15 +287,17 @@ final class Publisher
         }
     }
 
-    /** It may not have arrived. A broker that knows rights says which topic it has $refused. @internal */
-    public function onLost(Sending $sending, ?string $refused): void
+    /** It may not have arrived. A broker that closes the channel for a message says why; '' if none did. @internal */
+    public function onLost(Sending $sending, Entrance $by, string $words): void
     {
-        if ($refused !== null
-            && (str_contains($refused, "topic '$sending->topic'") || str_contains($refused, "access to exchange 'publish'"))) {
-            $this->settle($sending, new Rejected('publisher_not_allowed', $refused));
-        } else {
-            $sending->due = 0.0;
+        $reason = Refusal::reason($words, $sending);
+        if ($reason !== null) {
+            $this->settle($sending, new Rejected($reason, $words));
+        } elseif (Refusal::isNoEntrance($words)) {
+            $sending->returned[$by->number] = $words;
         }
+        $sending->trouble = $words ?: $sending->trouble;
+        $sending->due = 0.0;
     }
 
     /** More than one may come for one message: the first counts. @internal */

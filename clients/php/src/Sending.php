@@ -17,6 +17,8 @@ final class Sending
     public array $handed = [];
     /** @var array<int, string> why brokers gave it back @internal */
     public array $returned = [];
+    /** The words with which a broker last closed the channel that it was under way on. @internal */
+    public string $trouble = '';
     /** @internal */
     public Published|PublishError|null $answer = null;
     private float $pause = 0.0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 from envelopes import envelope
 
+from newsfabric.envelope import identity_text
 from newsfabric.settings import Node, Region
 from newsfabric.store.sound import Sound
 from wholesale.frontdesk.answers import Endpoints, history_document
@@ -22,7 +23,7 @@ def test_alternates_are_the_other_regions_frontdesks():
     }
 
 
-def test_history_is_what_readers_get_pushed_without_a_position():
+def test_history_is_what_readers_get_pushed_with_the_identity_for_the_position():
     stored = envelope(1, body=b'{"b":1.0}', key="story", version=2)
     document = history_document("news.breaking", "gold", Sound([stored]))
     assert orjson.loads(orjson.dumps(document)) == {
@@ -37,6 +38,7 @@ def test_history_is_what_readers_get_pushed_without_a_position():
                 "published": stored.published_ms,
                 "origin": "oregon",
                 "class": "gold",
+                "identity": identity_text(stored.identity),
                 "body": {"b": 1.0},
             }
         ],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from newsfabric.amqp import Message
 from newsfabric.envelope import DEFAULT_LIMITS, MAX_INTEGER, receive
-from wholesale.frontdesk.publication import parse_publication
+from wholesale.frontdesk.publication import parse_document, parse_publication
 from wholesale.http import HttpProblem
 
 NOW_MS = 1_735_689_600_000
@@ -21,7 +21,11 @@ NOW_MS = 1_735_689_600_000
 def parse(document: Any, *, key: str | None = None) -> Message:
     raw = document if isinstance(document, bytes) else orjson.dumps(document)
     return parse_publication(
-        raw, idempotency_key=key, fresh_id="fresh", now_ms=NOW_MS, limits=DEFAULT_LIMITS
+        parse_document(raw),
+        idempotency_key=key,
+        fresh_id="fresh",
+        now_ms=NOW_MS,
+        limits=DEFAULT_LIMITS,
     )
 
 
@@ -80,7 +84,7 @@ def test_any_json_value_is_a_body(body: Any):
 @pytest.mark.parametrize(
     ("document", "detail"),
     [
-        (b"", "not JSON"),
+        (b"", "the request has no body"),
         (b"{", "not JSON"),
         (b"\xff", "not JSON"),
         (b"[" * 100_000, "not JSON"),

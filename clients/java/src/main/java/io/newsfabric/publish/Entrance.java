@@ -157,7 +157,7 @@ final class Entrance extends Thread {
           channel = null;
           blocked = false;
         }
-        sent.values().forEach(sending -> publisher.onLost(sending, opened.getCloseReason()));
+        sent.values().forEach(sending -> publisher.onLost(sending, this, opened.getCloseReason()));
       }
       return true;
     } catch (InterruptedException e) {

@@ -39,18 +39,26 @@ public abstract sealed class PublishException extends RuntimeException {
   }
 
   /**
-   * Neither receipt nor confirm in time: it may have been routed. Publish it again with this
-   * {@code messageId}, and readers get it once.
+   * Neither receipt nor confirm in time: it may have been routed, unless {@code sent} is false. Publish
+   * it again with this {@code messageId}, and readers get it once.
    */
   public static final class Unanswered extends PublishException {
     private final String messageId;
+    private final boolean sent;
 
-    /** {@code trouble} is why there is no connection, "" if there is one. */
-    Unanswered(String messageId, Duration timeout, String trouble) {
-      super(("no answer within %s; the message may have been routed nevertheless: publish it again with "
-          + "messageId %s%s").formatted(timeout, messageId, trouble.isEmpty() ? "" : " (" + trouble + ")"));
+    /** {@code trouble} is why there is no connection, or what closed it; "" if nothing is known. */
+    Unanswered(String messageId, Duration timeout, String trouble, boolean sent) {
+      super("no answer within %s; %s: publish it again with messageId %s%s".formatted(
+          timeout,
+          sent ? "the message may have been routed nevertheless" : "nothing was sent",
+          messageId,
+          trouble.isEmpty() ? "" : " (" + trouble + ")"));
       this.messageId = messageId;
+      this.sent = sent;
     }
+
+    /** Whether a broker was given it; if not, nobody has it. */
+    public boolean sent() { return sent; }
 
     /** The idempotency key of the message. */
     public String messageId() { return messageId; }

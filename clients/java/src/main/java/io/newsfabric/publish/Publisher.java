@@ -17,6 +17,7 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * Publishes to newsfabric, and knows what became of it: sends, waits, sends again.
@@ -96,6 +97,10 @@ public final class Publisher implements AutoCloseable {
    */
   public CompletableFuture<Published> send(String topic, byte[] json, Options options) {
     Sending sending = new Sending(topic, json, options, settings, now());
+    var beyond = sending.beyondLimits();
+    if (beyond.isPresent()) {
+      return CompletableFuture.failedFuture(beyond.get());
+    }
     room.acquireUninterruptibly();
     if (waiting.putIfAbsent(sending.messageId(), sending) != null) {
       room.release();
@@ -129,7 +134,9 @@ public final class Publisher implements AutoCloseable {
     synchronized (sending) {
       long now = now();
       if (now >= sending.deadline) {
-        fail(sending, new PublishException.Unanswered(sending.messageId(), settings.timeout, troubles()));
+        var trouble = Stream.of(troubles(), sending.trouble).filter(text -> !text.isEmpty());
+        fail(sending, new PublishException.Unanswered(
+            sending.messageId(), settings.timeout, trouble.collect(Collectors.joining("; ")), sending.wasTried()));
       }
       if (!sending.isDue(now) || sending.answer.isDone()) {
         return;
@@ -182,16 +189,18 @@ public final class Publisher implements AutoCloseable {
     }
   }
 
-  /** It may not have arrived. A broker that knows rights closes the channel for one outside them, and says which. */
-  void onLost(Sending sending, ShutdownSignalException why) {
-    if (why != null && why.getReason() instanceof AMQP.Channel.Close said
-        && said.getReplyCode() == AMQP.ACCESS_REFUSED
-        && (said.getReplyText().contains("access to exchange 'publish'")
-            || said.getReplyText().contains("topic '" + sending.topic + "'"))) {
-      fail(sending, new PublishException.Rejected("publisher_not_allowed", said.getReplyText()));
-    } else {
-      sending.hurry();
+  /** It may not have arrived. A broker closes the channel for a bad message, and says what was wrong with it. */
+  void onLost(Sending sending, Entrance by, ShutdownSignalException why) {
+    if (why != null && why.getReason() instanceof AMQP.Channel.Close said) {
+      String words = said.getReplyText();
+      Refusal.reason(words, sending.topic, sending.body, sending.properties)
+          .ifPresent(reason -> fail(sending, new PublishException.Rejected(reason, words)));
+      if (Refusal.isNoEntrance(words)) {
+        sending.returned.put(by.number, words);
+      }
+      sending.trouble = words;
     }
+    sending.hurry();
   }
 
   /** More than one may come for one message: the first counts. */

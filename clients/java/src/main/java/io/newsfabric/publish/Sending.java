@@ -6,6 +6,7 @@ import java.util.Date;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -15,6 +16,11 @@ import java.util.stream.Stream;
 /** One message under way; {@code answer} decides, once. Times are in ms of {@link System#nanoTime}. */
 final class Sending {
   static final long SEND_AGAIN_AT_LAST = 10_000;
+
+  /** What routers take; a client broker closes the channel for twice as large a body. */
+  static final int MAX_BODY = 64 * 1024;
+
+  static final int MAX_TEXT = 255;
 
   final String topic;
   final byte[] body;
@@ -29,6 +35,9 @@ final class Sending {
 
   /** The brokers that it was handed to. */
   final List<Choice.Handed> course = new CopyOnWriteArrayList<>();
+
+  /** The words with which a broker last closed the channel that it was under way on. */
+  volatile String trouble = "";
 
   private long pause;
   private int turn;
@@ -57,9 +66,27 @@ final class Sending {
         .build();
     // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
     if (Stream.of(topic, messageId, settings.appId, options.type == null ? "" : options.type)
-        .anyMatch(text -> text.getBytes(StandardCharsets.UTF_8).length > 255)) {
+        .anyMatch(text -> text.getBytes(StandardCharsets.UTF_8).length > MAX_TEXT)) {
       throw new IllegalArgumentException("topic, messageId, appId and type have at most 255 bytes");
     }
+  }
+
+  /** What would cost a channel or connection, refused in a router's words. */
+  Optional<PublishException> beyondLimits() {
+    if (body.length > MAX_BODY) {
+      String detail = "%d bytes, at most %d; it was not sent".formatted(body.length, MAX_BODY);
+      return Optional.of(new PublishException.Rejected("too_large", detail));
+    }
+    for (String name : List.of("key", "traceparent")) {
+      if (properties.getHeaders().get(name) instanceof String text) {
+        int size = text.getBytes(StandardCharsets.UTF_8).length;
+        if (size > MAX_TEXT) {
+          String detail = "%s has %d bytes, at most %d".formatted(name, size, MAX_TEXT);
+          return Optional.of(new PublishException.Rejected("bad_header", detail));
+        }
+      }
+    }
+    return Optional.empty();
   }
 
   String messageId() { return properties.getMessageId(); }

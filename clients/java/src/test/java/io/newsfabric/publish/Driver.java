@@ -83,6 +83,7 @@ public final class Driver {
         told.put("text", refused.getMessage());
       } else if (e.getCause() instanceof PublishException.Unanswered unanswered) {
         told.put("message_id", unanswered.messageId());
+        told.put("sent", unanswered.sent());
       }
     }
     return told;

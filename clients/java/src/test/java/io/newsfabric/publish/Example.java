@@ -14,7 +14,7 @@ public final class Example {
               "news.breaking",
               "{\"headline\": \"Comet seen over the bay\"}",
               new Options().key("comet").version(1));
-      System.out.println(published.id());
+      System.out.println(published.identity());
     } catch (PublishException.Rejected e) {
       System.err.println("it can't be accepted: " + e.getMessage());
       System.exit(1);

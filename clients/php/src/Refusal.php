@@ -1,0 +1,40 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Newsfabric;
+
+/**
+ * Which message a broker means that closed a channel, and why it refuses it. Pure.
+ *
+ * newsfabric/publish/refusals.py is the same in Python and says why: AMQP names no message, RabbitMQ's words do.
+ *
+ * @internal
+ */
+final class Refusal
+{
+    /** The reason for which a broker's $words refuse $sending; null if they mean another. */
+    public static function reason(string $words, Sending $sending): ?string
+    {
+        if (str_contains($words, 'ACCESS_REFUSED')) {
+            $mine = str_contains($words, "topic '$sending->topic'") || str_contains($words, "access to exchange 'publish'");
+            return $mine ? 'publisher_not_allowed' : null;
+        }
+        $said = $sending->properties;
+        return match (true) {
+            preg_match('/PRECONDITION_FAILED - message size (\d+) is larger/', $words, $found) === 1
+                => (int) $found[1] === strlen($sending->body) ? 'too_large' : null,
+            preg_match("/PRECONDITION_FAILED - invalid expiration '(.*?)'/", $words, $found) === 1
+                => $found[1] === ($said['expiration'] ?? null) ? 'bad_property' : null,
+            preg_match("/PRECONDITION_FAILED - user_id property set to '(.*?)'/", $words, $found) === 1
+                => $found[1] === $said['app_id'] ? 'publisher_not_allowed' : null,
+            default => null,
+        };
+    }
+
+    /** Whether it takes no publisher's message: it isn't the fabric's entrance, or not any more. */
+    public static function isNoEntrance(string $words): bool
+    {
+        return str_contains($words, "NOT_FOUND - no exchange 'publish'");
+    }
+}

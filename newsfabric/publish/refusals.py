@@ -1,0 +1,51 @@
+"""Which message a broker means that closed a channel, and why it refuses it. Pure.
+
+AMQP closes a channel for one bad message and says of which neither delivery tag nor id. RabbitMQ's
+words name what was wrong with it (3.10 to 4.3 have the same), and that tells it from the others
+that were under way. Whatever the words don't name is sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from newsfabric.amqp.message import Message
+from newsfabric.control import PUBLISHER_NOT_ALLOWED
+from newsfabric.topology import PUBLISH
+
+# A reply code of the broker's, and its words.
+_SAID: Final = re.compile(r"\b\d{3} [A-Z_]+ - ")
+_NO_ENTRANCE: Final = f"NOT_FOUND - no exchange '{PUBLISH}'"
+_SIZE: Final = re.compile(r"PRECONDITION_FAILED - message size (\d+) is larger")
+_EXPIRATION: Final = re.compile(r"PRECONDITION_FAILED - invalid expiration '(.*?)'")
+_USER: Final = re.compile(r"PRECONDITION_FAILED - user_id property set to '(.*?)'")
+
+
+def refused(words: str, message: Message) -> str | None:
+    """The reason for which a broker's ``words`` refuse ``message``; None if they mean another.
+
+    It is one of :data:`newsfabric.envelope.REJECT_REASONS`.
+    """
+    said = message.properties
+    if "ACCESS_REFUSED" in words:
+        mine = f"topic '{message.topic}'" in words or f"access to exchange '{PUBLISH}'" in words
+        return PUBLISHER_NOT_ALLOWED if mine else None
+    if found := _SIZE.search(words):
+        return "too_large" if int(found[1]) == len(message.body) else None
+    if found := _EXPIRATION.search(words):
+        return "bad_property" if found[1] == said.expiration else None
+    if found := _USER.search(words):
+        return PUBLISHER_NOT_ALLOWED if found[1] in (said.user_id, said.app_id) else None
+    return None
+
+
+def is_said(words: str) -> bool:
+    """Whether a broker itself says ``words``; else the connection broke, or there was none."""
+    return _SAID.search(words) is not None
+
+
+def is_no_entrance(words: str) -> bool:
+    """Whether a broker's ``words`` say that it takes no publisher's message: it isn't the fabric's
+    entrance, or not any more."""
+    return _NO_ENTRANCE in words
