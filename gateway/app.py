@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import tornado.web
 from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
 
 from gateway import sockjs
 from gateway.admin import admin_application, urls_under
@@ -20,6 +21,7 @@ from gateway.drain import drain, rebalance
 from gateway.listener import Listener
 from gateway.settings import GatewaySettings
 from gateway.sse import SseHandler
+from gateway.streaming import TurnedAwayHandler
 from gateway.websocket import WebSocketHandler
 from newsfabric.amqp import Link
 from newsfabric.service import health_routes, serving, up
@@ -94,6 +96,22 @@ async def opened(
     return Gateway(core, port, admin_port)
 
 
+class ReadersApplication(tornado.web.Application):
+    """The routes of readers, and one answer for those who only hear that there is no room."""
+
+    def __init__(self, core: Core, routes: list[Any]) -> None:
+        super().__init__(routes, log_function=lambda handler: None)
+        self._core = core
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        """Tornado calls it with the head of each request. WebSockets say it in their own way."""
+        found: Any = super().find_handler(request, **kwargs)
+        connection: Any = request.connection
+        if not connection.stream.turned_away or issubclass(found.handler_class, WebSocketHandler):
+            return found
+        return self.get_handler_delegate(request, TurnedAwayHandler, {"core": self._core})
+
+
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     """What serves readers' HTTP requests, until ``stack`` is left."""
     router = sockjs.Router(core)
@@ -106,7 +124,7 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
         *health_routes(core.readiness),
     ]
     server = HTTPServer(
-        tornado.web.Application(routes, log_function=lambda handler: None),
+        ReadersApplication(core, routes),
         max_header_size=16 * 1024,
         # Of requests that don't say otherwise.
         max_body_size=core.settings.reader.frame_bytes,

@@ -162,3 +162,5 @@ class ReaderStream(WatchedStream):
     """
 
     reader: Waiting | None = None
+    #: Whether whoever it is only hears that there is no room.
+    turned_away = False

@@ -4,6 +4,10 @@ Tornado's own accept handler lets EMFILE go up to the loop, which calls it again
 gateway out of descriptors would spin and log without end. This one stops listening for
 a moment instead; the connections wait in the kernel's backlog. It also stops while so many of its
 connections are open that the rest of the gateway would run out of them.
+
+One connection more than its address may have is served to the extent that it is told so. A network
+that has gone without a word leaves its readers here, who would stand in its way when it is back: so
+those of an address without room are asked for a sign of life, and who gives none ends.
 """
 
 from __future__ import annotations
@@ -19,12 +23,16 @@ from typing import Final
 from tornado.httpserver import HTTPServer
 
 from gateway import measures
+from gateway.admission import Welcome
 from gateway.budget import Budget, ReaderStream
 from gateway.descriptors import connections_at_most
 from gateway.settings import GatewaySettings
+from gateway.websocket import WebSocketConnection
 from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
 from newsfabric.line_limits import LineLimit
+from newsfabric.networks import parse_address, place_of
+from newsfabric.pace import Pace, Rate
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +47,18 @@ _AT_ONCE: Final = 64
 _SEND_BUFFER: Final = 128 * 1024
 # A stream reads ahead at most so much; the largest thing that is read whole is an xhr_send.
 _READ_BUFFER: Final = 256 * 1024
+# Who are told that their address has no room, at once; beyond them there is no answer.
+_TURNED_AWAY_AT_ONCE: Final = 1_000
+# How often the readers of one address are asked for signs of life at most.
+_ROUNDS: Final = Rate(burst=1, per_second=0.1)
 
 
 class Listener:
     """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`, at the address of
     ``settings``; ConfigError if it is taken.
 
-    At most as many at once as descriptors allow, of one address as ``settings`` do. One more of an
-    address is closed without a word, as the data plane does it. What waits for them counts in
-    ``budget``.
+    At most as many at once as descriptors allow, of one address as ``settings`` do. What waits for
+    them counts in ``budget``.
     """
 
     def __init__(self, server: HTTPServer, budget: Budget, settings: GatewaySettings) -> None:
@@ -56,6 +67,11 @@ class Listener:
         self._most = connections_at_most()
         self._open = 0
         self._addresses = Addresses(settings.per_address)
+        # By place, where a place has a bound.
+        self._streams: dict[bytes, set[ReaderStream]] | None = {} if settings.per_address else None
+        self._rounds = Pace(_ROUNDS)
+        self._turned_away = 0
+        self._told_within = settings.unfinished_seconds
         self._pauses = LineLimit(every=60.0)
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
@@ -95,16 +111,51 @@ class Listener:
                 self._pause(str(exc.strerror))
                 return
             if self._addresses.enter(address[0]):
-                self._open += 1
-                closed = functools.partial(self._closed, address[0])
-                serve_connection(self._server, connection, address, self._budget, closed)
+                self._serve(connection, address)
             else:
-                measures.REJECTED_CONNECTS.labels("address").inc()
-                connection.close()
+                measures.REJECTED_CONNECTS.labels(Welcome.TOO_MANY.value).inc()
+                self._ask_for_life(address[0])
+                self._turn_away(connection, address)
 
-    def _closed(self, address: str) -> None:
+    def _serve(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        self._open += 1
+        closed = functools.partial(self._closed, address[0])
+        stream = serve_connection(self._server, connection, address, self._budget, closed)
+        if self._streams is not None:
+            self._streams.setdefault(_place(address[0]), set()).add(stream)
+
+    def _closed(self, address: str, stream: ReaderStream) -> None:
         self._open -= 1
         self._addresses.leave(address)
+        if self._streams is not None:
+            left = self._streams[_place(address)]
+            left.remove(stream)
+            if not left:
+                del self._streams[_place(address)]
+
+    def _turn_away(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        if self._turned_away >= _TURNED_AWAY_AT_ONCE:
+            connection.close()
+            return
+        self._open += 1
+        self._turned_away += 1
+        stream = serve_connection(
+            self._server, connection, address, self._budget, self._was_turned_away
+        )
+        stream.turned_away = True
+        self._loop.call_later(self._told_within, stream.close)
+
+    def _was_turned_away(self, _: ReaderStream) -> None:
+        self._open -= 1
+        self._turned_away -= 1
+
+    def _ask_for_life(self, address: str) -> None:
+        """Ask those of ``address`` for a sign of life, unless that was done lately."""
+        if self._streams is None or self._rounds.ask(address, self._loop.time()):
+            return
+        for stream in tuple(self._streams.get(_place(address), ())):
+            if isinstance(stream.reader, WebSocketConnection):
+                stream.reader.ask_for_life()
 
     def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
@@ -121,17 +172,22 @@ def serve_connection(
     connection: socket.socket,
     address: tuple[str, int],
     budget: Budget,
-    closed: Callable[[], None],
-) -> None:
+    closed: Callable[[ReaderStream], None],
+) -> ReaderStream:
     """Serve a connected socket from which nothing was read yet. ``server`` owns it from here.
 
-    What waits for it counts in ``budget``. ``closed`` is called once when it is closed; never if
-    this raises OSError.
+    What waits for it counts in ``budget``. ``closed`` is called once when it is closed, in a later
+    turn; never if this raises OSError.
     """
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    stream = ReaderStream(connection, budget, closed, max_buffer_size=_READ_BUFFER)
+    stream = ReaderStream(connection, budget, lambda: closed(stream), max_buffer_size=_READ_BUFFER)
     server.handle_stream(stream, address)
+    return stream
+
+
+def _place(address: str) -> bytes:
+    return place_of(parse_address(address))
 
 
 def listen(host: str, port: int) -> socket.socket:

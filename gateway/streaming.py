@@ -24,7 +24,7 @@ from gateway.admission import Welcome
 from gateway.budget import ReaderStream
 from gateway.connection import Connection, Readers
 from gateway.protocol import LogIn, Refusal, Subscribe, error_push
-from newsfabric.closing import NO_PONG, ErrorCode
+from newsfabric.closing import ADDRESS_FULL, NO_PONG, ErrorCode
 from newsfabric.service import HeadHandler, answer_preflight, methods_of
 
 if TYPE_CHECKING:
@@ -128,10 +128,12 @@ class StreamConnection(Connection):
         Not whether that was two heartbeats ago: this process may have stood still, and have asked
         for no sign of life. Nor does what waits for us unread make a reader silent.
         """
-        if (
-            self._beaten_at - self._heard_at <= self.settings.heartbeat
-            or not self._stream.reading()
-        ):
+        late = self._beaten_at - self._heard_at > self.settings.heartbeat
+        return late and self._has_said_nothing()
+
+    def _has_said_nothing(self) -> bool:
+        """Whether nothing waits for us unread."""
+        if not self._stream.reading():
             return False
         try:
             self._socket.recv(1, socket.MSG_PEEK)
@@ -211,6 +213,25 @@ class StreamHandler(ReaderHandler):
         """Tornado gives it the gateway's ``core``."""
         self.core = core
 
+    @property
+    def _is_turned_away(self) -> bool:
+        """Whether who asks only hears that there is no room."""
+        connection: Any = self.request.connection
+        return bool(connection.stream.turned_away)
+
+    def _hang_up(self, text: str, retry_after: int) -> None:
+        """503, which says when to come again, in seconds; the connection ends."""
+        head = {
+            "Content-Type": "text/plain; charset=utf-8",
+            "Cache-Control": "no-store",
+            "Retry-After": str(retry_after),
+            "Content-Length": str(len(text)),
+            "Connection": "close",
+        }
+        stream = self._take_over("503 Service Unavailable", head)
+        stream.write(text.encode())
+        stream.close()
+
     def _take_over(self, status: str, headers: Mapping[str, str]) -> ReaderStream:
         """Answer with a head that no framework adds to, and own the stream from here on.
 
@@ -227,6 +248,15 @@ class StreamHandler(ReaderHandler):
             # Writing found out. A connection on it would never learn that it has ended.
             raise tornado.web.Finish
         return stream
+
+
+class TurnedAwayHandler(StreamHandler):
+    """Whatever is asked by one whose address has no room."""
+
+    def prepare(self) -> None:
+        """503, whatever the method."""
+        seconds = math.ceil(ADDRESS_FULL.retry_after_ms / 1000)
+        self._hang_up(f"not now: {Welcome.TOO_MANY.value}", seconds)
 
 
 class PageHandler(HeadHandler, StreamHandler):

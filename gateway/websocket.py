@@ -25,12 +25,23 @@ from gateway.frames import (
 from gateway.protocol import LogIn
 from gateway.rfc6455 import NO_HANDSHAKE, SUBPROTOCOL, FrameParser, Received, accept_key, offered
 from gateway.streaming import Ending, StreamConnection, StreamHandler
-from newsfabric.closing import OVERLOAD, PROTOCOL_ERROR, UNFINISHED, CloseReason
+from newsfabric.closing import (
+    ADDRESS_FULL,
+    NO_PONG,
+    OVERLOAD,
+    PROTOCOL_ERROR,
+    UNFINISHED,
+    CloseReason,
+)
 
 if TYPE_CHECKING:
     from gateway.core import Core
 
 _PING: Final = websocket_frame(PING, b"")
+# Who is asked for a sign of life has so long to give one.
+_ANSWER_SECONDS: Final = 4.0
+# A page can't read a 503 of a WebSocket, but it can read a push.
+_TOLD: Final = {Welcome.FULL: OVERLOAD, Welcome.TOO_MANY: ADDRESS_FULL}
 _SOCKJS_OPEN: Final = websocket_frame(TEXT, b"o")
 
 
@@ -48,6 +59,30 @@ class WebSocketConnection(StreamConnection):
         self._unanswered: bytes | None = None
         # Runs while a message is unfinished, and may outlast that one.
         self._deadline: asyncio.TimerHandle | None = None
+        # Runs while it is asked for a sign of life.
+        self._asked: asyncio.TimerHandle | None = None
+
+    def ask_for_life(self) -> None:
+        """End it unless something is heard soon.
+
+        Who hasn't taken all that it was sent is left alone: a ping would wait behind that.
+        """
+        if self.is_open and not self.blocked and self._asked is None:
+            self._write([self.heartbeat])
+            now = self.readers.clock()
+            self._asked = self._loop.call_later(_ANSWER_SECONDS, self._end_unless_heard, now)
+
+    def _end_unless_heard(self, asked_at: float) -> None:
+        self._asked = None
+        if (
+            self.is_open
+            and not self.blocked
+            and self._heard_at < asked_at
+            and self._has_said_nothing()
+        ):
+            self.close(NO_PONG)
+            # Who is gone answers no goodbye either, and others wait for its place.
+            self._stream.close()
 
     def _on_bytes(self, data: bytes) -> None:
         now = self._heard_at = self.readers.clock()
@@ -74,8 +109,9 @@ class WebSocketConnection(StreamConnection):
 
     def _stop_timers(self) -> None:
         super()._stop_timers()
-        if self._deadline is not None:
-            self._deadline.cancel()
+        for timer in (self._deadline, self._asked):
+            if timer is not None:
+                timer.cancel()
 
     def _on_frame(self, received: Received) -> None:
         if received.opcode == PING:
@@ -185,8 +221,10 @@ class WebSocketHandler(StreamHandler):
             self._refuse_upgrade()
             return
         verdict = self.core.admission.ask(headers)
-        full = verdict is Welcome.FULL and self.core.readers.can_turn_away()
-        if verdict is not Welcome.YES and not full:
+        if verdict is Welcome.YES and self._is_turned_away:
+            verdict = Welcome.TOO_MANY
+        told = _TOLD.get(verdict) if self.core.readers.can_turn_away() else None
+        if verdict is not Welcome.YES and told is None:
             self._turn_away(verdict)
             return
         head = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept}
@@ -195,9 +233,8 @@ class WebSocketHandler(StreamHandler):
             head["Sec-WebSocket-Protocol"] = SUBPROTOCOL
         stream = self._take_over("101 Switching Protocols", head)
         connection = self.connection(self.core.readers, stream)
-        if full:
-            # A page can't read a 503 of a WebSocket, but it can read a push.
-            connection.close(OVERLOAD)
+        if told is not None:
+            connection.close(told)
         token = token or self.core.origins.cookie_of(headers)
         if token is not None:
             # As if it had been the first verb.
@@ -211,14 +248,4 @@ class WebSocketHandler(StreamHandler):
         its own, which is the data plane's; a proxy that uses connections again tries another one.
         """
         measures.REJECTED_CONNECTS.labels("upgrade").inc()
-        text = b"not now: not on a connection of other requests"
-        head = {
-            "Content-Type": "text/plain; charset=utf-8",
-            "Cache-Control": "no-store",
-            "Retry-After": "1",
-            "Content-Length": str(len(text)),
-            "Connection": "close",
-        }
-        stream = self._take_over("503 Service Unavailable", head)
-        stream.write(text)
-        stream.close()
+        self._hang_up("not now: not on a connection of other requests", 1)

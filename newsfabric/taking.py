@@ -8,7 +8,7 @@ are closed; and who has taken nothing for half a minute is closed, however littl
 Whose request has a longer head than may be is told so (431); Tornado hangs up on him.
 
 One address may have so many connections and no more, where that is said: one more is closed without
-a word, as gateways do it.
+a word.
 
 A gateway's readers are told why they are closed: for them it has the streams of this module alone
 (:mod:`gateway.budget`).

@@ -75,6 +75,7 @@ def test_a_name_is_fit_for_a_metrics_label(reason):
         (closing.UNFINISHED, 1008),
         (closing.DRAIN, 1012),
         (closing.OVERLOAD, 1013),
+        (closing.ADDRESS_FULL, 1013),
         (closing.INVALID_TOKEN, 4001),
         (closing.INTERNAL, 4100),
         (closing.SLOW_READER, 4101),

@@ -16,7 +16,7 @@ from typing import Final
 
 from tornado.httpserver import HTTPServer
 
-from gateway.budget import Budget
+from gateway.budget import Budget, ReaderStream
 from gateway.core import Core
 from gateway.listener import serve_connection
 from gateway.logs import LeftLogs
@@ -127,9 +127,8 @@ class Handovers:
     def take(self, descriptor: int | None, address: str) -> None:
         """Serve a request; ``descriptor`` is None if this process could have no more."""
         self.open[address] += 1
-        closed = functools.partial(self._close, address)
         if descriptor is None:
-            closed()
+            self._close(address)
             unsaid = self._losses.may_log(asyncio.get_running_loop().time())
             if unsaid is not None:
                 text = "a request is lost: out of descriptors (RLIMIT_NOFILE; and %d more)"
@@ -139,17 +138,18 @@ class Handovers:
             connection = socket.socket(fileno=descriptor)
         except OSError:
             os.close(descriptor)
-            closed()
+            self._close(address)
             return
+        closed = functools.partial(self._close, address)
         try:
             serve_connection(self._server, connection, (address, 0), self._budget, closed)
         except OSError as exc:
             # The reader was quicker to leave than we to look.
             logger.debug("a handed over connection is of no use: %s", exc)
             connection.close()
-            closed()
+            self._close(address)
 
-    def _close(self, address: str) -> None:
+    def _close(self, address: str, _: ReaderStream | None = None) -> None:
         self.open[address] -= 1
         if not self.open[address]:
             del self.open[address]

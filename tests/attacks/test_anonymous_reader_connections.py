@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from dataplanes import PAGE, plane_of, subscribed
 from descriptors import Descriptors
-from gateways import ENGINES, Box, RawSocket, Response, opened_box
+from gateways import ENGINES, Box, RawSocket, Response, opened_box, until
 
 from gateway.settings import NativeSettings
 
@@ -121,6 +121,41 @@ async def test_a_stranger_opens_any_number_of_sessions_over_one_connection(engin
     assert box.gateway.core.reader_count == 0
 
 
+async def test_a_stranger_has_the_readers_of_his_address_asked_for_signs_of_life_without_end(
+    engine: str,
+) -> None:
+    ping, text = 0x89, 0x81
+    async with (
+        opened_box(engine, per_address=LIMIT, heartbeat=3_600.0) as box,
+        crowd(box, LIMIT) as readers,
+    ):
+        for raw in readers:
+            assert (await raw.upgrade()).status == 101
+        for _ in range(30):
+            async with box.opened() as stranger:
+                assert await status_of(stranger, PAGE) == 503
+        for raw in readers:
+            raw.say(action="ping")
+            frames = []
+            while not frames or frames[-1] != text:
+                frames.append((await raw.read_frame())[0])
+            assert frames.count(ping) <= 1
+
+
+async def test_a_stranger_keeps_those_open_that_only_hear_that_there_is_no_room(
+    engine: str,
+) -> None:
+    async with (
+        opened_box(engine, per_address=LIMIT, unfinished_seconds=600.0) as box,
+        crowd(box, LIMIT),
+        crowd(box, 1_100) as strangers,
+    ):
+        # A thousand are waited for, the others are closed at once.
+        await until(lambda: sum(raw.at_end for raw in strangers) >= 100)
+        async with box.opened(source=ELSEWHERE) as other:
+            await subscribed(other, "news.breaking")
+
+
 @needs_native
 async def test_a_stranger_upgrades_where_a_websocket_would_die_with_the_control_plane(
     native_box: Box,
@@ -157,7 +192,7 @@ async def test_a_stranger_has_more_connections_after_a_new_data_plane_has_come(
         # The new one has heard of all that was handed over by the old one.
         await plane.look()
         async with box.opened() as another:
-            assert await status_of(another, PAGE) is None
+            assert await status_of(another, PAGE) == 503
 
 
 @needs_native
@@ -206,7 +241,7 @@ async def test_a_stranger_forges_his_address_with_a_proxy_header() -> None:
             # He is who he is, and has what his address may have.
             await subscribed(stranger, "news.breaking")
             async with box.opened() as again:
-                assert await status_of(again, PAGE) is None
+                assert await status_of(again, PAGE) == 503
         async with contextlib.AsyncExitStack() as stack:
             for number in range(3):
                 raw = await stack.enter_async_context(box.opened(source=ELSEWHERE))

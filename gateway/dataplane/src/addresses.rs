@@ -5,10 +5,15 @@
 //!
 //! A connection that was handed over is still its reader's: it counts until the control plane says that
 //! it is gone. So all that a place has is what is open here and what is open there.
+//!
+//! Where a place is full, its connections are asked for a sign of life by all threads ([`Rounds`]): a network
+//! that has gone without a word leaves its connections here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What an address is counted under.
 pub fn place_of(address: IpAddr) -> IpAddr {
@@ -122,6 +127,42 @@ fn take(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
     true
 }
 
+/// A place is asked again after so long at the earliest, whoever comes from there.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Places that are asked in that time; the others have to wait.
+const MOST_PLACES: usize = 1_024;
+
+/// Which places are to be asked for signs of life. Each thread looks at what is new since it did so last.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    last: AtomicU64,
+    places: Mutex<HashMap<IpAddr, (u64, Instant)>>,
+}
+
+impl Rounds {
+    /// There is no room for another connection of this address.
+    pub fn ask(&self, address: IpAddr, now: Instant) {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|_, (_, asked)| now.saturating_duration_since(*asked) < AGAIN);
+        if places.len() < MOST_PLACES && !places.contains_key(&place_of(address)) {
+            let number = self.last.load(Relaxed) + 1;
+            places.insert(place_of(address), (number, now));
+            self.last.store(number, Relaxed);
+        }
+    }
+
+    /// The number of the last one.
+    pub fn last(&self) -> u64 {
+        self.last.load(Relaxed)
+    }
+
+    /// The places of all that came after a number.
+    pub fn after(&self, number: u64) -> HashSet<IpAddr> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().filter(|(_, (its, _))| *its > number).map(|(place, _)| *place).collect()
+    }
+}
+
 /// Addresses that begin alike: `10.0.0.0/8`, `2001:db8::/32`, or one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -224,6 +265,32 @@ mod tests {
         all.forget_handed_over();
         all.forget_handed_over();
         assert_eq!(all.handed_over(), 0);
+    }
+
+    #[test]
+    fn a_place_is_asked_once_in_ten_seconds_however_many_come_from_there() {
+        let (rounds, start) = (Rounds::default(), Instant::now());
+        let places = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<HashSet<_>>();
+        for ms in [0, 1, 9_999] {
+            rounds.ask(ip("192.0.2.1"), start + Duration::from_millis(ms));
+        }
+        assert_eq!((rounds.last(), rounds.after(0)), (1, places(&["192.0.2.1"])));
+        rounds.ask(ip("2001:db8::7"), start + Duration::from_secs(9));
+        assert_eq!((rounds.last(), rounds.after(1)), (2, places(&["2001:db8::"])));
+        rounds.ask(ip("192.0.2.1"), start + AGAIN);
+        assert_eq!((rounds.last(), rounds.after(2)), (3, places(&["192.0.2.1"])));
+        assert!(rounds.after(3).is_empty());
+    }
+
+    #[test]
+    fn strangers_of_many_places_have_only_so_many_asked() {
+        let (rounds, start) = (Rounds::default(), Instant::now());
+        for number in 0..2_000_u32 {
+            rounds.ask(std::net::Ipv4Addr::from_bits(number).into(), start);
+        }
+        assert_eq!(rounds.last(), MOST_PLACES as u64);
+        rounds.ask(ip("192.0.2.1"), start + AGAIN);
+        assert_eq!(rounds.after(MOST_PLACES as u64).len(), 1);
     }
 
     #[test]

@@ -58,6 +58,8 @@ own_reasons! {
     Drain = "drain", Wait;
     /// There are `capacity` readers.
     Overload = "overload", Wait;
+    /// There are `per_address` connections of the reader's address.
+    AddressFull = "address_full", Wait;
     /// A fault on our side.
     Internal = "internal", Wait;
     /// The reader doesn't take what it is sent.

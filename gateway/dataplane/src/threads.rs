@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, Rounds};
 use crate::control::{ConnectionId, Settings, Text, ThreadOptions};
 use crate::counters::Counters;
 use crate::mailbox::Mailbox;
@@ -79,6 +79,7 @@ pub struct Common {
     /// When the control plane was last heard.
     pub pulse: Arc<Pulse>,
     pub addresses: Arc<Addresses>,
+    pub rounds: Arc<Rounds>,
     pub options: ThreadOptions,
 }
 
@@ -111,6 +112,7 @@ impl Threads {
             counters: (0..options.threads).map(|_| Arc::default()).collect(),
             pulse: Arc::default(),
             addresses: Arc::default(),
+            rounds: Arc::default(),
             options,
         };
         let (orders, pending, handovers) = (Vec::new(), Vec::new(), Vec::new());

@@ -34,6 +34,8 @@ pub enum Refusal {
 pub enum Busy {
     /// There are as many readers as there may be.
     Capacity,
+    /// The reader's address has as many connections as it may.
+    Address,
     /// The box is being drained.
     Draining,
     /// The control plane serves as many connections as it may.
@@ -59,6 +61,7 @@ impl Refusal {
                 extra = format!("Retry-After: {}\r\n", (retry_after_ms / 1000).max(1));
                 let why = match why {
                     Busy::Capacity => "not now: capacity",
+                    Busy::Address => "not now: address",
                     Busy::Draining => "not now: draining",
                     Busy::Handovers => "not now: handovers",
                     Busy::Control => "not now: control",

@@ -210,13 +210,15 @@ impl Reactor {
     }
 
     /// Give everything to a newer data plane; the lane waits among the handovers. Returns only if that
-    /// came to nothing, and then nothing has changed.
+    /// came to nothing, and then nothing has changed but for those who were to be told that there is no room.
     fn give_all(&mut self, attempt: &Attempt) {
         // What was published before this order goes out from here, all of it.
         while self.readers.fanout.is_busy() {
             self.readers.send_some();
         }
         self.readers.end_broken();
+        // Nobody would know any more that they don't count.
+        self.readers.forget_turned_away();
         let given = self
             .lane(attempt)
             .and_then(|lane| self.readers.save(lane, attempt, self.listener.fd()));

@@ -24,7 +24,8 @@ use crate::wheel;
 
 /// Accepted in one turn, so that a storm of readers doesn't stop the others.
 const AT_ONCE: usize = 64;
-/// Connections over capacity that are being told so; beyond them the answer is a bare 503.
+/// Connections over capacity that are being told so; beyond them the answer is a bare 503. As many of
+/// addresses that have no room are told, of all threads; beyond them there is no answer.
 const TURNED_AWAY_AT_ONCE: u64 = 1_000;
 
 impl Reactor {
@@ -75,18 +76,24 @@ impl Reactor {
         self.proxied && networks.iter().any(|one| one.has(address))
     }
 
+    /// Whether the connection may go on: as one of its address, or to be told that there is no room.
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
         let most = self.readers.settings.per_address;
         if most == 0 {
             return true;
         }
-        let fits = self.readers.addresses.enter(address, most);
-        if fits {
+        if self.readers.addresses.enter(address, most) {
             self.readers.counted.insert(slot, address);
-        } else {
-            self.readers.counters.add(Count::RejectedAddress);
+            return true;
         }
-        fits
+        self.readers.counters.add(Count::RejectedAddress);
+        self.readers.have_asked(address);
+        let threads = self.readers.all_counters.len();
+        let told = self.readers.turned_away.len() < TURNED_AWAY_AT_ONCE as usize / threads;
+        if told {
+            self.readers.turned_away.insert(slot);
+        }
+        told
     }
 
     /// Something came on a connection whose request isn't decided yet. After `ended` no more comes:
@@ -113,7 +120,13 @@ impl Reactor {
         }
         let settings = self.readers.settings.clone();
         let (head, scratch) = buffer.split_at_mut(seen);
-        match head::decide(head, &settings) {
+        let decision = head::decide(head, &settings);
+        let is_served =
+            matches!(decision, Decision::Info(_) | Decision::Greeting { .. } | Decision::HandOver);
+        if is_served && self.readers.turned_away.contains(&slot) {
+            return self.not_now(slot, Busy::Address);
+        }
+        match decision {
             Decision::Incomplete if ended => self.abandon(slot),
             Decision::Incomplete => self.wait_for_more(slot, seen),
             Decision::Refuse(refusal) => self.refuse(slot, refusal),
@@ -182,17 +195,22 @@ impl Reactor {
     }
 
     fn refuse(&mut self, slot: u32, refusal: Refusal) {
-        self.readers.counters.add(match refusal {
-            Refusal::BadOrigin => Count::RejectedOrigin,
-            Refusal::NotNow { why: Busy::Capacity, .. } => Count::RejectedCapacity,
-            Refusal::NotNow { why: Busy::Draining, .. } => Count::RejectedDraining,
-            Refusal::NotNow { why: Busy::Handovers, .. } => Count::RejectedHandovers,
-            Refusal::NotNow { why: Busy::Control, .. } => Count::Unavailable,
+        let count = match refusal {
+            Refusal::BadOrigin => Some(Count::RejectedOrigin),
+            Refusal::NotNow { why: Busy::Capacity, .. } => Some(Count::RejectedCapacity),
+            Refusal::NotNow { why: Busy::Draining, .. } => Some(Count::RejectedDraining),
+            Refusal::NotNow { why: Busy::Handovers, .. } => Some(Count::RejectedHandovers),
+            Refusal::NotNow { why: Busy::Control, .. } => Some(Count::Unavailable),
             Refusal::BadRequest(_)
             | Refusal::NotFound
             | Refusal::WrongVersion
-            | Refusal::HeadTooLarge => Count::BadRequests,
-        });
+            | Refusal::HeadTooLarge => Some(Count::BadRequests),
+            // It was counted when it came.
+            Refusal::NotNow { why: Busy::Address, .. } => None,
+        };
+        if let Some(count) = count {
+            self.readers.counters.add(count);
+        }
         let mut answer = Vec::with_capacity(256);
         refusal.put(&mut answer);
         self.reset_low_water(slot);
@@ -207,7 +225,11 @@ impl Reactor {
     }
 
     fn not_now(&mut self, slot: u32, why: Busy) {
-        let retry_after_ms = self.readers.settings.retry_after_ms;
+        let settings = &self.readers.settings;
+        let retry_after_ms = match why {
+            Busy::Address => settings.reason(CloseReason::AddressFull).retry_after_ms,
+            _ => settings.retry_after_ms,
+        };
         self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
     }
 
@@ -230,8 +252,11 @@ impl Reactor {
         let all = self.readers.all_counters.iter();
         let readers: u64 = all.clone().map(|one| one.readers()).sum();
         let full = readers >= u64::from(self.readers.settings.capacity);
-        if full && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE {
-            return self.not_now(slot, Busy::Capacity);
+        let turned_away = self.readers.turned_away.contains(&slot);
+        if (full || turned_away)
+            && all.map(|one| one.get(Count::Closing)).sum::<u64>() >= TURNED_AWAY_AT_ONCE
+        {
+            return self.not_now(slot, if turned_away { Busy::Address } else { Busy::Capacity });
         }
         let mut answer = Vec::with_capacity(256);
         upgrade.put(&mut answer);
@@ -248,9 +273,11 @@ impl Reactor {
         let first_ms = wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, random());
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
-        if full {
+        // A page can't read a 503 of a WebSocket, but it can read a push.
+        if turned_away {
+            self.readers.close(slot, CloseReason::AddressFull, None);
+        } else if full {
             self.readers.counters.add(Count::RejectedCapacity);
-            // A page can't read a 503 of a WebSocket, but it can read a push.
             self.readers.close(slot, CloseReason::Overload, None);
         } else if let Some(token) = upgrade.token {
             // As if that had been the reader's first verb.

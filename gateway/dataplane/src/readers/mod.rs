@@ -14,12 +14,13 @@ mod delivery;
 mod reading;
 mod restoring;
 mod saving;
+mod silent;
 mod sockets;
 mod timers;
 mod verbs;
 mod writing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +45,7 @@ use crate::wheel::Wheel;
 
 use budget::Budget;
 use reading::Input;
+use silent::Silent;
 use sockets::Sockets;
 use verbs::Verbs;
 
@@ -83,6 +85,9 @@ pub struct Readers {
     pub(crate) addresses: Arc<Addresses>,
     /// By slot, the addresses of those connections that were counted.
     pub(crate) counted: HashMap<u32, IpAddr>,
+    /// Slots of those who are only told that their address has no room.
+    pub(crate) turned_away: HashSet<u32>,
+    silent: Silent,
     /// What `subscribe`s can refer to, the last that came at the end.
     batches: VecDeque<(u64, Batch)>,
     verbs: Verbs,
@@ -114,6 +119,8 @@ impl Readers {
             auth: AuthStates::default(),
             addresses: common.addresses.clone(),
             counted: HashMap::new(),
+            turned_away: HashSet::new(),
+            silent: Silent::new(common.rounds.clone()),
             batches: VecDeque::new(),
             verbs: Verbs::new(common.pulse.clone(), threads),
             reports: Reports::new(common.reports.clone()),
@@ -216,6 +223,8 @@ impl Readers {
         if let Some(address) = self.counted.remove(&slot) {
             self.addresses.leave(address);
         }
+        self.turned_away.remove(&slot);
+        self.silent.forget(slot);
         self.wheel.cancel(slot);
         self.slab.remove(slot);
         self.note_connections();

@@ -49,6 +49,7 @@ impl Readers {
             Err(_) => return self.lose(slot),
         };
         connection.heard = (self.clock.now_ms() / HEARD_MS) as u32;
+        self.silent.forget(slot);
         if !matches!(connection.phase, Phase::Open | Phase::Closing(Ending::Wait)) {
             return;
         }

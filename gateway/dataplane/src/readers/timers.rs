@@ -11,6 +11,7 @@ use crate::slab::{HEARD_MS, Phase};
 impl Readers {
     /// Serve those whose timers have fired, `most` at once; whether there may be more.
     pub(crate) fn serve_timers(&mut self, most: usize) -> bool {
+        self.ask_for_life();
         let mut heartbeats = std::mem::take(&mut self.heartbeats);
         let mut more = true;
         for _ in 0..most {
@@ -62,7 +63,12 @@ impl Readers {
                 if reason == CloseReason::Unfinished {
                     self.slab.at(slot).decoder = Decoder::default();
                 }
+                let asked = self.silent.forget(slot);
                 self.close(slot, reason, None);
+                if asked && reason == CloseReason::NoPong {
+                    // Who is gone answers no goodbye either, and others wait for its place.
+                    self.forget(slot);
+                }
                 false
             }
         }
@@ -75,6 +81,7 @@ impl Readers {
         }
         let now_ms = self.clock.now_ms();
         let ends = [
+            (CloseReason::NoPong, self.answer_ends_ms(slot)),
             (CloseReason::SlowReader, self.stall_ends_ms(slot)),
             (CloseReason::TokenExpired, self.token_ends_ms(slot)),
             (CloseReason::Unfinished, self.message_ends_ms(slot)),

@@ -14,12 +14,13 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// What a test gives as a time that must not run out: longer than any test, on any machine.
 pub const LONG_MS: u32 = 600_000;
-const REASONS: [(&str, u16); 12] = [
+const REASONS: [(&str, u16); 13] = [
     ("protocol_error", 1002),
     ("invalid_payload", 1007),
     ("too_big", 1009),
     ("drain", 1012),
     ("overload", 1013),
+    ("address_full", 1013),
     ("internal", 4100),
     ("slow_reader", 4101),
     ("too_many_requests", 4102),
