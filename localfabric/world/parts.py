@@ -9,7 +9,6 @@ port mapper has a name but is no part of the fabric: production has one on each 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -17,6 +16,7 @@ from localfabric.world.layout import Box, RegionLayout, WorldLayout
 from localfabric.world.links import LINK_SUFFIX
 from localfabric.world.options import PROXY
 from localfabric.world.programs import LINKS
+from newsfabric import spelling
 from newsfabric.errors import ConfigError
 
 Kind = Literal[
@@ -129,10 +129,7 @@ def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
 
 def unknown_name(name: str, known: Sequence[str], what: str) -> ConfigError:
     """The error for a name that is none of ``known``, with the one that was meant."""
-    near = difflib.get_close_matches(name, known, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    there_is = ", ".join(known) or "none"
-    return ConfigError(f"no {what} {name!r} in this world{meant} (there is: {there_is})")
+    return spelling.unknown_name(name, known, what, "in this world")
 
 
 def _of_box(known: dict[str, Part], box: Box) -> list[Part]:
