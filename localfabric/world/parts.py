@@ -1,9 +1,10 @@
 """The parts of a world that can be broken, by the names that ``status`` shows. Pure.
 
-Two names stand for several parts: ``oregon-retail-1-box`` is everything of that box, and a region's
-own name, where a link is asked for, is every link of that region. Where stores replicate over a
-link, its two parts have names, too: ``oregon-dublin-store`` and ``oregon-dublin-feed``. Erlang's
-port mapper has a name but is no part of the fabric: production has one on each machine.
+Some names stand for several parts: ``oregon-retail-1-box`` is everything of that box, a region's
+own name is every process of it, and every link of it where a link is asked for. Where stores
+replicate over a link, its two parts have names, too: ``oregon-dublin-store`` and
+``oregon-dublin-feed``. Erlang's port mapper has a name but is no part of the fabric: production has
+one on each machine.
 """
 
 from __future__ import annotations
@@ -115,9 +116,11 @@ def dataplane_name(box: Box) -> str:
 
 
 def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
-    """The parts called ``names``, each once; ConfigError lists those there are."""
+    """The parts called ``names``, or of regions called so, each once; ConfigError lists them."""
     known = parts(layout)
     groups = {box_name(box): _of_box(known, box) for box in layout.boxes()}
+    for region in layout.regions:
+        groups[region.name] = [part for part in known.values() if part.region == region.name]
     found: dict[str, Part] = {}
     for name in names:
         if name not in known and name not in groups:
