@@ -157,6 +157,7 @@ check-terraform: ## Check deploy/terraform: format, schema, tests with a mocked 
 
 check-deploy: python dataplane ## Check all of deploy/: ansible-lint, Terraform, the chart, their tests; what can't be checked is named
 	@scripts/setup ansible
+	@if [ -z "$(CI)" ] && command -v go >/dev/null; then scripts/setup deploy; fi
 	@scripts/check-deploy
 
 check-containers: ## Check deploy/helm and deploy/containers (needs helm; CONTAINERS_ARGS=--build builds the images, needs buildah)

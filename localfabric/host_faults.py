@@ -1,7 +1,8 @@
 """Breaks parts of a fabric on hosts and heals them again. Blocks as long as ssh takes.
 
 A part is a unit (``oregon-core-1/router@1``), or a whole machine (``oregon-core-1``), which can
-only be killed: its plug is pulled. Here systemd starts again what was killed.
+only be killed: its plug is pulled. A region is all of its machines. Here systemd starts again what
+was killed.
 """
 
 from __future__ import annotations
@@ -65,6 +66,13 @@ class HostFaults:
         done = [self._heal(each, seen) for each in chosen]
         return [*done, *(self._link("heal", name, "healed") for name in mended)]
 
+    def unwell(self) -> list[str]:
+        """What isn't as it should be now: machines, and units that are stopped or don't run."""
+        seen = look_at(self._hosts)
+        units = (unit for found in seen.values() if found for unit in found.units)
+        machines = (host.name for host in hosts_unwell(self._hosts, seen))
+        return [*machines, *(unit.name for unit in units if not _is_well(unit))]
+
     def cut(self, names: Sequence[str]) -> list[Done]:
         """Cut links silently, each by its name or all of a place; ConfigError for another name."""
         links = self._hosts.links()
@@ -78,10 +86,13 @@ class HostFaults:
     def _find(self, names: Iterable[str], seen: Mapping[str, Seen | None]) -> list[Host | Unit]:
         known: dict[str, Host | Unit] = {host.name: host for host in self._hosts.hosts}
         known |= {unit.name: unit for each in seen.values() if each for unit in each.units}
+        found: dict[str, Host | Unit] = {}
         for name in names:
-            if name not in known:
-                raise unknown_name(name, list(known), "part")
-        return [known[name] for name in dict.fromkeys(names)]
+            machines: list[Host | Unit] = [h for h in self._hosts.hosts if h.place == name]
+            if name not in known and not machines:
+                raise unknown_name(name, [*known, *self._hosts.places], "part")
+            found |= {each.name: each for each in machines or [known[name]]}
+        return list(found.values())
 
     def _signal(self, verb: Signal, unit: Unit) -> Done:
         number, done = _SIGNALS[verb]

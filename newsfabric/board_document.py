@@ -24,6 +24,8 @@ MAX_REGIONS: Final = 64
 # Of one kind in one region.
 MAX_ITEMS: Final = 10_000
 MAX_EVENTS: Final = 100
+#: What was heard longer ago (ms) says nothing about now.
+OLD_MS: Final = 5_000
 _MAX_NUMBER: Final = 1e15
 
 _T = TypeVar("_T")
@@ -46,7 +48,10 @@ class Totals:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A retail box. Rates are per second, delays and ages in ms."""
+    """A retail box. Rates are per second, delays and ages in ms.
+
+    ``state`` is ``unheard`` if nobody knows it any more, as it is of a service.
+    """
 
     region: str
     name: str
@@ -97,13 +102,19 @@ class Shovel:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A RabbitMQ node of a cluster."""
+    """A RabbitMQ node of a cluster; ``age`` is how long ago (ms) somebody told of it."""
 
     region: str
     cluster: str
     name: str
     running: bool
     alarm: str
+    age: float | None
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether nobody says any more how it is."""
+        return _is_old(self.age)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +154,11 @@ class BoardRegion:
     nodes: tuple[Node, ...]
     topics: tuple[Busy, ...]
     publishers: tuple[Busy, ...]
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether all that is known of it is of a while ago."""
+        return self.state == "away" or _is_old(self.age)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,24 +220,48 @@ def parse_board(document: Any) -> Board:
 
 def _region(fields: dict[str, Any]) -> BoardRegion:
     name = plain(fields.get("name"))
+    age = _number(fields, "age_ms")
+    state = plain(fields.get("state"))
+    # Ages of what is in it are at its own frontdesk, when that answered.
+    aged = _Aged(name, age or 0.0)
     return BoardRegion(
         name=name,
         frontdesk_url=plain(fields.get("frontdesk_url")),
-        age=_number(fields, "age_ms"),
-        state=plain(fields.get("state")),
+        age=age,
+        state=state,
         why=_texts(fields, "why"),
         totals=_totals(fields.get("totals")),
-        boxes=tuple(_box(name, one) for one in _dicts(fields, "boxes")),
-        services=tuple(_service(name, one) for one in _dicts(fields, "services")),
-        shovels=tuple(_shovel(name, one) for one in _dicts(fields, "shovels")),
+        boxes=tuple(_box(aged, one) for one in _dicts(fields, "boxes")),
+        services=tuple(_service(aged, one) for one in _dicts(fields, "services")),
+        shovels=tuple(
+            _unvouched(_shovel(name, one), aged) if state == "away" else _shovel(name, one)
+            for one in _dicts(fields, "shovels")
+        ),
         nodes=tuple(
-            _node(name, plain(cluster.get("name")), one)
+            _node(aged, plain(cluster.get("name")), one)
             for cluster in _dicts(fields, "clusters", MAX_REGIONS)
             for one in _dicts(cluster, "nodes", MAX_REGIONS)
         ),
         topics=tuple(_busy(name, one) for one in _dicts(fields, "topics")),
         publishers=tuple(_busy(name, one) for one in _dicts(fields, "publishers")),
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Aged:
+    """The region that something is of, and how old (ms) what is known of that is."""
+
+    name: str
+    age: float
+
+    def of(self, fields: Mapping[str, Any]) -> float | None:
+        """How long ago something of it was heard."""
+        age = _number(fields, "age_ms")
+        return None if age is None else age + self.age
+
+
+def _is_old(age: float | None) -> bool:
+    return age is not None and age > OLD_MS
 
 
 def _totals(value: Any) -> Totals:
@@ -239,11 +279,11 @@ def _totals(value: Any) -> Totals:
     )
 
 
-def _box(region: str, fields: dict[str, Any]) -> Box:
+def _box(region: _Aged, fields: dict[str, Any]) -> Box:
     return Box(
-        region=region,
+        region=region.name,
         name=plain(fields.get("name")),
-        state=_state(fields),
+        state=_state(fields, region.of(fields)),
         waiting_for=_texts(fields, "waiting_for"),
         readers=_number(fields, "readers"),
         capacity=_number(fields, "capacity"),
@@ -254,27 +294,30 @@ def _box(region: str, fields: dict[str, Any]) -> Box:
         delay_p99=_number(fields, "delay_p99_ms"),
         engine=plain(fields.get("engine")),
         version=plain(fields.get("version")),
-        age=_number(fields, "age_ms"),
+        age=region.of(fields),
         started=_number(fields, "started_ms"),
         figures=_figures(fields),
     )
 
 
-def _state(fields: Mapping[str, Any]) -> str:
-    """``left`` for a process that is gone because it was told to go."""
+def _state(fields: Mapping[str, Any], age: float | None) -> str:
+    """``left`` for a process that is gone because it was told to go, ``unheard`` for one of which
+    nobody knows how it is."""
     state = plain(fields.get("state"))
-    return "left" if state == "gone" and fields.get("left") is True else state
+    if state == "gone":
+        return "left" if fields.get("left") is True else state
+    return "unheard" if _is_old(age) else state
 
 
-def _service(region: str, fields: dict[str, Any]) -> Service:
+def _service(region: _Aged, fields: dict[str, Any]) -> Service:
     return Service(
-        region=region,
+        region=region.name,
         name=plain(fields.get("name")),
         kind=plain(fields.get("kind")),
         version=plain(fields.get("version")),
-        state=_state(fields),
+        state=_state(fields, region.of(fields)),
         waiting_for=_texts(fields, "waiting_for"),
-        age=_number(fields, "age_ms"),
+        age=region.of(fields),
         started=_number(fields, "started_ms"),
         figures=_figures(fields),
     )
@@ -293,13 +336,22 @@ def _shovel(region: str, fields: dict[str, Any]) -> Shovel:
     )
 
 
-def _node(region: str, cluster: str, fields: dict[str, Any]) -> Node:
+def _unvouched(shovel: Shovel, region: _Aged) -> Shovel:
+    """One of a region that is away: nobody says how it is now."""
+    age = None if shovel.canary_age is None else shovel.canary_age + region.age
+    return dataclasses.replace(shovel, state="unknown", canary_age=age, messages=None)
+
+
+def _node(region: _Aged, cluster: str, fields: dict[str, Any]) -> Node:
+    # Before 0.2 nobody said how long ago it was told of.
+    age = region.of(fields)
     return Node(
-        region=region,
+        region=region.name,
         cluster=cluster,
         name=plain(fields.get("node")),
         running=fields.get("running") is True,
         alarm=plain(fields.get("alarm")),
+        age=region.age if age is None else age,
     )
 
 

@@ -4,12 +4,17 @@ Text from outside (a publisher's ``message_id``, a broker's reason) may hold cha
 terminal obeys: they move its cursor, set its title, or have a line read backwards. Each is written
 as its JSON escape, so JSON stays the JSON that it was.
 
-Example: U+009B, which begins a command of a terminal, is printed as ``\\u009b``.
+Example: U+009B, which begins a command of a terminal, is printed as ``\\u009b``. What the encoding
+of stdout doesn't have is written in the same way (:func:`escape_what_has_no_place`).
 """
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import re
+import sys
 from typing import IO, Any, Final
 
 import click
@@ -29,4 +34,22 @@ def terminal_safe(text: str) -> str:
 
 def echo(text: str, *, err: bool = False, file: IO[Any] | None = None) -> None:
     """Print ``text`` as a line of its own: to ``file``, stdout, or stderr (``err``)."""
-    click.echo(terminal_safe(text), err=err, file=file)
+    # click's own stdout is UTF-8 where ours is ASCII.
+    click.echo(terminal_safe(text), file=file or (sys.stderr if err else sys.stdout))
+
+
+def escape_what_has_no_place() -> None:
+    """Have stdout and stderr write as JSON escapes what their encoding lacks: it was an error."""
+    codecs.register_error(_ESCAPED, _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ESCAPED)
+
+
+_ESCAPED: Final = "newsfabric.escaped"
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

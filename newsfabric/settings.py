@@ -32,6 +32,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from newsfabric.errors import ConfigError
 from newsfabric.numbers import is_number
+from newsfabric.spelling import unknown_name
 
 # What the variables begin with that say who logs in.
 AMQP_LOGIN: Final = "NEWSFABRIC_AMQP"
@@ -92,8 +93,7 @@ class Fabric:
         for region in self.regions:
             if region.name == name:
                 return region
-        known = ", ".join(region.name for region in self.regions)
-        raise ConfigError(f"no region {name!r} in the fabric (there is: {known})")
+        raise unknown_name(name, (each.name for each in self.regions), "region", "in the fabric")
 
     def others(self, name: str) -> tuple[Region, ...]:
         """Every region but ``name``: the nearest first, then those at no declared distance."""

@@ -12,8 +12,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
 
-from newsfabric.errors import ConfigError, WorldError
+from newsfabric.errors import WorldError
 from newsfabric.settings import Fabric, Region
+from newsfabric.spelling import unknown_name
 
 _GROUP: Final = "newsfabric.worlds"
 
@@ -46,8 +47,8 @@ class World:
         for region in self.fabric.regions:
             if name in (None, region.name):
                 return region
-        known = ", ".join(region.name for region in self.fabric.regions)
-        raise ConfigError(f"no region {name!r} in this world (there is: {known})")
+        known = [region.name for region in self.fabric.regions]
+        raise unknown_name(str(name), known, "region", "in this world")
 
     def frontdesk_urls(self, first: str | None) -> list[str]:
         """All frontdesks, that of the region ``first`` before the others; as :meth:`region`."""

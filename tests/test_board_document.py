@@ -114,3 +114,21 @@ def test_a_frontdesk_that_began_anew_or_another_one_has_its_own_events() -> None
 def test_a_board_of_a_thousand_boxes_is_read() -> None:
     document = board(region("oregon", boxes=[box(f"b{n}") for n in range(1000)]))
     assert len(parse_board(json.loads(json.dumps(document))).regions[0].boxes) == 1000
+
+
+def test_what_is_in_a_region_is_as_much_older_as_the_region_is() -> None:
+    nodes = [{"node": "n", "running": True, "alarm": "", "age_ms": 300}, {"node": "m"}]
+    made = region(
+        "oregon",
+        age_ms=4_600,
+        boxes=[box("a", age_ms=300), box("b", age_ms=500), box("c", age_ms=500, state="gone")],
+        clusters=[{"name": "oregon/core", "nodes": nodes}],
+    )
+    (found,) = parse_board(board(made)).regions
+    assert [(one.state, one.age) for one in found.boxes] == [
+        ("ready", 4_900),
+        ("unheard", 5_100),
+        ("gone", 5_100),
+    ]
+    assert [one.age for one in found.nodes] == [4_900, 4_600]
+    assert not found.is_unheard

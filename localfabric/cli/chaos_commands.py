@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # What the examples of each verb's help break.
-_A_PART: Final = "oregon-router-1"
+_PARTS: Final = ("oregon-router-1", "oregon")
 _TARGETS: Final = {
     "cut": ("oregon-dublin-link", "oregon-dublin-store"),
     "slow": ("oregon-dublin-link",),
@@ -34,7 +34,8 @@ def chaos() -> None:
     """Break parts of a running world, heal them, and account for every message meanwhile.
 
     NAME is what `newsfabric status` shows; `oregon-retail-1-dataplane` is the second process of a
-    gateway, `oregon-retail-1-box` a whole box. What is killed stays dead until it is healed.
+    gateway, `oregon-retail-1-box` a whole box, `oregon` a whole region. What is killed stays dead
+    until it is healed.
 
     Of a fabric on machines (--state with a hosts.json, docs/fleet.md) a NAME is a unit, such as
     oregon-core-1/router@1, or a machine, whose plug is pulled; systemd starts units again.
@@ -57,7 +58,7 @@ def _fault(act: Callable[..., Any]) -> click.Command:
         click.argument("names", nargs=-1, metavar="NAME…"),
     ):
         act = option(act)
-    lines = (f"newsfabric chaos {name} {target}" for target in _TARGETS.get(name, [_A_PART]))
+    lines = (f"newsfabric chaos {name} {target}" for target in _TARGETS.get(name, _PARTS))
     return chaos.command(name, epilog=examples(*lines))(act)
 
 
@@ -80,8 +81,24 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 
 
 @_fault
-def heal(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
+@click.option("--wait", is_flag=True, help="Until all of it is whole: nothing wrong on any board.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1.0),
+    default=180.0,
+    show_default=True,
+    help="How long --wait waits, in seconds.",
+)
+def heal(
+    names: Sequence[str], state: Path, as_json: bool, after: float, wait: bool, timeout: float
+) -> None:
     """Start what is dead, let go on what is stopped, mend links; without a NAME: everything."""
+    _heal(names, state, as_json=as_json, after=after)
+    if wait:
+        _await_whole(state, timeout)
+
+
+def _heal(names: Sequence[str], state: Path, *, as_json: bool, after: float) -> None:
     from localfabric.world.faults import Faults
     from localfabric.world.parts import find_links, find_parts, link_parts, links, parts
     from localfabric.world.state import read_running
@@ -92,11 +109,11 @@ def heal(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
         return
     layout, _ = read_running(state)
     faults = Faults(state)
-    wires: set[str] = set()
-    if layout.proxies:
-        regions = (region.name for region in layout.regions)
-        wires = {*links(layout), *link_parts(layout), *regions}
-    mended = find_links(layout, [name for name in names if name in wires])
+    regions = {region.name for region in layout.regions}
+    wires = {*links(layout), *link_parts(layout)}
+    # A region is its processes and its links.
+    ends = regions if layout.proxies else set()
+    mended = find_links(layout, [name for name in names if name in wires | ends])
     wanted = find_parts(layout, [name for name in names if name not in wires])
     time.sleep(after)
     if not names:
@@ -104,6 +121,27 @@ def heal(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
         mended = faults.ill_links()
     done = faults.heal(wanted)
     _show([*done, *(faults.heal_links(mended) if mended else ())], as_json=as_json)
+
+
+def _await_whole(state: Path, seconds: float) -> None:
+    import asyncio
+
+    from localfabric.world.whole import await_whole, look_at_boards
+    from newsfabric.worlds import running_world
+
+    machines = _on_hosts(state)
+    urls = [] if machines is not None else running_world(state).frontdesk_urls(None)
+
+    async def look() -> Sequence[str]:
+        if machines is not None:
+            return await asyncio.to_thread(machines.unwell)
+        return await look_at_boards(urls)
+
+    def say(text: str) -> None:
+        echo(text, err=True)
+
+    asyncio.run(await_whole(look, say, seconds=seconds))
+    say("everything is whole")
 
 
 @_fault

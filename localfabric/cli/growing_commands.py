@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from newsfabric.cli.options import examples, json_option, state_option
+from newsfabric.errors import ConfigError
 from newsfabric.safe_output import echo
 
 
@@ -46,9 +48,29 @@ def scale(state: Path, timeout: float, region: str, count: int) -> None:
     echo(f"{region} has {count} {'box' if count == 1 else 'boxes'}")
 
 
+def left_without_boxes(regions: Mapping[str, str], names: Collection[str]) -> list[str]:
+    """The regions that have no box any more without ``names``; ``regions`` has each box's. Pure."""
+    left = {region for box, region in regions.items() if box not in names}
+    return [region for region in dict.fromkeys(regions.values()) if region not in left]
+
+
+def _is_asked() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
+def _check_last(emptied: Sequence[str], *, last: bool) -> None:
+    if last:
+        return
+    text = f"{' and '.join(emptied)} will have no box, so nobody can connect there"
+    if not _is_asked():
+        raise ConfigError(f"{text}: say --last if that is meant")
+    click.confirm(f"{text}. Drain the last box?", abort=True, err=True)
+
+
 @click.command(
     short_help="Send a box's readers elsewhere, end it.",
-    epilog=examples("newsfabric drain oregon-retail-2"),
+    epilog=examples("newsfabric drain oregon-retail-2", "newsfabric drain oregon-retail-1 --last"),
 )
 @state_option
 @json_option
@@ -59,17 +81,25 @@ def scale(state: Path, timeout: float, region: str, count: int) -> None:
     show_default=True,
     help="End it after so many seconds, whoever is there still.",
 )
+@click.option("--last", is_flag=True, help="Also a region's last box; without it, that is asked.")
 @click.argument("names", nargs=-1, required=True, metavar="BOX…")
-def drain(state: Path, as_json: bool, timeout: float, names: Sequence[str]) -> None:
-    """Send the readers of each BOX to others, wait until they are gone, and end it."""
+def drain(state: Path, as_json: bool, timeout: float, last: bool, names: Sequence[str]) -> None:
+    """Send the readers of each BOX to others, wait until they are gone, and end it.
+
+    A region without a box serves no readers: they go to other regions, which must have room.
+    """
     from localfabric.world.growing import boxes
     from localfabric.world.leaving import drain_boxes
     from localfabric.world.parts import unknown_name
 
-    known = [box.name for box in boxes(state)]
+    found = boxes(state)
+    known = [box.name for box in found]
     for name in names:
         if name not in known:
             raise unknown_name(name, known, "box")
+    regions = {box.name: box.region for box in found}
+    if emptied := left_without_boxes(regions, names):
+        _check_last(emptied, last=last)
     ended = drain_boxes(state, names, seconds=timeout)
     if as_json:
         echo(json.dumps({"ended": list(ended)}))

@@ -41,8 +41,8 @@ from localfabric.world.links import (
 )
 from localfabric.world.options import PROXY, REGION_PORTS, WorldOptions
 from localfabric.world.paths import Paths
-from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region
+from newsfabric.spelling import unknown_name
 
 KEYSPACE: Final = "newsfabric"
 _ROUTERS: Final = 2
@@ -202,8 +202,8 @@ class WorldLayout:
         for region in self.regions:
             if name in (None, region.name):
                 return region
-        known = ", ".join(region.name for region in self.regions)
-        raise ConfigError(f"no region {name!r} in this world (there is: {known})")
+        known = [region.name for region in self.regions]
+        raise unknown_name(str(name), known, "region", "in this world")
 
     def brokers(self) -> Iterator[Broker]:
         """Every RabbitMQ node."""

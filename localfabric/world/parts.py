@@ -1,15 +1,15 @@
 """The parts of a world that can be broken, by the names that ``status`` shows. Pure.
 
-Two names stand for several parts: ``oregon-retail-1-box`` is everything of that box, and a region's
-own name, where a link is asked for, is every link of that region. Where stores replicate over a
-link, its two parts have names, too: ``oregon-dublin-store`` and ``oregon-dublin-feed``. Erlang's
-port mapper has a name but is no part of the fabric: production has one on each machine.
+Some names stand for several parts: ``oregon-retail-1-box`` is everything of that box, a region's
+own name is every process of it, and every link of it where a link is asked for. Where stores
+replicate over a link, its two parts have names, too: ``oregon-dublin-store`` and
+``oregon-dublin-feed``. Erlang's port mapper has a name but is no part of the fabric: production has
+one on each machine.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -17,6 +17,7 @@ from localfabric.world.layout import Box, RegionLayout, WorldLayout
 from localfabric.world.links import LINK_SUFFIX
 from localfabric.world.options import PROXY
 from localfabric.world.programs import LINKS
+from newsfabric import spelling
 from newsfabric.errors import ConfigError
 
 Kind = Literal[
@@ -115,9 +116,11 @@ def dataplane_name(box: Box) -> str:
 
 
 def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
-    """The parts called ``names``, each once; ConfigError lists those there are."""
+    """The parts called ``names``, or of regions called so, each once; ConfigError lists them."""
     known = parts(layout)
     groups = {box_name(box): _of_box(known, box) for box in layout.boxes()}
+    for region in layout.regions:
+        groups[region.name] = [part for part in known.values() if part.region == region.name]
     found: dict[str, Part] = {}
     for name in names:
         if name not in known and name not in groups:
@@ -129,10 +132,7 @@ def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
 
 def unknown_name(name: str, known: Sequence[str], what: str) -> ConfigError:
     """The error for a name that is none of ``known``, with the one that was meant."""
-    near = difflib.get_close_matches(name, known, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    there_is = ", ".join(known) or "none"
-    return ConfigError(f"no {what} {name!r} in this world{meant} (there is: {there_is})")
+    return spelling.unknown_name(name, known, what, "in this world")
 
 
 def _of_box(known: dict[str, Part], box: Box) -> list[Part]:

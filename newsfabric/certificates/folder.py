@@ -26,7 +26,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from newsfabric.certificates.due import in_words, why_due, why_other
 from newsfabric.certificates.making import (
@@ -46,6 +46,7 @@ from newsfabric.errors import ConfigError
 _SECOND: Final = datetime.timedelta(seconds=1)
 _BUNDLE: Final = "ca.pem"
 _SIGNING: Final = "signing"
+_LOCK: Final = ".lock"
 _AUTHORITIES: Final = "authorities"
 _ISSUED: Final = "issued"
 _CERTIFICATE: Final = "cert.pem"
@@ -306,20 +307,49 @@ def opened(path: Path) -> Iterator[Folder]:
     their own authority), or if another process works in it.
     """
     try:
-        _folder(path)
-        for one in (path, path / _AUTHORITIES, path / _ISSUED):
-            _check_ours(one)
-        for key in (found for name in (_KEY, _BOTH) for found in path.glob(f"*/*/{name}")):
-            _check_ours(key.parent)
-            _check_secret(key)
-        with (path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as exc:
-                raise ConfigError(f"{path}: another `newsfabric certs` works there now") from exc
+        _check(_folder(path))
+        with (path / _LOCK).open("w") as lock:
+            _lock(path, lock, fcntl.LOCK_EX)
             yield Folder(path)
     except OSError as exc:
         raise ConfigError(f"certificates: {exc}") from exc
+
+
+@contextlib.contextmanager
+def looked_into(path: Path) -> Iterator[Folder]:
+    """The folder at ``path``, to see what it has: nothing is made, nor written.
+
+    ConfigError as :func:`opened`, and if there is no folder.
+    """
+    try:
+        if not path.exists():
+            raise ConfigError(
+                f"no folder {path}: say with --folder or NEWSFABRIC_CERTS where it is, or make "
+                "an authority there with `newsfabric certs init`"
+            )
+        _check(path)
+        with contextlib.ExitStack() as stack:
+            # A folder without it was never written to by a command of this release.
+            if (path / _LOCK).exists():
+                _lock(path, stack.enter_context((path / _LOCK).open()), fcntl.LOCK_SH)
+            yield Folder(path)
+    except OSError as exc:
+        raise ConfigError(f"certificates: {exc}") from exc
+
+
+def _check(path: Path) -> None:
+    for one in (path, path / _AUTHORITIES, path / _ISSUED):
+        _check_ours(one)
+    for key in (found for name in (_KEY, _BOTH) for found in path.glob(f"*/*/{name}")):
+        _check_ours(key.parent)
+        _check_secret(key)
+
+
+def _lock(path: Path, lock: IO[str], kind: int) -> None:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError as exc:
+        raise ConfigError(f"{path}: another `newsfabric certs` works there now") from exc
 
 
 def _check_ours(folder: Path) -> None:

@@ -99,7 +99,8 @@ def init(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) -
     from newsfabric.certificates.folder import opened
 
     with opened(folder) as found:
-        _say([found.init(name, now=_now(), lifetime=lifetime)], as_json)
+        done = found.init(name, now=_now(), lifetime=lifetime)
+    _say([done], as_json)
 
 
 @certs.command(
@@ -148,7 +149,7 @@ def issue(
 
     with opened(folder) as found:
         made = found.issue([name, *others], roles, now=_now(), lifetime=lifetime, before=before)
-        _say([made], as_json)
+    _say([made], as_json)
 
 
 @certs.command(
@@ -163,7 +164,8 @@ def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_j
     from newsfabric.certificates.folder import opened
 
     with opened(folder) as found:
-        _say(found.renew(names, now=_now(), before=before), as_json)
+        done = found.renew(names, now=_now(), before=before)
+    _say(done, as_json)
 
 
 @certs.command(epilog=examples("newsfabric certs show", "newsfabric certs show --json"))
@@ -172,10 +174,10 @@ def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_j
 @json_option
 def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
     """List authorities and certificates, when they end, and what is due."""
-    from newsfabric.certificates.folder import opened
+    from newsfabric.certificates.folder import looked_into
 
     now = _now()
-    with opened(folder) as found:
+    with looked_into(folder) as found:
         held = found.show(now=now, before=before)
     if as_json:
         echo(json.dumps({"certificates": [_held(one) for one in held]}, indent=2))
@@ -247,7 +249,8 @@ def trust(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) 
     from newsfabric.certificates.folder import opened
 
     with opened(folder) as found:
-        _say([found.trust(name, now=_now(), lifetime=lifetime)], as_json)
+        done = found.trust(name, now=_now(), lifetime=lifetime)
+    _say([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate sign && newsfabric certs renew"))
@@ -258,7 +261,8 @@ def sign(folder: Path, as_json: bool) -> None:
     from newsfabric.certificates.folder import opened
 
     with opened(folder) as found:
-        _say([found.sign()], as_json)
+        done = found.sign()
+    _say([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate drop"))
@@ -269,7 +273,8 @@ def drop(folder: Path, as_json: bool) -> None:
     from newsfabric.certificates.folder import opened
 
     with opened(folder) as found:
-        _say([found.drop()], as_json)
+        done = found.drop()
+    _say([done], as_json)
 
 
 def _now() -> datetime.datetime:

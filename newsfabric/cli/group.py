@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import os
+import sys
 from importlib.metadata import entry_points
 from typing import IO, Any, Final
 
 import click
 
+from newsfabric.cli.options import with_state
 from newsfabric.errors import NewsfabricError
 from newsfabric.logs import Lines
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import echo, escape_what_has_no_place
+from newsfabric.spelling import meant
 
 # Name → where it is and what --help says of it, so that --help loads none of these.
 _COMMANDS: Final = {
@@ -66,6 +71,35 @@ class Failure(click.ClickException):
 class Commands(click.Group):
     """Loads commands late, and turns our errors into one line and exit code 1."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As click does, and whatever the machine refuses is one line, too: a folder, a full disk.
+
+        A pipe that nobody reads any more ends the command without a word: click sees to that.
+        """
+        escape_what_has_no_place()
+        is_program = extra.get("standalone_mode", True)
+        try:
+            return super().main(*args, **extra)
+        except OSError as exc:
+            if not is_program:
+                raise
+            logging.getLogger(__name__).info("%s", exc, exc_info=True)
+            with contextlib.suppress(OSError):
+                Failure(_said(exc)).show()
+            sys.exit(1)
+        finally:
+            if is_program:
+                _let_go_of_output()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; an unknown name is a usage error that says which one was meant."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(f"No such command {name!r}{meant(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Our commands' names and those of entry points, in the order of --help."""
         names = {*_COMMANDS, *(point.name for point in entry_points(group=_GROUP))}
@@ -99,9 +133,24 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except NewsfabricError as exc:
-            raise Failure(str(exc)) from exc
+            raise Failure(with_state(str(exc), ctx)) from exc
         except KeyboardInterrupt:
             ctx.exit(130)
+
+
+def _let_go_of_output() -> None:
+    """Have what can't be written go nowhere, or Python says so once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _said(error: OSError) -> str:
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}"
 
 
 @click.group(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 DEFAULT_STATE: Final = ".world"
+# As click asks of whoever keeps something in a context.
+_STATE: Final = "newsfabric.state"
+# A command that an error tells to run; one that names its world already needs no other.
+_HINT: Final = re.compile(r"`(newsfabric (?:(?!--state)[^`])+)`")
 
 # Shown below a command's options, as it is written.
 EXAMPLES: Final = "\b\nExamples:\n  "
@@ -29,6 +36,42 @@ class _State(click.Path):
         return Path(str(super().convert(value, param, ctx))).expanduser().resolve()
 
 
+def _remember(context: click.Context, option: click.Parameter, value: Path) -> Path:
+    if context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+        context.find_root().meta[_STATE] = value
+    return value
+
+
+def with_state(text: str, context: click.Context) -> str:
+    """``text``, each command in it that has a world as one would have to write it here.
+
+    Example: `newsfabric down` is `newsfabric down --state /tmp/w2` after `--state /tmp/w2`.
+    """
+    root = context.find_root()
+    state = root.meta.get(_STATE)
+    if state is None:
+        return text
+    given = f" --state {shlex.quote(_from_here(state))}"
+
+    def written(hint: re.Match[str]) -> str:
+        return f"`{hint[1]}{given}`" if _has_state(root, hint[1].split()[1:]) else hint[0]
+
+    return _HINT.sub(written, text)
+
+
+def _has_state(context: click.Context, words: Sequence[str]) -> bool:
+    command: click.Command | None = context.command
+    for word in words:
+        if isinstance(command, click.Group):
+            command = command.get_command(context, word)
+    return command is not None and any(each.name == "state" for each in command.params)
+
+
+def _from_here(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
 def state_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--state``, the world that a command is about."""
     return click.option(
@@ -36,6 +79,7 @@ def state_option(command: Callable[..., Any]) -> Callable[..., Any]:
         type=_State(),
         envvar="NEWSFABRIC_STATE",
         default=DEFAULT_STATE,
+        callback=_remember,
         show_default=True,
         show_envvar=True,
         help="The world's folder.",

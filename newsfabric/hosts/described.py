@@ -26,6 +26,7 @@ import orjson
 from newsfabric import json_fields
 from newsfabric.errors import ConfigError
 from newsfabric.settings import is_name
+from newsfabric.spelling import meant
 
 HOSTS_FILE: Final = "hosts.json"
 _MOST_HOSTS: Final = 1_000
@@ -70,7 +71,8 @@ class Hosts:
         """
         if not self.frontdesks or (first is not None and first not in self.frontdesks):
             known = ", ".join(self.frontdesks) or "none"
-            raise ConfigError(f"no frontdesk in {first or HOSTS_FILE} (there is: {known})")
+            near = meant(first or "", self.frontdesks)
+            raise ConfigError(f"no frontdesk in {first or HOSTS_FILE}{near} (there is: {known})")
         order = sorted(self.frontdesks, key=lambda region: region != first)
         return [self.frontdesks[region] for region in order]
 

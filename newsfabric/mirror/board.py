@@ -23,7 +23,9 @@ class Crowded:
 
 def read_board(document: Any) -> Crowded:
     """The crowd in a parsed ``board.json``; ValueError if it isn't one."""
-    totals = [region.totals for region in parse_board(document).regions]
+    # Who reads in a region that doesn't answer isn't known.
+    regions = [region for region in parse_board(document).regions if not region.is_unheard]
+    totals = [region.totals for region in regions]
     if all(each.readers is None for each in totals):
         raise ValueError("not a board: no region says how many readers it has")
     return Crowded(

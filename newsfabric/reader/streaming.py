@@ -42,7 +42,7 @@ async def stream(
 
     ``headers`` are sent beside those that a request must have. The next piece is read when
     ``on_chunk`` has returned. Returns when the answer is complete; Disconnected when it is cut
-    off, says anything but 200, or ``on_chunk`` raises it.
+    off or says anything but 200. What ``on_chunk`` raises ends it, and is raised.
     """
     try:
         parts = urlsplit(url)
@@ -53,16 +53,17 @@ async def stream(
         )
     except (OSError, ValueError) as exc:
         raise Disconnected(1006, f"{url}: {exc}") from exc
+    answer = _Answer(on_chunk, connection)
     try:
         parameters = HTTP1ConnectionParameters(no_keep_alive=True, max_body_size=_NO_LIMIT)
         http = HTTP1Connection(connection, is_client=True, params=parameters)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         sent = HTTPHeaders({"Host": parts.netloc, "Content-Length": "0", **(headers or {})})
-        answer = _Answer(on_chunk, connection)
         await http.write_headers(RequestStartLine(method, path, ""), sent)
         http.finish()
         complete = await http.read_response(answer)
     except (StreamClosedError, HTTPInputError) as exc:
+        answer.check(url, complete=True)
         raise Disconnected(1006, f"{url}: {exc}") from exc
     finally:
         connection.close()
@@ -75,7 +76,7 @@ class _Answer(HTTPMessageDelegate):
         self._connection = connection
         self._status = 0
         self._refusal = b""
-        self._end: Disconnected | None = None
+        self._end: Exception | None = None
 
     def headers_received(
         self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
@@ -92,13 +93,13 @@ class _Answer(HTTPMessageDelegate):
     async def _take(self, chunk: bytes) -> None:
         try:
             await self._on_chunk(chunk)
-        except Disconnected as exc:
-            # Tornado logs what a delegate raises as an error; this is none.
+        except Exception as exc:
+            # Tornado logs what a delegate raises, and has the answer look cut off.
             self._end = exc
             self._connection.close()
 
     def check(self, url: str, complete: bool) -> None:
-        """Disconnected unless the answer was a whole 200, or with what ended it."""
+        """Disconnected unless the answer was a whole 200; what ended it, if something did."""
         if self._end is not None:
             raise self._end
         if self._status not in (0, 200):

@@ -114,7 +114,8 @@ class Frontdesks:
             self._at = (self._at + 1) % len(self._urls)
             if self._answers:
                 backoff = Backoff(base=0.5, cap=5.0)
-            elif self.is_first:
+            if self.is_first:
+                # Also when it has answered: it may end each answer at once.
                 await asyncio.sleep(backoff.failed(time.monotonic()))
 
     async def _read(self) -> str:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from newsfabric.board_document import Board, Box, Busy, Event, Shovel
+from newsfabric.board_document import Board, BoardRegion, Box, Busy, Event, Node, Service, Shovel
 from newsfabric.top import words
 
 # Canaries come each second; so old (ms) one is late, and its shovel is about to be made anew.
@@ -155,8 +155,14 @@ def _box_cells(box: Box) -> tuple[str, ...]:
         box.engine,
         box.version,
         box.region,
-        ", ".join(box.waiting_for),
+        _remark(box),
     )
+
+
+def _remark(one: Box | Service) -> str:
+    if one.state == "unheard":
+        return words.not_heard(one.age)
+    return ", ".join(one.waiting_for)
 
 
 def service_lines(board: Board) -> Iterator[Line]:
@@ -177,7 +183,7 @@ def service_lines(board: Board) -> Iterator[Line]:
                 words.span(running),
                 one.version,
                 one.region,
-                ", ".join(one.waiting_for),
+                _remark(one),
             ),
         )
 
@@ -210,20 +216,36 @@ def node_lines(board: Board) -> Iterator[Line]:
             key=f"{one.cluster}/{one.name}",
             name=one.name,
             region=one.region,
-            mood=Mood.BAD if not one.running else Mood.WARNING if one.alarm else Mood.WELL,
-            by={},
-            cells=(one.name, one.cluster, "running" if one.running else "away", one.alarm),
+            mood=_node_mood(one),
+            by={Sort.AGE: one.age},
+            cells=(one.name, one.cluster, _node_state(one), words.span(one.age), one.alarm),
         )
 
 
+def _node_mood(one: Node) -> Mood:
+    if one.is_unheard:
+        return Mood.DIM
+    return Mood.BAD if not one.running else Mood.WARNING if one.alarm else Mood.WELL
+
+
+def _node_state(one: Node) -> str:
+    if one.is_unheard:
+        return "unheard"
+    return "running" if one.running else "away"
+
+
 def topic_lines(board: Board) -> Iterator[Line]:
-    """The busiest topics of each region."""
-    return (_busy_line(one) for one in board.all(lambda region: region.topics))
+    """The busiest topics of each region that is heard."""
+    return (_busy_line(one) for region in _heard(board) for one in region.topics)
 
 
 def publisher_lines(board: Board) -> Iterator[Line]:
-    """The busiest publishers of each region."""
-    return (_busy_line(one) for one in board.all(lambda region: region.publishers))
+    """The busiest publishers of each region that is heard."""
+    return (_busy_line(one) for region in _heard(board) for one in region.publishers)
+
+
+def _heard(board: Board) -> Iterator[BoardRegion]:
+    return (region for region in board.regions if not region.is_unheard)
 
 
 def _busy_line(one: Busy) -> Line:
@@ -254,10 +276,14 @@ def state_mood(state: str) -> Mood:
     """How a process does that is in ``state``."""
     if state in ("ready", "left"):
         return Mood.WELL
+    if state == "unheard":
+        return Mood.DIM
     return Mood.BAD if state == "gone" else Mood.WARNING
 
 
 def _shovel_mood(one: Shovel) -> Mood:
+    if one.state == "unknown":
+        return Mood.DIM
     if one.state != "running" or (one.canary_age is not None and one.canary_age > STALE_MS):
         return Mood.BAD
     return Mood.WARNING if (one.canary_age or 0.0) > LATE_MS else Mood.WELL
@@ -322,10 +348,11 @@ TABLES: Final[Mapping[View, Table]] = {
             Column("NODE", 0, left=True),
             Column("CLUSTER", 24, left=True),
             Column("STATE", 8, left=True),
+            Column("AGE", 5),
             Column("ALARM", 8, left=True),
         ),
         node_lines,
-        (Sort.NAME,),
+        (Sort.NAME, Sort.AGE),
     ),
     View.TOPICS: Table(
         (

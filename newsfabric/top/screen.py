@@ -160,7 +160,9 @@ def _head(feed: Feed, state: State, width: int, height: int = _ENDLESS) -> list[
     if state.help:
         return rows
     if board is not None:
-        reasons = sum(min(_REASONS + 1, len(region.why)) for region in board.regions)
+        reasons = sum(
+            min(_REASONS + 1, len(region.why)) + region.is_unheard for region in board.regions
+        )
         fits = len(rows) + len(board.regions) + reasons + 2 <= height // 2
         rows += _regions(board, width, _REASONS if fits else 0)
     rows.append(_tabs(state, width))
@@ -184,6 +186,8 @@ def _regions(board: Board, width: int, reasons: int) -> Iterator[Text]:
     for region in board.regions:
         mood = _REGION_MOODS.get(region.state, Mood.WARNING)
         yield _cells(_region_cells(region), _REGION_COLUMNS, fit, width, _STYLES[mood])
+        if region.is_unheard and reasons:
+            yield _row(width, Text(f"  {words.not_heard(region.age)}", style=_STYLES[mood]))
         for why in region.why[:reasons]:
             yield _row(width, Text(f"  {why}", style=_STYLES[mood]))
         if len(region.why) > reasons > 0:
@@ -192,11 +196,13 @@ def _regions(board: Board, width: int, reasons: int) -> Iterator[Text]:
 
 
 def _region_cells(region: BoardRegion) -> list[str]:
+    head = [region.name, region.state, words.span(region.age)]
+    if region.is_unheard:
+        # What it did when it was heard last isn't what it does.
+        return [*head, *([words.UNKNOWN] * (len(_REGION_COLUMNS) - len(head)))]
     totals = region.totals
     return [
-        region.name,
-        region.state,
-        words.span(region.age),
+        *head,
         f"{words.count(totals.boxes_ready)}/{words.count(totals.boxes)}",
         words.count(totals.readers),
         words.share(totals.readers, totals.capacity),
@@ -378,7 +384,8 @@ def _events_of(board: Board, followed: Followed, width: int) -> Iterator[Text]:
 
 def _state_row(width: int, one: Box | Service) -> Text:
     waits = f", waits for {', '.join(one.waiting_for)}" if one.waiting_for else ""
-    return _row(width, Text(f"{one.state}{waits}", style=_STYLES[state_mood(one.state)]))
+    says = words.not_heard(one.age) if one.state == "unheard" else f"{one.state}{waits}"
+    return _row(width, Text(says, style=_STYLES[state_mood(one.state)]))
 
 
 def _runs(board: Board, started: float | None) -> str:

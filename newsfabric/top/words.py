@@ -54,6 +54,11 @@ def span(value: float | None) -> str:
     return f"{seconds / 86_400:.0f}d"
 
 
+def not_heard(value: float | None) -> str:
+    """That nothing was heard of something for so long, given in ms."""
+    return f"not heard for {span(value)}"
+
+
 def share(value: float | None, whole: float | None) -> str:
     """``value`` in percent of ``whole``."""
     if value is None or not whole:

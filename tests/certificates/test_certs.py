@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from newsfabric.certificates.checking import check
 from newsfabric.certificates.due import duration, in_words
-from newsfabric.certificates.folder import Folder, opened
+from newsfabric.certificates.folder import Folder, looked_into, opened
 from newsfabric.certificates.making import describe, make_authority, make_certificate
 from newsfabric.cli import cli
 from newsfabric.errors import ConfigError
@@ -322,4 +322,25 @@ def test_the_command_makes_shows_checks_and_fails_in_one_line(tmp_path):
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="certificates:"), opened(tmp_path / "file" / "certs"):
+        pass
+
+
+def test_looking_at_certificates_makes_nothing(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(cli, ["certs", "show", "--folder", str(tmp_path / "certs")])
+    assert shown.exit_code == 1
+    assert shown.output.startswith(f"error: no folder {tmp_path}/certs: ")
+    assert list(tmp_path.iterdir()) == []
+    shown = CliRunner().invoke(cli, ["certs", "show", "--folder", str(tmp_path)])
+    assert "newsfabric certs init" in shown.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_looks_at_certificates_while_they_are_made(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path),
+        pytest.raises(ConfigError, match="another `newsfabric certs` works there now"),
+        looked_into(tmp_path),
+    ):
+        pass
+    with looked_into(tmp_path), looked_into(tmp_path):
         pass

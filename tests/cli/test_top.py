@@ -247,6 +247,25 @@ async def test_who_is_refused_by_every_frontdesk_gets_one_line() -> None:
     assert line == f"error: {desk.url}: 401 log in"
 
 
+async def test_json_ends_with_the_one_who_reads_it() -> None:
+    async with open_desk(oregon(box("a"))) as desk:
+        process = await asyncio.create_subprocess_exec(
+            *TOP,
+            *("--json", "--frontdesk", desk.url),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(await process.stdout.readline())["frontdesk"] == "oregon-frontdesk-1"
+        # asyncio has no other way to close what it reads from.
+        process.stdout._transport.close()  # type: ignore[attr-defined]
+        assert await process.stderr.read() == b""
+        assert await process.wait() == 1
+    assert len(desk.shown) == 1
+
+
 async def test_once_prints_everything_without_a_terminal() -> None:
     boxes = [box(f"oregon-retail-{n}", readers=n) for n in range(60)]
     async with open_desk(oregon(*boxes)) as desk:

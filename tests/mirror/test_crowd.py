@@ -123,6 +123,11 @@ def test_a_board_s_regions_are_one_crowd() -> None:
     )
 
 
+def test_a_region_that_does_not_answer_has_no_readers_that_are_known() -> None:
+    away = region(readers=10) | {"state": "away", "age_ms": 40_000}
+    assert read_board({"regions": [away, region(readers=3)]}) == Crowded(readers=3)
+
+
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), True, None, "7", 10**30, [1]])
 def test_what_is_no_number_in_bounds_counts_for_nothing(value: Any) -> None:
     wrong = region(readers=value, connects_per_second=value)

@@ -112,6 +112,57 @@ def test_a_topic_is_followed_in_each_region() -> None:
     assert "busiest" in "\n".join(shown(State(followed=Followed(View.TOPICS, "none")), height=30))
 
 
+def dead_dublin() -> dict[str, Any]:
+    """Dublin died 40 s ago; what it said last is there."""
+    dublin = region(
+        "dublin",
+        state="away",
+        age_ms=40_000,
+        why=["its frontdesk doesn't answer"],
+        boxes=[box("dublin-retail-1", readers=10), box("dublin-retail-2", state="gone")],
+        services=[service("dublin-router-1")],
+        shovels=[shovel("publish.dublin.0", runs_on="dublin/core")],
+        clusters=[
+            {"name": "dublin/core", "nodes": [{"node": "n-1", "running": True, "alarm": "disk"}]}
+        ],
+        topics=[{"name": "news.breaking", "messages_per_second": 2.0}],
+    )
+    return board(region("oregon", boxes=[box("oregon-retail-1")]), dublin)
+
+
+def of_dead_dublin(view: View, **state: Any) -> list[tuple[str, str]]:
+    made = Feed(board=parse_board(dead_dublin()))
+    rows = screen(made, State(view=view, selected="-", **state), Trail(), 160, 24)
+    return [(" ".join(row.plain.split()), str(row.style)) for row in rows]
+
+
+def test_a_region_that_died_has_no_totals_and_says_for_how_long_it_was_not_heard() -> None:
+    rows = of_dead_dublin(View.BOXES)
+    at = rows.index(("dublin away 40s - - - - - - - -", "bold red"))
+    assert rows[at + 1 : at + 3] == [
+        ("not heard for 40s", "bold red"),
+        ("its frontdesk doesn't answer", "bold red"),
+    ]
+
+
+def test_what_was_not_heard_for_long_is_grey_in_every_table() -> None:
+    boxes = of_dead_dublin(View.BOXES, sort=Sort.NAME)
+    silent = "dublin-retail-1 unheard 10 1% 0 0 0 - - 40s native 0.1.0 dublin not heard for 40s"
+    gone = "dublin-retail-2 gone 0 0% 0 0 0 - - 40s native 0.1.0 dublin"
+    assert {(silent, "dim"), (gone, "bold red")} <= set(boxes)
+    router = "dublin-router-1 router unheard 40s 60s 0.1.0 dublin not heard for 40s"
+    assert (router, "dim") in of_dead_dublin(View.SERVICES)
+    assert ("n-1 dublin/core unheard 40s disk", "dim") in of_dead_dublin(View.NODES)
+    shovels = of_dead_dublin(View.SHOVELS)
+    assert ("publish.dublin.0 dublin/core oregon/client unknown 40s - 0", "dim") in shovels
+    assert ("nothing here", "dim") in of_dead_dublin(View.TOPICS)
+
+
+def test_a_followed_box_that_was_not_heard_for_long_says_so() -> None:
+    rows = of_dead_dublin(View.BOXES, followed=Followed(View.BOXES, "dublin-retail-1"))
+    assert ("not heard for 40s", "dim") in rows
+
+
 def test_what_is_followed_and_has_gone_is_said() -> None:
     rows = shown(State(followed=Followed(View.BOXES, "oregon-retail-99")), height=30)
     assert any(row.startswith("is not on this board") for row in rows)

@@ -209,6 +209,40 @@ describe("totals", () => {
   });
 });
 
+describe("what is old", () => {
+  const old = { age_ms: 40_000, state: "away", why: ["its frontdesk doesn't answer"], totals: { readers: 4, capacity: 100, boxes: 2, boxes_ready: 2, delay_p99_ms: 9 } };
+  const regions = () => read(region("oregon", { totals: { readers: 3, capacity: 100, boxes: 2, boxes_ready: 1 } }), region("dublin", { ...old, shovels: [shovel()] })).regions;
+
+  it("isn't in the totals, which say whom they lack", () => {
+    const totals = words.grandTotals(regions());
+    assert.deepEqual([totals.readers, totals.capacity, totals.boxes, totals.boxes_ready, totals.delay_p99_ms], [3, 100, 2, 1, null]);
+    assert.equal(words.leftOut(regions()), "without dublin: not heard for 40 s");
+    assert.equal(words.leftOut(regions().slice(0, 1)), "");
+  });
+
+  it("is left out before anybody calls the region away", () => {
+    const [late] = read(region("dublin", { age_ms: 5001, totals: { readers: 4 } })).regions;
+    assert.equal(words.grandTotals([late]).readers, 0);
+  });
+
+  it("of a region that is away says so of its boxes, nodes and shovels", () => {
+    const [, dublin] = regions();
+    assert.deepEqual([words.stateNow(dublin.boxes[0]), words.stateWords(dublin.boxes[0])], ["unheard", "not heard for 40 s"]);
+    const [node] = dublin.clusters[1].nodes;
+    assert.deepEqual([words.nodeState(node), words.nodeWords(node)], ["unheard", "not heard for 40 s"]);
+    assert.deepEqual([words.shovelState(dublin.shovels[0]), dublin.shovels[0].canary_age_ms, words.shovelRate(dublin.shovels[0])], ["unknown", 40_400, "–"]);
+  });
+
+  it("is said of one box and one node of a region that answers, and is no concern of its own", () => {
+    const nodes = [{ node: "n1", running: true, alarm: "disk", age_ms: 6000 }, { node: "n2", running: true, alarm: "", age_ms: null }];
+    const document = read(region("oregon", { age_ms: 1000, boxes: [box("a", { age_ms: 4500 }), box("b", { age_ms: 3900 }), box("c", { state: "gone", age_ms: 9000 })], clusters: [{ name: "oregon/core", nodes }] }));
+    const [{ boxes, clusters }] = document.regions;
+    assert.deepEqual(boxes.map(words.stateNow), ["unheard", "ready", "gone"]);
+    assert.deepEqual(clusters[0].nodes.map(words.nodeWords), ["not heard for 7.0 s", "running"]);
+    assert.deepEqual(words.concerns(document).map(({ title }) => title), ["c"]);
+  });
+});
+
 describe("retries", () => {
   it("wait longer and longer, at random, never for nothing and never over 15 s", () => {
     assert.deepEqual([0, 1, 3, 4, 50].map((attempt) => words.retryMs(attempt, 1)), [1000, 2000, 8000, 15_000, 15_000]);

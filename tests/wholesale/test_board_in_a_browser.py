@@ -6,6 +6,7 @@ policy that the frontdesk sends, fails the test.
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -283,10 +284,26 @@ async def test_a_region_that_is_away_says_since_when_and_comes_back(browser: Bro
         await expect(region).to_contain_text(said)
         await expect(region).to_have_attribute("data-old", "true")
         await expect(page.get_by_role("heading", level=1)).to_have_text("dublin is away")
+        await expect(page.locator("#total-boxes")).to_have_text("4 of 4")
+        without = page.locator("#totals-without")
+        await expect(without).to_have_text("without dublin: not heard for 6.0 s")
+        assert await colours(page, ".map-node") == {"up": 5, "unheard": 5}
+        await expect(region.locator(".ready")).to_have_text("4 of 4, 6 s ago")
+        await expect(region.locator(".tile-state").first).to_have_text("unheard")
+        await expect(region.locator(".tile-engine").first).to_have_text("not heard for 6.0 s")
         desk.fabric.mend("dublin")
         await desk.send()
         await expect(region).to_have_attribute("data-old", "false")
         await expect(page.get_by_role("heading", level=1)).to_have_text("All is well")
+        await expect(page.locator("#total-boxes")).to_have_text("8 of 8")
+        await expect(without).to_be_hidden()
+        assert await colours(page, ".map-node") == {"up": 10}
+
+
+async def colours(page: Page, what: str) -> dict[str, int]:
+    """How many elements ``what`` finds, by their state: each has a colour of its own."""
+    states = "nodes => nodes.map(node => node.dataset.state)"
+    return dict(collections.Counter(await page.locator(what).evaluate_all(states)))
 
 
 async def test_a_fabric_without_regions_or_boxes_says_so(browser: Browser) -> None:

@@ -80,8 +80,14 @@ _REGION: Final[dict[str, Any]] = {
         {
             "name": str,
             "nodes": _Listed(
-                # Before 0.2 nobody said who is unfit.
-                {"node": str, "running": bool, "alarm": str, "unfit": _Maybe(int)},
+                # Before 0.2 nobody said who is unfit, nor how long ago it was heard.
+                {
+                    "node": str,
+                    "running": bool,
+                    "alarm": str,
+                    "unfit": _Maybe(int),
+                    "age_ms": _Maybe(int),
+                },
                 _MAX_NODES,
             ),
         },

@@ -226,13 +226,13 @@ class Picture:
             "age_ms": 0,
             "state": "troubled" if wrong else "well",
             "why": why[:MAX_REASONS],
-            "totals": region_page.totals_page(listed),
+            "totals": region_page.totals_page(listed, now),
             "clusters": clusters,
             "services": [region_page.service_page(known, now) for known in services],
             "shovels": [region_page.shovel_page(shovels[key]) for key in sorted(shovels)],
             "boxes": [region_page.box_page(known, now) for known in boxes],
-            "topics": region_page.busiest_page(listed, "topics"),
-            "publishers": region_page.busiest_page(listed, "publishers"),
+            "topics": region_page.busiest_page(listed, "topics", now),
+            "publishers": region_page.busiest_page(listed, "publishers", now),
         }
 
     def _links_wrong(self) -> Iterator[str]:

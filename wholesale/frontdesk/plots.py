@@ -11,6 +11,8 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from wholesale.frontdesk.region_page import HEARD_WITHIN
+
 EVERY_MS: Final = 5000
 POINTS: Final = 720
 # Reasons of closes are a closed set of some twenty; more than this is somebody's invention.
@@ -36,9 +38,12 @@ Point = Mapping[str, float | None]
 
 
 def point_of(region: Mapping[str, Any]) -> Point:
-    """The point of one region, as the board's document has it."""
-    here = [box["figures"] for box in region["boxes"] if box["state"] != "gone"]
-    routers = [one["figures"] for one in region["services"] if one["state"] != "gone"]
+    """The point of one region, as the board's document has it; empty if nobody was heard lately."""
+    boxes, services = (_heard(region[kind]) for kind in ("boxes", "services"))
+    if not boxes and not services and (region["boxes"] or region["services"]):
+        return {}
+    here = [box["figures"] for box in boxes]
+    routers = [one["figures"] for one in services]
     found: dict[str, float | None] = {name: region["totals"].get(name) for name in _TOTALS}
     found["holes_open"] = _sum(figures.get(HOLES) for figures in here)
     found["repaired_per_second"] = _sum(figures.get(REPAIRED) for figures in here)
@@ -49,6 +54,12 @@ def point_of(region: Mapping[str, Any]) -> Point:
         label = f"{_LABEL}{name.removeprefix(_CLOSES)}"
         found[label] = _sum(figures.get(name) for figures in here)
     return found
+
+
+def _heard(processes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [
+        one for one in processes if one["state"] != "gone" and one["age_ms"] <= HEARD_WITHIN * 1000
+    ]
 
 
 class Plots:

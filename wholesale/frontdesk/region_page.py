@@ -20,6 +20,8 @@ from wholesale.frontdesk.presence import BOX, Known
 #: Seconds without a canary after which a shovel brings nothing (newsfabric.watch).
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
+#: Seconds after which what a process said counts for nothing, though nobody calls it gone.
+HEARD_WITHIN: Final = 5.0
 # Twice as many as it has. Other frontdesks take so many from a thousand boxes, and no more.
 SHOVELS_OF_A_BOX: Final = 8
 # Of a number with a fraction, and surely below MAX_COUNT when it has been rounded.
@@ -157,13 +159,21 @@ def box_page(known: Known, now: float) -> dict[str, Any]:
     }
 
 
-def totals_page(processes: Iterable[Known]) -> dict[str, Any]:
-    """What the region does as a whole: those who are gone do nothing.
+def heard_lately(processes: Iterable[Known], now: float) -> list[Known]:
+    """Those of which it is known what they do now: not gone, and heard of within seconds.
+
+    While its core is away a frontdesk calls nobody gone, and knows of nobody.
+    """
+    return [known for known in processes if not known.gone and now - known.heard <= HEARD_WITHIN]
+
+
+def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
+    """What the region does as a whole, by those who were heard of lately.
 
     Quantiles of several boxes don't add up: ``delay_p50_ms`` is the p50 of the box in the middle,
     each counted by what it published, ``delay_p99_ms`` that of the slowest box.
     """
-    listed = [known for known in processes if not known.gone]
+    listed = heard_lately(processes, now)
     boxes = [known for known in listed if known.kind == BOX]
     loads = [known.load for known in boxes if known.load is not None]
     routed = [_figure(known, ROUTED) or 0.0 for known in listed if known.kind == "router"]
@@ -186,11 +196,11 @@ def totals_page(processes: Iterable[Known]) -> dict[str, Any]:
     }
 
 
-def busiest_page(processes: Sequence[Known], field: str) -> list[dict[str, Any]]:
-    """The busiest topics or publishers of all routers that are there."""
+def busiest_page(processes: Iterable[Known], field: str, now: float) -> list[dict[str, Any]]:
+    """The busiest topics or publishers, by routers that were heard of lately."""
     sums: collections.Counter[str] = collections.Counter()
-    for known in processes:
-        if known.kind == "router" and not known.gone and known.report is not None:
+    for known in heard_lately(processes, now):
+        if known.kind == "router" and known.report is not None:
             busy: tuple[Busy, ...] = getattr(known.report, field)
             for each in busy:
                 sums[each.name] += each.messages_per_second  # type: ignore[assignment]
@@ -204,7 +214,8 @@ def cluster_pages(
     """The clusters: the nodes that there should be, and what keepers tell of them.
 
     ``core_away`` names the core if none of its nodes answers this frontdesk, who then hears from
-    no keeper. A node of which nobody tells is taken for running: nothing says otherwise.
+    no keeper. A node of which nobody tells is taken for running: nothing says otherwise. ``age_ms``
+    is how old that word is, None while there is none.
     """
     pages: list[dict[str, Any]] = []
     names = dict.fromkeys([*planned, *(cluster for cluster, _ in seen)])
@@ -229,6 +240,8 @@ def _node(name: str, seen: Seen | None, *, away: bool) -> dict[str, Any]:
         "running": not away and (node is None or node.running),
         "alarm": "" if node is None else node.alarm,
         "unfit": 0 if node is None else node.unfit,
+        # That nobody answers is what the frontdesk sees itself, now.
+        "age_ms": 0 if away else None if seen is None else _ms(seen.age),
     }
 
 

@@ -3,6 +3,7 @@
  *
  * Names and texts in it are other machines' words. Each is a bounded string afterwards, each number is
  * finite, each list has an end, so that what draws needs no doubts. What isn't a document at all throws.
+ * Ages of what is in a region are at the frontdesk that answers: a region's own age is in each.
  */
 
 /** @typedef {Record<string, number>} Figures name of a figure → its value */
@@ -18,7 +19,7 @@
  * @property {number | null} delay_p50_ms
  * @property {number | null} delay_p99_ms
  */
-/** @typedef {{node: string, running: boolean, alarm: string}} ClusterNode */
+/** @typedef {{node: string, running: boolean, alarm: string, age_ms: number}} ClusterNode `age_ms`: since it was told of */
 /** @typedef {{name: string, nodes: ClusterNode[]}} Cluster */
 /**
  * @typedef {object} Process what boxes and services have in common
@@ -139,17 +140,21 @@ function unique(items) {
 function region(value) {
   const fields = object(value);
   const name = text(fields.name);
+  const age = number(fields.age_ms);
+  const state = oneOf(fields.state, ["well", "troubled", "away"], "troubled");
+  /** @param {unknown} each @param {number} n */
+  const shovelHere = (each, n) => (state === "away" ? unvouched(shovel(each, `${name}#${n}`), age) : shovel(each, `${name}#${n}`));
   return {
     name,
     board_url: boardUrl(fields.frontdesk_url),
-    age_ms: number(fields.age_ms),
-    state: oneOf(fields.state, ["well", "troubled", "away"], "troubled"),
+    age_ms: age,
+    state,
     why: texts(fields.why),
     totals: totals(fields.totals),
-    clusters: unique(list(fields.clusters, MAX_CLUSTERS).map(cluster)),
-    services: unique(list(fields.services, MAX_SERVICES).map(service)).sort(byName),
-    shovels: list(fields.shovels, MAX_SHOVELS).map((each, n) => shovel(each, `${name}#${n}`)),
-    boxes: unique(list(fields.boxes, MAX_BOXES).map(box)).sort(byName),
+    clusters: unique(list(fields.clusters, MAX_CLUSTERS).map((each) => cluster(each, age))),
+    services: unique(list(fields.services, MAX_SERVICES).map((each) => service(each, age))).sort(byName),
+    shovels: list(fields.shovels, MAX_SHOVELS).map(shovelHere),
+    boxes: unique(list(fields.boxes, MAX_BOXES).map((each) => box(each, age))).sort(byName),
     topics: unique(list(fields.topics, MAX_BUSIEST).map(busy)),
     publishers: unique(list(fields.publishers, MAX_BUSIEST).map(busy)),
   };
@@ -196,25 +201,25 @@ function totals(value) {
   };
 }
 
-/** @param {unknown} value @returns {Cluster} */
-function cluster(value) {
+/** @param {unknown} value @param {number} age of the region, ms @returns {Cluster} */
+function cluster(value, age) {
   const fields = object(value);
   const nodes = list(fields.nodes, MAX_NODES).map((each) => {
     const node = object(each);
-    return { node: text(node.node), running: node.running === true, alarm: text(node.alarm) };
+    return { node: text(node.node), running: node.running === true, alarm: text(node.alarm), age_ms: age + number(node.age_ms) };
   });
   return { name: text(fields.name), nodes };
 }
 
-/** @param {Record<string, unknown>} fields @returns {Process} */
-function process(fields) {
+/** @param {Record<string, unknown>} fields @param {number} age of the region, ms @returns {Process} */
+function process(fields, age) {
   const figures = Object.entries(object(fields.figures)).slice(0, MAX_FIGURES);
   return {
     name: text(fields.name),
     state: stateOf(fields),
     waiting_for: texts(fields.waiting_for),
     version: text(fields.version),
-    age_ms: number(fields.age_ms),
+    age_ms: age + number(fields.age_ms),
     started_ms: number(fields.started_ms),
     figures: Object.fromEntries(
       figures.filter(([, found]) => typeof found === "number" && Number.isFinite(found)).map(([name, found]) => [text(name), Number(found)]),
@@ -222,17 +227,17 @@ function process(fields) {
   };
 }
 
-/** @param {unknown} value @returns {Service} */
-function service(value) {
+/** @param {unknown} value @param {number} age of the region, ms @returns {Service} */
+function service(value, age) {
   const fields = object(value);
-  return { ...process(fields), kind: text(fields.kind) };
+  return { ...process(fields, age), kind: text(fields.kind) };
 }
 
-/** @param {unknown} value @returns {Box} */
-function box(value) {
+/** @param {unknown} value @param {number} age of the region, ms @returns {Box} */
+function box(value, age) {
   const fields = object(value);
   return {
-    ...process(fields),
+    ...process(fields, age),
     readers: number(fields.readers),
     capacity: number(fields.capacity),
     messages_per_second: number(fields.messages_per_second),
@@ -259,6 +264,14 @@ function shovel(value, spare) {
     restarts: number(fields.restarts),
   };
 }
+
+/** One of a region that is away: nobody says how it is now. @param {Shovel} shovel @param {number} age of the region, ms @returns {Shovel} */
+const unvouched = (shovel, age) => ({
+  ...shovel,
+  state: "unknown",
+  canary_age_ms: shovel.canary_age_ms === null ? null : shovel.canary_age_ms + age,
+  messages_per_second: null,
+});
 
 /** @param {unknown} value @returns {Busy} */
 function busy(value) {

@@ -2,7 +2,7 @@
 
 import { byId, el, Keyed, metricLink, setAttribute, setHidden, setText } from "./board-dom.js";
 import { dateOf, now } from "./board-lists.js";
-import { count, delay, figure, METRICS, metricOf, metricUrl, rate, SHOVEL_WORDS, shovelRate, shovelState, span, stateWords } from "./board-words.js";
+import { count, delay, figure, METRICS, metricOf, metricUrl, nodeState, nodeWords, rate, SHOVEL_WORDS, shovelRate, shovelState, span, stateNow, stateWords } from "./board-words.js";
 
 /** @import {BoardDocument, Box, Cluster, Service, Shovel} from "./board-document.js" */
 
@@ -123,7 +123,7 @@ const about = (process) => [
 const aboutBox = (box, shovels) => ({
   title: box.name,
   kind: `box, ${box.engine || "unknown"} engine`,
-  state: box.state,
+  state: stateNow(box),
   facts: [
     fact("Readers", `${count(box.readers)} of ${count(box.capacity)}`, METRICS.readers),
     fact("Messages", rate(box.messages_per_second), METRICS.messages_per_second),
@@ -141,7 +141,7 @@ const aboutBox = (box, shovels) => ({
 const aboutService = (service) => ({
   title: service.name,
   kind: service.kind,
-  state: service.state,
+  state: stateNow(service),
   facts: about(service),
   figures: service.figures,
   shovels: [],
@@ -151,8 +151,8 @@ const aboutService = (service) => ({
 const aboutCluster = ({ name, nodes }, all) => ({
   title: name,
   kind: "RabbitMQ cluster",
-  state: nodes.every(({ running, alarm }) => running && !alarm) ? "ready" : "gone",
-  facts: nodes.map(({ node, running, alarm }) => fact(node, running ? (alarm ? `${alarm} alarm: takes no messages` : "running") : "not running")),
+  state: nodes.some((node) => ["down", "alarm"].includes(nodeState(node))) ? "gone" : nodes.some((node) => nodeState(node) === "unheard") ? "unheard" : "ready",
+  facts: nodes.map((node) => fact(node.node, nodeState(node) === "alarm" ? `${nodeWords(node)}: takes no messages` : nodeWords(node))),
   figures: {},
   // Not those of boxes: there are two for each.
   shovels: all.filter((each) => (each.runs_on === name || each.source === name) && each.runs_on.includes("/")),

@@ -1,7 +1,7 @@
 /** Everything that isn't the map or a plot: totals, concerns, regions with boxes and services, shovels, events. */
 
 import { byId, el, Keyed, metricLink, roving, setAttribute, setHidden, setShare, setText } from "./board-dom.js";
-import { ago, concerns, count, delay, grandTotals, METRICS, OLD_MS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateWords, verdict } from "./board-words.js";
+import { ago, concerns, count, delay, grandTotals, isOld, leftOut, METRICS, OLD_MS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateNow, stateWords, verdict } from "./board-words.js";
 
 /** @import {BoardDocument, BoardEvent, Box, Busy, Region, Service, Shovel} from "./board-document.js" */
 /** @import {Concern} from "./board-words.js" */
@@ -57,6 +57,9 @@ export class Head {
     setText(byId("total-boxes"), `${totals.boxes_ready} of ${totals.boxes}`);
     setText(byId("total-capacity"), count(totals.capacity));
     setShare(byId("total-load"), share(totals.readers, totals.capacity));
+    const without = leftOut(document.regions);
+    setText(byId("totals-without"), without);
+    setHidden(byId("totals-without"), !without);
   }
 }
 
@@ -120,8 +123,10 @@ class RegionView {
     const board = /** @type {HTMLAnchorElement} */ (this.part(".own-board"));
     setHidden(board, !region.board_url);
     setAttribute(board, "href", region.board_url);
-    setText(this.part(".readers"), count(region.totals.readers));
-    setText(this.part(".ready"), `${region.totals.boxes_ready} of ${region.totals.boxes}`);
+    // The last that was heard may be all there is, but it isn't how things are.
+    const was = isOld(region) ? `, ${ago(region.age_ms)}` : "";
+    setText(this.part(".readers"), `${count(region.totals.readers)}${was}`);
+    setText(this.part(".ready"), `${region.totals.boxes_ready} of ${region.totals.boxes}${was}`);
     setText(this.part(".p99"), delay(region.totals.delay_p99_ms));
     setHidden(this.part(".no-boxes"), region.boxes.length > 0);
     this.boxes.update(region.boxes, ({ name }) => name);
@@ -178,23 +183,17 @@ function tile({ name }, region, open) {
 
 /** @param {ReturnType<typeof tile>} view @param {Box} box */
 function fillTile(view, box) {
-  const isOld = box.age_ms > OLD_MS;
-  setAttribute(view.button, "data-state", box.state);
-  setAttribute(view.button, "data-old", String(isOld));
-  setText(view.state, box.state);
+  const state = stateNow(box);
+  setAttribute(view.button, "data-state", state);
+  setAttribute(view.button, "data-old", String(isOld(box)));
+  setText(view.state, state);
   setText(view.readers, count(box.readers));
   setText(view.capacity, count(box.capacity));
   setShare(view.bar, share(box.readers, box.capacity));
   setText(view.deliveries, rate(box.deliveries_per_second));
   setText(view.p50, delay(box.delay_p50_ms));
   setText(view.p99, delay(box.delay_p99_ms));
-  setText(view.engine, lastLine(box, isOld));
-}
-
-/** @param {Box} box @param {boolean} isOld */
-function lastLine(box, isOld) {
-  if (box.state === "gone" || box.state === "left" || box.waiting_for.length) return stateWords(box);
-  return isOld ? `last heard ${ago(box.age_ms)}` : `${box.engine} ${box.version}`;
+  setText(view.engine, isOld(box) || box.state === "gone" || box.state === "left" || box.waiting_for.length ? stateWords(box) : `${box.engine} ${box.version}`);
 }
 
 /* ---- Services, topics, publishers ------------------------------------------------------------------ */
@@ -209,9 +208,10 @@ function serviceRow({ name }, region, open) {
 
 /** @param {ReturnType<typeof serviceRow>} view @param {Service} service */
 function fillService(view, service) {
-  setAttribute(view.root, "data-state", service.state);
-  setAttribute(view.root, "data-old", String(service.age_ms > OLD_MS));
-  setText(view.state, service.waiting_for.length ? stateWords(service) : service.state);
+  const state = stateNow(service);
+  setAttribute(view.root, "data-state", state);
+  setAttribute(view.root, "data-old", String(isOld(service)));
+  setText(view.state, state === "unheard" || service.waiting_for.length ? stateWords(service) : state);
   setText(view.age, span(service.age_ms));
   setText(view.version, service.version);
   setText(view.up, service.started_ms && now.ms > service.started_ms ? span(now.ms - service.started_ms) : "–");

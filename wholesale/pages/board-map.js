@@ -2,7 +2,7 @@
 
 import { byId, setAttribute, setShare, setText, svg } from "./board-dom.js";
 import { layout, thickness } from "./board-layout.js";
-import { count, delay, METRICS, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateWords } from "./board-words.js";
+import { count, delay, METRICS, nodeState, nodeWords, own, rate, share, SHOVEL_WORDS, shovelRate, shovelState, span, stateNow, stateWords } from "./board-words.js";
 
 /** @import {BoardDocument, Region, Shovel} from "./board-document.js" */
 /** @import {Layout, PlacedBox, PlacedCluster, PlacedRegion, PlacedShovel} from "./board-layout.js" */
@@ -130,24 +130,24 @@ export class BoardMap {
     if (view) {
       setAttribute(view.root, "data-state", region.state);
       const { readers, boxes, boxes_ready: ready } = region.totals;
-      setText(view.detail, region.state === "away" ? `away for ${span(region.age_ms)}` : `${count(readers)} readers, ${ready} of ${boxes} boxes ready`);
+      setText(view.detail, region.state === "away" ? `not heard for ${span(region.age_ms)}` : `${count(readers)} readers, ${ready} of ${boxes} boxes ready`);
     }
     for (const box of region.boxes) {
       const drawn = this.boxes.get(box.name);
       if (!drawn) continue;
-      setAttribute(drawn.root, "data-state", box.state);
+      setAttribute(drawn.root, "data-state", stateNow(box));
       setShare(drawn.fill, share(box.readers, box.capacity));
     }
     for (const { name, nodes } of region.clusters) {
       this.nodes.get(name)?.forEach((dot, n) => {
         const node = nodes[n];
-        setAttribute(dot, "data-state", !node ? "" : !node.running ? "down" : node.alarm ? "alarm" : "up");
+        setAttribute(dot, "data-state", node ? nodeState(node) : "");
       });
     }
     for (const shovel of region.shovels) {
       const drawn = this.shovels.get(shovel.key);
       if (!drawn) continue;
-      const state = region.state === "away" ? "unknown" : shovelState(shovel);
+      const state = shovelState(shovel);
       const width = thickness(shovel.messages_per_second).toFixed(1);
       setAttribute(drawn.line, "data-state", state);
       setAttribute(drawn.line, "stroke-width", drawn.arrow ? width : (Number(width) * 0.4).toFixed(1));
@@ -209,7 +209,7 @@ function told({ regions }, kind, key) {
       if (shovel) return shovelLines(shovel);
     } else {
       const cluster = region.clusters.find(({ name }) => name === key);
-      if (cluster) return [cluster.name, ...cluster.nodes.map(({ node, running, alarm }) => `${node}: ${running ? alarm ? `${alarm} alarm` : "running" : "not running"}`)];
+      if (cluster) return [cluster.name, ...cluster.nodes.map((node) => `${node.node}: ${nodeWords(node)}`)];
     }
   }
   return [];

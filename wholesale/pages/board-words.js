@@ -1,6 +1,6 @@
 /** How the board says things: numbers, times, metrics, states, and what needs a look. No DOM, no clock. */
 
-/** @import {BoardDocument, Region, Shovel, Process} from "./board-document.js" */
+/** @import {BoardDocument, ClusterNode, Region, Shovel, Process} from "./board-document.js" */
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const NONE = "–";
@@ -103,7 +103,14 @@ export function figure(figure, value) {
 /** Ages up to which a canary is on time (they come each second) or may still come (then it is remade). */
 export const LATE_MS = 3000;
 export const SILENT_MS = 10_000;
+/** What was heard longer ago says nothing about now. */
 export const OLD_MS = 5000;
+
+/** @param {{age_ms: number}} part */
+export const isOld = ({ age_ms: age }) => age > OLD_MS;
+
+/** @param {number} ms */
+const notHeard = (ms) => `not heard for ${span(ms)}`;
 
 /** @param {Shovel} shovel @returns {"fresh" | "late" | "silent" | "unknown" | "stopped"} */
 export function shovelState({ state, canary_age_ms: age }) {
@@ -126,11 +133,28 @@ export const SHOVEL_WORDS = {
   stopped: "not running",
 };
 
-/** @param {Process} process @returns {string} "draining", "starting: its feeds" */
-export function stateWords({ state, waiting_for: waiting, age_ms: age }) {
+/** @param {Process} process @returns {string} its state, or `unheard` if nobody knows that any more */
+export const stateNow = (process) => (isOld(process) && process.state !== "gone" && process.state !== "left" ? "unheard" : process.state);
+
+/** @param {Process} process @returns {string} "draining", "starting: its feeds", "not heard for 40 s" */
+export function stateWords(process) {
+  const { state, waiting_for: waiting, age_ms: age } = process;
   if (state === "gone") return `silent for ${span(age)}`;
   if (state === "left") return `left ${span(age)} ago`;
+  if (isOld(process)) return notHeard(age);
   return waiting.length ? `${state}: ${waiting.join("; ")}` : state;
+}
+
+/** @param {ClusterNode} node @returns {"up" | "alarm" | "down" | "unheard"} */
+export function nodeState(node) {
+  if (isOld(node)) return "unheard";
+  return !node.running ? "down" : node.alarm ? "alarm" : "up";
+}
+
+/** @param {ClusterNode} node @returns {string} "running", "disk alarm", "not heard for 40 s" */
+export function nodeWords(node) {
+  if (isOld(node)) return notHeard(node.age_ms);
+  return !node.running ? "not running" : node.alarm ? `${node.alarm} alarm` : "running";
 }
 
 /** @typedef {"bad" | "warn"} Level */
@@ -192,8 +216,9 @@ function isSaid(why, named) {
 const ofNodes = ({ clusters }) =>
   clusters
     .flatMap(({ nodes }) => nodes)
-    .filter(({ running, alarm }) => !running || alarm)
-    .map(({ node, running, alarm }) => part(node, running ? "warn" : "bad", running ? `${alarm} alarm` : "not running"));
+    // Of what nobody tells any more, it is said whose silence that is.
+    .filter((node) => ["down", "alarm"].includes(nodeState(node)))
+    .map((node) => part(node.node, node.running ? "warn" : "bad", nodeWords(node)));
 
 /** @param {Region} region @returns {Concern[]} */
 const ofProcesses = ({ services, boxes }) =>
@@ -239,13 +264,25 @@ export const listed = (names) => (names.length > 2 ? `${names.slice(0, 2).join("
 /** @param {string} words */
 const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
+/** @param {Region} region whether its totals are of a while ago */
+const isUnheard = (region) => region.state === "away" || isOld(region);
+
+/** @param {Region[]} regions @returns {string} "without dublin: not heard for 40 s"; empty if all are in the totals */
+export function leftOut(regions) {
+  const without = regions.filter(isUnheard);
+  if (!without.length) return "";
+  const age = Math.min(...without.map(({ age_ms: each }) => each));
+  return `without ${listed(without.map(({ name }) => name))}: ${notHeard(age)}`;
+}
+
 /**
- * Sums over regions; of delays the slowest median and tail, since percentiles can't be added.
+ * Sums over regions that were heard within seconds; of delays the slowest median and tail, since
+ * percentiles can't be added.
  *
  * @param {Region[]} regions
  */
 export function grandTotals(regions) {
-  const all = regions.map(({ totals }) => totals);
+  const all = regions.filter((region) => !isUnheard(region)).map(({ totals }) => totals);
   /** @param {"readers" | "capacity" | "boxes" | "boxes_ready" | "messages_per_second" | "deliveries_per_second" | "connects_per_second"} name */
   const sum = (name) => all.reduce((so, each) => so + each[name], 0);
   /** @param {"delay_p50_ms" | "delay_p99_ms"} name */

@@ -28,6 +28,15 @@ def test_a_box_is_its_broker_its_agent_and_both_processes_of_its_gateway() -> No
     ]
 
 
+def test_a_region_is_every_process_of_it() -> None:
+    known = parts(LAYOUT)
+    found = find_parts(LAYOUT, ["dublin"])
+    assert found == [part for part in known.values() if part.region == "dublin"]
+    assert {part.kind for part in found} >= {"client node", "core node", "router", "gateway"}
+    everything = find_parts(LAYOUT, ["oregon", "dublin", "dublin-router-1"])
+    assert sorted(part.name for part in everything) == sorted(known)
+
+
 def test_a_part_that_is_named_twice_is_found_once() -> None:
     found = find_parts(LAYOUT, ["oregon-retail-1-agent", "oregon-retail-1-box"])
     assert len(found) == len({part.name for part in found}) == 4

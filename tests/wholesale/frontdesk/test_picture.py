@@ -87,11 +87,11 @@ def test_a_region_where_all_is_as_it_should_be_is_well(told: Told):
     assert region["clusters"] == [
         {
             "name": "oregon/client",
-            "nodes": [{"node": "oregon-client-1", "running": True, "alarm": "", "unfit": 0}],
+            "nodes": [_node("oregon-client-1", None)],
         },
         {
             "name": "oregon/core",
-            "nodes": [{"node": "oregon-core-1", "running": True, "alarm": "", "unfit": 0}],
+            "nodes": [_node("oregon-core-1", 1000)],
         },
     ]
     (shovel,) = region["shovels"]
@@ -354,6 +354,64 @@ def test_while_the_core_is_away_nobody_is_called_gone(told: Told):
     told.pass_by(1, BOX, LOAD)
     assert ("process_gone", "oregon-router-1") in told.events()
     assert ("process_gone", "oregon-retail-1") not in told.events()
+
+
+def test_totals_are_of_what_was_heard_within_seconds(told: Told):
+    router = dataclasses.replace(
+        ROUTER,
+        figures={"router_stage_left_messages.route": 2.5},
+        topics=(Busy(name="a", messages_per_second=2.5),),
+    )
+    told.pass_by(6, router, BOX, LOAD)
+    told.core = False
+    told.pass_by(4)
+    totals = told.region()["totals"]
+    assert (totals["boxes_ready"], totals["capacity"], totals["messages_per_second"]) == (
+        1,
+        100,
+        2.5,
+    )
+    told.pass_by(1)
+    region = told.region()
+    assert region["totals"] == _nobody()
+    assert region["topics"] == []
+    assert [box["age_ms"] for box in region["boxes"]] == [6000]
+
+
+def test_of_a_node_it_is_said_how_long_ago_a_keeper_told_of_it(told: Told):
+    keeper = dataclasses.replace(
+        KEEPER, nodes=(NODE, dataclasses.replace(NODE, cluster="oregon/client", node="c-1"))
+    )
+    told.pass_by(6, keeper, BOX, LOAD)
+    told.pass_by(40, BOX, LOAD)
+    assert _ages(told) == {"c-1": 41_000, "oregon-client-1": None, "oregon-core-1": 41_000}
+    told.core = False
+    told.look()
+    assert _ages(told)["oregon-core-1"] == 0
+
+
+def _ages(told: Told) -> dict[str, int | None]:
+    nodes = [node for cluster in told.region()["clusters"] for node in cluster["nodes"]]
+    return {node["node"]: node["age_ms"] for node in nodes}
+
+
+def _node(name: str, age_ms: int | None) -> dict[str, object]:
+    return {"node": name, "running": True, "alarm": "", "unfit": 0, "age_ms": age_ms}
+
+
+def _nobody() -> dict[str, float | None]:
+    """The totals of a region of which nothing was heard."""
+    return {
+        "readers": 0,
+        "capacity": 0,
+        "boxes": 0,
+        "boxes_ready": 0,
+        "messages_per_second": 0.0,
+        "deliveries_per_second": 0.0,
+        "connects_per_second": 0.0,
+        "delay_p50_ms": None,
+        "delay_p99_ms": None,
+    }
 
 
 def test_after_the_frontdesk_was_stopped_for_a_while_nobody_is_called_gone(told: Told):

@@ -41,6 +41,16 @@ def test_of_a_region_without_boxes_little_is_known():
     assert point["store_p99_ms"] is None
 
 
+def test_while_nobody_is_heard_there_is_a_gap():
+    told = Told()
+    told.pass_by(6, BOX, LOAD, ROUTER)
+    told.core = False
+    told.pass_by(4)
+    assert point_of(told.region())["readers"] == 30
+    told.pass_by(1)
+    assert point_of(told.region()) == {}
+
+
 def test_series_are_as_long_as_their_times():
     plots = Plots()
     plots.add("oregon", {"readers": 1.0}, 0.0)

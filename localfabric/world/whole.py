@@ -1,0 +1,80 @@
+"""Whether a world is whole: what its boards say of it, and a wait until they say nothing.
+
+A board takes some seconds to miss somebody. So a world is whole when nothing was wrong on any
+region's board for :data:`SURE` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final
+
+from newsfabric.board_document import Board
+from newsfabric.errors import NewsfabricError, WorldError
+from newsfabric.top.frontdesks import fetch_once
+
+#: Longer than a frontdesk takes to call a silent process gone.
+SURE: Final = 4.0
+_LOOK_EVERY: Final = 0.5
+# Canaries come each second.
+_LATE_MS: Final = 3_000
+
+Look = Callable[[], Awaitable[Sequence[str]]]
+
+
+def wrong_on(board: Board) -> Iterator[str]:
+    """What isn't as it should be, by the board of one region: of its own and of its links. Pure."""
+    for region in board.regions:
+        if region.state != "well":
+            yield f"{region.name}: {next(iter(region.why), region.state)}"
+    for shovel in (shovel for region in board.regions[:1] for shovel in region.shovels):
+        late = shovel.canary_age is None or shovel.canary_age > _LATE_MS
+        if shovel.state != "running" or late:
+            yield f"{shovel.runs_on}/{shovel.name} brings no canary yet"
+
+
+async def look_at_boards(urls: Sequence[str]) -> list[str]:
+    """What is wrong on any of the boards at ``urls``, each once."""
+    found: dict[str, None] = {}
+    for answer in await asyncio.gather(*(_look_at(url) for url in urls)):
+        found |= dict.fromkeys(answer)
+    return list(found)
+
+
+async def _look_at(url: str) -> list[str]:
+    try:
+        board, _ = await fetch_once([url], lambda: None)
+    except NewsfabricError as exc:
+        return [str(exc)]
+    return list(wrong_on(board))
+
+
+async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float) -> None:
+    """Return when ``look`` has found nothing for :data:`SURE` seconds; says what it waits for.
+
+    WorldError after ``seconds``, with what is wrong.
+    """
+    deadline = time.monotonic() + seconds
+    well_since: float | None = None
+    said = ""
+    while True:
+        wrong = await look()
+        now = time.monotonic()
+        if not wrong:
+            well_since = well_since or now
+            if now - well_since >= SURE:
+                return
+        else:
+            well_since = None
+            if wrong[0] != said:
+                said = wrong[0]
+                say(f"waiting: {said}{_more(wrong)}")
+        if now >= deadline:
+            raise WorldError(f"not whole after {seconds:g} s: {'; '.join(wrong) or 'just now'}")
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+def _more(wrong: Sequence[str]) -> str:
+    return f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""

@@ -1,0 +1,198 @@
+"""Plays every command of the command line where output, or a folder, can't be had.
+
+``python every_command.py FOLDER``: for each command of the tree and each way to go wrong one
+process, forked from this one, so that what they all need is imported once. Prints a line of JSON
+for each: command, way, exit code (below 0 for a signal), stderr.
+
+No world runs, so what a command does in one isn't played. A command that is new is played by
+itself; a word that it needs is made up from the word's type, or stands in :data:`WORDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from newsfabric.settings import Fabric, Node, Region, dump_fabric
+
+# Nobody can make a folder there, root neither.
+REFUSED: Final = "/sys/kernel/newsfabric"
+SECONDS: Final = 60
+
+# What isn't made up from its type. A command that would start something is refused before.
+WORDS: Final = {
+    "where": "oregon/core",
+    "body": "{}",
+    "numbers": "1",
+    "store": f"sqlite:{REFUSED}/store.sqlite",
+    "regions": ",",
+}
+
+_NODE: Final = Node("oregon-1", "amqp://127.0.0.1:9/%2F", "http://127.0.0.1:9")
+FABRIC: Final = Fabric(
+    (Region(name="oregon", frontdesk_url="http://127.0.0.1:9", client=(_NODE,), core=(_NODE,)),)
+)
+PUBLISHER: Final = '\n[[publisher]]\napp_id = "cms"\ntopics = ["news.#"]\n'
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that isn't a group, by the words that call it."""
+    from newsfabric.cli import cli
+
+    yield from _below(cli, "", None)
+
+
+def _below(
+    command: click.Command, words: str, above: click.Context | None
+) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    context = click.Context(command, parent=above)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from _below(found, f"{words} {name}".strip(), context)
+
+
+def arguments(command: click.Command, folder: Path, *, refused: bool) -> list[str]:
+    """Words for every parameter that must be given or is a place; ``refused`` places can't be
+    had."""
+    options: list[str] = []
+    plain: list[str] = []
+    for each in command.params:
+        word = _word(each, folder, refused=refused)
+        if word is None:
+            continue
+        if isinstance(each, click.Argument):
+            plain.append(word)
+        else:
+            options += [max(each.opts, key=len), word]
+    return [*options, *plain]
+
+
+def _word(each: click.Parameter, folder: Path, *, refused: bool) -> str | None:
+    kind = each.type
+    name = str(each.name)
+    if name in WORDS and (each.required or name == "regions"):
+        return WORDS[name]
+    if isinstance(kind, click.Path) and not kind.file_okay:
+        return REFUSED if refused else str(folder / name)
+    if not each.required:
+        return None
+    if isinstance(kind, click.Path | click.File):
+        return f"{REFUSED}/{name}" if refused else str(folder / "file")
+    if isinstance(kind, click.Choice):
+        return str(next(iter(kind.choices)))
+    if isinstance(kind, click.IntRange):
+        return str(kind.min or 0)
+    return name
+
+
+def _nobody_reads() -> int:
+    reads, writes = os.pipe()
+    os.close(reads)
+    return writes
+
+
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
+
+
+def _full() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+#: A way to go wrong: where stdout goes, its encoding, and whether it is only asked for help.
+WAYS: Final[Mapping[str, tuple[Callable[[], int], str, bool]]] = {
+    "help that nobody reads": (_nobody_reads, "utf-8", True),
+    "help on a full disk": (_full, "utf-8", True),
+    "help in ASCII": (_nowhere, "ascii", True),
+    "nobody reads": (_nobody_reads, "utf-8", False),
+    "a full disk": (_full, "utf-8", False),
+    "ASCII": (_nowhere, "ascii", False),
+    "a folder that can't be written": (_nowhere, "utf-8", False),
+}
+
+
+def play(words: str, command: click.Command, way: str, folder: Path) -> tuple[int, str]:
+    """The exit code and stderr of one command that goes wrong in one way."""
+    said = folder / "said"
+    child = os.fork()
+    if child == 0:
+        os._exit(_child(words, command, way, folder, said))
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), said.read_text(errors="replace")
+
+
+def _child(words: str, command: click.Command, way: str, folder: Path, said: Path) -> int:
+    from newsfabric.cli import cli
+
+    signal.alarm(SECONDS)
+    stdout, encoding, asks_help = WAYS[way]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(stdout(), 1)
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    sys.stdout = _stream(1, encoding)
+    sys.stderr = _stream(2, encoding)
+    if asks_help:
+        given = ["--help"]
+    else:
+        given = arguments(command, folder, refused=way == "a folder that can't be written")
+    code: Any = 0
+    try:
+        cli([*words.split(), *given], prog_name="newsfabric")
+    except SystemExit as exc:
+        code = exc.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    # As Python does at its end.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as exc:
+            os.write(2, f"Exception ignored on flushing: {exc}\n".encode())
+            code = 120
+    return code if isinstance(code, int) else 1
+
+
+def _stream(number: int, encoding: str) -> io.TextIOWrapper:
+    raw = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding)
+
+
+def main(folder: Path) -> None:
+    """Play all of them in ``folder``, where whatever can be written is written."""
+    import localfabric.cli
+    import newsfabric.cli
+
+    for package in (newsfabric.cli, localfabric.cli):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    os.chdir(folder)
+    (folder / "file").write_text("{}")
+    topics = Path(__file__).resolve().parents[2] / "topics.toml"
+    (folder / "topics.toml").write_text(topics.read_text() + PUBLISHER)
+    (folder / "fabric.json").write_text(dump_fabric(FABRIC))
+    for words, command in commands():
+        for way in WAYS:
+            code, said = play(words, command, way, folder)
+            sys.stdout.write(json.dumps([words, way, code, said]) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
