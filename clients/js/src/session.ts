@@ -92,6 +92,11 @@ export class Session {
     this.#timers.run(now);
   }
 
+  /** A turn of the event loop is over: what it brought about is said. Callers do so after each. */
+  turned(now: number): void {
+    if (this.state === "open") this.#conversation.turned(now);
+  }
+
   /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */
   recheck(now: number): void {
     if (this.state === "open" && !this.#timers.has("closing")) this.#liveness.ping(now);
