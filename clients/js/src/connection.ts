@@ -20,6 +20,7 @@ interface Options {
   transports: string[];
   heartbeat: Heartbeat;
   sockjs: ConnectOptions["sockjs"];
+  WebSocket: ConnectOptions["WebSocket"];
   /** Takes notes for the tabs. */
   tell: (note: ToTabs) => void;
 }
@@ -131,7 +132,7 @@ export class Connection {
       },
     };
     try {
-      this.#socket = transport === "websocket" ? openWebSocket(gateway, on) : this.#openSockJS(gateway, on);
+      this.#socket = transport === "websocket" ? openWebSocket(gateway, on, this.#options.WebSocket) : this.#openSockJS(gateway, on);
     } catch {
       // No such API, or a URL that this page may not open. Not now: the session is still opening.
       queueMicrotask(() => on.closed({ code: BROKEN }));

@@ -35,12 +35,13 @@ export class Topics {
     for (const topic of this.#topics.values()) {
       if (!topic.wishes.has(key)) continue;
       topic.leave(key);
-      if (topic.wishes.size) return;
+      if (topic.wishes.size) return this.#left(key);
       this.#topics.delete(topic.name);
       this.#withdraw(topic.name);
-      if (this.#outbox.mayHave(topic.name)) this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave" } });
-      return;
+      if (!this.#outbox.mayHave(topic.name)) return this.#left(key);
+      return this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave", key } });
     }
+    return this.#left(key);
   }
 
   /** Everything that a tab follows: it is gone. */
@@ -54,7 +55,7 @@ export class Topics {
   }
 
   disconnected(): void {
-    this.#asked.clear();
+    for (const ref of this.#asked.keys()) this.#forget(ref);
     for (const topic of this.#topics.values()) topic.disconnected();
   }
 
@@ -63,9 +64,20 @@ export class Topics {
     this.#subscribe("refused");
   }
 
+  #left(key: string): void {
+    this.#out.tell({ t: "left", keys: [key] });
+  }
+
+  /** There is nothing more to hear of what was asked. */
+  #forget(ref: string): void {
+    const { what, key } = this.#asked.get(ref)?.asked ?? {};
+    this.#asked.delete(ref);
+    if (what === "leave") this.#left(key!);
+  }
+
   /** What waits to be said of a topic's subscription isn't said any more. */
   #withdraw(name: string): void {
-    for (const ref of this.#outbox.withdraw(name)) this.#asked.delete(ref);
+    for (const ref of this.#outbox.withdraw(name)) this.#forget(ref);
   }
 
   /** Try again what was refused for the moment, or never answered: a gateway in a hurry doesn't say to whom. */
@@ -100,7 +112,7 @@ export class Topics {
   #reply(push: Push): boolean {
     const found = this.#asked.get(push.ref);
     if (!found) return false;
-    this.#asked.delete(push.ref);
+    this.#forget(push.ref);
     const { topic, asked } = found;
     if (push.type === "unsubscribed" && this.#isLeft(topic.name)) this.#outbox.hasLeft(topic.name);
     if (this.#topics.get(topic.name) !== topic) return true;

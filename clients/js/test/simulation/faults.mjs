@@ -106,8 +106,8 @@ export const FAULTS = {
   leftBehind: {
     says: "who follows a topic no longer doesn't say so",
     file: "topics.ts",
-    text: "if (this.#outbox.mayHave(topic.name)) this.#ask",
-    instead: "if (!topic.name) this.#ask",
+    text: "if (!this.#outbox.mayHave(topic.name)) return",
+    instead: "if (topic.name) return",
     from: 1,
     within: 20,
   },
