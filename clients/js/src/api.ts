@@ -59,10 +59,11 @@ export interface Subscription {
   readonly topic: string;
   /** Opaque; good for `since`, in any region. Null before the topic is served. */
   readonly position: string | null;
-  unsubscribe(): void;
+  /** Nothing is called any more from now on. Resolves when the gateway has heard of it, or there is none to tell. */
+  unsubscribe(): Promise<void>;
 }
 
-/** A refusal. `code` is one of docs/protocol.md, or 0 from the page itself: it has closed its connection, or asked for another login. */
+/** A refusal. `code` is one of docs/protocol.md, or 0 from the page itself: it has closed its connection, asked for another login, or named what is no endpoints.json. */
 export class FabricError extends Error {
   readonly code: number;
   /** The same may work later. */
@@ -129,6 +130,11 @@ export interface ConnectOptions {
   heartbeat?: { visible?: number; hidden?: number };
   /** sockjs-client, for networks without WebSocket: its URL, or what returns its constructor. The gateway's if not said. */
   sockjs?: string | (() => unknown);
+  /**
+   * The constructor of a WebSocket, for readers without a browser: Node's own (22 and later), or that of a package.
+   * Without it, and without a browser, as where a server renders a page, nothing is done at all.
+   */
+  WebSocket?: new (url: string) => unknown;
 }
 
 export interface Fabric {

@@ -20,6 +20,7 @@ interface Options {
   transports: string[];
   heartbeat: Heartbeat;
   sockjs: ConnectOptions["sockjs"];
+  WebSocket: ConnectOptions["WebSocket"];
   /** Takes notes for the tabs. */
   tell: (note: ToTabs) => void;
 }
@@ -31,6 +32,7 @@ export class Connection {
   #session: Session;
   #socket: Socket | null = null;
   #timer = 0;
+  #isTurning = false; // whether what this turn of the event loop brings about is still to be said
   #isOver = false;
 
   constructor(options: Options) {
@@ -71,6 +73,22 @@ export class Connection {
     const now = Date.now();
     this.#session.wake(now);
     step(now);
+    this.#setTimer(now);
+    if (this.#isTurning) return;
+    this.#isTurning = true;
+    queueMicrotask(() => this.#turned());
+  }
+
+  /** What this turn of the event loop has brought about is said. */
+  #turned(): void {
+    this.#isTurning = false;
+    if (this.#isOver) return;
+    const now = Date.now();
+    this.#session.turned(now);
+    this.#setTimer(now);
+  }
+
+  #setTimer(now: number): void {
     clearTimeout(this.#timer);
     const due = this.#session.due();
     const wait = due === null ? WAKE_MS : Math.min(WAKE_MS, Math.max(0, due - now));
@@ -114,7 +132,7 @@ export class Connection {
       },
     };
     try {
-      this.#socket = transport === "websocket" ? openWebSocket(gateway, on) : this.#openSockJS(gateway, on);
+      this.#socket = transport === "websocket" ? openWebSocket(gateway, on, this.#options.WebSocket) : this.#openSockJS(gateway, on);
     } catch {
       // No such API, or a URL that this page may not open. Not now: the session is still opening.
       queueMicrotask(() => on.closed({ code: BROKEN }));

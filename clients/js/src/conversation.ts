@@ -7,6 +7,7 @@
 import { Login } from "./login.ts";
 import { dispatch } from "./notes.ts";
 import type { Handlers, Output, ToConnection } from "./notes.ts";
+import { Outbox } from "./outbox.ts";
 import type { Random } from "./regions.ts";
 import { Requests } from "./requests.ts";
 import type { Timers } from "./timers.ts";
@@ -23,6 +24,7 @@ type Note = Exclude<ToConnection, { t: "look" }>;
 interface Options {
   timers: Timers;
   random: Random;
+  /** Takes verbs for the gateway, at a pace that it takes, and notes for the tabs. */
   out: Output;
   /** Tells the tabs how things are. */
   tellState: () => void;
@@ -31,6 +33,7 @@ interface Options {
 export class Conversation {
   #options: Options;
   #timers: Timers;
+  #outbox = new Outbox();
   #login: Login;
   #topics: Topics;
   #requests: Requests;
@@ -41,14 +44,23 @@ export class Conversation {
     const { out, timers } = options;
     this.#options = options;
     this.#timers = timers;
-    this.#login = new Login(out, options.random);
-    this.#topics = new Topics(out);
-    this.#requests = new Requests(out, timers, (topic) => this.#topics.isServed(topic));
+    const paced = { send: (verb: Verb) => this.#outbox.say(verb), tell: out.tell };
+    this.#login = new Login(paced, options.random);
+    this.#topics = new Topics(paced, this.#outbox);
+    this.#requests = new Requests(paced, timers, (topic) => this.#topics.isServed(topic));
     timers.when({
       token: () => this.#goOn(),
       refresh: () => this.#login.askForToken(),
       again: () => this.#again(),
+      say: (now) => this.turned(now),
     });
+  }
+
+  /** A turn of the event loop is over: say what there is to say, as much of it as the gateway takes. */
+  turned(now: number): void {
+    for (const verb of this.#outbox.take(now)) this.#options.out.send(verb);
+    const { wait } = this.#outbox;
+    if (wait !== null) this.#timers.set("say", now + wait);
   }
 
   /** Who is logged in. */
@@ -58,11 +70,13 @@ export class Conversation {
 
   connected(now: number): void {
     this.#isOpen = true;
+    this.#outbox.connected(now);
     this.#begin(now);
   }
 
   disconnected(): void {
     this.#isOpen = false;
+    this.#outbox.disconnected();
     this.#login.disconnected();
     this.#topics.disconnected();
     this.#requests.disconnected();
@@ -103,6 +117,8 @@ export class Conversation {
 
   push(push: Push, now: number): void {
     this.#requests.pushed(push);
+    if (push.limits) this.#outbox.told(push.limits);
+    if (isError(push) && push.code === TOO_MANY) this.#outbox.tooFast(now);
     if (this.#topics.push(push)) {
       // A refusal may be mended by a login, and one that is temporary by time.
       if (isError(push)) this.#tryAgain(push, now);
@@ -154,7 +170,7 @@ export class Conversation {
       this.#options.tellState();
     },
     follow: ({ wish }) => this.#topics.follow(wish, this.#isReady),
-    leave: ({ key }) => this.#topics.leave(key, this.#isReady),
+    leave: ({ key }) => this.#topics.leave(key),
     ask: ({ key, verb }) => {
       if (isLogin(verb)) this.#logIn(key, verb);
       else this.#requests.ask(key, verb, this.#isReady);
@@ -164,7 +180,7 @@ export class Conversation {
       if (this.#login.bring(token) && this.#isOpen) this.#login.say();
       if (this.#timers.has("token")) this.#goOn();
     },
-    bye: ({ tab }) => this.#topics.leaveAll(tab, this.#isReady),
+    bye: ({ tab }) => this.#topics.leaveAll(tab),
   };
 
   #logIn(key: string, { token }: Verb): void {

@@ -1,7 +1,7 @@
 /** Asks every region for its endpoints at once, and those that the answers name as well, until patience ends. */
 
 import { parseEndpoints } from "./regions.ts";
-import type { Answer, Endpoints, Regions } from "./regions.ts";
+import type { Answer, Regions } from "./regions.ts";
 import { judgeAfter, within } from "./verdicts.ts";
 
 const ANSWER_MS = 4000;
@@ -32,8 +32,8 @@ export function discover(
     const askOne = async (url: string, isLate: boolean) => {
       answers.set(url, { url, ms: Infinity, isLate, endpoints: null });
       const start = clock();
-      const endpoints = await ask(url);
-      answers.set(url, { url, ms: clock() - start, isLate, endpoints, isIn: true });
+      const { endpoints, wrong } = await ask(url);
+      answers.set(url, { url, ms: clock() - start, isLate, endpoints, wrong, isIn: true });
       if (endpoints) for (const named of regions.learn(endpoints)) askOne(named, true);
       if (endpoints?.gateways.length) first ??= clock() - begun;
       look();
@@ -42,15 +42,28 @@ export function discover(
   });
 }
 
-/** The endpoints at `url`, or null when there is no usable answer in time. */
-async function askEndpoints(url: string): Promise<Endpoints | null> {
+/** The endpoints at `url`; null when there is no usable answer in time, with words if that isn't to be mended by time. */
+async function askEndpoints(url: string): Promise<Pick<Answer, "endpoints" | "wrong">> {
   try {
-    return await within(ANSWER_MS, async (signal) => {
-      const answer = await fetch(url, { cache: "no-store", credentials: "omit", signal });
-      // A region without a ready gateway says 503, and in the same document who has one.
-      return answer.ok || answer.status === 503 ? parseEndpoints(await answer.json(), url) : null;
-    });
+    return await within(ANSWER_MS, async (signal) => read(url, await fetch(url, { cache: "no-store", credentials: "omit", signal })));
   } catch {
-    return null;
+    return { endpoints: null };
   }
+}
+
+async function read(url: string, answer: Response): Promise<Pick<Answer, "endpoints" | "wrong">> {
+  const { status } = answer;
+  // Proxies and servers in trouble say anything.
+  const isTrouble = status >= 500 || status === 408 || status === 429;
+  // A region without a ready gateway says 503, and in the same document who has one.
+  if (!answer.ok && status !== 503) return { endpoints: null, wrong: isTrouble ? undefined : `HTTP ${status}` };
+  const text = await answer.text();
+  try {
+    const endpoints = JSON.parse(text);
+    if (Array.isArray(endpoints?.gateways) || status === 503) return { endpoints: parseEndpoints(endpoints, url) };
+  } catch {
+    // No JSON.
+  }
+  const found = /^\s*</.test(text) ? "an HTML page" : "something else";
+  return { endpoints: null, wrong: isTrouble ? undefined : `it is ${found}, no endpoints.json` };
 }

@@ -4,10 +4,14 @@ import { FabricError, TRANSPORTS } from "./api.ts";
 import type { ConnectOptions, Fabric, Login, Message, State, SubscribeOptions, Subscription, Token } from "./api.ts";
 import { Connection } from "./connection.ts";
 import { HEARTBEAT } from "./liveness.ts";
-import type { Events } from "./notes.ts";
+import type { Events, ToConnection } from "./notes.ts";
+import { checkConnect, checkSubscribe, checkTopic } from "./options.ts";
+import { urlOf } from "./regions.ts";
 import { identityText } from "./seen.ts";
 import { Subscriber, call } from "./subscriber.ts";
-import { Tabs } from "./tabs.ts";
+import { Tabs, isHidden } from "./tabs.ts";
+
+const NOBODY = { type: "error", code: 0, reason: "there is no browser here, and no WebSocket was given: nothing is asked" };
 
 interface Marked {
   topic: string;
@@ -18,42 +22,48 @@ export class PageFabric implements Fabric {
   state: State = { state: "idle" };
   #handlers: { [Event in keyof Events]: Set<(value: Events[Event]) => void> } = { state: new Set(), login: new Set(), error: new Set() };
   #subscriber: Subscriber;
-  #tabs: Tabs;
+  #tabs: Tabs | null = null; // where there is nobody to read anything
   #page = new AbortController();
   #isClosed = false;
   #logins = 0;
 
-  constructor({ endpoints, token = null, transports = TRANSPORTS, share = true, heartbeat = {}, sockjs }: ConnectOptions) {
-    if (!endpoints?.length) throw new TypeError("endpoints: the URL of an endpoints.json");
-    const urls = [endpoints].flat().map((url) => new URL(url, document.baseURI).href);
-    const connecting = { endpoints: urls, transports, sockjs, heartbeat: { ...HEARTBEAT, ...heartbeat } };
+  constructor(options: ConnectOptions) {
+    checkConnect(options);
+    const { endpoints, token = null, transports = TRANSPORTS, share = true, heartbeat = {}, sockjs, WebSocket } = options;
+    const page = globalThis.document;
     this.#subscriber = new Subscriber({
       id: randomId(),
       token,
-      say: (note) => this.#tabs.say(note),
+      say: (note) => (this.#tabs ? this.#tabs.say(note) : this.#toNobody(note)),
       tell: (event, value) => (event === "state" ? this.#stateIs(value as State) : this.#emit(event, value)),
     });
+    // A server that renders pages: whoever reads them connects.
+    if (!page && !WebSocket) return;
+    const urls = [endpoints].flat().map((url) => absolute(url, page?.baseURI));
+    // sockjs-client is loaded by a script of the page.
+    const usable = page || typeof sockjs === "function" ? transports : transports.filter((name) => name === "websocket");
+    const connecting = { endpoints: urls, transports: usable, sockjs, heartbeat: { ...HEARTBEAT, ...heartbeat }, WebSocket };
     this.#tabs = new Tabs({
       name: `newsfabric ${urls} ${transports}`,
       subscriber: this.#subscriber,
       open: (tell) => new Connection({ ...connecting, tell }),
-      share,
+      share: share && Boolean(page),
     });
-    this.#watchPage();
+    if (page) this.#watchPage(page, this.#tabs);
     this.#come();
   }
 
   subscribe<Body = unknown>(topic: string, options: SubscribeOptions<Body> = {}): Subscription {
-    if (typeof topic !== "string") throw new TypeError("a topic is a string");
+    checkSubscribe(topic, options);
     return this.#subscriber.follow(topic, options);
   }
 
   login(token: Token): Promise<Login> {
-    return this.#logIn("login", token);
+    return this.#answer(this.#logIn("login", token));
   }
 
   refresh(token: Token | null = this.#subscriber.token): Promise<Login> {
-    return this.#logIn("refresh", token);
+    return this.#answer(this.#logIn("refresh", token));
   }
 
   async #logIn(action: string, given: Token | null): Promise<Login> {
@@ -66,25 +76,42 @@ export class PageFabric implements Fabric {
     return { user, expiresAt };
   }
 
-  async history(topic: string, { limit, before }: { limit?: number; before?: string } = {}): Promise<{ messages: Message[]; more: boolean }> {
+  history(topic: string, options: { limit?: number; before?: string } = {}): Promise<{ messages: Message[]; more: boolean }> {
+    return this.#answer(this.#history(topic, options));
+  }
+
+  async #history(topic: string, { limit, before }: { limit?: number; before?: string }): Promise<{ messages: Message[]; more: boolean }> {
+    checkTopic(topic);
     const { messages, more } = await this.#subscriber.ask({ action: "history", topic, limit, before });
     return { messages: messages.map((message: Message) => ({ ...message, identity: identityText(message.id) })), more };
   }
 
   ack(message: Marked): Promise<void> {
-    return this.#mark("ack", message);
+    return this.#answer(this.#mark("ack", message));
   }
 
   read(message: Marked): Promise<void> {
-    return this.#mark("read", message);
+    return this.#answer(this.#mark("read", message));
   }
 
   dismiss(message: Marked): Promise<void> {
-    return this.#mark("dismiss", message);
+    return this.#answer(this.#mark("dismiss", message));
   }
 
   async #mark(action: string, { topic, id }: Marked): Promise<void> {
     await this.#subscriber.ask({ action, topic, id });
+  }
+
+  /** Where nothing is ever read whoever asks is refused, and whoever leaves has left. */
+  #toNobody(note: ToConnection): void {
+    if (note.t === "leave") this.#subscriber.note({ t: "left", keys: [note.key] });
+    if (note.t === "ask") this.#subscriber.note({ t: "answer", key: note.key, push: NOBODY });
+  }
+
+  /** A server that renders a page and doesn't wait for an answer must not end because there is none. */
+  #answer<Value>(answer: Promise<Value>): Promise<Value> {
+    if (!this.#tabs) answer.catch(() => {});
+    return answer;
   }
 
   on<Event extends keyof Events>(event: Event, handler: (value: Events[Event]) => void): () => void {
@@ -97,7 +124,7 @@ export class PageFabric implements Fabric {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#tabs.leave();
+    this.#tabs?.leave();
     this.#subscriber.close();
     this.#stateIs({ state: "stopped", reason: "closed by the page" });
     this.#page.abort();
@@ -105,7 +132,7 @@ export class PageFabric implements Fabric {
 
   /** Connections repeat their state for each tab that comes. */
   #stateIs(told: State): void {
-    const state = { ...told, tab: this.#tabs.role };
+    const state = { ...told, tab: this.#tabs?.role };
     if (this.#page.signal.aborted || JSON.stringify(state) === JSON.stringify(this.state)) return;
     this.state = state;
     this.#emit("state", state);
@@ -121,11 +148,10 @@ export class PageFabric implements Fabric {
   }
 
   /** Sleep, networks and tabs that come and go. */
-  #watchPage(): void {
+  #watchPage(page: Document, tabs: Tabs): void {
     const { signal } = this.#page;
-    const tabs = this.#tabs;
-    document.addEventListener("visibilitychange", () => tabs.hide(document.hidden), { signal });
-    document.addEventListener("resume", () => tabs.recheck(), { signal });
+    page.addEventListener("visibilitychange", () => tabs.hide(page.hidden), { signal });
+    page.addEventListener("resume", () => tabs.recheck(), { signal });
     // Offline, too: then the socket is asked for a sign of life, and mostly has none.
     for (const event of ["online", "offline"]) window.addEventListener(event, () => tabs.recheck(), { signal });
     // A page in the back/forward cache must hold neither lock nor socket.
@@ -134,9 +160,15 @@ export class PageFabric implements Fabric {
   }
 
   #come(): void {
-    this.#tabs.join();
-    this.#tabs.hide(document.hidden);
+    this.#tabs?.join();
+    this.#tabs?.hide(isHidden());
   }
+}
+
+function absolute(text: string, base?: string): string {
+  const url = urlOf(text, base);
+  if (url === null) throw new TypeError(`endpoints: ${text} is no URL${base ? "" : ", and there is no page that it could be relative to"}`);
+  return url;
 }
 
 function randomId(): string {

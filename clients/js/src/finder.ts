@@ -18,6 +18,8 @@ interface Options {
   onFound: (candidates: Candidate[], now: number) => void;
   /** There are none. */
   onNone: (loss: Loss, now: number) => void;
+  /** A URL that the page named is none of an endpoints.json. */
+  onWrong: (reason: string) => void;
 }
 
 export class Finder {
@@ -26,6 +28,7 @@ export class Finder {
   #options: Options;
   #url = ""; // of the region where we are, or were last
   #rounds = 0;
+  #wrong = new Set<string>(); // URLs that the page was told of
 
   constructor(options: Options) {
     this.#options = options;
@@ -41,8 +44,16 @@ export class Finder {
   discovered(answers: Answer[], state: State["state"], now: number): void {
     const { regions, random } = this.#options;
     const candidates = regions.candidates(answers, now, random);
+    for (const { url, wrong } of answers) if (wrong) this.#tellWrong(url, wrong);
     if (state === "finding") this.#choose(answers, candidates, now);
     else if (state === "open") this.#compareWithHome(candidates, now);
+  }
+
+  /** Once. Of those that other regions name the page knows nothing. */
+  #tellWrong(url: string, wrong: string): void {
+    if (this.#wrong.has(url) || !this.#options.regions.given.includes(url)) return;
+    this.#wrong.add(url);
+    this.#options.onWrong(`endpoints: ${url}: ${wrong}`);
   }
 
   #choose(answers: Answer[], candidates: Candidate[], now: number): void {
@@ -55,7 +66,9 @@ export class Finder {
     if (candidates.length) return this.#options.onFound(candidates, now);
     // Nobody at all answers when the network is away: that is nobody's fault.
     const floor = Math.max(0, ...named.map(({ retryMs }) => retryMs));
-    return this.#options.onNone({ reason: named.length ? "no gateway" : "no answer", floor }, now);
+    const wrong = answers.find((answer) => answer.wrong);
+    const reason = named.length ? "no gateway" : wrong ? `${wrong.url}: ${wrong.wrong}` : "no answer";
+    return this.#options.onNone({ reason, floor }, now);
   }
 
   #compareWithHome(candidates: Candidate[], now: number): void {

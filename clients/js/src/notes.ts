@@ -29,13 +29,14 @@ export type ToConnection =
   | { t: "look" }
   | { t: "bye"; tab: string };
 
-/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. */
+/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. "left": these are followed no longer. */
 export type ToTabs =
   | { t: "state"; state: State["state"]; details: Details }
   | { t: "login"; user: string; expires_at: number | null }
   | { t: "error"; error: Refusal }
   | { t: "token?"; question?: number }
   | { t: "answer"; key: string; push: Push }
+  | { t: "left"; keys: string[] }
   | { t: "push"; push: Push; keys: string[] | null }
   | ({ t: "subscribed" } & Subscribed)
   | { t: "refused"; topic: string; keys: string[] | null; error: Refusal };

@@ -37,6 +37,8 @@ export interface Answer {
   ms: number;
   isLate?: boolean;
   endpoints: Endpoints | null;
+  /** Why what is there is no endpoints.json, whoever asks, and however often. */
+  wrong?: string;
 }
 
 /** A gateway to try, of the region whose endpoints.json is at `url` and came within `ms`. */
@@ -105,6 +107,8 @@ export function keyOf({ websocket, sockjs }: Gateway): string {
 export class Regions {
   /** Of endpoints.json. */
   urls: string[];
+  /** Those of them that the page named. */
+  readonly given: string[];
   /** One of them. */
   home: string;
   #failed = new Map<string, number>(); // gateway's key → when
@@ -115,6 +119,7 @@ export class Regions {
   /** `urls` of endpoints.json, home first; `known` is what `memory()` returned to an earlier page. */
   constructor(urls: string[], known: Memory | null = null) {
     this.urls = [...new Set(urls)].slice(0, MOST_REGIONS);
+    this.given = this.urls.slice();
     for (const url of listOf(known?.urls)) if (urlOf(url)) this.#add(url);
     this.home = this.urls.find((url) => url === known?.home) ?? this.urls[0]!;
   }

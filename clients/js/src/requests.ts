@@ -30,7 +30,6 @@ export const MARKS: Record<string, Mark["mark"]> = { acked: "ack", read: "read",
 
 const MOST = 256;
 const MOST_MARKS = 1024;
-const AT_ONCE = { verbs: 10, ms: 1000 }; // what a gateway lets in, after the first rush
 const PUSH_MS = 2000; // a push comes within a second
 const SAYINGS = 3;
 
@@ -110,15 +109,12 @@ export class Requests {
     if (due < Infinity) this.#timers.soon("requests", due);
   }
 
-  /** Say again what is due, little by little; give up what no push ever came of. */
+  /** Say again what is due; give up what no push ever came of. */
   #sayDue(now: number): void {
-    let left = AT_ONCE.verbs;
     for (const [key, request] of this.#requests) {
       if (request.due > now) continue;
       if (request.marked >= SAYINGS) this.#answer(key, NO_PUSH);
-      else if (left > 0) this.#say(request);
-      else request.due = now + AT_ONCE.ms;
-      left -= 1;
+      else this.#say(request);
     }
     this.#await();
   }

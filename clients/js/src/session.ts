@@ -70,7 +70,8 @@ export class Session {
     const send = (verb: Verb) => emit({ do: "send", verb });
     const onFound = (candidates: Candidate[], now: number) => this.#found(candidates, now);
     const onNone = (loss: Loss, now: number) => this.#lost(loss, now);
-    this.#finder = new Finder({ regions, timers, random, discover, onFound, onNone });
+    const onWrong = (reason: string) => emit({ do: "note", note: { t: "error", error: { code: 0, reason } } });
+    this.#finder = new Finder({ regions, timers, random, discover, onFound, onNone, onWrong });
     this.#dialler = new Dialler({ regions, timers, transports, emit, onNone });
     const ping = () => send({ action: "ping" });
     this.#liveness = new Liveness({ timers, heartbeat, ping, onDead: (now) => this.#giveUp("no sign of life", now) });
@@ -90,6 +91,11 @@ export class Session {
     if (setBack) for (const part of [this.#conversation, this.#liveness, this.#retries, this.#dialler]) part.shift(setBack);
     if (hasSlept) this.recheck(now);
     this.#timers.run(now);
+  }
+
+  /** A turn of the event loop is over: what it brought about is said. Callers do so after each. */
+  turned(now: number): void {
+    if (this.state === "open") this.#conversation.turned(now);
   }
 
   /** The page is seen, the network is back or the device is awake: don't wait, and don't trust the socket. */

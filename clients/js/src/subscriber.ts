@@ -43,6 +43,7 @@ export class Subscriber {
   token: Token | null;
   #followed = new Map<string, Followed>(); // by key
   #asked = new Map<string, Asked>(); // by key
+  #leaving = new Map<string, { left: Promise<void>; resolve: () => void }>(); // by key
   #isClosed = false;
   #made = 0;
   #say;
@@ -57,6 +58,8 @@ export class Subscriber {
 
   /** Everything this tab wishes and asks, for a connection that doesn't know it. Verbs may be repeated. */
   hello(): void {
+    // It never hears of what was left.
+    this.#hasLeft(this.#leaving.keys());
     const wishes = [...this.#followed.values()].map(({ wish, position }) =>
       // What was served goes on where it was; `rewind` is for beginnings.
       position === null ? wish : { ...wish, rewind: null, position },
@@ -78,10 +81,24 @@ export class Subscriber {
       get position() {
         return followed.position;
       },
-      unsubscribe: () => {
-        if (this.#followed.delete(key)) this.#say({ t: "leave", key });
-      },
+      unsubscribe: () => this.#leave(key),
     };
+  }
+
+  #leave(key: string): Promise<void> {
+    if (!this.#followed.delete(key)) return this.#leaving.get(key)?.left ?? Promise.resolve();
+    let resolve = () => {};
+    const left = new Promise<void>((settle) => (resolve = settle));
+    this.#leaving.set(key, { left, resolve });
+    this.#say({ t: "leave", key });
+    return left;
+  }
+
+  #hasLeft(keys: Iterable<string>): void {
+    for (const key of [...keys]) {
+      this.#leaving.get(key)?.resolve();
+      this.#leaving.delete(key);
+    }
   }
 
   /** The reply to `verb`; rejects with a FabricError. It waits for as long as there is no connection. */
@@ -110,6 +127,7 @@ export class Subscriber {
     this.#say({ t: "bye", tab: this.id });
     for (const { reject } of this.#asked.values()) reject(new FabricError(CLOSED));
     this.#asked.clear();
+    this.#hasLeft(this.#leaving.keys());
     this.#followed.clear();
   }
 
@@ -131,6 +149,7 @@ export class Subscriber {
       if (isError(push)) asked?.reject(new FabricError(push));
       else asked?.resolve(push);
     },
+    left: ({ keys }) => this.#hasLeft(keys),
     push: ({ push, keys }) => {
       for (const followed of this.#of(push.topic, keys)) this.#pushed(followed, push);
     },
@@ -189,11 +208,13 @@ export class Subscriber {
   }
 }
 
-/** Call a function of the page's, if there is one; its faults are its own, and the browser's to report. */
+/** Call a function of the page's, if there is one; its faults are its own, and for the browser to report. */
 export function call<Value>(handler: ((value: Value) => void) | undefined, value: Value): void {
   try {
     handler?.(value);
   } catch (error) {
-    reportError(error);
+    // Node has no reportError(): there it is an uncaught exception.
+    if ("reportError" in globalThis) reportError(error);
+    else queueMicrotask(() => { throw error; });
   }
 }

@@ -135,7 +135,7 @@ export class Tabs {
   #lead(): void {
     this.#isAnswered = true;
     this.#connection = this.#options.open((note) => this.#tell(note));
-    this.#connection.hide(document.hidden);
+    this.#connection.hide(isHidden());
     this.#options.subscriber.hello();
   }
 
@@ -178,9 +178,14 @@ export class Tabs {
     this.#isAnswered = false;
     this.#post("leader", { t: "look" });
     this.#callOff = judgeAfter(ANSWER_MS, () => {
-      const isDead = !this.#isAnswered && !document.hidden;
+      const isDead = !this.#isAnswered && !isHidden();
       this.#isAnswered = true;
       if (isDead) this.#lock.steal();
     });
   }
+}
+
+/** Whether the page is hidden; a reader without a page never is. */
+export function isHidden(): boolean {
+  return globalThis.document?.hidden ?? false;
 }

@@ -7,7 +7,7 @@ import { PUT_OFF_MS, TURN_MS, isPutOff } from "./verdicts.ts";
 const ASLEEP_MS = 45_000; // callers come each 30 s
 
 /** All that a session waits for. */
-export type Due = "retry" | "dial" | "quiet" | "pong" | "closing" | "token" | "refresh" | "home" | "again" | "requests";
+export type Due = "retry" | "dial" | "quiet" | "pong" | "closing" | "token" | "refresh" | "home" | "again" | "requests" | "say";
 
 /** Those after which somebody is taken for dead: not before what he said has been read. */
 const VERDICTS: Due[] = ["dial", "pong", "token", "requests"];

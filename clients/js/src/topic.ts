@@ -26,7 +26,7 @@ export interface Asked {
   what: "subscribe" | "catch up" | "make way" | "subscribe newcomer" | "go on" | "leave";
   /** Whether what is subscribed begins at a position. */
   resumed?: boolean;
-  /** The newcomer's. */
+  /** The newcomer's, or of the one who leaves. */
   key?: string;
 }
 

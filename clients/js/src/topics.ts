@@ -1,9 +1,10 @@
 /** The topics of one connection by name, and whose reply each reply of the gateway is. Pure. */
 
 import type { Output, Wish } from "./notes.ts";
+import type { Outbox } from "./outbox.ts";
 import { Topic } from "./topic.ts";
 import type { Asked } from "./topic.ts";
-import type { Push, Verb } from "./wire.ts";
+import type { Push, Refusal, Verb } from "./wire.ts";
 
 const PUSHES = ["message", "acked", "read", "dismissed"];
 
@@ -12,35 +13,41 @@ export class Topics {
   #asked = new Map<string, { topic: Topic; asked: Asked }>(); // by ref
   #refs = 0;
   #out: Output;
+  #outbox: Outbox;
 
-  constructor(out: Output) {
+  constructor(out: Output, outbox: Outbox) {
     this.#out = out;
+    this.#outbox = outbox;
   }
 
   /** Serve `wish` from now on; `ready` says whether verbs can be sent. */
   follow(wish: Wish, ready: boolean): void {
     const known = this.#topics.get(wish.topic);
     if (known) return known.wishes.has(wish.key) ? known.renew(wish) : known.join(wish);
+    const { topics: most } = this.#outbox.limits;
+    if (this.#topics.size >= most) return this.#out.tell({ t: "refused", topic: wish.topic, keys: [wish.key], error: tooMany(most) });
     const topic: Topic = new Topic(wish, (verb, asked) => this.#ask(verb, { topic, asked }), this.#out.tell);
     this.#topics.set(wish.topic, topic);
     if (ready) topic.subscribe();
   }
 
-  leave(key: string, ready: boolean): void {
+  leave(key: string): void {
     for (const topic of this.#topics.values()) {
       if (!topic.wishes.has(key)) continue;
       topic.leave(key);
-      if (topic.wishes.size) return;
+      if (topic.wishes.size) return this.#left(key);
       this.#topics.delete(topic.name);
-      if (ready) this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave" } });
-      return;
+      this.#withdraw(topic.name);
+      if (!this.#outbox.mayHave(topic.name)) return this.#left(key);
+      return this.#ask({ action: "unsubscribe", topic: topic.name }, { topic, asked: { what: "leave", key } });
     }
+    return this.#left(key);
   }
 
   /** Everything that a tab follows: it is gone. */
-  leaveAll(tab: string, ready: boolean): void {
+  leaveAll(tab: string): void {
     const keys = [...this.#topics.values()].flatMap(({ wishes }) => [...wishes.keys()]);
-    for (const key of keys.filter((one) => one.startsWith(`${tab}/`))) this.leave(key, ready);
+    for (const key of keys.filter((one) => one.startsWith(`${tab}/`))) this.leave(key);
   }
 
   connected(): void {
@@ -48,7 +55,7 @@ export class Topics {
   }
 
   disconnected(): void {
-    this.#asked.clear();
+    for (const ref of this.#asked.keys()) this.#forget(ref);
     for (const topic of this.#topics.values()) topic.disconnected();
   }
 
@@ -57,9 +64,28 @@ export class Topics {
     this.#subscribe("refused");
   }
 
+  #left(key: string): void {
+    this.#out.tell({ t: "left", keys: [key] });
+  }
+
+  /** There is nothing more to hear of what was asked. */
+  #forget(ref: string): void {
+    const { what, key } = this.#asked.get(ref)?.asked ?? {};
+    this.#asked.delete(ref);
+    if (what === "leave") this.#left(key!);
+  }
+
+  /** What waits to be said of a topic's subscription isn't said any more. */
+  #withdraw(name: string): void {
+    for (const ref of this.#outbox.withdraw(name)) this.#forget(ref);
+  }
+
   /** Try again what was refused for the moment, or never answered: a gateway in a hurry doesn't say to whom. */
   again(): void {
-    for (const topic of this.#topics.values()) topic.again();
+    for (const topic of this.#topics.values()) {
+      if (topic.phase === "asked") this.#withdraw(topic.name);
+      topic.again();
+    }
     for (const [ref, { topic, asked }] of this.#asked) {
       if (asked.what === "leave" && !this.#topics.has(topic.name)) this.#out.send({ action: "unsubscribe", topic: topic.name, ref });
     }
@@ -86,12 +112,18 @@ export class Topics {
   #reply(push: Push): boolean {
     const found = this.#asked.get(push.ref);
     if (!found) return false;
-    this.#asked.delete(push.ref);
+    this.#forget(push.ref);
     const { topic, asked } = found;
+    if (push.type === "unsubscribed" && this.#isLeft(topic.name)) this.#outbox.hasLeft(topic.name);
     if (this.#topics.get(topic.name) !== topic) return true;
     topic.reply(push, asked);
     if (topic.phase === "over") this.#topics.delete(topic.name);
     return true;
+  }
+
+  /** Whether nobody follows a topic, and nothing more was asked about it. */
+  #isLeft(name: string): boolean {
+    return !this.#topics.has(name) && ![...this.#asked.values()].some(({ topic }) => topic.name === name);
   }
 
   #ask(verb: Verb, asked: { topic: Topic; asked: Asked }): void {
@@ -100,4 +132,8 @@ export class Topics {
     this.#asked.set(ref, asked);
     this.#out.send({ ...verb, ref });
   }
+}
+
+function tooMany(most: number): Refusal {
+  return { code: 106, reason: `${most} topics are followed already, and a connection may have no more: unsubscribe from one first` };
 }

@@ -34,8 +34,9 @@ interface AnySocket extends Socket {
 /** sockjs-client's constructor. */
 export type SockJS = new (url: string, reserved: null, options: { transports: string[] }) => AnySocket;
 
-export function openWebSocket({ websocket }: Gateway, on: SocketEvents): Socket {
-  return listen(new WebSocket(websocket!) as AnySocket, on, () => "websocket");
+/** `Given` is another constructor than the browser's. */
+export function openWebSocket({ websocket }: Gateway, on: SocketEvents, Given: ConnectOptions["WebSocket"] = WebSocket): Socket {
+  return listen(new Given(websocket!) as AnySocket, on, () => "websocket");
 }
 
 /** `load` returns sockjs-client's constructor, or a promise of it. */

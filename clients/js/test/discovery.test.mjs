@@ -19,7 +19,8 @@ class Asked {
 
   async answer(url, alternates = []) {
     const region = new URL(url).host;
-    this.replies.get(url)({ region, gateways: [gatewayOf(region)], alternates: alternates.map((other) => ({ url: other })), retryMs: 0 });
+    const endpoints = { region, gateways: [gatewayOf(region)], alternates: alternates.map((other) => ({ url: other })), retryMs: 0 };
+    this.replies.get(url)({ endpoints });
     await settled();
   }
 
@@ -88,4 +89,26 @@ test("a region that an answer names is asked too, and marked as asked later", as
   assert.equal(asked.result, null);
   await asked.answer(AWAY);
   assert.deepEqual(asked.regions, [["oregon", false], ["dublin", true]]);
+});
+
+/** What a discovery of HOME finds where `respond()` answers. */
+async function foundWhere(respond) {
+  mock.method(globalThis, "fetch", async () => respond());
+  const answers = discover(new Regions([HOME]), NOW);
+  await settled();
+  const [{ endpoints, wrong }] = await answers;
+  mock.restoreAll();
+  return [endpoints?.gateways.length, wrong];
+}
+
+test("what is no endpoints.json, and never will be, is told from a region in trouble", async () => {
+  const html = (status) => new Response("<!doctype html><h1>Hello</h1>", { status });
+  const gateways = [{ websocket_url: "ws://g/websocket" }];
+  assert.deepEqual(await foundWhere(() => html(404)), [undefined, "HTTP 404"]);
+  assert.deepEqual(await foundWhere(() => html(200)), [undefined, "it is an HTML page, no endpoints.json"]);
+  assert.deepEqual(await foundWhere(() => Response.json({ error: "no such thing" })), [undefined, "it is something else, no endpoints.json"]);
+  assert.deepEqual(await foundWhere(() => Response.json({ gateways })), [1, undefined]);
+  assert.deepEqual(await foundWhere(() => Response.json({ gateways: [] }, { status: 503 })), [0, undefined]);
+  for (const status of [408, 429, 500, 502, 503]) assert.deepEqual(await foundWhere(() => html(status)), [undefined, undefined]);
+  assert.deepEqual(await foundWhere(() => Promise.reject(new TypeError("no network"))), [undefined, undefined]);
 });

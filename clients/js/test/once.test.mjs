@@ -141,18 +141,26 @@ class Browser {
 
   /** One thing happens on the way between browser and gateway; false if there was nothing to happen. */
   move() {
+    this.turn();
     const { next, reader } = this;
     this.next = null;
     if (next) next();
     else if (reader?.outbox.length) this.rig.push(reader.outbox.shift());
     else if (reader?.inbox.length) this.fabric.obey(this.gateway, reader, reader.inbox.shift());
-    else if (this.rig.session.state === "waiting") this.rig.pass(this.rig.session.due() - this.rig.now);
+    else if (this.rig.session.state === "waiting") this.rig.pass(Math.max(1, this.rig.session.due() - this.rig.now));
     else return false;
     return true;
   }
 
+  /** A turn of the event loop is over, and some time has passed. */
+  turn() {
+    this.rig.now += 125;
+    this.rig.do("turned");
+  }
+
   /** The same, but what waits may overtake: verbs are obeyed while pushes are under way. */
   moveAnything() {
+    this.turn();
     const { reader } = this;
     if (reader?.inbox.length && this.random() < 0.5) this.fabric.obey(this.gateway, reader, reader.inbox.shift());
     else this.move();

@@ -60,6 +60,7 @@ export class Rig {
 
   /** The effects since the last time. */
   take() {
+    this.do("turned");
     return this.effects.splice(0);
   }
 

@@ -149,6 +149,7 @@ test("where a gateway left unread that a newcomer leaves the topic, it is subscr
   rig.subscribed(newcomer, { position: "p9" });
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   refuse(rig, goOn, 105);
+  rig.pass(300);
   assert.deepEqual(rig.asked().map(({ action, position }) => [action, position]), [["unsubscribe", undefined], ["subscribe", "p0"]]);
 });
 

@@ -12,6 +12,7 @@ const fabric = connect({
   transports: ["websocket", "xhr-streaming"],
   heartbeat: { visible: 4000 },
   sockjs: () => Promise.resolve(class {}),
+  WebSocket,
 });
 
 const subscription: Subscription = fabric.subscribe<Story>("news.breaking", {
@@ -34,7 +35,7 @@ await fabric.dismiss({ topic: `user.${user}`, id: "0194" });
 const { messages, more } = await fabric.history("news.breaking", { limit: 5, before: "0194" });
 console.log(position, messages[0]?.body, more);
 off();
-subscription.unsubscribe();
+await subscription.unsubscribe();
 fabric.close();
 
 // @ts-expect-error a position is the fabric's to make

@@ -50,7 +50,7 @@ export class Device {
     const isBroken = !world.isHealed && world.chance(0.03);
     const isOther = !world.isHealed && world.chance(0.02);
     const text = tokenOf({ user: isOther ? "7" : "42", number: this.tokensMade, expires: world.now + world.ms(20_000, 600_000), isBroken });
-    if (question) this.tokens.set(text, { question, wasSaid: false });
+    if (question) this.tokens.set(text, { question, isInTime: false });
     return text;
   }
 

@@ -43,6 +43,7 @@ const EVENTS = [
   [4, "hide"],
   [2, "steal"],
   [1, "revoke"],
+  [1, "flurry"],
 ];
 const ALL_WEIGHTS = EVENTS.reduce((sum, [weight]) => sum + weight, 0);
 
@@ -53,7 +54,8 @@ class History {
     const region = (name, latency) => ({ name, url: `http://${name}/endpoints.json`, latency, isUp: true, isSilent: false, gateways: [] });
     const regions = [region("oregon", world.ms(10, 60)), region("dublin", world.ms(40, 250))];
     for (const one of regions) for (const n of [1, 2]) one.gateways.push(new Gateway(fabric, one, `${one.name}-${n}`));
-    Object.assign(this, { world, fabric, regions, device: new Device(world, fabric, regions, library) });
+    // A page can't know that a gateway allows less than it says, nor that it is later than its clock says: not where it says as much as it may.
+    Object.assign(this, { world, fabric, regions, hasFlurries: world.chance(0.2), device: new Device(world, fabric, regions, library) });
   }
 
   async play() {
@@ -127,6 +129,7 @@ class History {
 
   setClock() {
     const { world, device } = this;
+    if (this.hasFlurries) return;
     const by = (world.chance(0.5) ? 1 : -1) * world.ms(1000, world.chance(0.5) ? 60_000 : 7_200_000);
     device.offset += by;
     // By a clock that jumps it may seem later than it is.
@@ -231,7 +234,7 @@ class History {
   /** A gateway that is in a hurry leaves unread what comes in the next second. */
   hurry() {
     const link = this.#link;
-    if (!link?.gateway.readers.has(link)) return;
+    if (this.hasFlurries || !link?.gateway.readers.has(link)) return;
     this.world.note(link.gateway.name, "is in a hurry");
     link.allowance = -this.world.int(15);
     link.refused = 0;
@@ -269,6 +272,19 @@ class History {
   revoke() {
     const link = this.#link;
     if (link?.user && this.world.chance(0.2)) link.gateway.bye(link, "invalid_token");
+  }
+
+  /** A list that is scrolled, or a router: topics are followed and left by the hundred, in one turn or in as many. */
+  flurry() {
+    const { world } = this;
+    if (!this.hasFlurries) return;
+    const tab = this.#tab;
+    const isOneTurn = world.chance(0.5);
+    const topics = Array.from({ length: world.ms(20, 200) }, () => world.pick(FOLLOWED));
+    world.note(tab.id, "follows and leaves", topics.length, isOneTurn ? "at once" : "one by one");
+    const pair = (topic) => tab.isOver || tab.subscriber.follow(topic, {}).unsubscribe();
+    if (isOneTurn) tab.task("event", () => topics.forEach(pair));
+    else topics.forEach((topic, n) => world.after(n, () => tab.task("event", () => pair(topic))));
   }
 
   /* ---- What must be so in the end ---- */
@@ -358,7 +374,7 @@ class History {
   async #leaveAll() {
     const { world, device } = this;
     for (const one of this.#live) one.tab.unfollow(one);
-    await world.run(2000);
+    await world.run(5000);
     if (world.fault) return;
     if (this.#reader?.topics.size) return void world.broken("a topic that nobody follows stays subscribed");
     for (const tab of [...device.tabs]) tab.close();

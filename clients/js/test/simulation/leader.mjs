@@ -131,6 +131,22 @@ export class Leader {
     const now = this.device.now();
     this.session.wake(now);
     step(now);
+    this.#setTimer(now);
+    if (this.isTurning) return;
+    this.isTurning = this.world.isSettling = true;
+    queueMicrotask(() => this.#turned());
+  }
+
+  /** What this turn of the thread brought about is said at its end. */
+  #turned() {
+    this.isTurning = false;
+    if (this.tab.leader !== this) return;
+    const now = this.device.now();
+    this.session.turned(now);
+    this.#setTimer(now);
+  }
+
+  #setTimer(now) {
     const due = this.session.due();
     if (this.session.state === "stopped" && due !== null) this.world.broken("a session that has stopped waits for something");
     this.#wakeIn(due === null ? WAKE_MS : Math.min(WAKE_MS, Math.max(0, due - now)));
@@ -140,6 +156,7 @@ export class Leader {
   note(note) {
     // Who logs in begins anew.
     if (note.t === "ask" && note.verb.action === "login") this.mustStop = false;
+    if (note.t === "token") this.#isBrought(note.token);
     this.do((now) => this.session.note(note, now));
   }
 
@@ -185,12 +202,15 @@ export class Leader {
     return this.link.send(verb);
   }
 
-  /** A function's token is said first on the connection that asked for it, and as the answer to its last question. */
+  /** A function's token comes while the connection that asked for it is there, as the answer to its last question. */
+  #isBrought(token) {
+    const made = this.device.tokens.get(token);
+    if (made && made.question === this.link?.question) made.isInTime = true;
+  }
+
   #says(token) {
     const made = this.device.tokens.get(token);
-    if (!made || made.wasSaid) return;
-    made.wasSaid = true;
-    if (made.question !== this.link.question) this.world.broken("a token is said that was asked for by an earlier question");
+    if (made && !made.isInTime) this.world.broken("a token is said that was asked for by an earlier question");
   }
 
   #hangUp() {

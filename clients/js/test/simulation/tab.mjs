@@ -42,9 +42,15 @@ export class Tab {
   }
 
   block(ms) {
+    if (ms && this.blocks >= this.#mostBlocks) return;
+    if (ms) this.blocks += 1;
     this.blockedUntil = Math.max(this.blockedUntil, this.world.now + ms);
     this.world.note(this.id, "is blocked for", ms);
     this.world.after(this.blockedUntil - this.world.now, () => this.#unblocked());
+  }
+
+  get #mostBlocks() {
+    return this.isHidden ? BLOCKS_IN_A_ROW.hidden : BLOCKS_IN_A_ROW.seen;
   }
 
   /** What waits is done in any order, but for what comes the same way; and the next script may come before all of it. */
@@ -55,10 +61,7 @@ export class Tab {
       const at = this.waiting.findIndex((one) => one.source === source);
       const [{ happen }] = this.waiting.splice(at, 1);
       this.run(happen);
-      if (!this.world.isHealed && this.blocks < (this.isHidden ? BLOCKS_IN_A_ROW.hidden : BLOCKS_IN_A_ROW.seen) - 1 && this.world.chance(0.05)) {
-        this.blocks += 1;
-        this.block(this.world.ms(100, 20_000));
-      }
+      if (!this.world.isHealed && this.world.chance(0.05)) this.block(this.world.ms(100, 20_000));
     }
     if (this.world.now >= this.blockedUntil) this.blocks = 0;
   }

@@ -78,6 +78,7 @@ export class World {
   /** Let `ms` pass, or less when `isEnough()` or an invariant is broken. */
   async run(ms, isEnough = () => false) {
     const end = this.now + ms;
+    if (this.isSettling) await this.#settle();
     while (this.events.length && this.events[0][0] <= end && !this.fault) {
       const [at, , happen] = this.#next();
       this.now = at;

@@ -1,0 +1,97 @@
+/**
+ * What is to be said to the gateway, in order, at a pace that it takes; and what needn't be said any more. Pure.
+ *
+ * Nothing is said before the end of the present turn of the event loop (`take()`), so that a page which follows a topic
+ * and leaves it at once says nothing at all.
+ */
+
+import type { Verb } from "./wire.ts";
+
+/** What one connection may ask for: followed topics, verbs at once, and verbs a second after that. */
+export interface Limits {
+  topics: number;
+  verbs: number;
+  verbsPerSecond: number;
+}
+
+/** Of a gateway that doesn't tell its own: docs/protocol.md, errors 106 and 111. */
+export const LIMITS: Limits = { topics: 128, verbs: 256, verbsPerSecond: 10 };
+
+/** So much of the limit on verbs is used: signs of life are asked for beside them. */
+const SHARE = 0.8;
+
+export class Outbox {
+  /** What the gateway allows. */
+  limits = LIMITS;
+  #waiting: Verb[] = [];
+  #followed = new Set<string>(); // topics that the gateway may have subscribed
+  #allowance = 0; // verbs that may be said at `#countedAt`
+  #countedAt = 0;
+
+  /** A connection is open: nothing has been said on it. */
+  connected(now: number): void {
+    this.limits = LIMITS;
+    this.#allowance = SHARE * LIMITS.verbs;
+    this.#countedAt = now;
+  }
+
+  disconnected(): void {
+    this.#waiting = [];
+    this.#followed.clear();
+  }
+
+  /** Say `verb`, when its turn comes; once, if it is said again while it waits. */
+  say(verb: Verb): void {
+    if (!this.#waiting.some(({ ref }) => ref === verb.ref)) this.#waiting.push(verb);
+  }
+
+  /** What waits to be said of a topic's subscription isn't said any more: the refs of it. */
+  withdraw(topic: string): string[] {
+    const isOfTopic = ({ action, topic: its }: Verb) => its === topic && (action === "subscribe" || action === "unsubscribe");
+    const withdrawn = this.#waiting.filter(isOfTopic);
+    this.#waiting = this.#waiting.filter((verb) => !isOfTopic(verb));
+    return withdrawn.map(({ ref }) => ref!);
+  }
+
+  /** Whether the gateway may have subscribed us to a topic. */
+  mayHave(topic: string): boolean {
+    return this.#followed.has(topic);
+  }
+
+  /** The gateway hasn't: it answered the last verb on the topic by that. */
+  hasLeft(topic: string): void {
+    this.#followed.delete(topic);
+  }
+
+  /** The gateway says that verbs come too fast. */
+  tooFast(now: number): void {
+    this.#allowance = 0;
+    this.#countedAt = now;
+  }
+
+  /** The gateway tells its limits, as `{topics, verbs, verbs_per_second}`: whatever of it makes sense counts. */
+  told(limits: any): void {
+    const { topics, verbs, verbs_per_second: verbsPerSecond } = limits ?? {};
+    const own = { topics, verbs, verbsPerSecond };
+    const sensible = Object.entries(own).filter(([, limit]) => Number.isFinite(limit) && limit >= 1);
+    this.limits = { ...this.limits, ...Object.fromEntries(sensible) };
+  }
+
+  /** What may be said now. */
+  take(now: number): Verb[] {
+    const { verbs, verbsPerSecond } = this.limits;
+    const earned = (Math.max(0, now - this.#countedAt) / 1000) * SHARE * verbsPerSecond;
+    this.#allowance = Math.min(SHARE * verbs, this.#allowance + earned);
+    this.#countedAt = now;
+    const said = this.#waiting.splice(0, Math.floor(this.#allowance));
+    this.#allowance -= said.length;
+    for (const { action, topic } of said) if (action === "subscribe") this.#followed.add(topic!);
+    return said;
+  }
+
+  /** In how many ms there is more to take; null if nothing waits. */
+  get wait(): number | null {
+    if (!this.#waiting.length) return null;
+    return Math.ceil((1000 * Math.max(0, 1 - this.#allowance)) / (SHARE * this.limits.verbsPerSecond));
+  }
+}
