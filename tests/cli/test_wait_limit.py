@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
 from worlds import PORTS
 
+from localfabric.world.finding import world_of
 from localfabric.world.layout import WorldLayout
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import process_id
 from localfabric.world.state import Notes, make_folder, read_running
-from newsfabric.cli import cli, wait_limit
-from newsfabric.cli.wait_limit import HINT, WaitLimit, wait_limited
+from newsfabric.cli import cli, replay, wait_limit
+from newsfabric.cli.recording import Line, Tally
+from newsfabric.cli.wait_limit import HINT, WaitLimit, hint_about, wait_limited
+from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError
 from newsfabric.topology import mask
+from newsfabric.worlds import World
 
 SELF = process_id(os.getpid())
 # Behind those of the worlds that run meanwhile.
@@ -86,6 +91,59 @@ def test_a_replay_says_what_it_waits_for_and_gives_up(
     assert waiting.startswith(f"waiting for a receipt from {broker}")
     assert error.startswith(f"error: gave up waiting for a receipt from {broker}")
     assert error.endswith(f"after {LIMIT} s: {HINT}")
+
+
+def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
+    gone: WorldLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt = Receipt(status="routed", region="oregon", router="r", topic="news.world")
+
+    async def stuck(lines: Sequence[Line], *_: object, tally: Tally, **given: Any) -> None:
+        """Its first and third message are answered, the second isn't."""
+        tally.count(tally.begun_at, receipt)
+        tally.count(tally.begun_at + 2, receipt)
+        given["wait"].began()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(replay, "play", stuck)
+    monkeypatch.setattr(replay, "world_to_publish_to", lambda *_: broken(gone))
+    file = tmp_path / "a day.jsonl"
+    file.write_text('{"at": 0, "topic": "news.world", "body": 1}\n' * 9)
+    words = ("replay", str(file), "--timeout", LIMIT, "--speed", "0", "--region", "dublin")
+    result = run(gone, *words, "--start-at", "4", "--id-suffix", "5e1f")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].endswith(
+        "oregon-client-1 is dead or stopped: `newsfabric chaos heal` starts what is. "
+        f"2 of 6 are answered, all before 5: go on with `newsfabric replay '{file}' --speed 0 "
+        "--region dublin --start-at 5 --id-suffix 5e1f`"
+    )
+
+
+def broken(layout: WorldLayout) -> World:
+    """A world of which one broker is dead, and the others aren't asked."""
+    return dataclasses.replace(world_of(layout), unwell=lambda: ["oregon-client-1"])
+
+
+def test_a_replay_cant_begin_behind_its_end(gone: WorldLayout, tmp_path: Path) -> None:
+    result = run(gone, "replay", day(tmp_path), "--start-at", "4")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("day.jsonl has 3 messages: there is no number 4\n")
+
+
+@pytest.mark.parametrize(
+    ("unwell", "said"),
+    [
+        ([], HINT),
+        (["a"], "a is dead or stopped: `newsfabric chaos heal` starts what is"),
+        (
+            list("abcde"),
+            "a, b, c and 2 more are dead or stopped: `newsfabric chaos heal` starts what is",
+        ),
+    ],
+)
+def test_what_can_be_healed_is_named(gone: WorldLayout, unwell: list[str], said: str) -> None:
+    world = dataclasses.replace(world_of(gone), unwell=lambda: unwell)
+    assert hint_about(world) == said
 
 
 @pytest.mark.parametrize("world", ["gone", "silent"])
