@@ -7,7 +7,7 @@ so it is found by the entry-point group ``newsfabric.worlds``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
@@ -35,12 +35,17 @@ class Process(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Where everything of a world is. ``stores`` has a URL for each region."""
+    """Where everything of a world is. ``stores`` has a URL for each region.
+
+    ``unwell`` names the parts that are dead or stopped now while others work: those that
+    ``newsfabric chaos heal`` would start.
+    """
 
     fabric: Fabric
     topics: Path
     processes: tuple[Process, ...]
     stores: Mapping[str, str]
+    unwell: Callable[[], Sequence[str]] = tuple
 
     def region(self, name: str | None) -> Region:
         """The region called ``name``, the first one for None; ConfigError lists those there are."""

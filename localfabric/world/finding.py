@@ -13,6 +13,7 @@ from typing import Final
 
 from localfabric.world.broker import HOST
 from localfabric.world.layout import WorldLayout
+from localfabric.world.parts import parts
 from localfabric.world.state import read_notes, read_running, shown
 from newsfabric.errors import WorldError
 from newsfabric.worlds import Process, Say, World
@@ -77,7 +78,17 @@ def world_of(layout: WorldLayout) -> World:
         topics=layout.paths.topics,
         processes=tuple(_processes(layout)),
         stores={region.name: layout.store_url(region) for region in layout.regions},
+        unwell=lambda: _unwell(layout),
     )
+
+
+def _unwell(layout: WorldLayout) -> list[str]:
+    # Few commands need it, and it needs most of this package.
+    from localfabric.world.faults import Faults
+
+    every = list(parts(layout).values())
+    found = Faults(layout.paths.state).unwell(every)
+    return [] if len(found) == len(every) else [part.name for part in found]
 
 
 def _processes(layout: WorldLayout) -> Iterator[Process]:

@@ -127,6 +127,19 @@ def tail(
 @click.option("--region", "regions", multiple=True, help="Where to publish; several take turns.")
 @click.option("--keep-ids", is_flag=True, help="Keep message ids: a second replay is a repeat.")
 @click.option(
+    "--id-suffix",
+    metavar="TEXT",
+    help="What makes message ids those of this replay, to go on with one.  [default: made up]",
+)
+@click.option(
+    "--start-at",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Begin with message N of the file, in order of time.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
     default=30.0,
@@ -139,15 +152,30 @@ def replay(
     speed: float,
     regions: tuple[str, ...],
     keep_ids: bool,
+    id_suffix: str | None,
+    start_at: int,
     timeout: float,
 ) -> None:
     """Publish the messages recorded in FILE at their own rhythm, or --speed times as fast.
 
-    Speed 0 is as fast as the fabric answers. Each message waits for its receipt.
+    Speed 0 is as fast as the fabric answers. Each message waits for its receipt. Where no broker of
+    a region answers, the other regions' are asked. When it gives up it says with which command to
+    go on: messages that were sent before are repeats then, and readers get them once.
     """
+    if keep_ids and id_suffix:
+        raise click.UsageError("either --keep-ids or --id-suffix")
     from newsfabric.cli.replay import run_replay
 
-    run_replay(file, state=state, regions=regions, speed=speed, keep_ids=keep_ids, seconds=timeout)
+    run_replay(
+        file,
+        state=state,
+        regions=regions,
+        speed=speed,
+        keep_ids=keep_ids,
+        id_suffix=id_suffix,
+        start_at=start_at,
+        seconds=timeout,
+    )
 
 
 @click.command(epilog=examples("newsfabric rejected", "newsfabric rejected --json | jq .reason"))

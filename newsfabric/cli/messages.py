@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import orjson
 
 from newsfabric.amqp import Message
+from newsfabric.cli.options import line_to_copy
 from newsfabric.errors import ConfigError
 from newsfabric.publish import Options, message
 
@@ -81,7 +82,7 @@ def message_line(fields: Mapping[str, Any], identity: str | None) -> str:
 
 def trace_hint(identity: str) -> str:
     """The line to copy, to see the way of the message with this ``identity``."""
-    return f"its way: newsfabric trace {identity}"
+    return f"its way: {line_to_copy(f'newsfabric trace {identity}')}"
 
 
 def rejection(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,12 @@ def with_state(text: str, context: click.Context) -> str:
     return _HINT.sub(written, text)
 
 
+def line_to_copy(command: str) -> str:
+    """``command`` as one would have to write it here, with the ``--state`` of this one."""
+    context = click.get_current_context(silent=True)
+    return command if context is None else with_state(f"`{command}`", context).strip("`")
+
+
 def _has_state(context: click.Context, words: Sequence[str]) -> bool:
     command: click.Command | None = context.command
     for word in words:

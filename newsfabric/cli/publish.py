@@ -12,7 +12,7 @@ from pathlib import Path
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message, read_body, trace_hint
 from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry, waiting_for_receipts
-from newsfabric.cli.wait_limit import HINT, wait_limited
+from newsfabric.cli.wait_limit import hint_about, wait_limited
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected, Unanswered
 from newsfabric.publish import AsyncPublisher
@@ -52,7 +52,11 @@ def run_publish(
     )
     urls = world.publishing_urls(region)
     message = in_its_name(message, load_topics(world.topics))
-    receipt = asyncio.run(_send(urls, message, seconds))
+    try:
+        receipt = asyncio.run(_send(urls, message, seconds))
+    except Unanswered as exc:
+        why = f"{_unanswered(exc, urls, seconds)}. {hint_about(world)}"
+        raise NewsfabricError(why) from exc
     if as_json:
         echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
     if receipt.status == "rejected":
@@ -69,16 +73,11 @@ async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
     def waiting() -> str:
         return waiting_for_receipts(urls, () if publisher is None else (publisher,))
 
-    try:
-        async with wait_limited(waiting, None) as wait:
-            wait.began()
-            region = ",".join(urls)
-            async with await AsyncPublisher.open(
-                [region], app_id=APP_ID, timeout=seconds
-            ) as publisher:
-                return await send_with_retry(publisher, message, seconds)
-    except Unanswered as exc:
-        raise NewsfabricError(f"{_unanswered(exc, urls, seconds)}. {HINT}") from exc
+    async with wait_limited(waiting, None) as wait:
+        wait.began()
+        opening = AsyncPublisher.open([",".join(urls)], app_id=APP_ID, timeout=seconds)
+        async with await opening as publisher:
+            return await send_with_retry(publisher, message, seconds)
 
 
 def _unanswered(error: Unanswered, urls: list[str], seconds: float) -> str:

@@ -118,17 +118,38 @@ def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What became of the messages of a replay."""
+    """What became of the messages of a replay, which begins with number ``begun_at``."""
 
     routed: int = 0
     rejected: Counter[str] = dataclasses.field(default_factory=Counter)
+    begun_at: int = 1
+    # Numbers that are answered while one before them isn't.
+    _ahead: set[int] = dataclasses.field(default_factory=set)
+    _behind: int = 0
 
-    def count(self, receipt: Receipt) -> None:
-        """One more has been answered."""
+    def count(self, number: int, receipt: Receipt) -> None:
+        """Message ``number`` has been answered."""
         if receipt.status == "routed":
             self.routed += 1
+            self._settle(number)
         else:
-            self.rejected[receipt.reason or "?"] += 1
+            self.reject(number, receipt.reason or "?")
+
+    def reject(self, number: int, reason: str) -> None:
+        """Message ``number`` can't be accepted."""
+        self.rejected[reason] += 1
+        self._settle(number)
+
+    def _settle(self, number: int) -> None:
+        self._ahead.add(number)
+        while self.open_at in self._ahead:
+            self._ahead.remove(self.open_at)
+            self._behind += 1
+
+    @property
+    def open_at(self) -> int:
+        """The first message that isn't answered: all before it are."""
+        return self.begun_at + self._behind
 
     @property
     def answered(self) -> int:
@@ -145,31 +166,33 @@ async def play(
     on_receipt: Callable[[Tally], None],
     wait: WaitLimit,
     topics: TopicTable,
-) -> Tally:
-    """Send every line when it is due, by ``publishers`` in turn; returns when all are answered."""
-    tally = Tally()
+    tally: Tally,
+) -> None:
+    """Send every line when it is due, by ``publishers`` in turn; returns when all are answered.
+
+    ``tally`` is kept up to date. The first of ``lines`` is number ``tally.begun_at``.
+    """
     places = asyncio.Semaphore(_AT_ONCE)
     began = asyncio.get_running_loop().time()
 
-    async def send(publisher: AsyncPublisher, message: Message) -> None:
+    async def send(publisher: AsyncPublisher, number: int, message: Message) -> None:
         try:
-            tally.count(await send_with_retry(publisher, message))
+            tally.count(number, await send_with_retry(publisher, message))
         except Rejected as exc:
-            tally.rejected[exc.reason] += 1
+            tally.reject(number, exc.reason)
         except AccessRefused:
-            tally.rejected["access_refused"] += 1
+            tally.reject(number, "access_refused")
         finally:
             places.release()
             wait.ended()
         on_receipt(tally)
 
     async with asyncio.TaskGroup() as group:
-        for number, (due, line) in enumerate(schedule(lines, speed), 1):
+        for number, (due, line) in enumerate(schedule(lines, speed), tally.begun_at):
             await asyncio.sleep(began + due - asyncio.get_running_loop().time())
             await places.acquire()
             now_ms = time.time_ns() // 1_000_000
             message = message_of(line, number=number, suffix=suffix, now_ms=now_ms)
             message = in_its_name(message, topics)
             wait.began()
-            group.create_task(send(publishers[number % len(publishers)], message))
-    return tally
+            group.create_task(send(publishers[number % len(publishers)], number, message))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
+import shlex
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,13 +15,35 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from newsfabric.cli.console import console
 from newsfabric.cli.recording import Line, Tally, play, read_recording
 from newsfabric.cli.sending import APP_ID, waiting_for_receipts
-from newsfabric.cli.wait_limit import wait_limited
-from newsfabric.errors import NewsfabricError
+from newsfabric.cli.wait_limit import hint_about, wait_limited
+from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
 from newsfabric.settings import Region
-from newsfabric.topics import TopicTable, load_topics
-from newsfabric.worlds import world_to_publish_to
+from newsfabric.topics import load_topics
+from newsfabric.worlds import World, world_to_publish_to
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What is asked for.
+
+    ``suffix`` makes message ids those of one replay, empty keeps them; ``seconds`` is how long no
+    receipt may come.
+    """
+
+    file: Path
+    regions: Sequence[str]
+    speed: float
+    suffix: str
+    seconds: float
+
+    def again_from(self, number: int) -> str:
+        """The command that goes on at message ``number``: repeats of others are known as that."""
+        ids = f"--id-suffix {self.suffix}" if self.suffix else "--keep-ids"
+        words = ["newsfabric", "replay", str(self.file), "--speed", f"{self.speed:g}"]
+        words += [word for name in self.regions for word in ("--region", name)]
+        return f"{shlex.join(words)} --start-at {number} {ids}"
 
 
 def run_replay(
@@ -29,15 +53,23 @@ def run_replay(
     regions: Sequence[str],
     speed: float,
     keep_ids: bool,
+    id_suffix: str | None,
+    start_at: int,
     seconds: float,
 ) -> None:
-    """Replay ``file`` and say what became of it; NewsfabricError if anything was rejected."""
+    """Replay ``file`` and say what became of it; NewsfabricError if anything was rejected.
+
+    NewsfabricError, too, if it gave up: with the command that goes on from there.
+    """
     lines = read_recording(file)
+    if start_at > len(lines):
+        raise ConfigError(f"{file} has {len(lines)} messages: there is no number {start_at}")
     world = world_to_publish_to(state, lambda text: echo(text, err=True))
     chosen = [world.region(name) for name in regions] or [world.region(None)]
-    suffix = "" if keep_ids else secrets.token_hex(4)
-    topics = load_topics(world.topics)
-    tally = asyncio.run(_replay(lines, chosen, speed, suffix, seconds, topics))
+    suffix = "" if keep_ids else id_suffix or secrets.token_hex(4)
+    replay = Replay(file=file, regions=regions, speed=speed, suffix=suffix, seconds=seconds)
+    tally = Tally(begun_at=start_at)
+    asyncio.run(_replay(replay, lines[start_at - 1 :], chosen, world, tally))
     echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
@@ -45,26 +77,35 @@ def run_replay(
 
 
 async def _replay(
-    lines: Sequence[Line],
-    regions: Sequence[Region],
-    speed: float,
-    suffix: str,
-    seconds: float,
-    topics: TopicTable,
-) -> Tally:
+    replay: Replay, lines: Sequence[Line], chosen: Sequence[Region], world: World, tally: Tally
+) -> None:
     terminal = console(stderr=True)
     publishers: list[AsyncPublisher] = []
-    brokers = [[node.amqp_url for node in region.client] for region in regions]
+    # The others are for when a region's brokers are all away.
+    ways = [[near, *(r for r in world.fabric.regions if r is not near)] for near in chosen]
+    brokers = [[[node.amqp_url for node in region.client] for region in way] for way in ways]
 
     def waiting() -> str:
-        return waiting_for_receipts((url for urls in brokers for url in urls), publishers)
+        every = (url for way in brokers for urls in way for url in urls)
+        return waiting_for_receipts(dict.fromkeys(every), publishers)
+
+    def hint() -> str:
+        if not tally.answered:
+            return hint_about(world)
+        done = f"{tally.answered} of {len(lines)} are answered, all before {tally.open_at}"
+        again = replay.again_from(tally.open_at)
+        return f"{hint_about(world)}. {done}: go on with `{again}`"
 
     def say(text: str) -> None:
         terminal.print(text, soft_wrap=True)
 
-    async with wait_limited(waiting, seconds, say=say) as wait, AsyncExitStack() as stack:
-        for urls in brokers:
-            opening = AsyncPublisher.open([",".join(urls)], app_id=APP_ID, timeout=None)
+    async with (
+        wait_limited(waiting, replay.seconds, say=say, hint=hint) as wait,
+        AsyncExitStack() as stack,
+    ):
+        for way in brokers:
+            regions = [",".join(urls) for urls in way]
+            opening = AsyncPublisher.open(regions, app_id=APP_ID, timeout=None)
             publishers.append(await stack.enter_async_context(await opening))
         with Progress(
             TextColumn("{task.description}"),
@@ -74,12 +115,13 @@ async def _replay(
             console=terminal,
         ) as bars:
             bar = bars.add_task("replaying", total=len(lines))
-            return await play(
+            await play(
                 lines,
                 publishers,
-                speed=speed,
-                suffix=suffix,
+                speed=replay.speed,
+                suffix=replay.suffix,
                 on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
                 wait=wait,
-                topics=topics,
+                topics=load_topics(world.topics),
+                tally=tally,
             )

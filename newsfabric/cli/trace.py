@@ -19,6 +19,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.cli.console import console
 from newsfabric.cli.messages import rejection_line
+from newsfabric.cli.options import line_to_copy
 from newsfabric.cli.rejected import read_rejected
 from newsfabric.cli.wait_limit import GIVE_UP_AFTER, wait_limited
 from newsfabric.errors import TraceError
@@ -187,7 +188,7 @@ def _page(found: Mapping[str, Any]) -> RenderableType:
     for each in found["not_seen"]:
         parts.append(Text(f"not seen by {each['name']}: {each['why']}", style="yellow"))
     if found["topic"] is not None:
-        again = f"newsfabric trace {found['ids'][0]} --topic {found['topic']}"
+        again = line_to_copy(f"newsfabric trace {found['ids'][0]} --topic {found['topic']}")
         parts.append(Text(f"when nobody remembers it any more: {again}", style="dim"))
     return Group(*parts)
 

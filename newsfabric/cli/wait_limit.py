@@ -9,10 +9,13 @@ from typing import Final
 
 from newsfabric.errors import NewsfabricError
 from newsfabric.safe_output import echo
+from newsfabric.worlds import World
 
 SAY_AFTER: Final = 2.0
 # A broker that was killed is back in half of that.
 GIVE_UP_AFTER: Final = 30.0
+# How many parts of a world a hint names.
+_NAMED: Final = 3
 HINT: Final = "`newsfabric status` shows what is left of the world, `newsfabric up` starts one"
 
 
@@ -68,11 +71,12 @@ async def wait_limited(
     seconds: float | None,
     *,
     say: Callable[[str], None] = lambda text: echo(text, err=True),
+    hint: Callable[[], str] = lambda: HINT,
 ) -> AsyncGenerator[WaitLimit]:
     """Say ``what`` (like "waiting for a receipt") when nothing has come for two seconds.
 
-    NewsfabricError when nothing has come for ``seconds``; with None it waits for as long as its
-    block does.
+    NewsfabricError, which ends with a ``hint``, when nothing has come for ``seconds``; with None it
+    waits for as long as its block does.
     """
     limit = asyncio.timeout(None)
     try:
@@ -85,4 +89,17 @@ async def wait_limited(
     except TimeoutError as exc:
         if not limit.expired():
             raise
-        raise NewsfabricError(f"gave up {what()} after {seconds:g} s: {HINT}") from exc
+        raise NewsfabricError(f"gave up {what()} after {seconds:g} s: {hint()}") from exc
+
+
+def hint_about(world: World) -> str:
+    """What to do when nothing comes of ``world``."""
+    names = world.unwell()
+    if not names:
+        return HINT
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"{', '.join(names[:_NAMED])}{more} {verb} dead or stopped: `newsfabric chaos heal` starts "
+        "what is"
+    )

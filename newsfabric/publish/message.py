@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import secrets
 from collections.abc import Iterator
 from typing import Any, Final, TypedDict
@@ -14,6 +15,8 @@ from newsfabric.control import Receipt
 from newsfabric.envelope import DEFAULT_LIMITS
 from newsfabric.errors import Rejected
 
+# How many characters before a fault in a body are shown with it.
+_BESIDE: Final = 20
 JSON: Final = "application/json"
 
 
@@ -57,7 +60,8 @@ class Published:
 def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms: int) -> Message:
     """The message as the fabric wants it, without ``reply_to``.
 
-    ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON.
+    ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON. Rejected
+    (``not_json``) where that has a lone surrogate, which UTF-8 can't say.
     """
     headers: dict[str, Any] = {"timestamp_in_ms": now_ms}
     for name in ("key", "version", "traceparent"):
@@ -122,4 +126,15 @@ def pauses(first: float, last: float) -> Iterator[float]:
 def _encode(body: Any) -> bytes:
     if isinstance(body, bytes):
         return body
-    return body.encode() if isinstance(body, str) else orjson.dumps(body)
+    try:
+        return body.encode() if isinstance(body, str) else orjson.dumps(body)
+    except (UnicodeEncodeError, orjson.JSONEncodeError):
+        # Half of an emoji, where a headline was cut: orjson doesn't say where.
+        text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+        place = next((n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"), None)
+        if place is None:
+            raise
+        beside = text[max(0, place - _BESIDE) : place]
+        raise Rejected(
+            "not_json", f"a lone surrogate at character {place} of the body, after {beside!r}"
+        ) from None

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.cli.recording import Line, message_of, parse_line, read_recording, schedule
+from newsfabric.cli.recording import (
+    Line,
+    Tally,
+    message_of,
+    parse_line,
+    read_recording,
+    schedule,
+)
+from newsfabric.control import Receipt
 from newsfabric.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +90,18 @@ def test_a_replay_has_message_ids_of_its_own_unless_told_to_keep_them() -> None:
     assert (fresh.properties.message_id, kept.properties.message_id) == ("m-r1", "m")
     nameless = message_of(Line(at=1.0, topic="t", body=b"1"), number=7, suffix="", now_ms=1)
     assert nameless.properties.message_id == "line-7"
+
+
+def test_where_to_go_on_is_the_first_message_without_an_answer() -> None:
+    tally = Tally(begun_at=100)
+    receipt = Receipt(status="routed", region="r", router="r-1", topic="t")
+    opened = []
+    for number in (101, 103, 100):
+        tally.count(number, receipt)
+        opened.append(tally.open_at)
+    tally.reject(102, "not_json")
+    assert [*opened, tally.open_at] == [100, 100, 102, 104]
+    assert (tally.answered, tally.routed, dict(tally.rejected)) == (4, 3, {"not_json": 1})
 
 
 def test_the_example_day_can_be_replayed() -> None:

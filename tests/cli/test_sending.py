@@ -174,7 +174,7 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
         answered.append(tally.answered)
 
     async with wait_limited(lambda: "waiting", PATIENCE) as wait:
-        tally = await play(
+        await play(
             lines,
             [publisher],
             speed=0,
@@ -182,6 +182,7 @@ async def test_a_recording_is_played_and_counted(publisher: AsyncPublisher, rout
             on_receipt=on_receipt,
             wait=wait,
             topics=TopicTable([]),
+            tally=(tally := Tally()),
         )
     assert (tally.routed, dict(tally.rejected)) == (299, {"topic_not_allowed": 1})
     assert answered == list(range(1, 301))
@@ -196,7 +197,7 @@ async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
         for n, body in enumerate((b"{}", b"x" * 200_000, b"{}"))
     ]
     async with wait_limited(lambda: "waiting", PATIENCE) as wait:
-        tally = await play(
+        await play(
             lines,
             [publisher],
             speed=0,
@@ -204,6 +205,7 @@ async def test_a_recorded_message_over_the_limit_is_counted_and_the_others_go(
             on_receipt=lambda _tally: None,
             wait=wait,
             topics=TopicTable([]),
+            tally=(tally := Tally()),
         )
     assert (tally.routed, dict(tally.rejected)) == (2, {"too_large": 1})
     assert set(router.seen) == {"m-0", "m-2"}

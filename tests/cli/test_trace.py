@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
+from newsfabric.cli.options import line_to_copy, state_option
 from newsfabric.cli.trace import gather, places_at
 from newsfabric.envelope import id_of, identity_text
 from newsfabric.message_trace import trace
@@ -90,3 +94,14 @@ async def test_a_beginning_that_may_mean_two_messages_is_not_guessed(
         identity_text(GOLD),
         identity_text(7),
     }
+
+
+def test_the_line_to_copy_names_the_world_that_was_asked(tmp_path: Path) -> None:
+    @click.command()
+    @state_option
+    def probe(state: Path) -> None:
+        click.echo(line_to_copy(f"newsfabric trace {state.name}"))
+
+    assert CliRunner().invoke(probe, []).output == "newsfabric trace .world\n"
+    said = CliRunner().invoke(probe, ["--state", str(tmp_path / "w")]).output
+    assert said == f"newsfabric trace w --state {tmp_path / 'w'}\n"

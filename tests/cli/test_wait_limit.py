@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
 from worlds import PORTS
 
+from localfabric.world.finding import world_of
 from localfabric.world.layout import WorldLayout
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import process_id
 from localfabric.world.state import Notes, make_folder, read_running
-from newsfabric.cli import cli, wait_limit
-from newsfabric.cli.wait_limit import HINT, WaitLimit, wait_limited
+from newsfabric.cli import cli, replay, wait_limit
+from newsfabric.cli.recording import Line, Tally
+from newsfabric.cli.wait_limit import HINT, WaitLimit, hint_about, wait_limited
+from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError
 from newsfabric.topology import mask
+from newsfabric.worlds import World
 
 SELF = process_id(os.getpid())
 # Behind those of the worlds that run meanwhile.
@@ -68,6 +73,12 @@ def run(layout: WorldLayout, *arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments, "--state", str(layout.paths.state)])
 
 
+def hint(layout: WorldLayout) -> str:
+    """As a command says it that was told ``--state``."""
+    given = f" --state {layout.paths.state}"
+    return HINT.replace("status`", f"status{given}`").replace("up`", f"up{given}`")
+
+
 def day(folder: Path) -> str:
     file = folder / "day.jsonl"
     file.write_text('{"at": 0, "topic": "news.world", "body": 1}\n' * 3)
@@ -85,7 +96,61 @@ def test_a_replay_says_what_it_waits_for_and_gives_up(
     broker = layout.region(None).client[0].amqp_url
     assert waiting.startswith(f"waiting for a receipt from {broker}")
     assert error.startswith(f"error: gave up waiting for a receipt from {broker}")
-    assert error.endswith(f"after {LIMIT} s: {HINT}")
+    assert error.endswith(f"after {LIMIT} s: {hint(layout)}")
+
+
+def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
+    gone: WorldLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt = Receipt(status="routed", region="oregon", router="r", topic="news.world")
+
+    async def stuck(lines: Sequence[Line], *_: object, tally: Tally, **given: Any) -> None:
+        """Its first and third message are answered, the second isn't."""
+        tally.count(tally.begun_at, receipt)
+        tally.count(tally.begun_at + 2, receipt)
+        given["wait"].began()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(replay, "play", stuck)
+    monkeypatch.setattr(replay, "world_to_publish_to", lambda *_: broken(gone))
+    file = tmp_path / "a day.jsonl"
+    file.write_text('{"at": 0, "topic": "news.world", "body": 1}\n' * 9)
+    words = ("replay", str(file), "--timeout", LIMIT, "--speed", "0", "--region", "dublin")
+    result = run(gone, *words, "--start-at", "4", "--id-suffix", "5e1f")
+    given = f" --state {gone.paths.state}"
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].endswith(
+        f"oregon-client-1 is dead or stopped: `newsfabric chaos heal{given}` starts what is. "
+        f"2 of 6 are answered, all before 5: go on with `newsfabric replay '{file}' --speed 0 "
+        f"--region dublin --start-at 5 --id-suffix 5e1f{given}`"
+    )
+
+
+def broken(layout: WorldLayout) -> World:
+    """A world of which one broker is dead, and the others aren't asked."""
+    return dataclasses.replace(world_of(layout), unwell=lambda: ["oregon-client-1"])
+
+
+def test_a_replay_cant_begin_behind_its_end(gone: WorldLayout, tmp_path: Path) -> None:
+    result = run(gone, "replay", day(tmp_path), "--start-at", "4")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("day.jsonl has 3 messages: there is no number 4\n")
+
+
+@pytest.mark.parametrize(
+    ("unwell", "said"),
+    [
+        ([], HINT),
+        (["a"], "a is dead or stopped: `newsfabric chaos heal` starts what is"),
+        (
+            list("abcde"),
+            "a, b, c and 2 more are dead or stopped: `newsfabric chaos heal` starts what is",
+        ),
+    ],
+)
+def test_what_can_be_healed_is_named(gone: WorldLayout, unwell: list[str], said: str) -> None:
+    world = dataclasses.replace(world_of(gone), unwell=lambda: unwell)
+    assert hint_about(world) == said
 
 
 @pytest.mark.parametrize("world", ["gone", "silent"])
@@ -100,7 +165,7 @@ def test_a_publication_says_what_it_waits_for_and_gives_up(
     assert waiting.startswith("waiting for a receipt from ")
     said = f"error: nothing was sent: no broker took it within {LIMIT} s, of {mask(broker)}"
     assert error.startswith(said)
-    assert error.endswith(HINT)
+    assert error.endswith(hint(layout))
 
 
 @pytest.mark.parametrize("options", [("--timeout", LIMIT), ("--timeout", LIMIT, "--count", "1")])
@@ -112,7 +177,7 @@ def test_a_tail_says_what_it_waits_for_and_gives_up(
     waiting, error = result.stderr.splitlines()
     assert waiting.startswith("waiting for a gateway (")
     assert error.startswith("error: gave up waiting for a gateway (")
-    assert error.endswith(f"after {LIMIT} s: {HINT}")
+    assert error.endswith(f"after {LIMIT} s: {hint(gone)}")
 
 
 def test_a_tail_of_a_frontdesk_that_says_nothing_gives_up(silent: WorldLayout) -> None:
@@ -125,7 +190,7 @@ def test_a_tail_of_a_frontdesk_that_says_nothing_gives_up(silent: WorldLayout) -
     url = silent.region(None).endpoints_url
     assert result.stderr.splitlines() == [
         f"waiting for a gateway ({url})",
-        f"error: gave up waiting for a gateway ({url}) after 2.5 s: {HINT}",
+        f"error: gave up waiting for a gateway ({url}) after 2.5 s: {hint(silent)}",
     ]
 
 
@@ -135,19 +200,20 @@ def test_a_tail_without_a_timeout_doesnt_wait_for_ever_for_a_gateway(
     monkeypatch.setattr("newsfabric.cli.tail.GIVE_UP_AFTER", 0.5)
     result = run(gone, "tail", "news.world")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].endswith(f"after 0.5 s: {HINT}")
+    assert result.stderr.splitlines()[-1].endswith(f"after 0.5 s: {hint(gone)}")
 
 
 @pytest.mark.parametrize("world", ["gone", "silent"])
 def test_a_revocation_says_what_it_waits_for_and_gives_up(
     world: str, request: pytest.FixtureRequest
 ) -> None:
-    result = run(request.getfixturevalue(world), "revoke", "42", "--timeout", LIMIT)
+    layout = request.getfixturevalue(world)
+    result = run(layout, "revoke", "42", "--timeout", LIMIT)
     assert (result.exit_code, result.stdout) == (1, "")
     waiting, error = result.stderr.splitlines()
     assert waiting == "waiting for the routers of oregon, dublin"
     assert error.startswith("error: 42 isn't revoked: oregon: ")
-    assert error.endswith(HINT)
+    assert error.endswith(hint(layout))
 
 
 @pytest.mark.parametrize("command", [("rejected",), ("trace", "story-17")])

@@ -88,6 +88,26 @@ def test_a_region_that_is_cut_off_goes_on_and_misses_nothing(linked: World) -> N
     assert {message["body"] for message in tail.messages()} == {"near", "far"}
 
 
+def test_a_replay_goes_by_the_other_region_while_a_broker_is_away(
+    linked: World, tmp_path: Path
+) -> None:
+    day = tmp_path / "day.jsonl"
+    day.write_text(
+        "".join(f'{{"at": {n}, "topic": "news.world", "body": {n}}}\n' for n in range(50))
+    )
+    assert _chaos(linked, "kill", "oregon-client-1") == [("oregon-client-1", "killed")]
+    try:
+        done = linked.run("replay", str(day), "--speed", "0", "--region", "oregon")
+        assert (done.returncode, done.stdout) == (0, "50 routed, 0 rejected\n"), done.stderr
+        # Without that way, what is broken is named, and what mends it.
+        alone = linked.run("publish", "news.world", "1", "--region", "oregon", "--timeout", "1")
+        assert alone.returncode == 1
+        assert "nothing was sent: no broker took it within 1 s" in alone.stderr
+        assert "oregon-client-1 is dead or stopped: `newsfabric chaos heal`" in alone.stderr
+    finally:
+        assert _chaos(linked, "heal") == [("oregon-client-1", "started")]
+
+
 def test_queues_that_are_lost_with_what_is_in_them_come_back_and_news_goes_on(
     boxes: World,
 ) -> None:

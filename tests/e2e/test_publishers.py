@@ -53,7 +53,7 @@ def test_the_readmes_php_works_as_it_is(world: World, tmp_path: Path) -> None:
     file.write_text(script, "utf-8")
     done = subprocess.run(["php", str(file)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert re.fullmatch(r"routed in (oregon|dublin) as [0-9a-f-]{36}\n", done.stdout)
+    assert re.fullmatch(r"routed in (oregon|dublin) as [0-9a-f]{19}\n", done.stdout)
 
 
 def test_fifteen_lines_without_a_library_get_a_receipt(world: World, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_fifteen_lines_without_a_library_get_a_receipt(world: World, tmp_path: P
     command = [sys.executable, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert re.match(r"1 b'\{\"status\":\"routed\"", done.stdout)
+    assert re.match(r"b'\{\"status\":\"routed\"", done.stdout)
 
 
 def test_over_http_the_same_again_has_the_same_id(world: World) -> None:

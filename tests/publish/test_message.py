@@ -62,6 +62,26 @@ def test_text_and_bytes_are_json_already(body: Any, sent: bytes) -> None:
     assert make_message("t", body, {}, app_id="a", now_ms=NOW).body == sent
 
 
+@pytest.mark.parametrize(
+    ("body", "place", "after"),
+    [
+        ('{"headline": "Comet \ud83d"}', 20, '\'{"headline": "Comet \''),
+        ({"headline": "Comet \ud83d"}, 20, '\'{"headline": "Comet \''),
+        (["x", "\ude00"], 7, '\'["x", "\''),
+    ],
+)
+def test_half_an_emoji_is_rejected_and_it_says_where(body: Any, place: int, after: str) -> None:
+    with pytest.raises(Rejected) as told:
+        make_message("t", body, {}, app_id="a", now_ms=NOW)
+    assert told.value.reason == "not_json"
+    assert told.value.detail == f"a lone surrogate at character {place} of the body, after {after}"
+
+
+def test_what_is_no_json_at_all_is_the_callers_error() -> None:
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        make_message("t", {"a": {1}}, {}, app_id="a", now_ms=NOW)
+
+
 def test_each_message_gets_a_name_of_its_own() -> None:
     made = [make_message("t", "{}", {}, app_id="a", now_ms=NOW) for _ in range(2)]
     one, two = (message.properties.message_id for message in made)

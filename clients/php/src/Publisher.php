@@ -77,6 +77,7 @@ final class Publisher
      * each option means; messageId is made where absent, expiration is in ms, receipt and copies
      * default to the publisher's.
      *
+     * @throws Rejected for text in $body that is no UTF-8
      * @throws \InvalidArgumentException for what AMQP can't carry, or a messageId that is under way
      */
     public function send(
@@ -118,7 +119,7 @@ final class Publisher
             $this,
             $messageId,
             $topic,
-            is_string($body) ? $body : json_encode($body, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE),
+            is_string($body) ? $body : self::json($body),
             array_filter($properties, fn ($value) => $value !== null),
             $receipt ?? $this->receipt,
             $copies ?? $this->copies,
@@ -138,6 +139,35 @@ final class Publisher
         $this->waiting[$messageId] = $sending;
         $this->offer($sending);
         return $sending;
+    }
+
+    /**
+     * @throws Rejected for text that is no UTF-8, such as a headline that was cut inside an emoji
+     * @throws \JsonException for what else JSON can't say
+     */
+    private static function json(mixed $body): string
+    {
+        try {
+            return json_encode($body, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE);
+        } catch (\JsonException $error) {
+            $place = $error->getCode() === JSON_ERROR_UTF8 ? self::misspelt($body, 'body') : null;
+            throw $place === null ? $error : new Rejected('not_utf8', "$place isn't UTF-8");
+        }
+    }
+
+    /** Where in $value text is that is no UTF-8, null for nowhere. */
+    private static function misspelt(mixed $value, string $name): ?string
+    {
+        if (is_string($value)) {
+            return preg_match('//u', $value) ? null : $name;
+        }
+        foreach (is_iterable($value) || is_object($value) ? $value : [] as $key => $inner) {
+            $found = self::misspelt((string) $key, "a key of $name") ?? self::misspelt($inner, "$name.$key");
+            if ($found !== null) {
+                return $found;
+            }
+        }
+        return null;
     }
 
     /** What would cost a channel or connection, refused in a router's words. */

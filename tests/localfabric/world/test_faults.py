@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from localfabric.world.faults import Faults
+from localfabric.world.finding import world_of
 from localfabric.world.layout import lay_out
 from localfabric.world.options import WorldOptions
 from localfabric.world.parts import find_parts
@@ -22,6 +23,7 @@ class Pretended:
     """The notes of a world in which one router is a process that does nothing."""
 
     def __init__(self, state: Path) -> None:
+        self.state = state
         layout = lay_out(OPTIONS, state)
         notes = Notes(options=OPTIONS, processes=dict(planned(layout)), ready=True)
         make_folder(state, notes)
@@ -84,3 +86,14 @@ def test_a_dead_part_cant_be_stopped_and_then_nothing_is(world: Pretended) -> No
     with pytest.raises(WorldError, match="oregon-router-2 is dead"):
         world.faults.apply("stop", [world.router, world.other])
     assert not world.process.stopped
+
+
+def test_commands_are_told_which_parts_are_unwell_while_others_work(world: Pretended) -> None:
+    layout = lay_out(OPTIONS, world.state)
+    unwell = world_of(layout).unwell()
+    assert "oregon-router-1" not in unwell
+    assert {"oregon-router-2", "oregon-client-1"} <= set(unwell)
+    world.faults.apply("kill", [world.router])
+    world.reap()
+    # Nothing works: there is no world to heal.
+    assert world_of(layout).unwell() == []

@@ -73,8 +73,16 @@ public final class Publisher implements AutoCloseable {
     timer.scheduleWithFixedDelay(() -> waiting.values().forEach(this::offer), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
   }
 
-  /** Publish {@code json} with nothing else said; see {@link #publish(String, String, Options)}. */
+  /** Publish {@code json} with nothing else said; see {@link #publish(String, byte[], Options)}. */
   public Published publish(String topic, String json) { return publish(topic, json, new Options()); }
+
+  /** The same, of JSON in UTF-8. */
+  public Published publish(String topic, byte[] json) { return publish(topic, json, new Options()); }
+
+  /** The same as {@link #publish(String, byte[], Options)}; text is written as UTF-8. */
+  public Published publish(String topic, String json, Options options) {
+    return answer(send(topic, json, options));
+  }
 
   /**
    * Publish, and return when it is known to be routed ({@code receipt(false)}: taken).
@@ -82,16 +90,35 @@ public final class Publisher implements AutoCloseable {
    * @throws PublishException {@code Rejected}, {@code Returned}, {@code AccessRefused} or {@code Unanswered}
    * @throws IllegalArgumentException for what AMQP can't carry, or a messageId that is under way
    */
-  public Published publish(String topic, String json, Options options) {
+  public Published publish(String topic, byte[] json, Options options) {
+    return answer(send(topic, json, options));
+  }
+
+  /** Begin to publish {@code json} with nothing else said; see {@link #send(String, byte[], Options)}. */
+  public CompletableFuture<Published> send(String topic, String json) { return send(topic, json, new Options()); }
+
+  /** The same, of JSON in UTF-8. */
+  public CompletableFuture<Published> send(String topic, byte[] json) { return send(topic, json, new Options()); }
+
+  /** The same as {@link #send(String, byte[], Options)}; text is written as UTF-8, and half an emoji can't be. */
+  public CompletableFuture<Published> send(String topic, String json, Options options) {
     try {
-      return send(topic, json.getBytes(StandardCharsets.UTF_8), options).join();
+      return send(topic, Sending.utf8(json), options);
+    } catch (PublishException.Rejected e) {
+      return CompletableFuture.failedFuture(e);
+    }
+  }
+
+  private static Published answer(CompletableFuture<Published> sending) {
+    try {
+      return sending.join();
     } catch (CompletionException e) {
       throw e.getCause() instanceof PublishException cause ? cause : e;
     }
   }
 
   /**
-   * Begin to publish; the future holds what {@link #publish} returns or throws. Waits while {@code
+   * Begin to publish; the future holds what {@link #publish(String, byte[], Options)} returns or throws. Waits while {@code
    * window} messages are under way. What depends on the future must not block: it runs on the
    * connection's thread.
    */

@@ -71,6 +71,21 @@ final class Sending {
     }
   }
 
+  /** {@code text} in UTF-8; Rejected for a lone surrogate, which {@link String#getBytes} would make a "?". */
+  static byte[] utf8(String text) {
+    for (int at = 0; at < text.length(); at++) {
+      if (Character.isHighSurrogate(text.charAt(at)) && at + 1 < text.length()
+          && Character.isLowSurrogate(text.charAt(at + 1))) {
+        at++;
+      } else if (Character.isSurrogate(text.charAt(at))) {
+        String beside = text.substring(Math.max(0, at - 20), at);
+        throw new PublishException.Rejected(
+            "not_json", "a lone surrogate at character %d of the body, after '%s'".formatted(at, beside));
+      }
+    }
+    return text.getBytes(StandardCharsets.UTF_8);
+  }
+
   /** What would cost a channel or connection, refused in a router's words. */
   Optional<PublishException> beyondLimits() {
     if (body.length > MAX_BODY) {

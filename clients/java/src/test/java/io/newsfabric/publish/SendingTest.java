@@ -1,9 +1,12 @@
 package io.newsfabric.publish;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -33,5 +36,25 @@ class SendingTest {
     assertFalse(sending.isDue(1));
     sending.hurry();
     assertTrue(sending.isDue(1));
+  }
+
+  @Test
+  void halfAnEmojiIsRejectedAndItSaysWhere() {
+    String cut = "{\"headline\": \"Comet \ud83d\"}";
+    var told = assertThrows(PublishException.Rejected.class, () -> Sending.utf8(cut));
+    assertEquals("not_json", told.reason());
+    assertEquals("a lone surrogate at character 20 of the body, after '{\"headline\": \"Comet '", told.detail());
+    assertThrows(PublishException.Rejected.class, () -> Sending.utf8("\ude00"));
+    assertArrayEquals("\"\ud83d\ude00\"".getBytes(StandardCharsets.UTF_8), Sending.utf8("\"\ud83d\ude00\""));
+  }
+
+  @Test
+  void whatIsOverTheLimitsIsRejectedBeforeItIsSent() {
+    var settings = new Settings("cms");
+    var large = new Sending("news.x", new byte[65_537], new Options(), settings, 0).beyondLimits();
+    assertEquals("too_large: 65537 bytes, at most 65536; it was not sent", large.orElseThrow().getMessage());
+    var named = new Sending("news.x", new byte[65_536], new Options().key("k".repeat(256)), settings, 0);
+    assertEquals("bad_header: key has 256 bytes, at most 255", named.beyondLimits().orElseThrow().getMessage());
+    assertTrue(new Sending("news.x", new byte[65_536], new Options(), settings, 0).beyondLimits().isEmpty());
   }
 }

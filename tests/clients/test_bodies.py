@@ -1,0 +1,47 @@
+"""Bodies that a library writes itself, and can't: it says where."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from client_programs import program
+
+from bench.drivers import ROOT
+
+# Nobody listens there: what is rejected isn't sent.
+PHP = r"""
+require $argv[1];
+$publisher = new Newsfabric\Publisher(['amqp://127.0.0.1:1/%2F'], appId: 'cms');
+try {
+    $publisher->send('news.x', eval("return $argv[2];"));
+} catch (Throwable $error) {
+    echo $error::class, ': ', $error->getMessage();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            r"""['story' => ['headline' => "Comet \xf0\x9f"]]""",
+            "Newsfabric\\Rejected: not_utf8: body.story.headline isn't UTF-8",
+        ),
+        (
+            r"""["a", ["\xff" => 1]]""",
+            "Newsfabric\\Rejected: not_utf8: a key of body.1 isn't UTF-8",
+        ),
+        ("INF", "JsonException: Inf and NaN cannot be JSON encoded"),
+    ],
+)
+def test_php_says_where_half_an_emoji_is(body: str, said: str) -> None:
+    program("php")
+    done = subprocess.run(
+        ["php", "-r", PHP, "--", f"{ROOT}/clients/php/autoload.php", body],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == said
