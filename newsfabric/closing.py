@@ -41,14 +41,15 @@ UNFINISHED: Final = CloseReason("unfinished", 1008, "message left unfinished", r
 TOO_BIG: Final = CloseReason("too_big", 1009, "frame too large", reconnect=False)
 DRAIN: Final = CloseReason("drain", 1012, "this box is being drained", retry_after_ms=1_000)
 OVERLOAD: Final = CloseReason("overload", 1013, "this box is full", retry_after_ms=10_000)
-ADDRESS_FULL: Final = CloseReason(
-    "address_full", 1013, "too many connections of your address", retry_after_ms=5_000
-)
 INVALID_TOKEN: Final = CloseReason("invalid_token", 4001, "invalid token", reconnect=False)
 INTERNAL: Final = CloseReason("internal", 4100, "internal error", retry_after_ms=5_000)
 SLOW_READER: Final = CloseReason("slow_reader", 4101, "too slow to read", retry_after_ms=2_000)
 TOO_MANY_REQUESTS: Final = CloseReason(
     "too_many_requests", 4102, "too many requests", retry_after_ms=10_000
+)
+# Those of its address that are gone have made room by then.
+ADDRESS_FULL: Final = CloseReason(
+    "address_full", 4103, "too many connections of your address", retry_after_ms=5_000
 )
 REBALANCE: Final = CloseReason("rebalance", 4200, "another box serves you better")
 TOKEN_EXPIRED: Final = CloseReason("token_expired", 4202, "token expired")
@@ -63,11 +64,11 @@ CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
     TOO_BIG,
     DRAIN,
     OVERLOAD,
-    ADDRESS_FULL,
     INVALID_TOKEN,
     INTERNAL,
     SLOW_READER,
     TOO_MANY_REQUESTS,
+    ADDRESS_FULL,
     REBALANCE,
     TOKEN_EXPIRED,
     NO_PONG,

@@ -41,7 +41,7 @@ async def test_a_websocket_too_many_is_told_so_and_when_to_come_again(box: Box) 
         assert await pushes_of(raw) == [
             {
                 "type": "disconnect",
-                "code": 1013,
+                "code": 4103,
                 "reason": "too many connections of your address",
                 "reconnect": True,
                 "retry_after_ms": 5_000,

@@ -386,7 +386,7 @@ async def test_a_reader_who_marks_without_end_is_slowed_down_as_with_any_verb(
 ) -> None:
     letter = await oregon.write_to("42", 1)
     async with oregon.device() as reader:
-        for _ in range(400):
+        for _ in range(1_400):
             await reader.say(action="read", topic=TOPIC, id=letter.id)
         code, pushes = await reader.hear_close()
         assert code == 4102

@@ -20,7 +20,7 @@ const REASONS: [(&str, u16); 13] = [
     ("too_big", 1009),
     ("drain", 1012),
     ("overload", 1013),
-    ("address_full", 1013),
+    ("address_full", 4103),
     ("internal", 4100),
     ("slow_reader", 4101),
     ("too_many_requests", 4102),
