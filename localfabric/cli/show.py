@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -49,6 +49,11 @@ class _Lines:
         seconds = time.monotonic() - self._began
         self._terminal.print(f"{part}: ready after {seconds:.1f} s", soft_wrap=True)
 
+    def still(self, waiting: Collection[str]) -> None:
+        seconds = time.monotonic() - self._began
+        for what in waiting:
+            self._terminal.print(f"after {seconds:.0f} s: {what}", soft_wrap=True)
+
 
 class _Spinners:
     def __init__(self, bars: Progress) -> None:
@@ -60,6 +65,9 @@ class _Spinners:
 
     def done(self, part: str) -> None:
         self._bars.update(self._tasks[part], completed=1)
+
+    def still(self, waiting: Collection[str]) -> None:
+        """The spinners say it."""
 
 
 def urls(layout: WorldLayout) -> RenderableType:

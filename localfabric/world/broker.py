@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from localfabric.world import hidden_logins
-from localfabric.world.plugins import link_plugins
+from localfabric.world.plugins import link_modules, link_plugins
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.environment import without_secrets
@@ -163,6 +163,7 @@ def environment(
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_PLUGINS_DIR": str(folder / "plugins"),
+            "RABBITMQ_SERVER_CODE_PATH": str(folder / "modules"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
@@ -201,6 +202,8 @@ def prepare(broker: Broker, home: RabbitmqHome) -> None:
     plugins = (*PLUGINS, *broker.plugins)
     _write(broker.folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
     link_plugins(home.sbin.parent / "plugins", plugins, broker.folder / "plugins")
+    if home.forgets_folders:
+        link_modules(broker.folder / "plugins", home.erlang_libraries, broker.folder / "modules")
     # Present and empty, so that the system's own isn't read.
     _write(broker.folder / "rabbitmq-env.conf", "")
 

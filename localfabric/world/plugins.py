@@ -3,6 +3,11 @@
 Erlang looks for each module in one folder after another. Of all plugins only half are needed, and
 a node that finds no others starts sooner: RabbitMQ 4.3.6 takes 3.2 s of a processor
 instead of 6.4, 4.0.5 4.0 instead of 7.0, 3.10.8 8.6 instead of 10.0 (one of two slow cores).
+
+A node that boots loads every module of every application that it has, Erlang's too. Before OTP 26
+nothing remembers what a folder holds: 3.10.8 tried to open 43,000 files that weren't there. So all
+modules are in one folder, too, which is looked into first: 5.4 s instead of 8.6. (With a later
+Erlang that saves nothing: 4.3.6 took 3.8 s instead of 3.2.)
 """
 
 from __future__ import annotations
@@ -30,6 +35,18 @@ def link_plugins(installed: Path, names: Iterable[str], folder: Path) -> None:
     needed = _with_what_they_need([*_SERVER, *names], unpacked)
     for plugin in [*(unpacked[name] for name in needed), *installed.glob("*.ez")]:
         (folder / plugin.name).symlink_to(plugin.absolute())
+
+
+def link_modules(plugins: Path, erlang: Path, folder: Path) -> None:
+    """Make ``folder`` hold links to the modules of the ``plugins`` that a node finds, and of the
+    libraries in ``erlang``. What is in an archive is found as before."""
+    folder.mkdir(exist_ok=True)
+    for link in folder.iterdir():
+        link.unlink()
+    # A plugin's before Erlang's own of that name, as without this.
+    modules = [*plugins.glob("*/ebin/*.beam"), *erlang.glob("*/ebin/*.beam")]
+    for name, module in {each.name: each for each in reversed(modules)}.items():
+        (folder / name).symlink_to(module.resolve())
 
 
 def _with_what_they_need(names: Iterable[str], unpacked: Mapping[str, Path]) -> set[str]:

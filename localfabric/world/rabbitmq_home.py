@@ -44,6 +44,17 @@ class RabbitmqHome:
     environment: dict[str, str]
     """Whole values for ``PATH`` and, where needed, ``LD_LIBRARY_PATH``."""
 
+    @property
+    def erlang_libraries(self) -> Path:
+        """Where Erlang's libraries are, a folder each; one that isn't there for a strange erl."""
+        erl = shutil.which("erl", path=self.environment["PATH"]) or "erl"
+        return Path(erl).resolve().parents[1] / "lib"
+
+    @property
+    def forgets_folders(self) -> bool:
+        """Whether its Erlang is older than OTP 26, and looks for each module in every folder."""
+        return any(self.erlang_libraries.glob("kernel-[1-8].*"))
+
 
 def find_rabbitmq(
     root: Path, environ: Mapping[str, str], *, system: Path = Path("/")

@@ -11,11 +11,11 @@ import asyncio
 import json
 import shutil
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from localfabric.world.broker import HOST, answers, listening, prepare_cookie
+from localfabric.world.broker import HOST, Broker, answers, listening, prepare_cookie
 from localfabric.world.canary import Canaries
 from localfabric.world.issuer import make_keys
 from localfabric.world.layout import Box, RegionLayout, WorldLayout, box_ports
@@ -40,7 +40,8 @@ from newsfabric.topology.rights import User, publisher
 from newsfabric.topology.roles import box_user, cluster_users, operator
 
 _LOOK_AGAIN: Final = 0.1
-_CLUSTER_LOOK_AGAIN: Final = 0.5
+# A person who hears nothing for longer wonders whether anything happens.
+_REMIND_EVERY: Final = 10.0
 
 
 class Progress(Protocol):
@@ -51,6 +52,9 @@ class Progress(Protocol):
 
     def done(self, part: str) -> None:
         """``part`` is done."""
+
+    def still(self, waiting: Collection[str]) -> None:
+        """Nothing was done for a while; what it waits for, a line each."""
 
 
 def check_ports(layout: WorldLayout) -> None:
@@ -159,6 +163,7 @@ async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str
     try:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(running))
+            reminder = group.create_task(_remind(progress, waiting))
             stored = group.create_task(bring_up_store(running, progress, waiting))
             regions = [
                 group.create_task(
@@ -168,6 +173,7 @@ async def _bring_up(running: Running, progress: Progress, waiting: dict[str, str
             ]
             await asyncio.wait(regions, return_when=asyncio.FIRST_EXCEPTION)
             watch.cancel()
+            reminder.cancel()
     except ExceptionGroup as group:
         raise group.exceptions[0] from group
     finally:
@@ -178,6 +184,12 @@ async def _watch(running: Running) -> None:
     while True:
         running.check()
         await asyncio.sleep(_LOOK_AGAIN)
+
+
+async def _remind(progress: Progress, waiting: Mapping[str, str]) -> None:
+    while True:
+        await asyncio.sleep(_REMIND_EVERY)
+        progress.still(tuple(waiting.values()))
 
 
 class _Region:
@@ -201,8 +213,8 @@ class _Region:
 
     async def bring_up(self) -> None:
         region = self._region
-        await self._part(f"brokers of {region.name}", self._brokers)
-        self._waiting.pop(region.name, None)
+        brokers = [broker for _, broker in region.brokers()]
+        await asyncio.gather(*(self._broker(broker) for broker in brokers))
         await self._stored
         for program in region_programs(self._running.layout, region):
             self._running.start_program(program)
@@ -215,10 +227,10 @@ class _Region:
         await work()
         self._progress.done(part)
 
-    async def _brokers(self) -> None:
-        for _, broker in self._region.brokers():
-            self._waiting[self._region.name] = f"{broker.name} doesn't answer"
-            await _until(answers, broker.amqp_port)
+    async def _broker(self, broker: Broker) -> None:
+        self._waiting[broker.name] = f"{broker.name} doesn't answer"
+        await self._part(f"broker {broker.name}", lambda: _until(answers, broker.amqp_port))
+        del self._waiting[broker.name]
 
     async def _arrivals(self) -> None:
         async for missing in self._canaries.arrivals(self._region):

@@ -49,7 +49,7 @@ _COMMANDS: Final = {
 _GROUP: Final = "newsfabric.commands"
 # What --help shows first, whoever hangs it in: a world from its start to its end, then the rest.
 _ORDER: Final = (
-    *("up", "status", "top", "down", "scale", "drain"),
+    *("up", "status", "top", "down", "doctor", "scale", "drain"),
     *("publish", "tail", "replay", "trace", "rejected", "token", "operator-token", "revoke"),
     *("topics", "publishers", "users", "topology", "targets", "certs", "schema", "logs"),
     *("mirror", "chaos"),

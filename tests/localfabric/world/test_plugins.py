@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from localfabric.world.plugins import link_plugins
+from localfabric.world.plugins import link_modules, link_plugins
 
 
 def plugin(installed: Path, name: str, needs: str) -> None:
@@ -41,3 +41,26 @@ def test_a_node_finds_every_archive_since_what_it_needs_isnt_known(tmp_path: Pat
     (installed / "rabbitmq_delayed-3.10.2.ez").touch()
     (installed / "README").touch()
     assert linked(installed, tmp_path / "node") == {"rabbit-3.10.8", "rabbitmq_delayed-3.10.2.ez"}
+
+
+def test_every_module_is_in_one_folder_a_plugins_before_erlangs_own(tmp_path: Path) -> None:
+    plugins, erlang, folder = (tmp_path / name for name in ("plugins", "lib", "modules"))
+    for module in (
+        plugins / "rabbit-3.10.8" / "ebin" / "rabbit.beam",
+        plugins / "jsx-3.1.0" / "ebin" / "both.beam",
+        erlang / "ssl-10.8" / "ebin" / "ssl.beam",
+        erlang / "tools-3.5" / "ebin" / "both.beam",
+    ):
+        module.parent.mkdir(parents=True)
+        module.touch()
+    link_modules(plugins, erlang, folder)
+    found = {link.name: link.resolve().parents[1].name for link in folder.iterdir()}
+    assert found == {
+        "rabbit.beam": "rabbit-3.10.8",
+        "both.beam": "jsx-3.1.0",
+        "ssl.beam": "ssl-10.8",
+    }
+    # As after another RabbitMQ was installed.
+    (plugins / "rabbit-3.10.8" / "ebin" / "rabbit.beam").unlink()
+    link_modules(plugins, tmp_path / "none", folder)
+    assert [link.name for link in folder.iterdir()] == ["both.beam"]

@@ -238,3 +238,21 @@ def test_the_erlang_found_here_runs_and_knows_that_rabbitmq(tmp_path: Path) -> N
     )
     assert (told.returncode, told.stdout) == (0, home.version), told.stderr
     assert os.access(home.epmd, os.X_OK)
+
+
+def test_an_erlang_before_otp_26_forgets_what_folders_hold(tmp_path: Path) -> None:
+    for kernel, forgets in (
+        ("kernel-8.5.3", True),
+        ("kernel-9.0", False),
+        ("kernel-11.0.4", False),
+    ):
+        tree = tmp_path / kernel
+        erl = tree / "bin" / "erl"
+        (tree / "lib" / kernel).mkdir(parents=True)
+        erl.parent.mkdir()
+        erl.touch(mode=0o755)
+        home = RabbitmqHome(
+            version="3.10.8", sbin=tree, epmd=erl, environment={"PATH": str(erl.parent)}
+        )
+        assert home.erlang_libraries == tree / "lib"
+        assert home.forgets_folders == forgets

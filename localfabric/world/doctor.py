@@ -1,0 +1,272 @@
+"""What ``newsfabric doctor`` says of this machine: a finding for each thing that a world needs.
+
+Judging is pure: from what was seen to a :class:`Finding`, with what to do unless all is well. What
+looks asks those who will need it (:mod:`~localfabric.world.rabbitmq_homes`,
+:mod:`~localfabric.world.start`, the gateway's own program), so that there is no second opinion.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import platform
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from localfabric.world.layout import lay_out
+from localfabric.world.options import WorldOptions
+from localfabric.world.processes import marked
+from localfabric.world.rabbitmq_home import RabbitmqHome
+from localfabric.world.rabbitmq_homes import find_rabbitmqs, with_environments
+from localfabric.world.start import check_ports
+from localfabric.world.state import has_notes, read_notes, shown
+from newsfabric.errors import ConfigError, NewsfabricError, WorldError
+
+Level = Literal["ok", "warning", "error"]
+
+_PYTHON: Final = (3, 11)
+# Of a world of two regions: six RabbitMQ nodes of some 130 MB, services and gateways of 60 each.
+_MEMORY: Final = 2 << 30
+_LEAST_MEMORY: Final = 1 << 30
+# RabbitMQ takes no messages below 50 MB; a world that is used for a day writes a GB.
+_DISK: Final = 2 << 30
+_LEAST_DISK: Final = 200 << 20
+# A thousand readers on a gateway, and what else it opens.
+_DESCRIPTORS: Final = 4096
+_LEAST_DESCRIPTORS: Final = 512
+# When this was written: a clock that says less is wrong.
+_YEAR: Final = 2026
+# adjtimex(2): the kernel's word for a clock that nobody sets.
+_TIME_ERROR: Final = 5
+_PROGRAM_SECONDS: Final = 30.0
+_OTP: Final = 'io:format("~s", [erlang:system_info(otp_release)]), halt().'
+_DATAPLANE: Final = "from gateway.native.program import find_program; print(find_program())"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: what it is about, how it is, and what to do (empty if nothing is)."""
+
+    what: str
+    level: Level
+    says: str
+    do: str = ""
+
+
+def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Everything that a world of ``options`` in ``state`` needs, a finding after the other."""
+    yield python(sys.version_info[:3], platform.python_implementation())
+    home: RabbitmqHome | None = None
+    try:
+        chosen = with_environments(options, environ)
+        home = find_rabbitmqs(chosen, environ)[options.regions[0]]
+    except (NewsfabricError, OSError) as exc:
+        yield Finding("RabbitMQ", "error", "none that can be run", str(exc))
+    else:
+        yield Finding("RabbitMQ", "ok", f"{home.version} in {home.sbin.parent}")
+        yield erlang(*_run(["erl", "-noshell", "-eval", _OTP], {**environ, **home.environment}))
+    wanted = environ.get("NEWSFABRIC_GATEWAY_ENGINE", "auto")
+    yield dataplane(*_run([sys.executable, "-c", _DATAPLANE], environ), wanted)
+    yield localhost(_address_of("localhost"))
+    left = _left(state)
+    yield left
+    yield ports(_taken(options, state), runs=left.says.startswith(_RUNS))
+    yield memory(_available_memory())
+    yield descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield clock(time.gmtime().tm_year, is_set=_is_clock_set())
+    yield disk(*_room(state))
+
+
+def worst(findings: list[Finding]) -> Level:
+    """The worst level among them."""
+    order: tuple[Level, ...] = ("error", "warning")
+    return next((level for level in order if any(f.level == level for f in findings)), "ok")
+
+
+# --- judging ---
+
+
+def python(version: tuple[int, int, int], implementation: str) -> Finding:
+    """Whether it is one that newsfabric runs on."""
+    said = f"{implementation} {'.'.join(map(str, version))}"
+    if version < _PYTHON:
+        return Finding("Python", "error", said, "install Python 3.11 or newer, then `make setup`")
+    return Finding("Python", "ok", said)
+
+
+def erlang(said: str, trouble: str) -> Finding:
+    """Whether the Erlang of the RabbitMQ that was found runs."""
+    if trouble:
+        todo = "install erlang-base again, or name another RabbitMQ with NEWSFABRIC_RABBITMQ_HOME"
+        return Finding("Erlang", "error", f"it doesn't run: {trouble}", todo)
+    return Finding("Erlang", "ok", f"OTP {said}")
+
+
+def dataplane(program: str, trouble: str, wanted: str) -> Finding:
+    """Whether gateways have their native engine, by the one that is ``wanted``."""
+    if not trouble:
+        return Finding("data plane", "ok", program)
+    if wanted == "tornado":
+        return Finding("data plane", "ok", "not built, and NEWSFABRIC_GATEWAY_ENGINE wants none")
+    level: Level = "error" if wanted == "native" else "warning"
+    todo = "`make dataplane` builds it, and installs Rust if it is missing"
+    return Finding("data plane", level, "not built, so gateways run the slower engine", todo)
+
+
+def localhost(address: str) -> Finding:
+    """RabbitMQ's nodes are called by that name."""
+    if not address:
+        todo = 'put "127.0.0.1 localhost" into /etc/hosts'
+        return Finding("localhost", "error", "is no name on this machine", todo)
+    return Finding("localhost", "ok", address)
+
+
+def ports(taken: str, *, runs: bool) -> Finding:
+    """``taken`` says which port is, and what to do; a world that ``runs`` has its own."""
+    if not taken:
+        return Finding("ports", "ok", "free")
+    if runs:
+        return Finding("ports", "ok", "taken by the world that runs")
+    what, _, todo = taken.partition(": ")
+    return Finding("ports", "error", what, todo)
+
+
+def memory(available: int) -> Finding:
+    """``available`` in bytes."""
+    said = f"{available / (1 << 30):.1f} GiB available"
+    todo = "end other programs; a world of two regions takes about 2 GiB, --regions a takes half"
+    if available < _LEAST_MEMORY:
+        return Finding("memory", "error", said, todo)
+    return _bounded("memory", available, _MEMORY, said, todo)
+
+
+def descriptors(most: int) -> Finding:
+    """``most``: what a process may have (the hard limit)."""
+    said = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
+    todo = "raise the limit (ulimit -Hn, or LimitNOFILE of the service): one is a reader's"
+    if most != resource.RLIM_INFINITY and most < _LEAST_DESCRIPTORS:
+        return Finding("descriptors", "error", said, todo)
+    room = _DESCRIPTORS if most == resource.RLIM_INFINITY else most
+    return _bounded("descriptors", room, _DESCRIPTORS, said, todo)
+
+
+def clock(year: int, *, is_set: bool) -> Finding:
+    """Whether it can be right, and whether something sets it."""
+    if year < _YEAR:
+        return Finding("clock", "error", f"it says {year}", "set it: timedatectl set-ntp true")
+    if not is_set:
+        said = "nothing sets it, by the kernel's word"
+        todo = "one machine may do without; between machines run chrony or systemd-timesyncd"
+        return Finding("clock", "warning", said, todo)
+    return Finding("clock", "ok", "set by a time service")
+
+
+def disk(free: int, folder: str, may_write: bool) -> Finding:
+    """``free`` bytes where the world's ``folder`` is or would be."""
+    said = f"{free / (1 << 30):.1f} GiB free at {folder}"
+    if not may_write:
+        return Finding("disk", "error", f"{folder} can't be written", "choose another with --state")
+    todo = "make room, or choose another place with --state"
+    if free < _LEAST_DISK:
+        return Finding("disk", "error", said, todo)
+    return _bounded("disk", free, _DISK, said, todo)
+
+
+def _bounded(what: str, found: int, wanted: int, said: str, todo: str) -> Finding:
+    return Finding(what, "ok", said) if found >= wanted else Finding(what, "warning", said, todo)
+
+
+_RUNS: Final = "a world runs"
+
+
+def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) -> Finding:
+    """What is in the world's ``folder``: ``processes`` run, ``alive`` says that the notes know of
+    them, ``noted`` that there are notes."""
+    what, todo = "earlier world", "`newsfabric down` ends what is left of it"
+    if not processes and not noted:
+        return Finding(what, "ok", f"nothing is left in {folder}")
+    if not processes:
+        return Finding(what, "warning", f"a dead world's files are in {folder}", todo)
+    if alive and ready:
+        return Finding(what, "ok", f"{_RUNS} in {folder}")
+    if alive:
+        return Finding(what, "warning", f"{_RUNS} in {folder}, and isn't ready", todo)
+    return Finding(what, "error", f"{processes} processes of a dead world in {folder}", todo)
+
+
+# --- looking ---
+
+
+def _run(command: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """What it said, and what went wrong, in a line; one of them is empty."""
+    program = shutil.which(command[0], path=environ.get("PATH"))
+    try:
+        done = subprocess.run(
+            [program or command[0], *command[1:]],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=dict(environ),
+            timeout=_PROGRAM_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return "", str(exc)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        return "", lines[-1] if lines else f"exit code {done.returncode}"
+    return done.stdout.strip(), ""
+
+
+def _address_of(name: str) -> str:
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return ""
+
+
+def _taken(options: WorldOptions, state: Path) -> str:
+    try:
+        check_ports(lay_out(options, state))
+    except (WorldError, ConfigError) as exc:
+        return str(exc)
+    return ""
+
+
+def _left(state: Path) -> Finding:
+    folder = shown(state)
+    count = len(marked(state))
+    try:
+        notes = read_notes(state)
+    except WorldError as exc:
+        return Finding("earlier world", "error", str(exc), "remove the file, or choose --state")
+    alive = notes is not None and bool(notes.running())
+    ready = notes is not None and notes.ready
+    return left(folder, processes=count, ready=ready, alive=alive, noted=has_notes(state))
+
+
+def _available_memory() -> int:
+    """In bytes; proc(5): what new programs can have without swapping."""
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    found = {name: value for name, _, value in (line.partition(":") for line in lines)}
+    return int(found["MemAvailable"].split()[0]) << 10
+
+
+def _is_clock_set() -> bool:
+    # adjtimex(2) with nothing to change; struct timex has 208 bytes.
+    adjust: Callable[..., int] = ctypes.CDLL(None).adjtimex
+    return adjust(ctypes.create_string_buffer(208)) != _TIME_ERROR
+
+
+def _room(state: Path) -> tuple[int, str, bool]:
+    place = next(path for path in (state, *state.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    return free, shown(place), place.is_dir() and os.access(place, os.W_OK | os.X_OK)
