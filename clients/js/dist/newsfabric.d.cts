@@ -6,14 +6,16 @@ export declare function connect(options: ConnectOptions): Fabric;
 export interface Message<Body = unknown> {
     type: "message";
     topic: string;
-    /** Sorts roughly by arrival in the fabric. */
+    /** Sorts roughly by arrival in the fabric. Another region, and the publisher's receipt, may have another one: see `identity`. */
     id: string;
+    /** Which message it is: the same for every copy and repeat, in every region, as in the publisher's receipt. Compare this. */
+    identity: string;
     /** Groups the versions of one story. */
     key: string | null;
     version: number | null;
     /** ms since the epoch, by the publisher's side. */
     published: number;
-    /** The region where it was published. */
+    /** The region that routed the copy which came here first; of a gold message each region routes one. */
     origin: string;
     class: string;
     position: string | null;
@@ -22,8 +24,10 @@ export interface Message<Body = unknown> {
 /** What any of a user's devices has done with a message of the mailbox. */
 export interface Mark {
     topic: string;
-    /** May be that of another copy of the message: compare `id.slice(14)`. */
+    /** May be that of another copy of the message: compare `identity`. */
     id: string;
+    /** The message's. */
+    identity: string;
     mark: "ack" | "read" | "dismiss";
     /** ms since the epoch. */
     at: number;
@@ -95,6 +99,14 @@ export interface Login {
     /** ms since the epoch; null if the token doesn't run out. */
     expiresAt: number | null;
 }
+/** A login has ended, in all tabs. */
+export interface Logout {
+    user: string;
+    /** The page's `logout()`, or why the gateway ended it. */
+    reason: string;
+    /** 4001: revoked, or refused too often; 4202: the token ran out; 0: the page's own doing. */
+    code: number;
+}
 export type Token = string | (() => string | Promise<string>);
 export type Transport = "websocket" | "xhr-streaming" | "eventsource" | "iframe-eventsource" | "xhr-polling" | "iframe-xhr-polling";
 export interface ConnectOptions {
@@ -124,10 +136,16 @@ export interface Fabric {
     readonly state: State;
     subscribe<Body = unknown>(topic: string, options?: SubscribeOptions<Body>): Subscription;
     /**
-     * Log in, or log in again after a refusal. Rejects with a FabricError; where that is `temporary` it is tried again
+     * Log in, or log in again after a refusal; all tabs, for as long as one of them is there. Who is logged in as somebody else is
+     * logged out first. Rejects with a FabricError; where that is `temporary` it is tried again
      * unasked, and the `login` event says when it has worked.
      */
     login(token: Token): Promise<Login>;
+    /**
+     * Be nobody again, in all tabs, and on a connection of its own. Topics that need a login are refused from then on, the others
+     * go on where they were.
+     */
+    logout(): void;
     /** Go on with a newer token. It isn't needed where `token` is a function. */
     refresh(token?: Token): Promise<Login>;
     /** The newest messages of a topic, older than the one with the id `before`, oldest first. */
@@ -159,6 +177,7 @@ export interface Fabric {
     /** Returns what takes the handler off again. */
     on(event: "state", handler: (state: State) => void): () => void;
     on(event: "login", handler: (login: Login) => void): () => void;
+    on(event: "logout", handler: (logout: Logout) => void): () => void;
     on(event: "error", handler: (error: FabricError) => void): () => void;
     close(): void;
 }
