@@ -1,15 +1,17 @@
 /**
- * Builds what pages load: newsfabric.mjs (an ES module) and newsfabric.js (a plain script, `newsfabric.connect`).
+ * Builds what pages load: newsfabric.mjs (an ES module) and newsfabric.js (a plain script, `newsfabric.connect`); and
+ * newsfabric.cjs, for `require()`.
  *
- *   node build.mjs           writes them to dist/, for npm, and to newsfabric/static, where frontdesks have them from;
- *                            their types to dist/newsfabric.d.ts
+ *   node build.mjs           writes them to dist/, for npm, and the first two to newsfabric/static, where frontdesks have
+ *                            them from; their types to dist/newsfabric.d.ts and dist/newsfabric.d.cts
  *   node build.mjs --types   writes the types alone
- *   node build.mjs --check   says whether those in newsfabric/static are what the sources give; prints sizes as JSON
+ *   node build.mjs --check   says whether those that are there are what the sources give; prints sizes as JSON
  *
- * The built files in newsfabric/static are in the repository, so that a wheel, and a world, can be made without Node.
+ * The built files are in the repository, so that a wheel, and a world, can be made without Node, and the package be
+ * installed from its folder.
  */
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 import { buildSync } from "esbuild";
@@ -20,7 +22,10 @@ const { version } = JSON.parse(readFileSync(here("package.json"), "utf-8"));
 const OUTPUTS = {
   "newsfabric.mjs": { format: "esm" },
   "newsfabric.js": { format: "iife", globalName: "newsfabric" },
+  "newsfabric.cjs": { format: "cjs" },
 };
+const SERVED = ["newsfabric.mjs", "newsfabric.js"];
+const TYPES = ["newsfabric.d.ts", "newsfabric.d.cts"];
 
 function build(options) {
   const { outputFiles } = buildSync({
@@ -50,7 +55,8 @@ async function declarations() {
 
 async function writeTypes() {
   mkdirSync(here("dist/"), { recursive: true });
-  writeFileSync(here("dist/newsfabric.d.ts"), await declarations());
+  const types = await declarations();
+  for (const name of TYPES) writeFileSync(here(`dist/${name}`), types);
 }
 
 const [mode] = process.argv.slice(2);
@@ -59,14 +65,15 @@ if (mode === "--types") {
 } else {
   const built = Object.entries(OUTPUTS).map(([name, options]) => [name, build(options)]);
   const sizes = Object.fromEntries(built.map(([name, code]) => [name, gzipSync(code, { level: 9 }).length]));
+  const written = built.flatMap(([name, code]) => [["dist/", name, code], ...(SERVED.includes(name) ? [["../../newsfabric/static/", name, code]] : [])]);
   if (mode === "--check") {
-    const stale = built.filter(([name, code]) => !code.equals(readFileSync(here(`../../newsfabric/static/${name}`))));
-    console.log(JSON.stringify({ stale: stale.map(([name]) => name), gzipped: sizes }));
+    const types = Buffer.from(await declarations());
+    const all = [...written, ...TYPES.map((name) => ["dist/", name, types])];
+    const stale = all.filter(([folder, name, code]) => !existsSync(here(folder + name)) || !code.equals(readFileSync(here(folder + name))));
+    console.log(JSON.stringify({ stale: stale.map(([folder, name]) => folder + name), gzipped: sizes }));
   } else {
     await writeTypes();
-    for (const [name, code] of built) {
-      for (const folder of ["dist/", "../../newsfabric/static/"]) writeFileSync(here(folder + name), code);
-      console.log(`${name}: ${code.length} bytes, ${sizes[name]} gzipped`);
-    }
+    for (const [folder, name, code] of written) writeFileSync(here(folder + name), code);
+    for (const [name, code] of built) console.log(`${name}: ${code.length} bytes, ${sizes[name]} gzipped`);
   }
 }

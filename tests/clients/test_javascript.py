@@ -88,7 +88,7 @@ def test_what_frontdesks_serve_is_built_from_these_sources() -> None:
 
 def test_it_is_small() -> None:
     sizes = _built()["gzipped"]
-    assert set(sizes) == {"newsfabric.js", "newsfabric.mjs"}
+    assert set(sizes) == {"newsfabric.cjs", "newsfabric.js", "newsfabric.mjs"}
     assert max(sizes.values()) <= MOST_BYTES
 
 
@@ -98,6 +98,46 @@ def test_its_types_say_what_pages_may_write() -> None:
     made = _node("build.mjs", "--types")
     assert made.returncode == 0, made.stderr
     checked = _node("node_modules/typescript/bin/tsc", "--project", "tsconfig.json")
+    assert checked.returncode == 0, checked.stdout
+
+
+def _npm(*arguments: str | Path, cwd: Path) -> str:
+    if shutil.which("npm") is None:
+        _missing("npm")
+    # Nothing is to be had from a registry: the package depends on nothing.
+    how = ("--offline", "--ignore-scripts", "--no-audit", "--no-fund")
+    run = subprocess.run(
+        ["npm", *arguments, *how], cwd=cwd, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.mark.parametrize("source", ["folder", "archive"])
+def test_npm_installs_it_and_both_kinds_of_modules_have_it(source: str, tmp_path: Path) -> None:
+    _need("typescript")
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "package.json").write_text('{"private": true}')
+    package = CLIENT
+    if source == "archive":
+        package = tmp_path / _npm("pack", "--pack-destination", tmp_path, cwd=CLIENT).split()[-1]
+    _npm("install", package, cwd=site)
+    use = "console.log(typeof connect, connect({ endpoints: '/endpoints.json' }).state.state)"
+    (site / "page.mjs").write_text(f'import {{ connect }} from "newsfabric"; {use}')
+    (site / "page.cjs").write_text(f'const {{ connect }} = require("newsfabric"); {use}')
+    for page in ("page.mjs", "page.cjs"):
+        ran = subprocess.run(
+            ["node", page], cwd=site, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ran.stdout, ran.stderr) == ("function idle\n", ""), page
+    typed = 'import { connect, type State } from "newsfabric";\n'
+    typed += 'export const state: State = connect({ endpoints: "/endpoints.json" }).state;\n'
+    for page in ("typed.cts", "typed.mts"):
+        (site / page).write_text(typed)
+    tsc = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
+    how = ("--module", "node16", "--strict", "--noEmit", "--lib", "es2022,dom")
+    checked = _node(tsc, *how, site / "typed.cts", site / "typed.mts")
     assert checked.returncode == 0, checked.stdout
 
 

@@ -86,6 +86,25 @@ test("a rewound story takes the place of its newest version", () => {
   assert.deepEqual(shown(board), [["a", 2], ["b", 1]]);
 });
 
+test("a version that comes twice is no update; one of a story without versions is", () => {
+  const board = new Board();
+  const updates = () => board.newest().map((story) => story.updates);
+  board.offer(message({ key: "a", version: 1 }), true);
+  board.offer(message({ key: "a", version: 1 }), true);
+  assert.deepEqual(updates(), [1]);
+  board.offer(message({ key: "a", version: 2 }), true);
+  assert.deepEqual(updates(), [2]);
+  board.drop("news.breaking");
+  board.offer(message({ key: "b", version: null }), true);
+  board.offer(message({ key: "b", version: null }), true);
+  assert.deepEqual(updates(), [2]);
+});
+
+test("a story takes its direction from its own language, or else from its text", () => {
+  const dirs = ["ar", "he-IL", "fa", "ur", "az-Arab", "en-GB", "az", "ja", "", "no language", "en-x", 7].map((lang) => storyView(message({ body: { lang } }), BASE).dir);
+  assert.deepEqual(dirs, ["rtl", "rtl", "rtl", "rtl", "rtl", "ltr", "ltr", "ltr", "auto", "auto", "auto", "auto"]);
+});
+
 test("the board is bounded and keeps the newest", () => {
   const board = new Board(3);
   for (const key of ["a", "b", "c", "d", "e"]) board.offer(message({ key }), true);

@@ -76,7 +76,7 @@ export class Board {
     if (known && !supersedes(message, known.message)) return "older";
     const published = Number.isFinite(message.published) ? message.published : 0;
     const placed = known && live ? known.placed : published;
-    this.stories.set(id, { id, placed, message, updates: (known?.updates ?? 0) + 1 });
+    this.stories.set(id, { id, placed, message, updates: (known?.updates ?? 0) + Number(!isRepeat(message, known?.message)) });
     if (!known) this.#trim();
     return known ? "updated" : "new";
   }
@@ -110,7 +110,24 @@ function supersedes(message, current) {
   return a === b ? message.id > current.id : a > b;
 }
 
+/** The same version, published again: nothing to tell the reader of. Without versions each may be another. */
+function isRepeat({ version }, current) {
+  return version != null && version === current?.version;
+}
+
 /* ---- What a story shows -------------------------------------------------------------------- */
+
+const RIGHT_TO_LEFT = ["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"]; // scripts, by ISO 15924
+
+/** The direction of a language; where none is named, or none that is known, that of the text. */
+function directionOf(lang) {
+  try {
+    const { script } = new Intl.Locale(lang).maximize();
+    return script ? (RIGHT_TO_LEFT.includes(script) ? "rtl" : "ltr") : "auto";
+  } catch {
+    return "auto";
+  }
+}
 
 /**
  * What to show of a message, as bounded strings, whatever its body is.
@@ -127,6 +144,7 @@ export function storyView(message, base) {
     summary: text(body.summary, 2000),
     section: [text(body.section, 60), text(body.title, 120)].filter(Boolean).join(" · "),
     lang: LANG.test(lang) ? lang : "",
+    dir: directionOf(lang),
     byline: text(body.byline, 120),
     url: safeUrl(body.url, base),
     paragraphs: paragraphsOf(body),

@@ -114,6 +114,7 @@ function fill(element, { message, view, updates }) {
   element.dataset.version = view.version ?? "";
   element.dataset.id = message.id;
   element.lang = view.lang;
+  element.dir = view.dir;
   put(element, ".section", view.section || message.topic);
   fillHeadline(element.querySelector(".headline"), view);
   put(element, ".value", view.figure);

@@ -107,6 +107,15 @@ export interface Login {
   expiresAt: number | null;
 }
 
+/** A login has ended, in all tabs. */
+export interface Logout {
+  user: string;
+  /** The page's `logout()`, or why the gateway ended it. */
+  reason: string;
+  /** 4001: revoked, or refused too often; 4202: the token ran out; 0: the page's own doing. */
+  code: number;
+}
+
 export type Token = string | (() => string | Promise<string>);
 
 export type Transport =
@@ -142,10 +151,16 @@ export interface Fabric {
   readonly state: State;
   subscribe<Body = unknown>(topic: string, options?: SubscribeOptions<Body>): Subscription;
   /**
-   * Log in, or log in again after a refusal. Rejects with a FabricError; where that is `temporary` it is tried again
+   * Log in, or log in again after a refusal; all tabs, for as long as one of them is there. Who is logged in as somebody else is
+   * logged out first. Rejects with a FabricError; where that is `temporary` it is tried again
    * unasked, and the `login` event says when it has worked.
    */
   login(token: Token): Promise<Login>;
+  /**
+   * Be nobody again, in all tabs, and on a connection of its own. Topics that need a login are refused from then on, the others
+   * go on where they were.
+   */
+  logout(): void;
   /** Go on with a newer token. It isn't needed where `token` is a function. */
   refresh(token?: Token): Promise<Login>;
   /** The newest messages of a topic, older than the one with the id `before`, oldest first. */
@@ -162,6 +177,7 @@ export interface Fabric {
   /** Returns what takes the handler off again. */
   on(event: "state", handler: (state: State) => void): () => void;
   on(event: "login", handler: (login: Login) => void): () => void;
+  on(event: "logout", handler: (logout: Logout) => void): () => void;
   on(event: "error", handler: (error: FabricError) => void): () => void;
   close(): void;
 }

@@ -7,6 +7,8 @@
 
 import type { Push } from "./wire.ts";
 
+/** The login is no good, or was revoked: whoever has none may come back. */
+export const INVALID_TOKEN = 4001;
 export const TOKEN_EXPIRED = 4202;
 /** The code of a connection that ended without a close frame. */
 export const BROKEN = 1006;
@@ -54,16 +56,18 @@ export class Backoff {
 /**
  * How long to wait after a loss, in ms; null means never try again.
  *
- * `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
+ * `hasSaidToken`: a login that is no good any more is no reason to stop, for who comes back does so without it. `notice` is the gateway's `disconnect` push, if there was one: proxies eat close frames, so its code
  * counts before the socket's. "At once" is granted to connections that lasted a second, or a gateway
  * that closes each of them would be hammered.
  */
 export function waitAfterLoss(
-  { code, notice = null, openFor = 0 }: { code: number; notice?: Push | null; openFor?: number },
+  { code, notice = null, openFor = 0, hasSaidToken = false }: { code: number; notice?: Push | null; openFor?: number; hasSaidToken?: boolean },
   backoff: Backoff,
   random: number,
 ): number | null {
   const advice = closeAdvice(notice?.code ?? code);
+  const isLoginAlone = (notice?.code ?? code) === INVALID_TOKEN && hasSaidToken;
+  if (isLoginAlone) return askedWait(notice) + backoff.next(random, openFor);
   if (advice === "stop" || notice?.reconnect === false) return null;
   const asked = askedWait(notice);
   if (advice === "now" && openFor >= 1000) return asked;

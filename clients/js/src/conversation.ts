@@ -28,6 +28,8 @@ interface Options {
   out: Output;
   /** Tells the tabs how things are. */
   tellState: () => void;
+  /** Ends the connection, and begins another: each is one user's. */
+  anew: () => void;
 }
 
 export class Conversation {
@@ -83,8 +85,18 @@ export class Conversation {
   }
 
   /** The token has run out: the next one must be another. */
-  tokenExpired(): void {
-    this.#login.expired();
+  tokenExpired(reason: string, code: number): void {
+    this.#login.expired(reason, code);
+  }
+
+  /** Whether who we are was said on this connection. */
+  get hasSaidToken(): boolean {
+    return this.#login.hasSaid;
+  }
+
+  /** The gateway doesn't take the login any more: go on without one. */
+  revoked(reason: string, code: number): void {
+    this.#login.end(reason, code);
   }
 
   /** The clock was set by `ms`. */
@@ -164,7 +176,9 @@ export class Conversation {
   }
 
   #notes: Handlers<Note, [now: number]> = {
-    hello: ({ wishes, token }, now) => {
+    hello: ({ wishes, token, login }, now) => {
+      if (login && this.#login.adopt(login) && this.#isOpen) this.#begin(now);
+      this.#login.tellToken();
       if (token && this.#login.want() && this.#isOpen) this.#begin(now);
       for (const wish of wishes) this.#topics.follow(wish, this.#isReady);
       this.#options.tellState();
@@ -180,10 +194,20 @@ export class Conversation {
       if (this.#login.bring(token) && this.#isOpen) this.#login.say();
       if (this.#timers.has("token")) this.#goOn();
     },
+    logout: () => {
+      const { hasSaid } = this.#login;
+      this.#login.end("logged out", 0);
+      if (hasSaid) this.#options.anew();
+    },
     bye: ({ tab }) => this.#topics.leaveAll(tab),
   };
 
-  #logIn(key: string, { token }: Verb): void {
+  #logIn(key: string, { action, token }: Verb): void {
+    if (action === "login" && this.#login.isOthers(token)) {
+      this.#login.end("another user logs in", 0);
+      this.#login.ask(key, token);
+      return this.#options.anew();
+    }
     this.#login.ask(key, token);
     if (this.#isOpen) this.#login.say();
     if (this.#timers.has("token")) this.#goOn();

@@ -20,7 +20,7 @@ interface Marked {
 
 export class PageFabric implements Fabric {
   state: State = { state: "idle" };
-  #handlers: { [Event in keyof Events]: Set<(value: Events[Event]) => void> } = { state: new Set(), login: new Set(), error: new Set() };
+  #handlers: { [Event in keyof Events]: Set<(value: Events[Event]) => void> } = { state: new Set(), login: new Set(), logout: new Set(), error: new Set() };
   #subscriber: Subscriber;
   #tabs: Tabs | null = null; // where there is nobody to read anything
   #page = new AbortController();
@@ -60,6 +60,11 @@ export class PageFabric implements Fabric {
 
   login(token: Token): Promise<Login> {
     return this.#answer(this.#logIn("login", token));
+  }
+
+  logout(): void {
+    this.#logins += 1;
+    this.#subscriber.logOut();
   }
 
   refresh(token: Token | null = this.#subscriber.token): Promise<Login> {

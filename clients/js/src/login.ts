@@ -14,10 +14,13 @@ import { isError } from "./wire.ts";
 import type { Random } from "./regions.ts";
 import type { ErrorPush, Push } from "./wire.ts";
 
+const UNAUTHORIZED = 101;
+
 export class Login {
   /** Who is logged in. */
   user: { user: string; expires_at: number | null } | null = null;
   #wanted = false;
+  #knowsBetter = false; // somebody was logged in or out, or was refused
   #token: unknown = null; // the last one we were given
   #accepted: unknown = null; // the last one that was
   #refused: unknown = null;
@@ -34,6 +37,14 @@ export class Login {
   constructor(out: Output, random: Random) {
     this.#out = out;
     this.#question = random();
+  }
+
+  /** A tab knows with which token the browser was logged in: it goes on so, unless this connection knows better. Returns whether that is news. */
+  adopt(token: string): boolean {
+    const isNews = !this.#wanted && !this.#knowsBetter;
+    if (isNews) this.#token = token;
+    this.#wanted ||= isNews;
+    return isNews;
   }
 
   /** A tab has a token to offer. Returns whether that is news. */
@@ -115,9 +126,16 @@ export class Login {
     this.user = { user, expires_at: expiresAt ?? null };
     this.#accepted = this.#said.get(ref) ?? null;
     this.#refused = null;
+    this.#knowsBetter = true;
     if (ref === this.#ref) this.#isOpen = false;
+    this.tellToken();
     this.#answer(ref, { type: "logged_in", ...this.user });
     this.#out.tell({ t: "login", ...this.user });
+  }
+
+  /** Tabs keep it for the next connection, which may be that of any of them. */
+  tellToken(): void {
+    if (this.user && typeof this.#accepted === "string") this.#out.tell({ t: "token", token: this.#accepted });
   }
 
   #isRefused(push: ErrorPush): void {
@@ -128,6 +146,7 @@ export class Login {
       return;
     }
     this.#isOpen = false;
+    this.#knowsBetter = true;
     this.#refused = this.#token;
     this.#token = this.user ? this.#accepted : null;
     if (isAwaited) return;
@@ -148,8 +167,34 @@ export class Login {
   }
 
   /** The token has run out: the next one must be another. */
-  expired(): void {
+  expired(reason: string, code: number): void {
+    this.#tellOut(reason, code);
     this.#token = null;
+  }
+
+  /** Whether a token was said on this connection. */
+  get hasSaid(): boolean {
+    return this.#said.size > 0;
+  }
+
+  /** Nobody is logged in any more, nor to be; who awaits a login hears why. */
+  end(reason: string, code: number): void {
+    this.#tellOut(reason, code);
+    this.#answer(this.#ref, { type: "error", code: code && UNAUTHORIZED, reason });
+    if (this.#token !== null) this.#refused = this.#token;
+    this.#token = this.#accepted = null;
+    this.#wanted = this.#isAsking = false;
+    this.#knowsBetter = true;
+  }
+
+  #tellOut(reason: string, code: number): void {
+    if (this.user) this.#out.tell({ t: "logout", user: this.user.user, reason, code });
+  }
+
+  /** Whether `token` is of another user than the one that is logged in: it can't be said on this connection. */
+  isOthers(token: unknown): boolean {
+    const user = userOf(token);
+    return this.user !== null && user !== null && user !== this.user.user;
   }
 
   disconnected(): void {
@@ -159,5 +204,16 @@ export class Login {
     this.#said.clear();
     for (const key of this.#keys.keys()) this.#keys.set(key, "");
     this.user = null;
+  }
+}
+
+/** Whose a token is, as far as it says; null if it doesn't. */
+function userOf(token: unknown): string | null {
+  try {
+    const [, claims = ""] = String(token).split(".");
+    const { sub } = JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/")));
+    return typeof sub === "string" ? sub : null;
+  } catch {
+    return null;
   }
 }

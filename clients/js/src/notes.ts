@@ -5,7 +5,7 @@
  * What is added may be missing in a note of an older version.
  */
 
-import type { FabricError, Login, State } from "./api.ts";
+import type { FabricError, Login, Logout, State } from "./api.ts";
 import type { Push, Refusal, Verb } from "./wire.ts";
 
 /** What a subscription wants. Its key is "tab/number". */
@@ -17,22 +17,26 @@ export interface Wish {
 }
 
 /**
- * From a tab to the connection. "hello": all that the tab follows, and whether it has a token to offer; "token" brings
+ * From a tab to the connection. "hello": all that the tab follows, whether it has a token to offer, and
+ * the one with which the browser was logged in as far as it knows; "token" brings
  * one, or null; "look" asks whether the connection is alive, "bye" says that the tab is gone.
  */
 export type ToConnection =
-  | { t: "hello"; wishes: Wish[]; token: boolean }
+  | { t: "hello"; wishes: Wish[]; token: boolean; login?: string | null }
   | { t: "follow"; wish: Wish }
   | { t: "leave"; key: string }
   | { t: "ask"; key: string; verb: Verb }
   | { t: "token"; token: unknown; question?: number }
+  | { t: "logout" }
   | { t: "look" }
   | { t: "bye"; tab: string };
 
-/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. "left": these are followed no longer. */
+/** From the connection to its tabs. `keys` names the subscriptions that it is for; null, from older versions, means all of the topic. "left": these are followed no longer; "token": with this one the browser is logged in. */
 export type ToTabs =
   | { t: "state"; state: State["state"]; details: Details }
   | { t: "login"; user: string; expires_at: number | null }
+  | ({ t: "logout" } & Logout)
+  | { t: "token"; token: string }
   | { t: "error"; error: Refusal }
   | { t: "token?"; question?: number }
   | { t: "answer"; key: string; push: Push }
@@ -67,6 +71,7 @@ export interface Output {
 export interface Events {
   state: State;
   login: Login;
+  logout: Logout;
   error: FabricError;
 }
 

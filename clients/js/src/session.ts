@@ -11,7 +11,7 @@
  */
 
 import type { State } from "./api.ts";
-import { BROKEN, TOKEN_EXPIRED } from "./closing.ts";
+import { BROKEN, INVALID_TOKEN, TOKEN_EXPIRED } from "./closing.ts";
 import { Conversation, isLogin } from "./conversation.ts";
 import { Dialler } from "./dialler.ts";
 import type { Effect } from "./effects.ts";
@@ -33,7 +33,7 @@ export const STATES: Record<State["state"], Record<string, State["state"]>> = {
   idle: { start: "finding", stop: "stopped" },
   finding: { found: "connecting", lost: "waiting", stop: "stopped" },
   connecting: { opened: "open", lost: "waiting", stop: "stopped" },
-  open: { found: "connecting", lost: "waiting", stop: "stopped" },
+  open: { found: "connecting", anew: "finding", lost: "waiting", stop: "stopped" },
   waiting: { retry: "finding", stop: "stopped" },
   stopped: { start: "finding" },
 };
@@ -55,6 +55,7 @@ export class Session {
   state: State["state"] = "idle";
   details: Details = {};
   #emit;
+  #endsLogin = false; // whether a token had been said when the gateway said goodbye
   #timers = new Timers();
   #retries: Retries;
   #finder: Finder;
@@ -76,7 +77,7 @@ export class Session {
     const ping = () => send({ action: "ping" });
     this.#liveness = new Liveness({ timers, heartbeat, ping, onDead: (now) => this.#giveUp("no sign of life", now) });
     const out = { send, tell: (note: ToTabs) => emit({ do: "note", note }) };
-    this.#conversation = new Conversation({ timers, random, out, tellState: () => this.#tellState() });
+    this.#conversation = new Conversation({ timers, random, out, tellState: () => this.#tellState(), anew: () => this.#anew() });
     timers.when({ retry: () => this.#find("retry"), closing: (now) => this.#giveUp("", now) });
   }
 
@@ -154,6 +155,7 @@ export class Session {
     this.#dialler.hasSpoken = true;
     if (push.type !== "disconnect") return this.#conversation.push(push, now);
     this.#retries.notice = push;
+    this.#endsLogin = this.#conversation.hasSaidToken;
     return this.#timers.set("closing", now + CLOSING_MS);
   }
 
@@ -176,12 +178,20 @@ export class Session {
   /** The attempt or the connection is over: wait as the gateway asked, or stop. */
   #lost(loss: Loss, now: number): void {
     if (this.state === "open") this.#dialler.lost(this.#retries.openFor(now), now);
-    const { code, reason, wait } = this.#retries.after(loss, now);
+    const { code, reason, wait } = this.#retries.after(loss, now, this.#retries.notice ? this.#endsLogin : this.#conversation.hasSaidToken);
+    if (code === INVALID_TOKEN && wait !== null) this.#conversation.revoked(reason, code);
+    if (code === TOKEN_EXPIRED) this.#conversation.tokenExpired(reason, code);
     this.#forgetConnection();
-    if (code === TOKEN_EXPIRED) this.#conversation.tokenExpired();
     if (wait === null) return this.#move("stop", { reason, code });
     this.#timers.set("retry", now + wait);
     return this.#move("lost", { reason, wait });
+  }
+
+  /** Another connection at once, of another user. */
+  #anew(): void {
+    this.#emit({ do: "hangup" });
+    this.#forgetConnection();
+    this.#find("anew");
   }
 
   #forgetConnection(): void {

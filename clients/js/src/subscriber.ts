@@ -6,6 +6,8 @@
 
 import { FabricError } from "./api.ts";
 import type { Message, State, SubscribeOptions, Subscription, Token } from "./api.ts";
+import { TOKEN_EXPIRED } from "./closing.ts";
+import { isLogin } from "./conversation.ts";
 import { dispatch } from "./notes.ts";
 import type { Events, Handlers, Subscribed, ToConnection, ToTabs, Wish } from "./notes.ts";
 import { MARKS } from "./requests.ts";
@@ -44,6 +46,7 @@ export class Subscriber {
   #followed = new Map<string, Followed>(); // by key
   #asked = new Map<string, Asked>(); // by key
   #leaving = new Map<string, { left: Promise<void>; resolve: () => void }>(); // by key
+  #login: string | null = null; // the token with which the browser is logged in, whichever tab has brought it
   #isClosed = false;
   #made = 0;
   #say;
@@ -64,7 +67,7 @@ export class Subscriber {
       // What was served goes on where it was; `rewind` is for beginnings.
       position === null ? wish : { ...wish, rewind: null, position },
     );
-    this.#say({ t: "hello", wishes, token: this.token !== null });
+    this.#say({ t: "hello", wishes, token: this.token !== null, login: this.#login });
     for (const [key, { verb }] of this.#asked) this.#say({ t: "ask", key, verb });
   }
 
@@ -116,6 +119,12 @@ export class Subscriber {
     return `${this.id}/${this.#made}`;
   }
 
+  /** Be nobody, in all tabs. */
+  logOut(): void {
+    this.token = this.#login = null;
+    this.#say({ t: "logout" });
+  }
+
   /** The present token; rejects if the page's function does. */
   async currentToken(): Promise<string | null> {
     return typeof this.token === "function" ? this.token() : this.token;
@@ -139,6 +148,14 @@ export class Subscriber {
   #notes: Handlers<ToTabs> = {
     state: ({ state, details }) => this.#tell("state", { state, ...details } as State),
     login: ({ user, expires_at: expiresAt }) => this.#tell("login", { user, expiresAt }),
+    logout: ({ user, reason, code }) => {
+      this.#login = null;
+      // A token that ran out may be followed by another, of the function that made it; and a page may just log in anew.
+      const isLoggingIn = [...this.#asked.values()].some(({ verb }) => isLogin(verb));
+      if (code !== TOKEN_EXPIRED && !isLoggingIn) this.token = null;
+      this.#tell("logout", { user, reason, code });
+    },
+    token: ({ token }) => (this.#login = token),
     error: ({ error }) => this.#tell("error", new FabricError(error)),
     "token?": ({ question }) => {
       if (this.token !== null) this.#bringToken(question);

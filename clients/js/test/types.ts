@@ -28,9 +28,11 @@ const position: string | null = subscription.position;
 
 const off: () => void = fabric.on("state", ({ state, wait }: State) => console.log(state === "waiting", wait));
 fabric.on("login", ({ user, expiresAt }: Login) => console.log(user, expiresAt));
+fabric.on("logout", ({ user, reason, code }) => console.log(user, reason, code === 4001));
 fabric.on("error", (error) => console.log(error.message));
 const { user } = await fabric.login("a token");
 await fabric.refresh();
+fabric.logout();
 await fabric.dismiss({ topic: `user.${user}`, id: "0194" });
 const { messages, more } = await fabric.history("news.breaking", { limit: 5, before: "0194" });
 console.log(position, messages[0]?.body, more);

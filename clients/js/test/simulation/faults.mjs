@@ -28,7 +28,7 @@ export const FAULTS = {
     file: "subscriber.ts",
     text: "if (this.#followed.has(wish.key)) call(handler, value);",
     instead: "call(handler, value);",
-    from: 200,
+    from: 330,
     within: 100,
   },
   staleToken: {
@@ -44,7 +44,7 @@ export const FAULTS = {
     file: "topics.ts",
     text: "known.renew(wish)",
     instead: "undefined",
-    from: 560,
+    from: 1340,
     within: 100,
   },
   twice: {

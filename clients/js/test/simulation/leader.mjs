@@ -73,7 +73,10 @@ export class Link {
   #told(close) {
     this.wasHealthy = false;
     this.leader.askedMs = close.retry_after_ms;
-    if (STOPS.has(close)) this.leader.mayStop = this.leader.mustStop = true;
+    if (!STOPS.has(close)) return;
+    this.leader.mayStop = true;
+    // Without the login that isn't taken any more it may come back.
+    this.leader.mustStop = !(this.hasSaidToken && close === CLOSES.invalid_token);
   }
 
   /** The gateway closes. */
@@ -157,6 +160,8 @@ export class Leader {
     // Who logs in begins anew.
     if (note.t === "ask" && note.verb.action === "login") this.mustStop = false;
     if (note.t === "token") this.#isBrought(note.token);
+    // It is said at the end of this turn of the thread, and may be just on its way when the gateway closes.
+    if (this.link && (note.token || note.login || note.verb?.token)) this.link.hasSaidToken = true;
     this.do((now) => this.session.note(note, now));
   }
 
@@ -197,7 +202,10 @@ export class Leader {
   #send(verb) {
     // It may be that the socket has closed, and what was due until then comes first.
     if (!this.link) return undefined;
-    if (verb.token !== undefined) this.#says(verb.token);
+    if (verb.token !== undefined) {
+      this.#says(verb.token);
+      this.link.hasSaidToken = true;
+    }
     this.world.note(this.tab.id, "says", verb.action, verb.topic ?? verb.token ?? "");
     return this.link.send(verb);
   }
