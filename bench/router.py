@@ -57,7 +57,7 @@ class Router:
 
     def routed(self) -> float:
         """Messages that it is done with."""
-        with urllib.request.urlopen(self.metrics_url, timeout=5) as page:
+        with urllib.request.urlopen(self.metrics_url, timeout=60) as page:
             text = page.read().decode()
         found = re.search(r'router_stage_left_messages_total\{stage="route"\} (\S+)', text)
         return float(found[1]) if found else 0.0
