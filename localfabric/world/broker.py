@@ -163,7 +163,7 @@ def environment(
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_PLUGINS_DIR": str(folder / "plugins"),
-            "RABBITMQ_SERVER_CODE_PATH": str(folder / "modules"),
+            "RABBITMQ_SERVER_CODE_PATH": str(_modules(broker, home)),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
@@ -203,9 +203,13 @@ def prepare(broker: Broker, home: RabbitmqHome) -> None:
     _write(broker.folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
     link_plugins(home.sbin.parent / "plugins", plugins, broker.folder / "plugins")
     if home.forgets_folders:
-        link_modules(broker.folder / "plugins", home.erlang_libraries, broker.folder / "modules")
+        link_modules(broker.folder / "plugins", home.erlang_libraries, _modules(broker, home))
     # Present and empty, so that the system's own isn't read.
     _write(broker.folder / "rabbitmq-env.conf", "")
+
+
+def _modules(broker: Broker, home: RabbitmqHome) -> Path:
+    return broker.folder.parent / f"modules-{home.version}"
 
 
 def prepare_cookie(erlang: Path) -> None:

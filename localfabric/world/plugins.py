@@ -12,7 +12,10 @@ Erlang that saves nothing: 4.3.6 took 3.8 s instead of 3.2.)
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -39,14 +42,27 @@ def link_plugins(installed: Path, names: Iterable[str], folder: Path) -> None:
 
 def link_modules(plugins: Path, erlang: Path, folder: Path) -> None:
     """Make ``folder`` hold links to the modules of the ``plugins`` that a node finds, and of the
-    libraries in ``erlang``. What is in an archive is found as before."""
-    folder.mkdir(exist_ok=True)
-    for link in folder.iterdir():
-        link.unlink()
-    # A plugin's before Erlang's own of that name, as without this.
-    modules = [*plugins.glob("*/ebin/*.beam"), *erlang.glob("*/ebin/*.beam")]
-    for name, module in {each.name: each for each in reversed(modules)}.items():
-        (folder / name).symlink_to(module.resolve())
+    libraries in ``erlang``, unless it is there already: nodes that stand side by side share it.
+
+    What isn't in it, in an archive for one, is found as before.
+    """
+    if folder.exists():
+        return
+    made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    modules = {
+        name: f"{place.resolve()}/{name}"
+        # A plugin's own before Erlang's of that name, as without this.
+        for place in (*erlang.glob("*/ebin"), *plugins.glob("*/ebin"))
+        for name in os.listdir(place)
+        if name.endswith(".beam")
+    }
+    for name, module in modules.items():
+        os.symlink(module, made / name)
+    try:
+        made.rename(folder)
+    except OSError:
+        # Another one was quicker.
+        shutil.rmtree(made)
 
 
 def _with_what_they_need(names: Iterable[str], unpacked: Mapping[str, Path]) -> set[str]:
