@@ -174,6 +174,9 @@ async def test_a_page_logs_in_later_and_then_gets_its_topic(box: Box, page: Page
     await page.evaluate("fabric.history('user.42')")
     box.publish("user.42", {"n": 1})
     assert await _log(page, "got", "got.length") == [{"n": 1}]
-    other = json.dumps(token("7"))
-    assert await page.evaluate(f"fabric.login({other}).catch(({{code}}) => code)") == 101
-    assert await page.evaluate("fabric.state.user") == "42"
+    # Another user may, and has a connection of her own: the first topic isn't hers.
+    await page.evaluate("fabric.on('logout', (logout) => { window.out = logout; })")
+    told = await page.evaluate("(given) => fabric.login(given)", token("7"))
+    assert (told["user"], await page.evaluate("fabric.state.user")) == ("7", "7")
+    assert await page.evaluate("out.user") == "42"
+    assert (await _log(page, "refused", "refused.length > 1"))[1:] == [103]

@@ -11,12 +11,12 @@ from chromium import FLAGS, find_chromium
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 _FOLLOW = """
-([topic, options]) => {
+([topic, {rewind, ...options}]) => {
   const log = {got: [], states: [], gaps: 0, refused: []};
   const fabric = newsfabric.connect({endpoints: "/endpoints.json", ...options});
   fabric.on("state", (state) => log.states.push({...state, at: Date.now()}));
   fabric.subscribe(topic, {
-    rewind: options.rewind,
+    rewind,
     onMessage: ({body}) => log.got.push({n: body.n, at: Date.now()}),
     onSubscribed: () => { log.isServed = true; },
     onGap: () => { log.gaps += 1; },

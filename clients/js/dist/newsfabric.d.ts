@@ -39,6 +39,11 @@ export interface SubscribeOptions<Body = unknown> {
     rewind?: number | string | null;
     /** Called once for each message, however often it arrives. */
     onMessage?: (message: Message<Body>) => void;
+    /**
+     * The same by the list: what is replayed when the topic is subscribed, at first and after each reconnect, comes as one, oldest
+     * first; what is live as lists of one.
+     */
+    onMessages?: (messages: Message<Body>[]) => void;
     /** Something may be missing from what was handed over: read it anew, or tell the reader. */
     onGap?: (gap: {
         topic: string;
@@ -99,6 +104,25 @@ export interface Login {
     /** ms since the epoch; null if the token doesn't run out. */
     expiresAt: number | null;
 }
+/** A part of a topic's past. */
+export interface Page {
+    messages: Message[];
+    more: boolean;
+    /** Where the next page begins; good for `since`, too. */
+    position: string;
+    /** Whether nothing is missing between the position that was asked for and this one. */
+    recovered: boolean;
+}
+/** Since the page came. */
+export interface Statistics {
+    /** Connections that were open, of this tab or of the one whose it shares, and how many of them were lost. */
+    connections: number;
+    losses: number;
+    /** Messages that were handed over, copies that weren't, and gaps that were told. */
+    messages: number;
+    repeats: number;
+    gaps: number;
+}
 /** A login has ended, in all tabs. */
 export interface Logout {
     user: string;
@@ -130,10 +154,13 @@ export interface ConnectOptions {
      * Without it, and without a browser, as where a server renders a page, nothing is done at all.
      */
     WebSocket?: new (url: string) => unknown;
+    /** Log what this tab's connection says and hears, without tokens and bodies: to the console, or to a function. */
+    debug?: boolean | ((line: string) => void);
 }
 export interface Fabric {
     /** How things are, as the last `state` event said. */
     readonly state: State;
+    readonly statistics: Statistics;
     subscribe<Body = unknown>(topic: string, options?: SubscribeOptions<Body>): Subscription;
     /**
      * Log in, or log in again after a refusal; all tabs, for as long as one of them is there. Who is logged in as somebody else is
@@ -156,6 +183,14 @@ export interface Fabric {
         messages: Message[];
         more: boolean;
     }>;
+    /**
+     * What came after a position, page by page: while there is `more`, ask again after the page's `position`. `limit` is at most 1,000.
+     * It needs an open connection, to know which gateway to ask.
+     */
+    history(topic: string, options: {
+        limit?: number;
+        after: string;
+    }): Promise<Page>;
     /**
      * The device has it. This and the two below resolve when the mark is there, for a page that follows the mailbox, and reject
      * with a `temporary` error when it may not be; for any other page they resolve when it is on its way, where it may be lost.

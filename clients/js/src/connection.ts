@@ -11,7 +11,8 @@ import { Session } from "./session.ts";
 import type { Effect } from "./effects.ts";
 import { loadSockJS, openSockJS, openWebSocket, probe } from "./transport.ts";
 import type { Socket, SocketEvents } from "./transport.ts";
-import { parsePush } from "./wire.ts";
+import { lineOf, parsePush } from "./wire.ts";
+import type { Verb } from "./wire.ts";
 
 const WAKE_MS = 30_000;
 
@@ -21,6 +22,8 @@ interface Options {
   heartbeat: Heartbeat;
   sockjs: ConnectOptions["sockjs"];
   WebSocket: ConnectOptions["WebSocket"];
+  /** Takes lines of what is said and heard. */
+  log?: (line: string) => void;
   /** Takes notes for the tabs. */
   tell: (note: ToTabs) => void;
 }
@@ -99,13 +102,24 @@ export class Connection {
     if (effect.do === "discover") this.#discover();
     else if (effect.do === "open") this.#open(effect.target.gateway, effect.transport);
     else if (effect.do === "probe") this.#probe(effect.target.gateway, effect.ms);
-    else if (effect.do === "send") this.#socket?.send(JSON.stringify(effect.verb));
+    else if (effect.do === "send") this.#send(effect.verb);
     else if (effect.do === "hangup") this.#hangUp();
-    else this.#options.tell(effect.note);
+    else this.#tell(effect.note);
+  }
+
+  #send(verb: Verb): void {
+    this.#options.log?.(lineOf("says", verb));
+    this.#socket?.send(JSON.stringify(verb));
+  }
+
+  #tell(note: ToTabs): void {
+    if (note.t === "state") this.#options.log?.(`is ${note.state} ${JSON.stringify(note.details)}`);
+    this.#options.tell(note);
   }
 
   async #discover(): Promise<void> {
     const answers = await discover(this.#regions, Date.now());
+    for (const { url, ms, endpoints, wrong } of answers) this.#options.log?.(`asked ${url}: ${wrong ?? (endpoints ? `${endpoints.gateways.length} gateways, ${Math.round(ms)} ms` : "no answer")}`);
     this.#do((now) => this.#session.discovered(answers, now));
     const memory = this.#regions.memory(answers);
     if (memory) remember(this.#memory, memory);
@@ -147,6 +161,7 @@ export class Connection {
   #received(text: string): void {
     const push = parsePush(text);
     this.#do((now) => {
+      if (push) this.#options.log?.(lineOf("hears", push));
       this.#session.heard(now);
       if (push) this.#session.push(push, now);
     });

@@ -1,7 +1,7 @@
 /** What `connect()` returns: a page's front to its subscriber, and to the connection that its tabs share. */
 
 import { FabricError, TRANSPORTS } from "./api.ts";
-import type { ConnectOptions, Fabric, Login, Message, State, SubscribeOptions, Subscription, Token } from "./api.ts";
+import type { ConnectOptions, Fabric, Login, Message, Page, State, Statistics, SubscribeOptions, Subscription, Token } from "./api.ts";
 import { Connection } from "./connection.ts";
 import { HEARTBEAT } from "./liveness.ts";
 import type { Events, ToConnection } from "./notes.ts";
@@ -12,6 +12,7 @@ import { Subscriber, call } from "./subscriber.ts";
 import { Tabs, isHidden } from "./tabs.ts";
 
 const NOBODY = { type: "error", code: 0, reason: "there is no browser here, and no WebSocket was given: nothing is asked" };
+const NOT_OPEN = { code: 100, reason: "no gateway is connected just now", temporary: true };
 
 interface Marked {
   topic: string;
@@ -26,10 +27,11 @@ export class PageFabric implements Fabric {
   #page = new AbortController();
   #isClosed = false;
   #logins = 0;
+  #connections = { connections: 0, losses: 0 };
 
   constructor(options: ConnectOptions) {
     checkConnect(options);
-    const { endpoints, token = null, transports = TRANSPORTS, share = true, heartbeat = {}, sockjs, WebSocket } = options;
+    const { endpoints, token = null, transports = TRANSPORTS, share = true, heartbeat = {}, sockjs, WebSocket, debug = false } = options;
     const page = globalThis.document;
     this.#subscriber = new Subscriber({
       id: randomId(),
@@ -42,7 +44,7 @@ export class PageFabric implements Fabric {
     const urls = [endpoints].flat().map((url) => absolute(url, page?.baseURI));
     // sockjs-client is loaded by a script of the page.
     const usable = page || typeof sockjs === "function" ? transports : transports.filter((name) => name === "websocket");
-    const connecting = { endpoints: urls, transports: usable, sockjs, heartbeat: { ...HEARTBEAT, ...heartbeat }, WebSocket };
+    const connecting = { endpoints: urls, transports: usable, sockjs, heartbeat: { ...HEARTBEAT, ...heartbeat }, WebSocket, log: logOf(debug) };
     this.#tabs = new Tabs({
       name: `newsfabric ${urls} ${transports}`,
       subscriber: this.#subscriber,
@@ -81,14 +83,35 @@ export class PageFabric implements Fabric {
     return { user, expiresAt };
   }
 
-  history(topic: string, options: { limit?: number; before?: string } = {}): Promise<{ messages: Message[]; more: boolean }> {
-    return this.#answer(this.#history(topic, options));
+  get statistics(): Statistics {
+    return { ...this.#connections, ...this.#subscriber.counts };
   }
 
-  async #history(topic: string, { limit, before }: { limit?: number; before?: string }): Promise<{ messages: Message[]; more: boolean }> {
+  history(topic: string, options?: { limit?: number; before?: string }): Promise<{ messages: Message[]; more: boolean }>;
+  history(topic: string, options: { limit?: number; after: string }): Promise<Page>;
+  history(topic: string, { limit, before, after }: { limit?: number; before?: string; after?: string } = {}): Promise<{ messages: Message[]; more: boolean }> {
+    return this.#answer(after === undefined ? this.#history(topic, limit, before) : this.#historyAfter(topic, limit, after));
+  }
+
+  async #history(topic: string, limit?: number, before?: string): Promise<{ messages: Message[]; more: boolean }> {
     checkTopic(topic);
     const { messages, more } = await this.#subscriber.ask({ action: "history", topic, limit, before });
-    return { messages: messages.map((message: Message) => ({ ...message, identity: identityText(message.id) })), more };
+    return { messages: messages.map(withIdentity), more };
+  }
+
+  /** Gateways answer that over HTTP alone. */
+  async #historyAfter(topic: string, limit = 100, after: string): Promise<Page> {
+    checkTopic(topic);
+    const { gateway } = this.state;
+    if (!gateway) throw new FabricError(this.#tabs ? NOT_OPEN : NOBODY);
+    const url = new URL("history", gateway.replace(/^ws/, "http"));
+    url.search = String(new URLSearchParams({ topic, after, limit: String(limit) }));
+    const { login } = this.#subscriber;
+    const answer = await fetch(url, { cache: "no-store", credentials: "omit", headers: login === null ? {} : { Authorization: `Bearer ${login}` } });
+    const page = await answer.json();
+    if (!answer.ok) throw new FabricError({ ...page, topic });
+    const { messages, more, position, recovered } = page;
+    return { messages: messages.map(withIdentity), more, position, recovered };
   }
 
   ack(message: Marked): Promise<void> {
@@ -139,6 +162,9 @@ export class PageFabric implements Fabric {
   #stateIs(told: State): void {
     const state = { ...told, tab: this.#tabs?.role };
     if (this.#page.signal.aborted || JSON.stringify(state) === JSON.stringify(this.state)) return;
+    const [wasOpen, isOpen] = [this.state.state === "open", state.state === "open"];
+    if (isOpen && !wasOpen) this.#connections.connections += 1;
+    if (wasOpen && !isOpen && !this.#isClosed) this.#connections.losses += 1;
     this.state = state;
     this.#emit("state", state);
   }
@@ -174,6 +200,15 @@ function absolute(text: string, base?: string): string {
   const url = urlOf(text, base);
   if (url === null) throw new TypeError(`endpoints: ${text} is no URL${base ? "" : ", and there is no page that it could be relative to"}`);
   return url;
+}
+
+function withIdentity(message: Message): Message {
+  return { ...message, identity: identityText(message.id) };
+}
+
+function logOf(debug: boolean | ((line: string) => void)): ((line: string) => void) | undefined {
+  if (typeof debug === "function") return debug;
+  return debug ? (line) => console.debug("newsfabric", line) : undefined;
 }
 
 function randomId(): string {

@@ -20,6 +20,7 @@ const CONNECT: Table<ConnectOptions> = {
   heartbeat: ["{visible, hidden}, in ms", (value) => Object.entries(value).every(([name, ms]) => ["visible", "hidden"].includes(name) && isMs(ms))],
   sockjs: ["a URL, or a function that returns sockjs-client's constructor", (value) => isText(value) || isFunction(value)],
   WebSocket: ["a constructor like that of browsers", isFunction],
+  debug: ["true, false or a function that takes lines", (value) => typeof value === "boolean" || isFunction(value)],
 };
 
 const HANDLER: [string, Kind] = ["a function", isFunction];
@@ -27,6 +28,7 @@ const SUBSCRIBE: Table<SubscribeOptions> = {
   since: ["the position of a subscription", isText],
   rewind: ["a number of messages, or how long ago, like \"5m\"", (value) => (Number.isInteger(value) && value > 0) || (isText(value) && /^\d+[smhd]$/.test(value))],
   onMessage: HANDLER,
+  onMessages: HANDLER,
   onGap: HANDLER,
   onSubscribed: HANDLER,
   onMark: HANDLER,

@@ -22,6 +22,8 @@ interface Followed {
   handlers: Omit<SubscribeOptions<any>, "since" | "rewind">;
   seen: Seen;
   position: string | null;
+  /** Since the topic was subscribed, what came of it, and where it was before; null once all of that has come. */
+  batch: { since: string | null; messages: Message[] } | null;
 }
 
 interface Asked {
@@ -43,6 +45,8 @@ interface Options {
 export class Subscriber {
   readonly id: string;
   token: Token | null;
+  /** Since this tab came, for all its subscriptions. */
+  readonly counts = { messages: 0, repeats: 0, gaps: 0 };
   #followed = new Map<string, Followed>(); // by key
   #asked = new Map<string, Asked>(); // by key
   #leaving = new Map<string, { left: Promise<void>; resolve: () => void }>(); // by key
@@ -74,7 +78,7 @@ export class Subscriber {
   follow(topic: string, { since = null, rewind = null, ...handlers }: SubscribeOptions<any>): Subscription {
     const key = this.#newKey();
     const wish = { key, topic, position: since, rewind };
-    const followed: Followed = { wish, handlers, seen: new Seen(), position: since };
+    const followed: Followed = { wish, handlers, seen: new Seen(), position: since, batch: null };
     if (!this.#isClosed) {
       this.#followed.set(key, followed);
       this.#say({ t: "follow", wish });
@@ -82,7 +86,8 @@ export class Subscriber {
     return {
       topic,
       get position() {
-        return followed.position;
+        // What the page hasn't been handed yet it must ask for again.
+        return followed.batch ? followed.batch.since : followed.position;
       },
       unsubscribe: () => this.#leave(key),
     };
@@ -123,6 +128,11 @@ export class Subscriber {
   logOut(): void {
     this.token = this.#login = null;
     this.#say({ t: "logout" });
+  }
+
+  /** The token with which the browser is logged in, as far as this tab knows. */
+  get login(): string | null {
+    return this.#login;
   }
 
   /** The present token; rejects if the page's function does. */
@@ -204,18 +214,43 @@ export class Subscriber {
   #pushed(followed: Followed, push: Push): void {
     const { handlers, seen } = followed;
     if (typeof push.position === "string") followed.position = push.position;
-    if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) return;
+    if (typeof push.id !== "string" || !seen.first(push.type === "message" ? push.id : `${push.id}${push.type}`)) {
+      this.counts.repeats += 1;
+      return;
+    }
     const identity = identityText(push.id);
-    if (push.type === "message") this.#call(followed, handlers.onMessage, { ...push, identity } as Push & Message);
+    if (push.type === "message") this.#message(followed, { ...push, identity } as Push & Message);
     else this.#call(followed, handlers.onMark, { topic: push.topic, id: push.id, identity, mark: MARKS[push.type]!, at: push.at });
+  }
+
+  #message(followed: Followed, message: Message): void {
+    const { handlers, batch } = followed;
+    this.counts.messages += 1;
+    this.#call(followed, handlers.onMessage, message);
+    if (batch) batch.messages.push(message);
+    else this.#call(followed, handlers.onMessages, [message]);
+  }
+
+  /** Keep what is replayed until all of it has come: then the gateway answers what is asked after it. */
+  async #gather(followed: Followed, since: string | null): Promise<void> {
+    followed.batch = { since, messages: [] };
+    // Where that is refused for the moment, live messages may be in the batch, too.
+    await this.ask({ action: "ping" }).catch(() => {});
+    const { messages } = followed.batch;
+    followed.batch = null;
+    if (messages.length) this.#call(followed, followed.handlers.onMessages, messages);
   }
 
   #subscribed(followed: Followed, { topic, recovered, resumed, position, isNews }: Subscribed): void {
     const { handlers } = followed;
+    const since = followed.position;
     if (position !== null) followed.position = position;
+    if (handlers.onMessages && !followed.batch) this.#gather(followed, since);
     if (!isNews) return;
     this.#call(followed, handlers.onSubscribed, { topic, resumed, recovered });
-    if (resumed && !recovered) this.#call(followed, handlers.onGap, { topic });
+    if (!resumed || recovered) return;
+    this.counts.gaps += 1;
+    this.#call(followed, handlers.onGap, { topic });
   }
 
   #refused(followed: Followed, error: Refusal): void {

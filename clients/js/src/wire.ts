@@ -44,3 +44,8 @@ export function parsePush(text: string): Push | null {
     return null;
   }
 }
+
+/** `what` as a line of a log: neither tokens nor bodies. */
+export function lineOf(way: string, what: Verb | Push): string {
+  return `${way} ${JSON.stringify(what, (name, value) => (["token", "body", "messages"].includes(name) ? "…" : value))}`;
+}

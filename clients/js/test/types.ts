@@ -1,6 +1,6 @@
 // Compiled, never run: what pages may write, and what they may not. `npm run types`
 
-import { connect, FabricError, type Login, type Message, type State, type Subscription } from "newsfabric";
+import { connect, FabricError, type Login, type Message, type Page, type State, type Subscription } from "newsfabric";
 
 interface Story {
   headline: string;
@@ -19,6 +19,7 @@ const subscription: Subscription = fabric.subscribe<Story>("news.breaking", {
   since: null,
   rewind: "5m",
   onMessage: ({ body, position }: Message<Story>) => console.log(body.headline, position?.length),
+  onMessages: (messages) => console.log(messages[0]?.body.headline),
   onGap: ({ topic }) => console.log(topic),
   onSubscribed: ({ resumed, recovered }) => console.log(resumed && recovered),
   onMark: ({ mark, at }) => console.log(mark === "read", at.toFixed()),
@@ -36,6 +37,8 @@ fabric.logout();
 await fabric.dismiss({ topic: `user.${user}`, id: "0194" });
 const { messages, more } = await fabric.history("news.breaking", { limit: 5, before: "0194" });
 console.log(position, messages[0]?.body, more);
+const page: Page = await fabric.history("news.breaking", { after: position ?? "", limit: 1000 });
+console.log(page.recovered, page.position.length, fabric.statistics.repeats);
 off();
 await subscription.unsubscribe();
 fabric.close();

@@ -138,8 +138,8 @@ export const FAULTS = {
   gapUntold: {
     says: "pages aren't told of gaps",
     file: "subscriber.ts",
-    text: "if (resumed && !recovered) this.#call",
-    instead: "if (resumed && !resumed) this.#call",
+    text: "if (!resumed || recovered) return;",
+    instead: "if (topic) return;",
     from: 1,
     within: 192,
   },
