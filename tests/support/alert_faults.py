@@ -54,6 +54,8 @@ MADE_IN: Final[dict[str, tuple[str, str]]] = {
 NOT_MADE: Final[dict[str, str]] = {
     "NewsfabricClockApart": "all processes of one machine have its clock"
     " (tests/wholesale/router/test_clock_watch.py)",
+    "NewsfabricBrokerQueues": "5,000 queues take a broker several minutes"
+    " (tests/shovels/test_nodes.py)",
     "NewsfabricBrokerSkipped": "the world has one core broker a region, and only one of several"
     " is skipped (tests/wholesale/router/test_on_two_brokers.py)",
 }
