@@ -1,9 +1,9 @@
 /**
  * Builds what pages load: newsfabric.mjs (an ES module) and newsfabric.js (a plain script, `newsfabric.connect`); and
- * newsfabric.cjs, for `require()`.
+ * newsfabric.cjs, for `require()`, and the same of newsfabric/react.
  *
  *   node build.mjs           writes them to dist/, for npm, and the first two to newsfabric/static, where frontdesks have
- *                            them from; their types to dist/newsfabric.d.ts and dist/newsfabric.d.cts
+ *                            them from; their types to dist/*.d.ts and dist/*.d.cts
  *   node build.mjs --types   writes the types alone
  *   node build.mjs --check   says whether those that are there are what the sources give; prints sizes as JSON
  *
@@ -19,13 +19,17 @@ import { buildSync } from "esbuild";
 const here = (path) => new URL(path, import.meta.url);
 const { version } = JSON.parse(readFileSync(here("package.json"), "utf-8"));
 
+// Hooks run where the page is read: Next.js is told so by the first line.
+const REACT = { entryPoints: [here("src/react.ts").pathname], external: ["react"], banner: { js: `"use client";\n/* newsfabric ${version}, Apache-2.0 */` } };
+
 const OUTPUTS = {
   "newsfabric.mjs": { format: "esm" },
   "newsfabric.js": { format: "iife", globalName: "newsfabric" },
   "newsfabric.cjs": { format: "cjs" },
+  "react.mjs": { format: "esm", ...REACT },
+  "react.cjs": { format: "cjs", ...REACT },
 };
 const SERVED = ["newsfabric.mjs", "newsfabric.js"];
-const TYPES = ["newsfabric.d.ts", "newsfabric.d.cts"];
 
 function build(options) {
   const { outputFiles } = buildSync({
@@ -41,22 +45,26 @@ function build(options) {
   return Buffer.from(outputFiles[0].contents);
 }
 
-/** The types of what src/index.ts exports: its declarations and those of src/api.ts, in one file that imports nothing. */
+/**
+ * The types, by the name of their file. Of what src/index.ts exports: its declarations and those of src/api.ts, in one file
+ * that imports nothing; of src/react.ts, which takes them from there.
+ */
 async function declarations() {
   const { default: ts } = await import("typescript");
   const { config } = ts.readConfigFile(here("tsconfig.json").pathname, ts.sys.readFile);
   const how = { ...config.compilerOptions, noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
   const { options } = ts.convertCompilerOptionsFromJson(how, here(".").pathname);
   const emitted = new Map();
-  ts.createProgram([here("src/index.ts").pathname], options).emit(undefined, (path, text) => emitted.set(path.split("/").at(-1), text));
+  ts.createProgram(["src/index.ts", "src/react.ts", "src/react-module.d.ts"].map((path) => here(path).pathname), options).emit(undefined, (path, text) => emitted.set(path.split("/").at(-1), text));
   const own = ["index.d.ts", "api.d.ts"].map((name) => emitted.get(name).replace(/^(import|export \*) .*\n/gm, ""));
-  return `${own.join("\n")}\n/** The plain script newsfabric.js makes this global. */\nexport as namespace newsfabric;\n`;
+  const all = `${own.join("\n")}\n/** The plain script newsfabric.js makes this global. */\nexport as namespace newsfabric;\n`;
+  const react = emitted.get("react.d.ts").replace("./api.ts", "newsfabric");
+  return [["newsfabric", all], ["react", react]].flatMap(([name, text]) => [[`${name}.d.ts`, text], [`${name}.d.cts`, text]]);
 }
 
 async function writeTypes() {
   mkdirSync(here("dist/"), { recursive: true });
-  const types = await declarations();
-  for (const name of TYPES) writeFileSync(here(`dist/${name}`), types);
+  for (const [name, text] of await declarations()) writeFileSync(here(`dist/${name}`), text);
 }
 
 const [mode] = process.argv.slice(2);
@@ -67,8 +75,8 @@ if (mode === "--types") {
   const sizes = Object.fromEntries(built.map(([name, code]) => [name, gzipSync(code, { level: 9 }).length]));
   const written = built.flatMap(([name, code]) => [["dist/", name, code], ...(SERVED.includes(name) ? [["../../newsfabric/static/", name, code]] : [])]);
   if (mode === "--check") {
-    const types = Buffer.from(await declarations());
-    const all = [...written, ...TYPES.map((name) => ["dist/", name, types])];
+    const types = (await declarations()).map(([name, text]) => ["dist/", name, Buffer.from(text)]);
+    const all = [...written, ...types];
     const stale = all.filter(([folder, name, code]) => !existsSync(here(folder + name)) || !code.equals(readFileSync(here(folder + name))));
     console.log(JSON.stringify({ stale: stale.map(([folder, name]) => folder + name), gzipped: sizes }));
   } else {

@@ -88,7 +88,8 @@ def test_what_frontdesks_serve_is_built_from_these_sources() -> None:
 
 def test_it_is_small() -> None:
     sizes = _built()["gzipped"]
-    assert set(sizes) == {"newsfabric.cjs", "newsfabric.js", "newsfabric.mjs"}
+    built = {"newsfabric.cjs", "newsfabric.js", "newsfabric.mjs", "react.cjs", "react.mjs"}
+    assert set(sizes) == built
     assert max(sizes.values()) <= MOST_BYTES
 
 
@@ -132,7 +133,10 @@ def test_npm_installs_it_and_both_kinds_of_modules_have_it(source: str, tmp_path
         )
         assert (ran.stdout, ran.stderr) == ("function idle\n", ""), page
     typed = 'import { connect, type State } from "newsfabric";\n'
-    typed += 'export const state: State = connect({ endpoints: "/endpoints.json" }).state;\n'
+    typed += 'import { useTopic, type TopicView } from "newsfabric/react";\n'
+    typed += 'const fabric = connect({ endpoints: "/endpoints.json" });\n'
+    typed += "export const state: State = fabric.state;\n"
+    typed += 'export const view = (): TopicView<string> => useTopic(fabric, "news.world");\n'
     for page in ("typed.cts", "typed.mts"):
         (site / page).write_text(typed)
     tsc = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
@@ -141,11 +145,12 @@ def test_npm_installs_it_and_both_kinds_of_modules_have_it(source: str, tmp_path
     assert checked.returncode == 0, checked.stdout
 
 
-def test_it_depends_on_sockjs_client_alone_and_not_even_always() -> None:
+def test_it_depends_on_sockjs_client_and_react_alone_and_not_even_always() -> None:
     package = json.loads((CLIENT / "package.json").read_text(encoding="utf-8"))
     assert "dependencies" not in package
-    assert set(package["peerDependencies"]) == {"sockjs-client"}
-    assert package["peerDependenciesMeta"] == {"sockjs-client": {"optional": True}}
+    assert set(package["peerDependencies"]) == {"react", "sockjs-client"}
+    optional = {"react": {"optional": True}, "sockjs-client": {"optional": True}}
+    assert package["peerDependenciesMeta"] == optional
 
 
 def test_the_lock_file_names_no_host_but_the_registry() -> None:

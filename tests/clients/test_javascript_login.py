@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -175,7 +174,7 @@ async def test_a_page_logs_in_later_and_then_gets_its_topic(box: Box, page: Page
     box.publish("user.42", {"n": 1})
     assert await _log(page, "got", "got.length") == [{"n": 1}]
     # Another user may, and has a connection of her own: the first topic isn't hers.
-    await page.evaluate("fabric.on('logout', (logout) => { window.out = logout; })")
+    await page.evaluate("void fabric.on('logout', (logout) => { window.out = logout; })")
     told = await page.evaluate("(given) => fabric.login(given)", token("7"))
     assert (told["user"], await page.evaluate("fabric.state.user")) == ("7", "7")
     assert await page.evaluate("out.user") == "42"

@@ -1,0 +1,7 @@
+// What react.ts takes of React: its own types are a package of their own, which nobody needs for this.
+
+declare module "react" {
+  export function useEffect(effect: () => void | (() => void), dependencies: readonly unknown[]): void;
+  export function useState<Value>(first: Value): [Value, (next: Value | ((now: Value) => Value)) => void];
+  export function useSyncExternalStore<Value>(subscribe: (changed: () => void) => () => void, get: () => Value, getOnServer: () => Value): Value;
+}
