@@ -177,5 +177,5 @@ async def test_a_page_logs_in_later_and_then_gets_its_topic(box: Box, page: Page
     await page.evaluate("void fabric.on('logout', (logout) => { window.out = logout; })")
     told = await page.evaluate("(given) => fabric.login(given)", token("7"))
     assert (told["user"], await page.evaluate("fabric.state.user")) == ("7", "7")
-    assert await page.evaluate("out.user") == "42"
+    await page.wait_for_function("window.out && out.user === '42'")
     assert (await _log(page, "refused", "refused.length > 1"))[1:] == [103]

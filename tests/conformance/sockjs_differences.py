@@ -175,6 +175,12 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         why="what can't arrive any more is refused, not swallowed",
     ),
     Difference(
+        field="a*low*",
+        ours="GET, HEAD, OPTIONS",
+        theirs="GET, OPTIONS",
+        why="HEAD works where GET does",
+    ),
+    Difference(
         case="methods_that_a_url_does_not_have",
         field="allow",
         ours="GET, OPTIONS",

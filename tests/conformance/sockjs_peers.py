@@ -150,6 +150,6 @@ def _settings_of(endpoint: str) -> GatewaySettings:
 
 def _handing_to(server: HTTPServer, budget: Budget) -> Callable[[Any, str], None]:
     def handed_over(connection: Any, address: str) -> None:
-        serve_connection(server, connection, (address, 0), budget, lambda: None)
+        serve_connection(server, connection, (address, 0), budget, lambda _: None)
 
     return handed_over
