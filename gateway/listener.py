@@ -139,15 +139,16 @@ class Listener:
             return
         self._open += 1
         self._turned_away += 1
-        stream = serve_connection(
-            self._server, connection, address, self._budget, self._was_turned_away
-        )
-        stream.turned_away = True
-        self._loop.call_later(self._told_within, stream.close)
 
-    def _was_turned_away(self, _: ReaderStream) -> None:
-        self._open -= 1
-        self._turned_away -= 1
+        def closed(_: ReaderStream) -> None:
+            self._open -= 1
+            self._turned_away -= 1
+            # Else it would keep those who have left: more than are told at once.
+            timer.cancel()
+
+        stream = serve_connection(self._server, connection, address, self._budget, closed)
+        stream.turned_away = True
+        timer = self._loop.call_later(self._told_within, stream.close)
 
     def _ask_for_life(self, address: str) -> None:
         """Ask those of ``address`` for a sign of life, unless that was done lately."""
