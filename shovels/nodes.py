@@ -128,7 +128,9 @@ class Nodes:
     async def run(self) -> None:
         """Look each second, until cancelled."""
         try:
-            await asyncio.gather(_each(EVERY, self.look), _each(_COUNT_EVERY, self.count))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_each(EVERY, self.look))
+                tasks.create_task(_each(_COUNT_EVERY, self.count))
         finally:
             for api in self._apis.values():
                 api.close()
@@ -167,6 +169,7 @@ async def _queues(api: Management) -> int | None:
 
 
 async def _each(seconds: float, do: Callable[[], Awaitable[None]]) -> None:
+    """Do it every so many seconds, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         began = loop.time()
