@@ -67,11 +67,10 @@ def operator_token(
     """
     if not is_user(name):
         raise ConfigError(f"{name!r} is no user's id (letters, digits, _ and -, at most 64)")
-    claims: dict[str, Any] = {"aud": audience, "iss": issuer}
     now = time.time()
-    claims = {claim: value for claim, value in claims.items() if value}
-    claims |= {"sub": name, "iat": now, "exp": now + ttl, "operator": True}
-    return signed(path, claims)
+    claims = {"sub": name, "iat": now, "exp": now + ttl, "operator": True}
+    named = {"aud": audience, "iss": issuer}
+    return signed(path, claims | {claim: text for claim, text in named.items() if text})
 
 
 def signed(path: Path, claims: dict[str, Any]) -> str:

@@ -76,9 +76,9 @@ def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> I
     wanted = environ.get("NEWSFABRIC_GATEWAY_ENGINE", "auto")
     yield dataplane(*_run([sys.executable, "-c", _DATAPLANE], environ), wanted)
     yield localhost(_address_of("localhost"))
-    left = _left(state)
-    yield left
-    yield ports(_taken(options, state), runs=left.says.startswith(_RUNS))
+    earlier, runs = _left(state)
+    yield earlier
+    yield ports(_taken(options, state), runs=runs)
     yield memory(_available_memory())
     yield descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield clock(time.gmtime().tm_year, is_set=_is_clock_set())
@@ -184,9 +184,6 @@ def _bounded(what: str, found: int, wanted: int, said: str, todo: str) -> Findin
     return Finding(what, "ok", said) if found >= wanted else Finding(what, "warning", said, todo)
 
 
-_RUNS: Final = "a world runs"
-
-
 def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) -> Finding:
     """What is in the world's ``folder``: ``processes`` run, ``alive`` says that the notes know of
     them, ``noted`` that there are notes."""
@@ -196,9 +193,9 @@ def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) 
     if not processes:
         return Finding(what, "warning", f"a dead world's files are in {folder}", todo)
     if alive and ready:
-        return Finding(what, "ok", f"{_RUNS} in {folder}")
+        return Finding(what, "ok", f"a world runs in {folder}")
     if alive:
-        return Finding(what, "warning", f"{_RUNS} in {folder}, and isn't ready", todo)
+        return Finding(what, "warning", f"a world runs in {folder}, and isn't ready", todo)
     return Finding(what, "error", f"{processes} processes of a dead world in {folder}", todo)
 
 
@@ -241,16 +238,19 @@ def _taken(options: WorldOptions, state: Path) -> str:
     return ""
 
 
-def _left(state: Path) -> Finding:
+def _left(state: Path) -> tuple[Finding, bool]:
+    """What is left of an earlier world, and whether that one runs."""
     folder = shown(state)
     count = len(marked(state))
     try:
         notes = read_notes(state)
     except WorldError as exc:
-        return Finding("earlier world", "error", str(exc), "remove the file, or choose --state")
+        todo = "remove the file, or choose --state"
+        return Finding("earlier world", "error", str(exc), todo), False
     alive = notes is not None and bool(notes.running())
     ready = notes is not None and notes.ready
-    return left(folder, processes=count, ready=ready, alive=alive, noted=has_notes(state))
+    found = left(folder, processes=count, ready=ready, alive=alive, noted=has_notes(state))
+    return found, count > 0 and alive
 
 
 def _available_memory() -> int:

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from newsfabric.board_document import OLD_MS
 from newsfabric.control import LoadReport
 from newsfabric.json_fields import MAX_COUNT
 from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
@@ -21,7 +22,7 @@ from wholesale.frontdesk.presence import BOX, Known
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
 #: Seconds after which what a process said counts for nothing, though nobody calls it gone.
-HEARD_WITHIN: Final = 5.0
+HEARD_WITHIN: Final = OLD_MS / 1000
 # Twice as many as it has. Other frontdesks take so many from a thousand boxes, and no more.
 SHOVELS_OF_A_BOX: Final = 8
 # Of a number with a fraction, and surely below MAX_COUNT when it has been rounded.
