@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,24 +35,20 @@ class Program:
         self, settings: dict[str, Any], *messages: dict[str, Any]
     ) -> tuple[list[Any], str]:
         """The same, and what it logs."""
-        process = await asyncio.create_subprocess_exec(
-            *self.command,
-            json.dumps(settings),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        lines = "".join(json.dumps(message) + "\n" for message in messages)
+        # A program that ends before it reads is an answer too. `asyncio`'s pipe to it may be
+        # closed before the first line is written, and then raises; `subprocess` doesn't.
+        ended = await asyncio.to_thread(
+            subprocess.run,
+            [*self.command, json.dumps(settings)],
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=self.timeout,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
-        lines = "".join(json.dumps(message) + "\n" for message in messages)
-        try:
-            async with asyncio.timeout(self.timeout):
-                out, err = await process.communicate(lines.encode())
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-        assert process.returncode == 0, err.decode()
-        return [json.loads(line) for line in out.splitlines()], err.decode()
+        assert ended.returncode == 0, ended.stderr
+        return [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
 
 
 def program(language: str) -> Program:
