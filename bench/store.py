@@ -26,6 +26,7 @@ from bench.rows import Row
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.envelope import Envelope, id_of, identity_of
+from newsfabric.errors import StoreUnavailable
 from newsfabric.store import Store, open_store
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address
@@ -44,6 +45,7 @@ EPOCH_MS = 1_735_689_600_000
 # Of two regions with ten routers each.
 LOGS = 20
 LOOKS = 2_000
+KNOWN_WITHIN = 120.0
 
 
 def measure() -> list[Row]:
@@ -94,13 +96,24 @@ def _node() -> Iterator[LocalCassandra]:
             yield node
 
 
-def with_tables(node: LocalCassandra, *, replicas: int = 1) -> str:
-    """The URL of a keyspace with our tables."""
-    url = node.url("bench")
+def with_tables(node: LocalCassandra, *, replicas: int = 1, keyspace: str = "bench") -> str:
+    """The URL of a keyspace with our tables. Nodes that have just started are given
+    ``KNOWN_WITHIN`` seconds to hear of each other; then StoreUnavailable."""
+    url = node.url(keyspace)
     migrations = load_migrations(cql_folder())
-    with Schema(parse_address(url), None, migrations, replication={"oregon": replicas}) as schema:
-        schema.apply(lambda line: None)
-    return url
+    deadline = time.monotonic() + KNOWN_WITHIN
+    while True:
+        try:
+            with Schema(
+                parse_address(url), None, migrations, replication={"oregon": replicas}
+            ) as schema:
+                schema.apply(lambda line: None)
+        except StoreUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+        else:
+            return url
 
 
 def _bytes_on_disk(cluster: LocalCassandra, url: str) -> float:

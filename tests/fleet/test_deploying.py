@@ -20,7 +20,7 @@ from fleet.fleet import Fleet
 from fleet.folders import CHECKOUT
 from fleet.plan import machines_of
 from tests.fleet.conftest import fabric_in
-from tests.fleet.fabrics import Crowd, changes, newsfabric, on, plays
+from tests.fleet.fabrics import Crowd, changes, newsfabric, on, plays, until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
@@ -71,6 +71,55 @@ def test_an_operator_sees_the_board_and_a_second_run_changes_nothing(fleet: Flee
         assert answer.status == 200
     assert json.loads(newsfabric(fleet, "status", "--json"))["ready"]
     assert set(changes(plays(fleet, "site.yml")).values()) == {0}
+
+
+# Each is given the words as lines: what keeps one of them, and what was logged with one.
+KEPT = "grep --recursive --fixed-strings --file=/dev/stdin --files-with-matches /etc"
+LOGGED = (
+    "cat >/run/searched; "
+    "{ journalctl --no-pager --output=export; "
+    "find /var/log -type f ! -path '/var/log/journal/*' -exec cat {} +; } "
+    "| grep --text --fixed-strings --file=/run/searched; rm /run/searched"
+)
+
+
+def passwords(fleet: Fleet) -> dict[str, str]:
+    """Whose (``shovel.oregon``, or ``secret``) and which, of all that machines log in by."""
+    secret = fleet.folders.secret.read_text().strip()
+    roles = ("router", "mailbox", "frontdesk", "scaler", "keeper", "shovel")
+    users = [f"{role}.oregon" for role in roles]
+    users += [f"box.{each.name}" for each in machines_of(6) if "retail" in each.name]
+    derived = {user: hashlib.sha256(f"{secret}:{user}".encode()).hexdigest() for user in users}
+    return {"secret": secret, **derived}
+
+
+def searched(fleet: Fleet, name: str, command: str) -> list[str]:
+    """The lines that ``command`` prints on a machine; it is given each password as a line."""
+    words = access.ssh(fleet.folders, name, command)
+    lines = "\n".join(passwords(fleet).values())
+    done = subprocess.run(
+        words, input=lines, capture_output=True, text=True, errors="replace", timeout=120
+    )
+    return done.stdout.splitlines()
+
+
+def test_nothing_that_a_machine_logs_has_a_password_after_a_broker_was_killed_under_load(
+    fleet: Fleet,
+) -> None:
+    process = "systemctl show --property=MainPID rabbitmq-server"
+    killed = on(fleet, "oregon-core-1", process)
+    with Crowd(fleet, ("oregon",), readers=100, per_second=50, topics=25):
+        on(fleet, "oregon-core-1", "systemctl kill --signal=SIGKILL rabbitmq-server")
+        until("the broker starts again", lambda: on(fleet, "oregon-core-1", process) != killed)
+        until("all is ready", lambda: json.loads(newsfabric(fleet, "status", "--json"))["ready"])
+    machines = [each.name for each in machines_of(6)]
+    assert {name: searched(fleet, name, LOGGED) for name in machines} == {
+        name: [] for name in machines
+    }
+    # The search finds what is there: where a core node keeps them, and in a journal.
+    assert searched(fleet, "oregon-core-1", KEPT)
+    on(fleet, "oregon-core-1", "logger", passwords(fleet)["shovel.oregon"])
+    assert searched(fleet, "oregon-core-1", LOGGED)
 
 
 def test_another_build_is_deployed_and_taken_back_and_no_reader_notices(

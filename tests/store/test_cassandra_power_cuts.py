@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from acknowledged_writes import TOPICS, Writer, lost
 from power_cuts import Disk
 
+from bench.store import with_tables
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra_home import CassandraHome
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store import Store, open_store
-from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
-from newsfabric.store._cassandra_url import parse_address
 
 pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(900)]
 
@@ -41,19 +39,7 @@ class Replicas:
         for disk in self.disks.values():
             disk.power_on()
         self.nodes.start()
-        migrations = load_migrations(cql_folder())
-        address = parse_address(self.url)
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with Schema(address, None, migrations, replication={"oregon": 3}) as schema:
-                    schema.apply(lambda line: None)
-                break
-            except StoreUnavailable:
-                # A node answers before it has heard of all others.
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(1)
+        with_tables(self.nodes, replicas=3, keyspace=KEYSPACE)
         for disk in self.disks.values():
             disk.settle()
 
