@@ -29,10 +29,9 @@ MODES: dict[str, dict[str, object]] = {
     "periodic": {
         "commitlog_sync": "periodic",
         "commitlog_sync_period": "10000ms",
-        "commitlog_sync_group_window": "0ms",
     },
     # It syncs as soon as a write waits, and others wait for the next sync.
-    "batch": {"commitlog_sync": "batch", "commitlog_sync_group_window": "0ms"},
+    "batch": {"commitlog_sync": "batch"},
     **{
         f"group {ms} ms": {"commitlog_sync": "group", "commitlog_sync_group_window": f"{ms}ms"}
         for ms in (2, 5, 10, 20)

@@ -51,8 +51,7 @@ def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp
 
 
 def test_a_node_answers_a_write_when_its_log_is_synced(tmp_path):
-    made = configuration(node(tmp_path))
-    assert (made["commitlog_sync"], made["commitlog_sync_group_window"]) == ("group", "10ms")
+    assert configuration(node(tmp_path))["commitlog_sync"] == "batch"
 
 
 def test_a_node_knows_its_data_centre(tmp_path):
