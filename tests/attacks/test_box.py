@@ -312,7 +312,7 @@ def test_a_box_fills_the_core_with_what_it_doesnt_read(core: Guarded) -> None:
 
 def test_a_box_opens_as_many_connections_as_it_likes(core: Guarded) -> None:
     limits = {user["name"]: user["limits"] for user in _users(core)}
-    assert limits[ME] == {"max-connections": 1000, "max-channels": 3000}
+    assert limits[ME] == {"max-connections": 50, "max-channels": 150}
 
 
 def _users(core: Guarded) -> list[dict[str, dict[str, int]]]:
