@@ -12,10 +12,11 @@ Puts and deletes are idempotent: deleting what isn't there is no error.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlencode
 
 import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
@@ -23,6 +24,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import ManagementError
 from newsfabric.fetching import fetch
+from newsfabric.numbers import is_whole
 from newsfabric.settings import Credentials
 from newsfabric.tls import ClientTls
 from newsfabric.topology import VHOST, Binding, Exchange
@@ -39,6 +41,10 @@ _RAISED: Final = 503
 _ALARMS: Final = {"memory": "memory", "disk": "disk space"}
 
 _VHOST: Final = quote(VHOST, safe="")
+_QUEUE_COLUMNS: Final = "columns=name,arguments,exclusive"
+# RabbitMQ gives at most 500 in a page.
+_PAGE_QUEUES: Final = 500
+_MAX_PAGES: Final = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,8 +131,27 @@ class Management:
 
     async def queues(self) -> dict[str, QueueState]:
         """The queues by name."""
-        entries = _objects(await self._get(f"/queues/{_VHOST}?columns=name,arguments,exclusive"))
+        entries = _objects(await self._get(f"/queues/{_VHOST}?{_QUEUE_COLUMNS}"))
         return {state.name: state for state in map(_queue_state, entries)}
+
+    async def queues_beginning(self, prefix: str) -> dict[str, QueueState]:
+        """Those whose names begin with ``prefix``; what others there are costs no bytes."""
+        asked = urlencode(
+            {"name": f"^{re.escape(prefix)}", "use_regex": "true", "page_size": _PAGE_QUEUES}
+        )
+        found: dict[str, QueueState] = {}
+        page = 1
+        while True:
+            path = f"/queues/{_VHOST}?{_QUEUE_COLUMNS}&{asked}&page={page}"
+            answer = _object(await self._get(path))
+            states = map(_queue_state, _objects(answer.get("items")))
+            found |= {state.name: state for state in states}
+            pages = answer.get("page_count")
+            if not is_whole(pages, 0, _MAX_PAGES):
+                raise ManagementError("the management API doesn't say how many pages there are")
+            if page >= pages:
+                return found
+            page += 1
 
     async def put_queue(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Declare a durable queue; status 400 when there is one with other arguments."""

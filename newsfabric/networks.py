@@ -95,9 +95,13 @@ class OtherMachines:
             return False
         if ":" not in host and not _is_number(host):
             return self._loopback or not (host == "localhost" or host.endswith(".localhost"))
-        if not _is_address(host):
+        return self.allows_address(host)
+
+    def allows_address(self, text: str) -> bool:
+        """Whether ``text`` is one's address: what a name led to, when it was looked up."""
+        if not _is_address(text):
             return False
-        found = parse_address(host)
+        found = parse_address(text)
         if found.is_loopback:
             return self._loopback
         return not (found.is_link_local or found.is_multicast or found.is_unspecified)

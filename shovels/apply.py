@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from newsfabric.errors import ManagementError
-from newsfabric.management import Management, ShovelState
+from newsfabric.management import Management, QueueState, ShovelState
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
 from newsfabric.topology import (
+    SHOVEL_QUEUES,
     Binding,
     Broker,
     Exchange,
@@ -213,7 +214,7 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
         async with asyncio.timeout_at(until):
             found = Actual(
                 exchanges=await api.exchanges(),
-                queues=await api.queues(),
+                queues=await _queues(api, broker),
                 bindings=frozenset(await api.bindings()),
                 shovels=await api.shovels() if ours else {},
                 states={},
@@ -233,6 +234,13 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
             states = {name: shovel.state for name, shovel in said.items()}
             found = dataclasses.replace(found, states=states)
     return found
+
+
+async def _queues(api: Management, broker: Broker) -> dict[str, QueueState]:
+    if broker.cluster.role == "core":
+        return await api.queues()
+    # Publishers have thousands there, and what they say of them would make the answer too long.
+    return await api.queues_beginning(SHOVEL_QUEUES)
 
 
 async def _states(brokers: Brokers, broker: Broker) -> Status | str:

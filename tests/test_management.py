@@ -60,6 +60,24 @@ async def test_names_with_every_awkward_character_come_back_as_they_were(
 
 
 @pytest.mark.broker
+async def test_queues_of_one_kind_are_listed_page_by_page_whatever_else_there_is(
+    api: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("newsfabric.management._PAGE_QUEUES", 2)
+    mine, others = [f"t.kind.{n}" for n in range(5)], ["t.kind-5", "xt.kind.6"]
+    for name in (*mine, *others):
+        await api.put_queue(name, {"x-max-length": 7, "x-queue-type": "classic"})
+    try:
+        found = await api.queues_beginning("t.kind.")
+        assert sorted(found) == mine
+        assert found[mine[4]] == (await api.queues())[mine[4]]
+        assert await api.queues_beginning("t.nothing.") == {}
+    finally:
+        for name in (*mine, *others):
+            await api.delete_queue(name)
+
+
+@pytest.mark.broker
 async def test_deleting_what_isnt_there_is_no_error(api: Management) -> None:
     await api.delete_queue("t.nothing")
     await api.delete_shovel("t.nothing")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from localfabric.world import hidden_logins
+from localfabric.world import bounded_declarations, hidden_logins
 from localfabric.world.plugins import link_modules, link_plugins
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -173,7 +173,9 @@ def environment(
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} +S 1:1"
             ),
-            "ERL_AFLAGS": hidden_logins.erl_flags(folder / hidden_logins.FILE),
+            "ERL_AFLAGS": hidden_logins.erl_flags(
+                folder / hidden_logins.FILE, folder / bounded_declarations.FILE
+            ),
             # A dump of its memory has every password, and would lie among the logs.
             "ERL_CRASH_DUMP_BYTES": "0",
             # Makes the script become the Erlang VM instead of watching over it: one pid a node.
@@ -199,6 +201,7 @@ def prepare(broker: Broker, home: RabbitmqHome) -> None:
     _write(broker.folder / "rabbitmq.conf", configuration(broker, home.version))
     _write(broker.folder / "advanced.config", refusals())
     _write(broker.folder / hidden_logins.FILE, hidden_logins.EXPRESSIONS)
+    _write(broker.folder / bounded_declarations.FILE, bounded_declarations.EXPRESSIONS)
     plugins = (*PLUGINS, *broker.plugins)
     _write(broker.folder / "enabled_plugins", f"[{','.join(plugins)}].\n")
     link_plugins(home.sbin.parent / "plugins", plugins, broker.folder / "plugins")

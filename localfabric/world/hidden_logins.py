@@ -36,6 +36,6 @@ ok = logger:add_primary_filter(hidden_logins, {Hide, []}).
 """
 
 
-def erl_flags(file: Path | str) -> str:
+def erl_flags(*files: Path | str) -> str:
     """``ERL_AFLAGS``: what Erlang does first of all, before it is told to start RabbitMQ."""
-    return f"-run file eval '{file}'"
+    return " ".join(f"-run file eval '{file}'" for file in files)

@@ -34,9 +34,12 @@ from newsfabric.topology.values import (
 _WORD: Final = "[^.]+"
 _NOTHING: Final = "^$"
 
-# What one publisher, or one box, may have open at a time: a farm of PHP processes has a connection
-# and up to three channels each.
-OTHERS_LIMITS: Final = MappingProxyType({"max-connections": 1000, "max-channels": 3000})
+# What one publisher may have open at a time: a farm of PHP processes has a connection and up to
+# three channels each.
+PUBLISHER_LIMITS: Final = MappingProxyType({"max-connections": 1000, "max-channels": 3000})
+# And one box on a core broker: two feeds, what goes up, its agent; and those that a bad network has
+# cut, until the broker finds out.
+BOX_LIMITS: Final = MappingProxyType({"max-connections": 50, "max-channels": 150})
 
 
 def topic_regex(pattern: str) -> str:
@@ -138,7 +141,7 @@ def publisher(rights: PublisherRights) -> User:
         write=(PUBLISH,),
         read=(NAMED,),
         topics={PUBLISH: (tuple(map(topic_regex, rights.topics)), ())},
-        limits=OTHERS_LIMITS,
+        limits=PUBLISHER_LIMITS,
     )
 
 

@@ -38,7 +38,7 @@ from newsfabric.topology.parts import (
     router_queues,
 )
 from newsfabric.topology.plan import Link, region_links, runs_shovels, shovel_plan
-from newsfabric.topology.rights import NAMED, OTHERS_LIMITS, User, beginning, exactly, topic_regex
+from newsfabric.topology.rights import BOX_LIMITS, NAMED, User, beginning, exactly, topic_regex
 from newsfabric.topology.values import (
     ALL,
     INTAKE,
@@ -125,7 +125,7 @@ def core_box(region: str, box: str) -> User:
         write=(UPSTREAM,),
         read=own,
         topics={UPSTREAM: ((exactly(MARK_KEY), load, report), ())},
-        limits=OTHERS_LIMITS,
+        limits=BOX_LIMITS,
     )
 
 

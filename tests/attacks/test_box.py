@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clusters import client_cluster
@@ -24,6 +25,7 @@ from fabrics import fabric
 from guarded import TOPICS, Attempt, Guarded, opened, publishes
 from house import SETTINGS, open_house
 from loads import load
+from tornado.netutil import DefaultLoopResolver
 
 from gateway.native.program import Child, find_program, start
 from gateway.settings import GatewaySettings
@@ -212,6 +214,34 @@ async def test_a_box_names_other_schemes_and_this_machine(urls: dict[str, str]) 
         assert [one["sse_url"] for one in offered] == ["http://r1.example/events"]
 
 
+async def test_a_box_has_a_frontdesk_ask_this_machine_by_a_name_that_leads_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``sse_url`` may name any host: who asks looks where that leads."""
+    look_up = DefaultLoopResolver.resolve
+
+    async def leads_here(self: DefaultLoopResolver, host: str, *rest: Any) -> Any:
+        return await look_up(self, "127.0.0.1" if host == "r1.example" else host, *rest)
+
+    monkeypatch.setattr(DefaultLoopResolver, "resolve", leads_here)
+    asked: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readline()).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    keys = (ApiKey("0123456789abcdef"),)
+    settings = dataclasses.replace(SETTINGS, host="0.0.0.0", api_keys=keys)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, open_house(TOPICS, settings) as house:
+        port = server.sockets[0].getsockname()[1]
+        house.report(sse_url=f"http://r1.example:{port}/events")
+        await until(lambda: house.service.boxes.count(now=time.monotonic()) == 1)
+        answered = await house.fetch("/history?topic=news.breaking&after=")
+        assert (answered.code, asked) == (503, [])
+
+
 async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guarded) -> None:
     """Under its own key, which is all that a broker looks at."""
     before = counters.SEEN_FORGED._value.get()
@@ -312,7 +342,7 @@ def test_a_box_fills_the_core_with_what_it_doesnt_read(core: Guarded) -> None:
 
 def test_a_box_opens_as_many_connections_as_it_likes(core: Guarded) -> None:
     limits = {user["name"]: user["limits"] for user in _users(core)}
-    assert limits[ME] == {"max-connections": 1000, "max-channels": 3000}
+    assert limits[ME] == {"max-connections": 50, "max-channels": 150}
 
 
 def _users(core: Guarded) -> list[dict[str, dict[str, int]]]:

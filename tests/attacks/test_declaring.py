@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
+import string
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -19,6 +22,8 @@ from gateways import until
 from guarded import Attempt, Guarded, opened, publishes
 from pika.exceptions import ChannelClosedByBroker
 
+from localfabric.nodes.rabbitmq import LocalNode
+from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     RECEIPTS,
@@ -109,6 +114,77 @@ def test_a_publisher_closes_its_regions_entrance_by_bindings(client: Guarded) ->
     assert memory(client) < before + (16 << 20)
     client.takes("web", publishes("publish", "news.x"))
     assert client.api("root", "/health/checks/alarms") == 200
+
+
+def tables(count: int) -> Iterator[dict[str, None]]:
+    """Arguments of so many fields of five bytes at most, each time under other names."""
+    letters = string.ascii_letters
+    for n in itertools.count():
+        yield {f"{letters[n % 52]}{k:x}": None for k in range(count)}
+
+
+# 60 KB, which cost a broker some 3 MB each time that they were kept.
+LARGE = tables(9_000)
+
+
+def consumes(queue: str, times: int, **arguments: None) -> Attempt:
+    """Consume ``queue``, one's own if it is empty, over one channel."""
+
+    def attempt(channel: Any) -> None:
+        mine = queue or channel.queue_declare("", exclusive=True).method.queue
+        for _ in range(times):
+            channel.basic_consume(mine, lambda *_: None, arguments=arguments)
+
+    return attempt
+
+
+def declares_queue(name: str, arguments: dict[str, None], **said: bool) -> Attempt:
+    return lambda channel: channel.queue_declare(name, arguments=arguments, **said)
+
+
+def test_a_publisher_closes_its_regions_entrance_by_arguments(client: Guarded) -> None:
+    """No queue and no consumer has more than 1 KiB of them, nor a channel more than 8 consumers."""
+    before = memory(client)
+    with client.connect("cms") as attacker:
+        kept = opened(attacker)
+        consumes("", 8)(kept)
+        client.refuses(
+            "cms",
+            *(declares_queue("", next(LARGE), exclusive=True) for _ in range(20)),
+            *(consumes("", 1, **next(LARGE)) for _ in range(20)),
+            consumes("", 9),
+        )
+        assert memory(client) < before + (16 << 20)
+        # What goes is none of them.
+        for tag in kept.consumer_tags:
+            kept.basic_cancel(tag)
+        consumes("", 8)(kept)
+    client.takes("web", declares_queue("", {"x" * 100: None}, exclusive=True))
+
+
+def test_a_box_fills_its_core_by_arguments_and_consumers(core: Guarded) -> None:
+    before = memory(core)
+    spare = box_queue("edge-1", 2)
+    core.refuses(
+        BOX,
+        *(declares_queue(spare, next(LARGE), durable=True) for _ in range(20)),
+        *(consumes(MINE, 1, **next(LARGE)) for _ in range(20)),
+        consumes(MINE, 9),
+        lambda channel: channel.exchange_declare(spare, "topic", arguments=next(LARGE)),
+    )
+    assert memory(core) < before + (16 << 20)
+
+
+async def test_what_bounds_declarations_outlasts_a_broker_that_begins_again(
+    rabbitmq_home: RabbitmqHome, tmp_path: Path
+) -> None:
+    with LocalNode(tmp_path, rabbitmq_home) as node:
+        node.ctl("eval", "rabbit:stop(), rabbit:start().")
+        with pika.BlockingConnection(pika.URLParameters(node.amqp_url)) as connection:
+            with pytest.raises(ChannelClosedByBroker, match="arguments of more than 1 KiB"):
+                declares_queue("", next(LARGE), exclusive=True)(opened(connection))
+            with pytest.raises(ChannelClosedByBroker, match="more than 8 consumers on a channel"):
+                consumes("", 9)(opened(connection))
 
 
 def test_a_box_fills_its_core_with_bindings(core: Guarded) -> None:
@@ -272,4 +348,4 @@ def takes_queues(connection: pika.BlockingConnection, count: int) -> None:
     """Declare so many; on a busy machine a broker of 3.10 makes 25 to 100 a second."""
     channel = connection.channel()
     for _ in range(count):
-        channel.queue_declare("", exclusive=True, arguments={"x": "y" * 1000})
+        channel.queue_declare("", exclusive=True, arguments={"x": "y" * 900})

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from localfabric.world import hidden_logins
+from localfabric.world import bounded_declarations, hidden_logins
 from localfabric.world.broker import refusals
 from newsfabric.instance.description import INSTANCE_ID
 from tests.deploy.unit_templates import ROLES
@@ -167,14 +167,16 @@ def test_brokers_of_hosts_refuse_what_those_of_worlds_do(playbook: str, tmp_path
     assert told.partition("[")[1:] == ("[", refusals().removeprefix("["))
 
 
-def test_brokers_of_hosts_hide_logins_as_those_of_worlds_do() -> None:
-    file = ROLES / "rabbitmq" / "files" / hidden_logins.FILE
-    assert file.read_text() == hidden_logins.EXPRESSIONS
+def test_brokers_of_hosts_hide_logins_and_bound_declarations_as_those_of_worlds_do() -> None:
     tasks = yaml.safe_load((ROLES / "rabbitmq" / "tasks" / "main.yml").read_text())
     copies = [task.get("ansible.builtin.copy", {}) for task in tasks]
-    [copied] = [copy["dest"] for copy in copies if copy.get("src") == file.name]
+    copied = []
+    for evaluated in (hidden_logins, bounded_declarations):
+        file = ROLES / "rabbitmq" / "files" / evaluated.FILE
+        assert file.read_text() == evaluated.EXPRESSIONS
+        copied += [copy["dest"] for copy in copies if copy.get("src") == file.name]
     unit = (ROLES / "rabbitmq" / "templates" / "unit.conf.j2").read_text().splitlines()
-    assert f'Environment="ERL_AFLAGS={hidden_logins.erl_flags(copied)}"' in unit
+    assert f'Environment="ERL_AFLAGS={hidden_logins.erl_flags(*copied)}"' in unit
     assert "Environment=ERL_CRASH_DUMP_BYTES=0" in unit
 
 

@@ -217,6 +217,23 @@ async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(brokers: B
     await client.delete_queue("desk")
 
 
+async def test_what_publishers_say_of_their_queues_hides_nothing_from_a_keeper(
+    known: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 queues with arguments of 1 KiB made an answer that was too large to be read."""
+    monkeypatch.setattr("newsfabric.management.MAX_ANSWER_BYTES", 100_000)
+    client = next(node for node in known.region("oregon").client if node.name == CLIENT.name)
+    url = pika.URLParameters(GUEST.in_url(client.amqp_url))
+    async with Brokers(known, GUEST) as brokers:
+        with pika.BlockingConnection(url) as publisher:
+            channel = publisher.channel()
+            for _ in range(120):
+                channel.queue_declare("", exclusive=True, arguments={"x": "y" * 900})
+            with pytest.raises(ManagementError):
+                await brokers.apis[CLIENT].queues()
+            assert (await look(brokers, "oregon", TOPICS)).unreachable == {}
+
+
 async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
     stop = asyncio.Event()
     keeper = Keeper(brokers, "oregon", TOPICS)

@@ -360,6 +360,9 @@ class Api:
             raise ManagementError("Internal Server Error", status=500)
         return dict(found.held.queues)
 
+    async def queues_beginning(self, prefix: str) -> dict[str, QueueState]:
+        return {name: q for name, q in (await self.queues()).items() if name.startswith(prefix)}
+
     async def bindings(self) -> set[Binding]:
         found = set((await self._asked()).held.bindings)
         self._world.bound[self._n, self._broker] = set(found)

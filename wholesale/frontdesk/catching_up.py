@@ -7,21 +7,27 @@ another one.
 
 The decision that one would question: the frontdesk has the store as well, and could read the rows
 itself. It couldn't say ``recovered`` without following every stream, which is what a gateway is.
+
+A box says where its gateway is, so its name may lead anywhere, and elsewhere each time that it is
+looked up. Where the operator has listed no hosts, the addresses are checked that are connected to.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import socket
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode, urljoin
 
 from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.netutil import DefaultLoopResolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.control import LoadReport
 from newsfabric.fetching import fetch
+from newsfabric.networks import OtherMachines
 from wholesale.http import RETRY, HttpProblem
 
 logger = logging.getLogger(__name__)
@@ -48,9 +54,13 @@ class Answer:
 class CatchingUp:
     """Asks gateways. Lives on one loop; :meth:`close` it."""
 
-    def __init__(self) -> None:
+    def __init__(self, machines: OtherMachines | None = None) -> None:
+        """Only ``machines`` are connected to, if they are given."""
         self._http = SimpleAsyncHTTPClient(
-            force_instance=True, max_clients=_AT_ONCE, max_body_size=_MAX_ANSWER
+            force_instance=True,
+            max_clients=_AT_ONCE,
+            max_body_size=_MAX_ANSWER,
+            resolver=None if machines is None else _Checked(machines=machines),
         )
         self._asking = 0
 
@@ -93,3 +103,19 @@ class CatchingUp:
         if response.code >= 500 or response.code == 429:
             return None
         return Answer(response.code, response.body)
+
+
+class _Checked(DefaultLoopResolver):
+    """Leaves out addresses that are none of ``machines``; OSError where no other is left."""
+
+    def initialize(self, *, machines: OtherMachines) -> None:
+        self._machines = machines
+
+    async def resolve(
+        self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[tuple[int, Any]]:
+        found = await super().resolve(host, port, family)
+        allowed = [each for each in found if self._machines.allows_address(each[1][0])]
+        if not allowed:
+            raise OSError(f"{host} leads to no other machine")
+        return allowed

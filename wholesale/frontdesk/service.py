@@ -147,9 +147,8 @@ class FrontdeskService:
         store: Store,
     ) -> None:
         self.settings = settings
-        self._gateways_at = settings.gateways_at or OtherMachines(
-            loopback=is_loopback(settings.host)
-        )
+        unlisted = OtherMachines(loopback=is_loopback(settings.host))
+        self._gateways_at = settings.gateways_at or unlisted
         # Set as soon as ``port`` is known and answers.
         self.listening = asyncio.Event()
         self.port = 0
@@ -161,7 +160,7 @@ class FrontdeskService:
         self._store = store
         self.boxes = Boxes(settings.region)
         self._forged = LineLimit()
-        self._catching_up = CatchingUp()
+        self._catching_up = CatchingUp(None if settings.gateways_at else unlisted)
         self._history_pace = AskerPace(settings.history_rate, settings.proxy_from)
         self._draining = False
         self._board = self._make_board(fabric)

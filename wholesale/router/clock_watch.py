@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two comparisons.
 COMPARE: Final = 5.0
+# How far a row of the directory may be ahead: clocks of a whole region may be wrong by hours.
+_BELIEVED_MS: Final = 86_400_000
 # For one answer of the store. The directory has an answer for each day.
 _PATIENCE: Final = 5.0
 
@@ -59,17 +61,21 @@ class ClockWatch:
         return now_ms
 
     async def begin(self) -> None:
-        """Return when the clock is right and later than all that the directory tells."""
+        """Return when the clock was right, and it is later than all that the directory tells.
+
+        A time of more than a day ahead is not believed: it is a damaged row, or nobody's clock.
+        Times never go back, so one such row would set those of all routers for good.
+        """
         backoff = Backoff(base=0.1, cap=5.0)
         while True:
             try:
                 await self.compare()
+                await self.right.wait()
                 await self._read_directory()
             except Exception as exc:
                 self._complain(exc)
                 await asyncio.sleep(backoff.failed(time.monotonic()))
                 continue
-            await self.right.wait()
             return
 
     async def run(self) -> None:
@@ -103,11 +109,19 @@ class ClockWatch:
     async def _read_directory(self) -> None:
         async with asyncio.timeout(_PATIENCE):
             days = await self._store.log_days()
+        latest_ms = self._wall_ms() + _BELIEVED_MS
         for region, day in days:
             async with asyncio.timeout(_PATIENCE):
                 rows = await self._store.directory(region, day)
             for row in rows:
-                self._clock.at_least(row.told_ms)
+                if row.told_ms <= latest_ms:
+                    self._clock.at_least(row.told_ms)
+                else:
+                    logger.error(
+                        "the directory's row of log %d of %.80s in %.80s tells a time that is more"
+                        " than a day ahead: it isn't believed", row.log.epoch, row.log.router,
+                        region,
+                    )  # fmt: skip
 
     def _complain(self, exc: Exception) -> None:
         """Whatever a store does wrong, routing goes on, and the next look may do better."""

@@ -145,6 +145,37 @@ async def test_a_log_begins_later_than_all_that_the_directory_tells(
         assert times(core) == [5_001]
 
 
+async def test_a_row_that_tells_a_time_of_another_year_sets_no_clock(
+    core: CoreCluster, clocks: Clocks, store: Store, expect_error_log
+):
+    """A bit has flipped in its version: all ids that came after it would have been of that year."""
+    expect_error_log("more than a day ahead: it isn't believed")
+    near, far = (Log("dublin", f"dublin-router-{n}", EPOCH - HOUR) for n in (1, 2))
+    for log, version in ((near, EPOCH + 23 * HOUR), (far, EPOCH + (1 << 40))):
+        await store.list_log(log)
+        await store.change_log(DirectoryRow(log, version))
+    async with router_of(core, clocks) as router:
+        core.publish(message(message_id="1"))
+        await core.none_owed(router)
+        assert router.stream.log.epoch == EPOCH + 23 * HOUR + 1
+
+
+async def test_a_router_whose_clock_is_years_behind_believes_the_directory_once_it_is_right(
+    core: CoreCluster, clocks: Clocks, store: Store, expect_error_log
+):
+    expect_error_log("clock and the store's are")
+    dublin = Log("dublin", "dublin-router-1", EPOCH - HOUR)
+    await store.list_log(dublin)
+    await store.change_log(DirectoryRow(dublin, EPOCH + 5_000))
+    clocks.wall_ms = 1_000
+    async with router_of(core, clocks) as router:
+        await store.compared_again()
+        clocks.wall_ms = clocks.store_ms
+        core.publish(message(message_id="1"))
+        await core.none_owed(router)
+        assert router.stream.log.epoch == EPOCH + 5_001
+
+
 async def test_rows_tell_the_time_of_their_writing(core: CoreCluster, clocks: Clocks, store: Store):
     async with router_of(core, clocks) as router:
         clocks.go_on(4_000)

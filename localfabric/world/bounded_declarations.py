@@ -1,0 +1,73 @@
+"""What bounds declarations and consumers in a broker: a file that Erlang evaluates before RabbitMQ
+begins, as that of :mod:`localfabric.world.hidden_logins`.
+
+A queue, a binding or a consumer has arguments, which RabbitMQ keeps as they came and copies. In one
+frame of 64 KiB there is room for 12,500 fields, which cost 3.7 MB of memory for each queue, and
+2.8 MB for each consumer: 140 queues of one publisher, made in 10 s, closed an entrance of 512 MB
+(seen on 3.10.8 and 4.3.6), and 180 consumers of a box its core. RabbitMQ bounds neither arguments
+nor, before 3.12, a channel's consumers. It has *interceptors* for channels, though: a module that
+sees each method first. This one refuses arguments of more than 1 KiB (in Erlang's external form)
+and more than eight consumers on a channel: the channel is closed (403, or 404).
+
+It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ begins again.
+
+Ansible's role rabbitmq has the same file. The Helm chart hasn't: only its own gateway and agent
+reach the broker of a box.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Its name beside a broker's settings.
+FILE: Final = "bounded-declarations.eval"
+EXPRESSIONS: Final = """\
+%% Evaluated before RabbitMQ begins: no arguments of more than 1 KiB, no more than eight consumers
+%% on a channel. Of each of these methods the third field is a name, and the last the arguments.
+%% RabbitMQ 3.10 ends the connection over an interceptor that fails, so the name is replaced by one
+%% that is refused to everybody, and says why.
+Source = [
+    "-module(newsfabric_bounds).",
+    "-behaviour(rabbit_channel_interceptor).",
+    "-export([description/0, init/1, applies_to/0, intercept/3, keep/0]).",
+    "description() -> [{description, <<\\"bounds arguments and consumers\\">>}].",
+    "init(_) -> none.",
+    "applies_to() ->"
+    "    ['queue.declare', 'queue.bind', 'exchange.declare', 'exchange.bind', 'basic.consume'].",
+    "intercept(Method, Content, _) -> {bounded(Method), Content}.",
+    "bounded(Method) ->"
+    "    Consumes = element(1, Method) =:= 'basic.consume',"
+    "    case erlang:external_size(element(tuple_size(Method), Method)) > 1024 of"
+    "        true -> refused(Method, <<\\"amq.(arguments of more than 1 KiB)\\">>);"
+    "        false when Consumes ->"
+    "            case consumers() < 8 of"
+    "                true -> Method;"
+    "                false -> refused(Method, <<\\"amq.(more than 8 consumers on a channel)\\">>)"
+    "            end;"
+    "        false -> Method"
+    "    end.",
+    "refused(Method, Name) -> setelement(tuple_size(Method), setelement(3, Method, Name), []).",
+    "consumers() ->"
+    "    Mine = {'==', {element, 2, {element, 1, '$1'}}, self()},"
+    "    ets:select_count(consumer_created, [{'$1', [Mine], [true]}]).",
+    "keep() ->"
+    "    case whereis(rabbit_registry) of"
+    "        undefined -> timer:sleep(20);"
+    "        Registry -> register_with(Registry)"
+    "    end,"
+    "    newsfabric_bounds:keep().",
+    "register_with(Registry) ->"
+    "    Watch = erlang:monitor(process, Registry),"
+    "    try rabbit_registry:register(channel_interceptor, <<\\"newsfabric\\">>, newsfabric_bounds)"
+    "    catch exit:_ -> ended end,"
+    "    receive {'DOWN', Watch, _, _, _} -> ended end."
+],
+Forms = [begin
+    {ok, Tokens, _} = erl_scan:string(Form),
+    {ok, Parsed} = erl_parse:parse_form(Tokens),
+    Parsed
+end || Form <- Source],
+{ok, Module, Code} = compile:forms(Forms, []),
+{module, Module} = code:load_binary(Module, "bounded-declarations.eval", Code),
+spawn(Module, keep, []).
+"""
