@@ -11,12 +11,14 @@ import contextlib
 
 import orjson
 
-from gateway.frames import Variant
+from gateway.frames import Variant, with_identity
 from gateway.paging import page
 from gateway.protocol import Refusal
+from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.streaming import PageHandler
 from newsfabric.closing import ErrorCode
+from newsfabric.envelope import identity_of_id
 from newsfabric.numbers import whole_number
 
 _LIMIT = 100
@@ -69,7 +71,7 @@ class CatchUpHandler(PageHandler):
         if missed.gap is not None:
             answer["reason"] = missed.gap.value
         head = orjson.dumps(answer)
-        messages = b",".join(publication.frame(Variant.RAW) for publication in taken)
+        messages = b",".join(map(_row, taken))
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(head[:-1] + b',"messages":[' + messages + b"]}")
@@ -81,3 +83,9 @@ class CatchUpHandler(PageHandler):
         reason = f"limit must be a whole number from 1 to {_MOST}"
         self._refuse_verb(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason))
         return None
+
+
+def _row(publication: Publication) -> bytes:
+    mark = publication.mark
+    identity = publication.envelope.identity if mark is None else identity_of_id(mark.id)
+    return with_identity(publication.frame(Variant.RAW), identity)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.closing import CloseReason
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, identity_text
 from newsfabric.mailbox import PUSH_TYPES, UserMark
 from newsfabric.pushes import message_fields
 from newsfabric.topics import TopicClass
@@ -72,6 +72,11 @@ def mark_push(mark: UserMark, position: str | None) -> bytes:
             "position": position,
         }
     )
+
+
+def with_identity(push: bytes, identity: int) -> bytes:
+    """``push`` with the identity of its message, for those who keep none of their own."""
+    return push[:-1] + b',"identity":"%b"}' % identity_text(identity).encode()
 
 
 def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:

@@ -27,7 +27,7 @@ from gateway.admission import Welcome
 from gateway.budget import Budget, ReaderStream
 from gateway.descriptors import connections_at_most
 from gateway.settings import GatewaySettings
-from gateway.websocket import WebSocketConnection
+from gateway.streaming import StreamConnection
 from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
 from newsfabric.line_limits import LineLimit
@@ -155,7 +155,7 @@ class Listener:
         if self._streams is None or self._rounds.ask(address, self._loop.time()):
             return
         for stream in tuple(self._streams.get(_place(address), ())):
-            if isinstance(stream.reader, WebSocketConnection):
+            if isinstance(stream.reader, StreamConnection):
                 stream.reader.ask_for_life()
 
     def _pause(self, why: str) -> None:

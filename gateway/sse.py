@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 
 from gateway.access import AuthState
+from gateway.acknowledged import since_acknowledged
 from gateway.budget import ReaderStream
 from gateway.connection import Readers
 from gateway.frames import Variant, dress
@@ -59,11 +60,12 @@ class SseConnection(StreamConnection):
     def _on_bytes(self, data: bytes) -> None:
         """Nothing is expected; what comes is dropped."""
 
-    def _heartbeat(self) -> None:
-        # There is no pong: all that can be known is that a dead reader's kernel takes nothing.
+    def _listen(self) -> None:
+        # There is no pong: all that can be known is that a reader's machine takes what we send. One
+        # that takes no more than the first bytes acknowledges, too, that it is asked to.
         if not self.blocked:
-            self._heard_at = self.readers.clock()
-        super()._heartbeat()
+            heard = self.readers.clock() - since_acknowledged(self._socket)
+            self._heard_at = max(self._heard_at, heard)
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         self._part(dress(push, self.variant), Ending.HANG_UP)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: In the head of every answer that goes on: nginx passes it on as it comes.
 UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
 _READ_BYTES: Final = 64 * 1024
+# Who is asked for a sign of life out of turn has so long to give one.
+_ANSWER_SECONDS: Final = 4.0
 _STATUS: Final = {
     ErrorCode.INTERNAL: 503,
     ErrorCode.UNAUTHORIZED: 401,
@@ -66,12 +68,40 @@ class StreamConnection(Connection):
         self._heard_at = readers.clock()
         # When it was last asked for one.
         self._beaten_at = self._heard_at
+        # Runs while it is asked for a sign of life out of turn.
+        self._asked: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._ending = Ending.WAIT
         if stream.writing():
             # An earlier answer on this connection is still on its way: go behind it.
             self.blocked = True
             stream.write(b"").add_done_callback(self._on_room)
+
+    def ask_for_life(self) -> None:
+        """End it unless something is heard soon.
+
+        Who hasn't taken all that it was sent is left alone: what asks would wait behind it.
+        """
+        if self.is_open and not self.blocked and self._asked is None:
+            self._write([self.heartbeat])
+            now = self.readers.clock()
+            self._asked = self._loop.call_later(_ANSWER_SECONDS, self._end_unless_heard, now)
+
+    def _end_unless_heard(self, asked_at: float) -> None:
+        self._asked = None
+        self._listen()
+        if (
+            self.is_open
+            and not self.blocked
+            and self._heard_at < asked_at
+            and self._has_said_nothing()
+        ):
+            self.close(NO_PONG)
+            # Who is gone answers no goodbye either, and others wait for its place.
+            self._stream.close()
+
+    def _listen(self) -> None:
+        """Note a sign of life that comes in no bytes."""
 
     async def run(self) -> None:
         """Serve the connection until it is gone. Its owner is the HTTP handler that awaits it."""
@@ -115,6 +145,7 @@ class StreamConnection(Connection):
             self.unblocked()
 
     def _heartbeat(self) -> None:
+        self._listen()
         if self._is_silent():
             self.close(NO_PONG)
             return
@@ -162,8 +193,9 @@ class StreamConnection(Connection):
 
     def _stop_timers(self) -> None:
         self.stop_beat()
-        if self._linger is not None:
-            self._linger.cancel()
+        for timer in (self._asked, self._linger):
+            if timer is not None:
+                timer.cancel()
 
 
 class ReaderHandler(tornado.web.RequestHandler):

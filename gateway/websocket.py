@@ -27,7 +27,6 @@ from gateway.rfc6455 import NO_HANDSHAKE, SUBPROTOCOL, FrameParser, Received, ac
 from gateway.streaming import Ending, StreamConnection, StreamHandler
 from newsfabric.closing import (
     ADDRESS_FULL,
-    NO_PONG,
     OVERLOAD,
     PROTOCOL_ERROR,
     UNFINISHED,
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from gateway.core import Core
 
 _PING: Final = websocket_frame(PING, b"")
-# Who is asked for a sign of life has so long to give one.
-_ANSWER_SECONDS: Final = 4.0
 # A page can't read a 503 of a WebSocket, but it can read a push.
 _TOLD: Final = {Welcome.FULL: OVERLOAD, Welcome.TOO_MANY: ADDRESS_FULL}
 _SOCKJS_OPEN: Final = websocket_frame(TEXT, b"o")
@@ -59,30 +56,6 @@ class WebSocketConnection(StreamConnection):
         self._unanswered: bytes | None = None
         # Runs while a message is unfinished, and may outlast that one.
         self._deadline: asyncio.TimerHandle | None = None
-        # Runs while it is asked for a sign of life.
-        self._asked: asyncio.TimerHandle | None = None
-
-    def ask_for_life(self) -> None:
-        """End it unless something is heard soon.
-
-        Who hasn't taken all that it was sent is left alone: a ping would wait behind that.
-        """
-        if self.is_open and not self.blocked and self._asked is None:
-            self._write([self.heartbeat])
-            now = self.readers.clock()
-            self._asked = self._loop.call_later(_ANSWER_SECONDS, self._end_unless_heard, now)
-
-    def _end_unless_heard(self, asked_at: float) -> None:
-        self._asked = None
-        if (
-            self.is_open
-            and not self.blocked
-            and self._heard_at < asked_at
-            and self._has_said_nothing()
-        ):
-            self.close(NO_PONG)
-            # Who is gone answers no goodbye either, and others wait for its place.
-            self._stream.close()
 
     def _on_bytes(self, data: bytes) -> None:
         now = self._heard_at = self.readers.clock()
@@ -109,9 +82,8 @@ class WebSocketConnection(StreamConnection):
 
     def _stop_timers(self) -> None:
         super()._stop_timers()
-        for timer in (self._deadline, self._asked):
-            if timer is not None:
-                timer.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def _on_frame(self, received: Received) -> None:
         if received.opcode == PING:

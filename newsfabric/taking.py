@@ -7,8 +7,8 @@ are closed; and who has taken nothing for half a minute is closed, however littl
 
 Whose request has a longer head than may be is told so (431); Tornado hangs up on him.
 
-One address may have so many connections and no more, where that is said: one more is closed without
-a word.
+One address may have so many connections and no more, where that is said. Who asks on one more is
+told so (429, in JSON as frontdesks have it): a hundred at once, others are closed without a word.
 
 A gateway's readers are told why they are closed: for them it has the streams of this module alone
 (:mod:`gateway.budget`).
@@ -16,18 +16,23 @@ A gateway's readers are told why they are closed: for them it has the streams of
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
+import math
 import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import orjson
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
-from tornado.iostream import IOStream, SSLIOStream, UnsatisfiableReadError
+from tornado.iostream import IOStream, SSLIOStream, StreamClosedError, UnsatisfiableReadError
 
 from newsfabric import metrics
 from newsfabric.addresses import Addresses
+from newsfabric.closing import ADDRESS_FULL
 
 #: Bytes that may wait on all streams of a server; one answer may be more, alone.
 MOST_BYTES: Final = 64 << 20
@@ -47,8 +52,22 @@ _HEAD_TOO_LARGE: Final = (
 _DROPPED_SECONDS: Final = 2.0
 _DROPPED_BYTES: Final = 64 * 1024
 REFUSED: Final = metrics.counter(
-    "service_refused_connections", "Connections closed at once: their address had too many"
+    "service_refused_connections", "Connections turned away: their address had too many"
 )
+_FULL: Final = orjson.dumps({"error": {"reason": ADDRESS_FULL.name, "detail": ADDRESS_FULL.text}})
+# RFC 6585 section 4. Pages of any origin may read it, as all that a frontdesk says of errors.
+_ADDRESS_FULL: Final = (
+    b"HTTP/1.1 429 Too Many Requests\r\n"
+    b"Content-Type: application/json\r\n"
+    b"Cache-Control: no-store\r\n"
+    b"Access-Control-Allow-Origin: *\r\n"
+    b"Retry-After: %d\r\n"
+    b"Content-Length: %d\r\n"
+    b"Connection: close\r\n\r\n%b"
+) % (math.ceil(ADDRESS_FULL.retry_after_ms / 1000), len(_FULL), _FULL)
+# Connections that only hear that there is no room: so many at once, and for so many seconds each.
+_TOLD_AT_ONCE: Final = 100
+_TOLD_SECONDS: Final = 10.0
 
 
 class Taking:
@@ -191,6 +210,7 @@ class TakingServer(HTTPServer):
         """As :meth:`HTTPServer.initialize`."""
         super().initialize(*args, **options)
         self._addresses = Addresses(per_address)
+        self._told: set[asyncio.Task[None]] = set()
         self.taking = Taking(IOLoop.current().time, most_bytes, patience)
         every = min(_LOOK_SECONDS, patience / 4)
         self._looking = PeriodicCallback(self.taking.look, every * 1000)
@@ -200,13 +220,30 @@ class TakingServer(HTTPServer):
         """As :meth:`HTTPServer.stop`; nobody is closed any more for taking nothing."""
         super().stop()
         self._looking.stop()
+        for task in self._told:
+            task.cancel()
 
     def _handle_connection(self, connection: socket.socket, address: Any) -> None:
-        if not self._addresses.enter(address[0]):
-            REFUSED.inc()
+        if self._addresses.enter(address[0]):
+            left = functools.partial(self._addresses.leave, address[0])
+            stream = self._stream_of(connection, left)
+            if stream is not None:
+                self.handle_stream(stream, address)
+            return
+        REFUSED.inc()
+        if len(self._told) >= _TOLD_AT_ONCE:
             connection.close()
             return
-        left = functools.partial(self._addresses.leave, address[0])
+        stream = self._stream_of(connection, lambda: None)
+        if stream is not None:
+            task = asyncio.ensure_future(_turn_away(stream))
+            self._told.add(task)
+            task.add_done_callback(self._told.discard)
+
+    def _stream_of(
+        self, connection: socket.socket, left: Callable[[], None]
+    ) -> WatchedStream | None:
+        """``connection`` as a stream, ``left`` when it is closed; None where it is gone already."""
         # Tornado makes streams here, and nowhere else can one put another in their place.
         kind = WatchedStream
         if isinstance(self.ssl_options, ssl.SSLContext):
@@ -216,9 +253,21 @@ class TakingServer(HTTPServer):
                     connection, server_side=True, do_handshake_on_connect=False
                 )
             except OSError:
-                # It was gone already, as in a port scan.
+                # As in a port scan.
                 connection.close()
                 left()
-                return
-        stream = kind(connection, self.taking, left, max_buffer_size=self.max_buffer_size)
-        self.handle_stream(stream, address)
+                return None
+        return kind(connection, self.taking, left, max_buffer_size=self.max_buffer_size)
+
+
+async def _turn_away(stream: WatchedStream) -> None:
+    """Answer what is asked by one whose address has no room, and close."""
+    with contextlib.closing(stream), contextlib.suppress(StreamClosedError, TimeoutError, OSError):
+        async with asyncio.timeout(_TOLD_SECONDS):
+            await stream.read_until(b"\r\n\r\n", max_bytes=_DROPPED_BYTES)
+            await stream.write(_ADDRESS_FULL)
+            if not isinstance(stream, SSLIOStream):
+                stream.socket.shutdown(socket.SHUT_WR)
+            # A body that is still to come would reset the connection, and destroy the answer.
+            while True:
+                await stream.read_bytes(_DROPPED_BYTES, partial=True)

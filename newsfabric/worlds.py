@@ -61,12 +61,22 @@ class World:
         order = sorted(self.fabric.regions, key=lambda region: region is not own)
         return [region.frontdesk_url for region in order]
 
-    def publishing_urls(self, place: str | None) -> list[str]:
-        """Where to publish in a region, or at a proxy cluster; as :meth:`region` otherwise."""
-        for proxy in self.fabric.proxies:
-            if proxy.name == place:
-                return [node.amqp_url for node in proxy.nodes]
-        return [node.amqp_url for node in self.region(place).client]
+    def publishing_ways(self, place: str | None) -> dict[str, list[str]]:
+        """Brokers to publish by, of each entrance by its name: those of ``place`` come first.
+
+        ``place`` is a region or a proxy cluster; as :meth:`region` otherwise. The other regions are
+        for when its brokers are all away.
+        """
+        near = next((proxy.nodes for proxy in self.fabric.proxies if proxy.name == place), None)
+        first = {}
+        if near is not None:
+            first[str(place)] = near
+        else:
+            own = self.region(place)
+            first[own.name] = own.client
+        others = {region.name: region.client for region in self.fabric.regions}
+        ways = first | {name: nodes for name, nodes in others.items() if name not in first}
+        return {name: [node.amqp_url for node in nodes] for name, nodes in ways.items()}
 
 
 class _Finder(Protocol):

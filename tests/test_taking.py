@@ -21,6 +21,10 @@ from newsfabric.taking import TakingServer
 from newsfabric.tls import ServerTls
 
 ANSWER = b"x" * (8 << 20)
+FULL = (
+    b"HTTP/1.1 429 Too Many Requests "
+    b'{"error":{"reason":"address_full","detail":"too many connections of your address"}}'
+)
 
 
 class Page(tornado.web.RequestHandler):
@@ -51,6 +55,16 @@ async def asked(port: int, path: str = "/") -> socket.socket:
     await loop.sock_connect(made, ("127.0.0.1", port))
     await loop.sock_sendall(made, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     return made
+
+
+async def heard_by(made: socket.socket) -> bytes:
+    """All that comes until the end of the connection; of an answer without its other headers."""
+    heard, loop = b"", asyncio.get_running_loop()
+    with contextlib.suppress(ConnectionResetError):
+        while data := await loop.sock_recv(made, 4096):
+            heard += data
+    head, _, body = heard.partition(b"\r\n\r\n")
+    return head.splitlines()[0] + b" " + body if head else b""
 
 
 async def read(made: socket.socket, page: int = len(ANSWER)) -> int:
@@ -117,13 +131,63 @@ async def test_one_address_may_have_so_many_connections_until_one_is_closed() ->
     async with served(per_address=2) as (server, port):
         two = [await asked(port) for _ in range(2)]
         await until(lambda: len(server._connections) == 2)
-        one_more = await connected(port)
-        assert await read(one_more) == 0
+        one_more = await asked(port)
+        assert await heard_by(one_more) == FULL
         two[0].close()
         await until(lambda: len(server._connections) == 1)
         another = await asked(port)
         assert await read(another) >= len(ANSWER)
         for made in (two[1], one_more, another):
+            made.close()
+
+
+async def test_whoever_only_hears_that_there_is_no_room_hears_it_whatever_he_sends() -> None:
+    async with served(per_address=1) as (server, port):
+        one = await asked(port)
+        await until(lambda: len(server._connections) == 1)
+        sender = await connected(port)
+        loop = asyncio.get_running_loop()
+        body = b"x" * (256 << 10)
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        await loop.sock_sendall(sender, head % len(body))
+        await loop.sock_sendall(sender, body)
+        assert await heard_by(sender) == FULL
+        # The room is that of others: this one has none.
+        assert len(server._connections) == 1
+        for made in (one, sender):
+            made.close()
+
+
+async def test_beyond_those_who_are_told_others_are_closed_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taking, "_TOLD_AT_ONCE", 2)
+    monkeypatch.setattr(taking, "_TOLD_SECONDS", 600.0)
+    async with served(per_address=1) as (server, port):
+        one = await asked(port)
+        await until(lambda: len(server._connections) == 1)
+        silent = [await connected(port) for _ in range(2)]
+        await until(lambda: len(server._told) == 2)
+        third = await asked(port)
+        assert await heard_by(third) == b""
+        silent[0].close()
+        await until(lambda: len(server._told) == 1)
+        fourth = await asked(port)
+        assert await heard_by(fourth) == FULL
+        for made in (one, silent[1], third, fourth):
+            made.close()
+
+
+async def test_who_says_nothing_on_one_connection_too_many_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taking, "_TOLD_SECONDS", 0.05)
+    async with served(per_address=1) as (server, port):
+        one = await asked(port)
+        await until(lambda: len(server._connections) == 1)
+        silent = await connected(port)
+        assert await heard_by(silent) == b""
+        for made in (one, silent):
             made.close()
 
 

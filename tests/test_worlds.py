@@ -43,16 +43,21 @@ def test_the_frontdesk_of_the_named_region_comes_before_the_others() -> None:
     assert urls == ["http://b", "http://a", "http://c"]
 
 
-def test_one_publishes_in_a_region_or_at_the_proxy() -> None:
+def test_one_publishes_in_a_region_or_at_the_proxy_and_then_in_the_others() -> None:
     with_proxy = world("oregon", "dublin", proxy=True)
-    assert with_proxy.publishing_urls("proxy") == ["amqp://proxy"]
-    assert with_proxy.publishing_urls("dublin") == ["amqp://dublin"]
-    assert with_proxy.publishing_urls(None) == ["amqp://oregon"]
+    near = {name: [f"amqp://{name}"] for name in ("proxy", "oregon", "dublin")}
+    for place, ways in (
+        ("proxy", ["proxy", "oregon", "dublin"]),
+        ("dublin", ["dublin", "oregon"]),
+        (None, ["oregon", "dublin"]),
+    ):
+        found = with_proxy.publishing_ways(place)
+        assert list(found.items()) == [(name, near[name]) for name in ways]
 
 
 def test_without_a_proxy_there_is_no_place_called_so() -> None:
     with pytest.raises(ConfigError, match="no region 'proxy'"):
-        world("oregon").publishing_urls("proxy")
+        world("oregon").publishing_ways("proxy")
 
 
 def test_where_nobody_runs_worlds_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tornado.ioloop import IOLoop
 
+from gateway.acknowledged import since_acknowledged
 from gateway.bodies import Bodies
 from gateway.connection import Connection
 from gateway.frames import Variant, dress, sockjs_array, sockjs_close
 from gateway.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
 from newsfabric.addresses import Addresses
-from newsfabric.closing import TOO_BIG, CloseReason
+from newsfabric.closing import NO_PONG, TOO_BIG, CloseReason
 from newsfabric.networks import parse_address, place_of
 
 if TYPE_CHECKING:
     from gateway.core import Core
 
 PREFIX: Final = "/sockjs"
+# Who has acknowledged nothing for so many heartbeats is gone, as on a WebSocket.
+_SILENT_HEARTBEATS: Final = 2
 
 
 class Router(SockJSRouter):  # type: ignore[misc]
@@ -169,9 +172,17 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         self.handler.send_pack(sockjs_array(frames))
 
     def _heartbeat(self) -> None:
-        if self.handler is not None and self.handler.active:
-            self.blocked = True
-            self.handler.send_pack(b"h")
+        if self.handler is None or not self.handler.active:
+            return
+        stream = self.handler.request.connection.stream
+        silent = 0.0 if stream.closed() else since_acknowledged(stream.socket)
+        if silent > _SILENT_HEARTBEATS * self.settings.heartbeat:
+            self.close(NO_PONG)
+            # Who is gone reads no goodbye, and its address has room without it.
+            stream.close()
+            return
+        self.blocked = True
+        self.handler.send_pack(b"h")
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         # What waits is still sent, then the close frame.

@@ -7,17 +7,25 @@ import dataclasses
 import json
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from newsfabric.amqp import Message
 from newsfabric.cli.messages import make_message, read_body, trace_hint
-from newsfabric.cli.sending import APP_ID, in_its_name, send_with_retry, waiting_for_receipts
+from newsfabric.cli.sending import (
+    APP_ID,
+    in_its_name,
+    publisher_by,
+    send_with_retry,
+    waiting_for_receipts,
+)
+from newsfabric.cli.unused import is_unused, unused_hint
 from newsfabric.cli.wait_limit import hint_about, wait_limited
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected, Unanswered
 from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
-from newsfabric.topics import load_topics
+from newsfabric.topics import TopicTable, load_topics
 from newsfabric.topology import mask
 from newsfabric.worlds import world_to_publish_to
 
@@ -37,7 +45,8 @@ def run_publish(
 ) -> None:
     """Publish one message and print its receipt's id, or the receipt; Rejected if it was.
 
-    For a person, the line that traces it goes to stderr.
+    To stderr goes by which other region it went, where its own is away; for a person, too, the line
+    that traces it, and that nothing came on this topic before.
     """
     content = read_body(body)
     world = world_to_publish_to(state, lambda text: echo(text, err=True))
@@ -50,13 +59,19 @@ def run_publish(
         key=key,
         version=version,
     )
-    urls = world.publishing_urls(region)
-    message = in_its_name(message, load_topics(world.topics))
+    ways = world.publishing_ways(region)
+    topics = load_topics(world.topics)
+    regions = {each.name: each.frontdesk_url for each in world.fabric.regions}
+    desks = [] if as_json else [regions[name] for name in ways if name in regions]
     try:
-        receipt = asyncio.run(_send(urls, message, seconds))
+        sent = asyncio.run(_send(ways, in_its_name(message, topics), seconds, topics, desks))
     except Unanswered as exc:
+        urls = [url for urls in ways.values() for url in urls]
         why = f"{_unanswered(exc, urls, seconds)}. {hint_about(world)}"
         raise NewsfabricError(why) from exc
+    receipt = sent.receipt
+    if sent.detour:
+        echo(sent.detour, err=True)
     if as_json:
         echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
     if receipt.status == "rejected":
@@ -65,19 +80,49 @@ def run_publish(
         echo(receipt.id or "")
         if receipt.identity:
             echo(trace_hint(receipt.identity), err=True)
+        if sent.was_unused:
+            echo(unused_hint(topic, topics), err=True)
 
 
-async def _send(urls: list[str], message: Message, seconds: float) -> Receipt:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
+    """The receipt; by which other entrance it came, in words; whether nothing came before it."""
+
+    receipt: Receipt
+    detour: str
+    was_unused: bool
+
+
+async def _send(
+    ways: Mapping[str, Sequence[str]],
+    message: Message,
+    seconds: float,
+    topics: TopicTable,
+    desks: Sequence[str],
+) -> _Sent:
     publisher: AsyncPublisher | None = None
 
     def waiting() -> str:
+        urls = (url for urls in ways.values() for url in urls)
         return waiting_for_receipts(urls, () if publisher is None else (publisher,))
 
     async with wait_limited(waiting, None) as wait:
         wait.began()
-        opening = AsyncPublisher.open([",".join(urls)], app_id=APP_ID, timeout=seconds)
-        async with await opening as publisher:
-            return await send_with_retry(publisher, message, seconds)
+        opening = publisher_by(ways, seconds=seconds)
+        # Asked while it connects, and before there is anything of this message.
+        opened, was_unused = await asyncio.gather(opening, is_unused(message.topic, topics, desks))
+        async with opened as publisher:
+            receipt = await send_with_retry(publisher, message, seconds)
+            detour = _detour(list(ways), publisher)
+    return _Sent(receipt=receipt, detour=detour, was_unused=was_unused)
+
+
+def _detour(names: Sequence[str], publisher: AsyncPublisher) -> str:
+    if not publisher.answered_by:
+        return ""
+    trouble = publisher.troubles()
+    why = f" ({trouble})" if trouble else ""
+    return f"{names[0]}'s entrance is away{why}: published by {names[publisher.answered_by]}"
 
 
 def _unanswered(error: Unanswered, urls: list[str], seconds: float) -> str:

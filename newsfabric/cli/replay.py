@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -14,12 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from newsfabric.cli.console import console
 from newsfabric.cli.recording import Line, Tally, play, read_recording
-from newsfabric.cli.sending import APP_ID, waiting_for_receipts
+from newsfabric.cli.sending import publisher_by, waiting_for_receipts
 from newsfabric.cli.wait_limit import hint_about, wait_limited
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.safe_output import echo
-from newsfabric.settings import Region
 from newsfabric.topics import load_topics
 from newsfabric.worlds import World, world_to_publish_to
 
@@ -65,11 +64,11 @@ def run_replay(
     if start_at > len(lines):
         raise ConfigError(f"{file} has {len(lines)} messages: there is no number {start_at}")
     world = world_to_publish_to(state, lambda text: echo(text, err=True))
-    chosen = [world.region(name) for name in regions] or [world.region(None)]
+    ways = [*map(world.publishing_ways, regions)] or [world.publishing_ways(None)]
     suffix = "" if keep_ids else id_suffix or secrets.token_hex(4)
     replay = Replay(file=file, regions=regions, speed=speed, suffix=suffix, seconds=seconds)
     tally = Tally(begun_at=start_at)
-    asyncio.run(_replay(replay, lines[start_at - 1 :], chosen, world, tally))
+    asyncio.run(_replay(replay, lines[start_at - 1 :], ways, world, tally))
     echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
     if tally.rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
@@ -77,16 +76,17 @@ def run_replay(
 
 
 async def _replay(
-    replay: Replay, lines: Sequence[Line], chosen: Sequence[Region], world: World, tally: Tally
+    replay: Replay,
+    lines: Sequence[Line],
+    ways: Sequence[Mapping[str, Sequence[str]]],
+    world: World,
+    tally: Tally,
 ) -> None:
     terminal = console(stderr=True)
     publishers: list[AsyncPublisher] = []
-    # The others are for when a region's brokers are all away.
-    ways = [[near, *(r for r in world.fabric.regions if r is not near)] for near in chosen]
-    brokers = [[[node.amqp_url for node in region.client] for region in way] for way in ways]
 
     def waiting() -> str:
-        every = (url for way in brokers for urls in way for url in urls)
+        every = (url for way in ways for urls in way.values() for url in urls)
         return waiting_for_receipts(dict.fromkeys(every), publishers)
 
     def hint() -> str:
@@ -103,9 +103,8 @@ async def _replay(
         wait_limited(waiting, replay.seconds, say=say, hint=hint) as wait,
         AsyncExitStack() as stack,
     ):
-        for way in brokers:
-            regions = [",".join(urls) for urls in way]
-            opening = AsyncPublisher.open(regions, app_id=APP_ID, timeout=None)
+        for way in ways:
+            opening = publisher_by(way, seconds=None)
             publishers.append(await stack.enter_async_context(await opening))
         with Progress(
             TextColumn("{task.description}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from newsfabric.amqp import Message
@@ -16,6 +16,18 @@ from newsfabric.topology import mask
 
 APP_ID: Final = "newsfabric-cli"
 _AFTER_RETURN: Final = 0.5
+
+
+async def publisher_by(
+    ways: Mapping[str, Sequence[str]], *, seconds: float | None
+) -> AsyncPublisher:
+    """A publisher by the first of ``ways``, and by the next ones while that is away.
+
+    They are as :meth:`~newsfabric.worlds.World.publishing_ways` has them; a message waits for an
+    answer for ``seconds``, None: for ever.
+    """
+    regions = [",".join(urls) for urls in ways.values()]
+    return await AsyncPublisher.open(regions, app_id=APP_ID, timeout=seconds)
 
 
 def waiting_for_receipts(urls: Iterable[str], publishers: Iterable[AsyncPublisher]) -> str:

@@ -90,6 +90,8 @@ class AsyncPublisher:
         # In each region's order; a broker's number is its place.
         self._entrances: list[Entrance] = []
         self._choice = Choice([], rng=random.Random())  # noqa: S311 - spread, not secret
+        #: The region by which the last message was answered, as a place in ``regions``.
+        self.answered_by: int | None = None
         self._waiting: dict[str, _Sending] = {}
         # Tries whose message is answered: the broker may still say something by them.
         self._left: set[asyncio.Task[None]] = set()
@@ -298,6 +300,7 @@ class AsyncPublisher:
         # More than one may come for one message (R3): the first counts.
         if sending is not None and not sending.answer.done():
             self._choice.answered(number, sending.course, now)
+            self.answered_by = self._choice.region_of(number)
             sending.answer.set_result(receipt)
 
 

@@ -142,6 +142,10 @@ class Choice:
                 broker.doubted, broker.probe, broker.probed = True, "", now
         self._usual += (now - since - self._usual) * _SHARE_OF_LAST
 
+    def region_of(self, number: int) -> int:
+        """Which region broker ``number`` is in: 0 is the nearest."""
+        return self._brokers[number].region
+
     def in_each_region(self, brokers: Collection[int]) -> bool:
         """Whether ``brokers`` has one of each region."""
         return len({self._brokers[number].region for number in brokers}) == self._regions

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
+import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypedDict
 
 import orjson
@@ -61,7 +63,8 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
     """The message as the fabric wants it, without ``reply_to``.
 
     ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON. Rejected
-    (``not_json``) where that has a lone surrogate, which UTF-8 can't say.
+    (``not_json``) where that has a lone surrogate, which UTF-8 can't say, or a number that JSON
+    can't say: an infinity or NaN.
     """
     headers: dict[str, Any] = {"timestamp_in_ms": now_ms}
     for name in ("key", "version", "traceparent"):
@@ -127,7 +130,7 @@ def _encode(body: Any) -> bytes:
     if isinstance(body, bytes):
         return body
     try:
-        return body.encode() if isinstance(body, str) else orjson.dumps(body)
+        written = body.encode() if isinstance(body, str) else orjson.dumps(body)
     except (UnicodeEncodeError, orjson.JSONEncodeError):
         # Half of an emoji, where a headline was cut: orjson doesn't say where.
         text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
@@ -138,3 +141,24 @@ def _encode(body: Any) -> bytes:
         raise Rejected(
             "not_json", f"a lone surrogate at character {place} of the body, after {beside!r}"
         ) from None
+    # orjson writes null for what is no number of JSON's: few bodies need to be looked at.
+    if not isinstance(body, str) and b"null" in written and (where := _endless(body, "body")):
+        raise Rejected("not_json", f"{where}: JSON has no infinity and no NaN")
+    return written
+
+
+def _endless(value: Any, name: str) -> str | None:
+    """Where in ``value``, which is called ``name``, a number is that JSON has not, and which."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{name} is {value}"
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, list | tuple):
+        inner = enumerate(value)
+    elif isinstance(value, enum.Enum):
+        return _endless(value.value, name)
+    elif dataclasses.is_dataclass(value):
+        inner = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    found = (_endless(each, f"{name}.{place}") for place, each in inner)
+    return next(filter(None, found), None)

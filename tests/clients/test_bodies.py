@@ -32,10 +32,14 @@ try {
             r"""["a", ["\xff" => 1]]""",
             "Newsfabric\\Rejected: not_utf8: a key of body.1 isn't UTF-8",
         ),
-        ("INF", "JsonException: Inf and NaN cannot be JSON encoded"),
+        (
+            "['price' => NAN]",
+            "Newsfabric\\Rejected: not_json: JSON has no infinity and no NaN",
+        ),
+        ("fopen('php://memory', 'r')", "JsonException: Type is not supported"),
     ],
 )
-def test_php_says_where_half_an_emoji_is(body: str, said: str) -> None:
+def test_php_says_what_json_can_not_say(body: str, said: str) -> None:
     program("php")
     done = subprocess.run(
         ["php", "-r", PHP, "--", f"{ROOT}/clients/php/autoload.php", body],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -99,13 +100,20 @@ def test_a_replay_goes_by_the_other_region_while_a_broker_is_away(
     try:
         done = linked.run("replay", str(day), "--speed", "0", "--region", "oregon")
         assert (done.returncode, done.stdout) == (0, "50 routed, 0 rejected\n"), done.stderr
+        # So does a single message, which says so.
+        by_dublin = linked.run("publish", "news.world", "1", "--region", "oregon")
+        assert by_dublin.returncode == 0, by_dublin.stderr
+        assert by_dublin.stderr.startswith("oregon's entrance is away (")
+        assert "): published by dublin\n" in by_dublin.stderr
         # Without that way, what is broken is named, and what mends it.
+        assert _chaos(linked, "kill", "dublin-client-1") == [("dublin-client-1", "killed")]
         alone = linked.run("publish", "news.world", "1", "--region", "oregon", "--timeout", "1")
         assert alone.returncode == 1
         assert "nothing was sent: no broker took it within 1 s" in alone.stderr
-        assert "oregon-client-1 is dead or stopped: `newsfabric chaos heal" in alone.stderr
+        assert "are dead or stopped: `newsfabric chaos heal" in alone.stderr
+        assert {"oregon-client-1", "dublin-client-1"} <= set(re.findall(r"[\w-]+", alone.stderr))
     finally:
-        assert _chaos(linked, "heal") == [("oregon-client-1", "started")]
+        _chaos(linked, "heal")
 
 
 def test_queues_that_are_lost_with_what_is_in_them_come_back_and_news_goes_on(

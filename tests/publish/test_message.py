@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -75,6 +78,34 @@ def test_half_an_emoji_is_rejected_and_it_says_where(body: Any, place: int, afte
         make_message("t", body, {}, app_id="a", now_ms=NOW)
     assert told.value.reason == "not_json"
     assert told.value.detail == f"a lone surrogate at character {place} of the body, after {after}"
+
+
+@dataclasses.dataclass
+class Quote:
+    price: float | None
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (math.inf, "body is inf"),
+        ({"prices": [1.0, None, 1e400]}, "body.prices.2 is inf"),
+        ({"null": {"change": -math.inf}}, "body.null.change is -inf"),
+        ((Quote(1.0), Quote(math.nan)), "body.1.price is nan"),
+        ([enum.Enum("Odd", {"LOTS": math.inf})["LOTS"]], "body.0 is inf"),  # type: ignore[misc]
+    ],
+)
+def test_a_number_that_json_has_not_is_rejected_and_it_says_where(body: Any, where: str) -> None:
+    with pytest.raises(Rejected) as told:
+        make_message("t", body, {}, app_id="a", now_ms=NOW)
+    assert told.value.reason == "not_json"
+    assert told.value.detail == f"{where}: JSON has no infinity and no NaN"
+
+
+def test_null_is_sent_where_it_was_said() -> None:
+    body = {"price": None, "of": [Quote(None), "null", 1.5]}
+    message = make_message("t", body, {}, app_id="a", now_ms=NOW)
+    assert message.body == b'{"price":null,"of":[{"price":null},"null",1.5]}'
 
 
 def test_what_is_no_json_at_all_is_the_callers_error() -> None:

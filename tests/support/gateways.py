@@ -266,6 +266,11 @@ class RawSocket:
         self._writer = writer
         self._buffer = b""
 
+    @property
+    def port(self) -> int:
+        """Its own."""
+        return int(self._writer.get_extra_info("sockname")[1])
+
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 

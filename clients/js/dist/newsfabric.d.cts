@@ -185,7 +185,7 @@ export interface Fabric {
     }>;
     /**
      * What came after a position, page by page: while there is `more`, ask again after the page's `position`. `limit` is at most 1,000.
-     * It needs an open connection, to know which gateway to ask.
+     * The gateway that is connected is asked, and where that can't answer, or there is none, the frontdesks whose `endpoints` were given.
      */
     history(topic: string, options: {
         limit?: number;

@@ -10,9 +10,11 @@ import { urlOf } from "./regions.ts";
 import { identityText } from "./seen.ts";
 import { Subscriber, call } from "./subscriber.ts";
 import { Tabs, isHidden } from "./tabs.ts";
+import { within } from "./verdicts.ts";
 
 const NOBODY = { type: "error", code: 0, reason: "there is no browser here, and no WebSocket was given: nothing is asked" };
-const NOT_OPEN = { code: 100, reason: "no gateway is connected just now", temporary: true };
+const NOT_OPEN = { code: 100, reason: "no gateway is connected just now, and no frontdesk answers", temporary: true };
+const HISTORY_MS = 20_000; // a frontdesk gives its gateway 15 s
 
 interface Marked {
   topic: string;
@@ -27,6 +29,7 @@ export class PageFabric implements Fabric {
   #page = new AbortController();
   #isClosed = false;
   #logins = 0;
+  #urls: string[] = [];
   #connections = { connections: 0, losses: 0 };
 
   constructor(options: ConnectOptions) {
@@ -41,7 +44,7 @@ export class PageFabric implements Fabric {
     });
     // A server that renders pages: whoever reads them connects.
     if (!page && !WebSocket) return;
-    const urls = [endpoints].flat().map((url) => absolute(url, page?.baseURI));
+    const urls = (this.#urls = [endpoints].flat().map((url) => absolute(url, page?.baseURI)));
     // sockjs-client is loaded by a script of the page.
     const usable = page || typeof sockjs === "function" ? transports : transports.filter((name) => name === "websocket");
     const connecting = { endpoints: urls, transports: usable, sockjs, heartbeat: { ...HEARTBEAT, ...heartbeat }, WebSocket, log: logOf(debug) };
@@ -99,19 +102,32 @@ export class PageFabric implements Fabric {
     return { messages: messages.map(withIdentity), more };
   }
 
-  /** Gateways answer that over HTTP alone. */
+  /** Gateways answer that over HTTP alone, and frontdesks ask one for whoever can't. */
   async #historyAfter(topic: string, limit = 100, after: string): Promise<Page> {
     checkTopic(topic);
+    if (!this.#tabs) throw new FabricError(NOBODY);
     const { gateway } = this.state;
-    if (!gateway) throw new FabricError(this.#tabs ? NOT_OPEN : NOBODY);
-    const url = new URL("history", gateway.replace(/^ws/, "http"));
-    url.search = String(new URLSearchParams({ topic, after, limit: String(limit) }));
     const { login } = this.#subscriber;
-    const answer = await fetch(url, { cache: "no-store", credentials: "omit", headers: login === null ? {} : { Authorization: `Bearer ${login}` } });
-    const page = await answer.json();
-    if (!answer.ok) throw new FabricError({ ...page, topic });
-    const { messages, more, position, recovered } = page;
-    return { messages: messages.map(withIdentity), more, position, recovered };
+    const headers: Record<string, string> = login === null ? {} : { Authorization: `Bearer ${login}` };
+    let refusal = NOT_OPEN;
+    for (const base of gateway ? [gateway.replace(/^ws/, "http"), ...this.#urls] : this.#urls) {
+      const url = new URL("history", base);
+      url.search = String(new URLSearchParams({ topic, after, limit: String(limit) }));
+      try {
+        const [answer, page] = await within(HISTORY_MS, async (signal) => {
+          const answer = await fetch(url, { cache: "no-store", credentials: "omit", headers, signal });
+          return [answer, await answer.json()] as const;
+        });
+        const { messages, more, position, recovered } = page;
+        if (answer.ok) return { messages: messages.map(withIdentity), more, position, recovered };
+        if (page.type === "error") refusal = page;
+        // Another one would say the same.
+        if (answer.status < 500 && page.type === "error" && !page.temporary) break;
+      } catch {
+        // It isn't there, or is something else.
+      }
+    }
+    throw new FabricError({ ...refusal, topic });
   }
 
   ack(message: Marked): Promise<void> {

@@ -103,7 +103,6 @@ test("a page asks its gateway for what came after a position, logged in as it is
   }
   const lines = [];
   const fabric = connect({ endpoints: "http://r/endpoints.json", WebSocket: Socket, token: "T", debug: (line) => lines.push(line) });
-  await assert.rejects(fabric.history("t", { after: "P1" }), { code: 100, temporary: true });
   await new Promise((resolve) => fabric.on("login", resolve));
   const { messages, ...page } = await fabric.history("t", { after: "P1", limit: 1000 });
   assert.deepEqual([messages.map(({ body }) => body), page], [[1], { more: true, position: "P2", recovered: true }]);
@@ -115,4 +114,59 @@ test("a page asks its gateway for what came after a position, logged in as it is
   assert.ok(lines.some((line) => line.startsWith("asked http://r/endpoints.json: 1 gateways")));
   assert.ok(lines.includes('says {"action":"login","token":"…","ref":"l1"}'));
   assert.ok(!lines.join().includes('"T"'));
+});
+
+/** A page whose `history` after P1 is answered by these, by host; what each was asked, in order, and what came of it. */
+async function askedWhere(answers, { isOpen = true } = {}) {
+  const asked = [];
+  mock.method(globalThis, "fetch", async (url) => {
+    const { host, pathname } = new URL(url);
+    if (pathname === "/endpoints.json") {
+      const gateways = isOpen ? [{ websocket_url: "wss://gateway/websocket", weight: 1 }] : [];
+      return Response.json({ region: "r", gateways, alternates: [] });
+    }
+    asked.push(host);
+    return answers[host]();
+  });
+  class Socket {
+    constructor() {
+      setImmediate(() => this.onopen());
+    }
+    send() {}
+    close() {}
+  }
+  const fabric = connect({ endpoints: ["http://oregon/endpoints.json", "http://dublin/endpoints.json"], WebSocket: Socket });
+  const opened = new Promise((resolve) => fabric.on("state", ({ state }) => state === (isOpen ? "open" : "waiting") && resolve()));
+  fabric.subscribe("t");
+  await opened;
+  const came = await fabric.history("t", { after: "P1" }).then(
+    ({ messages, position }) => [messages.map(({ body }) => body), position],
+    ({ code, topic }) => [code, topic],
+  );
+  fabric.close();
+  mock.restoreAll();
+  return [asked, came];
+}
+
+const page = (body) => () => Response.json({ topic: "t", recovered: true, more: false, position: "P2", messages: [message(body, null)] });
+const refusal = (code, temporary, status) => () => Response.json({ type: "error", code, reason: "no", temporary }, { status });
+const gone = () => Promise.reject(new TypeError("Failed to fetch"));
+const elsewhere = () => new Response("<!doctype html>", { status: 404 });
+
+test("where a gateway can't say what came after a position, frontdesks are asked", async () => {
+  for (const gateway of [gone, elsewhere, refusal(113, true, 503), refusal(111, true, 429)])
+    assert.deepEqual(await askedWhere({ gateway, oregon: page(1) }), [["gateway", "oregon"], [[1], "P2"]]);
+  const oregon = () => Response.json({ error: { reason: "unavailable", detail: "no gateway answers" } }, { status: 503 });
+  assert.deepEqual(await askedWhere({ gateway: gone, oregon, dublin: page(2) }), [["gateway", "oregon", "dublin"], [[2], "P2"]]);
+});
+
+test("so they are where no gateway is connected", async () => {
+  assert.deepEqual(await askedWhere({ oregon: page(1) }, { isOpen: false }), [["oregon"], [[1], "P2"]]);
+  assert.deepEqual(await askedWhere({ oregon: gone, dublin: elsewhere }, { isOpen: false }), [["oregon", "dublin"], [100, "t"]]);
+});
+
+test("what a gateway refuses for good nobody else is asked, and what nobody can say is the gateway's refusal", async () => {
+  assert.deepEqual(await askedWhere({ gateway: refusal(112, false, 400) }), [["gateway"], [112, "t"]]);
+  const answers = { gateway: refusal(113, true, 503), oregon: gone, dublin: gone };
+  assert.deepEqual(await askedWhere(answers), [["gateway", "oregon", "dublin"], [113, "t"]]);
 });

@@ -142,7 +142,7 @@ final class Publisher
     }
 
     /**
-     * @throws Rejected for text that is no UTF-8, such as a headline that was cut inside an emoji
+     * @throws Rejected for text that is no UTF-8, such as a headline that was cut inside an emoji, and for INF and NAN
      * @throws \JsonException for what else JSON can't say
      */
     private static function json(mixed $body): string
@@ -150,6 +150,9 @@ final class Publisher
         try {
             return json_encode($body, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE);
         } catch (\JsonException $error) {
+            if ($error->getCode() === JSON_ERROR_INF_OR_NAN) {
+                throw new Rejected('not_json', 'JSON has no infinity and no NaN');
+            }
             $place = $error->getCode() === JSON_ERROR_UTF8 ? self::misspelt($body, 'body') : null;
             throw $place === null ? $error : new Rejected('not_utf8', "$place isn't UTF-8");
         }

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 from gateways import PATIENCE, Box, RawSocket, opened_box
 
+from gateway import sse, streaming
+
 LIMIT = 4
 TEXT = 0x81
 
@@ -95,3 +97,25 @@ async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None
         box.publish(body="still here")
         assert (await living.hear())["body"] == "still here"
         assert await box.metric(no_pong) == before + LIMIT - 1
+
+
+@pytest.mark.parametrize("engine", ["tornado"])
+async def test_event_streams_of_a_dead_network_make_room_and_those_that_live_stay(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data plane asks WebSockets alone: on the native engine these end two heartbeats later."""
+    monkeypatch.setattr(streaming, "_ANSWER_SECONDS", 0.2)
+    async with box.opened() as living, box.opened() as dead:
+        for raw in (living, dead):
+            raw.send_request("GET", "/events?topic=news.breaking")
+            await raw.read_until(b"retry: ")
+        # No packet is lost on loopback: the kernel says of one what it would say then.
+        lost = dead.port
+        monkeypatch.setattr(
+            sse, "since_acknowledged", lambda one: 60.0 if one.getpeername()[1] == lost else 0.0
+        )
+        async with mute(box, LIMIT - 2), box.opened() as refused:
+            await pushes_of(refused)
+            await dead.read_until(b'"code":4203')
+            box.publish(body="still here")
+            await living.read_until(b"still here")

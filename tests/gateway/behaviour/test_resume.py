@@ -17,7 +17,7 @@ import websockets
 from gateways import PATIENCE, TABLE, Box, Reader, opened_box, settle, until
 
 from gateway.position import HASH_BYTES, MAX_LOGS, MAX_SEQ, Listed, Position, decode, encode
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, identity_of_id, identity_text
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 
@@ -461,6 +461,8 @@ async def test_catching_up_over_http_page_by_page(engine: str, store: CountingSt
             page = await get_history(box, topic=TOPIC, after=position, limit=3)
             assert page["recovered"] is True
             bodies += [message["body"] for message in page["messages"]]
+            for message in page["messages"]:
+                assert message["identity"] == identity_text(identity_of_id(message["id"]))
             position, pages = page["position"], pages + 1
             if not page["more"]:
                 break

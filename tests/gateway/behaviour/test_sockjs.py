@@ -15,6 +15,7 @@ from sockjs_sessions import watched_bodies
 
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
+from gateway.sockjs import sessions
 
 SESSION = "/sockjs/000/a-session"
 TRICKY = "Ünï \u2028\u2029 \ufeff\u200c \U0001f600 東京"
@@ -335,6 +336,16 @@ async def test_heartbeats(engine: str) -> None:
             assert [await lines.next() for _ in range(3)] == ["o", "h", "h"]
         assert await poll(box, "/sockjs/0/other") == "o"
         assert await poll(box, "/sockjs/0/other") == "h"
+
+
+async def test_a_stream_whose_reader_acknowledges_nothing_ends(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened_box(engine, heartbeat=0.05) as box, streaming(box) as lines:
+        assert [await lines.next() for _ in range(2)] == ["o", "h"]
+        monkeypatch.setattr(sessions, "since_acknowledged", lambda _: 60.0)
+        # It is over, whatever of a goodbye is on its way.
+        await until(lambda: not box.gateway.core.readers.open)
 
 
 async def test_a_drain_tells_streaming_and_polling_readers(engine: str) -> None:

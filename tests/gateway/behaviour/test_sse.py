@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket, Response, opened_box, until
 
+from gateway import sse
 from gateway.admission import Welcome
 from gateway.outbox import OutboxLimits
 
@@ -133,6 +134,16 @@ async def test_a_comment_keeps_an_idle_stream_open(engine: str) -> None:
     async with opened_box(engine, heartbeat=0.05) as box, box.opened() as raw:
         await opened_stream(raw, "topic=news.a")
         await raw.read_until(b"\n:\n\n")
+
+
+async def test_a_stream_whose_reader_acknowledges_nothing_ends(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "since_acknowledged", lambda _: 60.0)
+    async with opened_box(engine, heartbeat=0.1) as box, box.opened() as raw:
+        await opened_stream(raw, "topic=news.a")
+        await raw.read_until(b'"code":4203')
+        await until(lambda: not box.gateway.core.readers.open)
 
 
 async def test_a_stream_that_takes_nothing_is_given_up(engine: str) -> None:
