@@ -22,7 +22,13 @@ from tests.deploy.unit_templates import ROLES
 PLAYBOOKS: Final = ROLES.parent / "playbooks"
 LOCK: Final = ROLES / "lock" / "files" / "lock.py"
 #: Those that change nothing, or nothing of a fabric's.
-ONLY_LOOK: Final = {"begin.yml", "precheck.yml", "verify.yml", "build-image.yml"}
+ONLY_LOOK: Final = {
+    "begin.yml",
+    "precheck.yml",
+    "verify.yml",
+    "build-image.yml",
+    "recover-certificates.yml",
+}
 FIRST: Final[dict[str, Any]] = {
     "id": "1" * 12,
     "who": "ada@laptop",
