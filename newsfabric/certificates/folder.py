@@ -37,6 +37,7 @@ from newsfabric.certificates.making import (
     certificates_in,
     checked_name,
     describe,
+    in_pem,
     key_identifier,
     make_authority,
     make_certificate,
@@ -134,15 +135,34 @@ class Folder:
 
     def trust(self, name: str, *, now: datetime.datetime, lifetime: datetime.timedelta) -> Done:
         """First step of a rotation: another authority, which is trusted and doesn't sign yet."""
-        if len(self._authority_ids()) > 1:
+        signer = self._signer()
+        if any(self._has_key(one) for one in self._authority_ids() if one != signer):
             self._write_bundle()
             return Done(_BUNDLE)
         # What is newer is told by when it begins, in whole seconds.
-        old = _described(self._path / _AUTHORITIES / self._signer() / _CERTIFICATE)
+        old = _described(self._path / _AUTHORITIES / signer / _CERTIFICATE)
         later = old.begins + CLOCKS_DIFFER + _SECOND
         self._add_authority(name, max(now, later), lifetime)
         self._write_bundle()
         return Done(_BUNDLE, "another authority is trusted")
+
+    def recover(self, bundle: bytes) -> Done:
+        """Before the first step, where the folder was lost: ``bundle`` is the ca.pem of a host.
+
+        Its authorities are trusted, and sign nothing: their keys aren't here. A folder that has an
+        authority is left alone. ConfigError if there is no authority in ``bundle``.
+        """
+        if self._signing() is not None:
+            return Done(_BUNDLE)
+        found = {describe(one).key: one for one in certificates_in(bundle, _BUNDLE)}
+        if not all(describe(one).authority for one in found.values()):
+            raise ConfigError("that is no ca.pem of a host: not all in it are authorities")
+        parent = _folder(self._path / _AUTHORITIES)
+        for identifier, one in found.items():
+            _write(_folder(parent / identifier) / _CERTIFICATE, in_pem(one), 0o644)
+        self._write_bundle()
+        _write(self._path / _SIGNING, self._authority_ids()[-1].encode(), 0o644)
+        return Done(_BUNDLE, "what hosts trust is trusted here")
 
     def sign(self) -> Done:
         """Second step: the new authority signs from now on. :meth:`renew` then makes all anew.
@@ -150,7 +170,7 @@ class Folder:
         ConfigError before the first step.
         """
         newest = self._authority_ids()[-1]
-        if len(self._authority_ids()) == 1:
+        if not self._has_key(newest) or len(self._authority_ids()) == 1:
             raise ConfigError(
                 "there is one authority only: begin with `newsfabric certs rotate trust`, "
                 "and give ca.pem to every host"
@@ -216,9 +236,17 @@ class Folder:
             return "its key was another's"
         return why_other(held, names, roles) or why_due(held, signer=signer, now=now, before=before)
 
+    def _has_key(self, identifier: str) -> bool:
+        return (self._path / _AUTHORITIES / identifier / _KEY).exists()
+
     def _check_authority(
         self, signer: str, now: datetime.datetime, before: datetime.timedelta
     ) -> None:
+        if not self._has_key(signer):
+            raise ConfigError(
+                f"the authority's key isn't in {self._path} any more, so it signs nothing: put "
+                "another in its place, beginning with `newsfabric certs rotate trust`"
+            )
         ends = _described(self._path / _AUTHORITIES / signer / _CERTIFICATE).ends
         if ends - now <= before:
             raise ConfigError(

@@ -96,7 +96,7 @@ def make_authority(name: str, *, now: datetime.datetime, lifetime: datetime.time
         .add_extension(own, critical=False)
         .sign(key, hashes.SHA256())
     )
-    return Pair(made.public_bytes(serialization.Encoding.PEM), _pem(key))
+    return Pair(in_pem(made), _pem(key))
 
 
 def make_certificate(
@@ -127,7 +127,12 @@ def make_certificate(
         .add_extension(_authority_key(signer), critical=False)
         .sign(_ec_key(authority.key), hashes.SHA256())
     )
-    return Pair(made.public_bytes(serialization.Encoding.PEM), _pem(key))
+    return Pair(in_pem(made), _pem(key))
+
+
+def in_pem(certificate: x509.Certificate) -> bytes:
+    """``certificate`` as a file has it."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def describe(certificate: x509.Certificate) -> Description:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
@@ -26,6 +26,8 @@ _NAME: Final = "newsfabric"
 _AUTHORITY_LIFETIME: Final = "3650d"
 _LIFETIME: Final = "90d"
 _BEFORE: Final = "30d"
+# A file of authorities has one or two.
+_MOST_BYTES: Final = 1 << 20
 
 
 def _duration(
@@ -240,6 +242,23 @@ def rotate() -> None:
     2. rotate sign, renew    the new one has signed all       → certificates to every host
     3. rotate drop           ca.pem has the new one alone     → ca.pem to every host
     """
+
+
+@certs.command(epilog=examples("newsfabric certs recover /etc/newsfabric/tls/ca.pem"))
+@click.argument("bundle", metavar="FILE", type=click.File("rb"))
+@_folder
+@json_option
+def recover(bundle: BinaryIO, folder: Path, as_json: bool) -> None:
+    """Begin a folder anew that was lost, with FILE: the ca.pem that hosts have.
+
+    What it names is trusted here, too, and signs nothing, since its key is lost: another authority
+    takes its place (`newsfabric certs rotate`). A folder that has an authority is left alone.
+    """
+    from newsfabric.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.recover(bundle.read(_MOST_BYTES))
+    _say([done], as_json)
 
 
 @rotate.command(epilog=examples("newsfabric certs rotate trust"))

@@ -344,3 +344,58 @@ def test_nobody_looks_at_certificates_while_they_are_made(tmp_path: Path) -> Non
         pass
     with looked_into(tmp_path), looked_into(tmp_path):
         pass
+
+
+def without_keys(path: Path) -> None:
+    """What is left of a folder whose authority's key is lost."""
+    for key in path.glob("authorities/*/key.pem"):
+        key.unlink()
+
+
+def test_where_the_authoritys_key_is_lost_another_one_takes_its_place(folder, tmp_path):
+    without_keys(tmp_path)
+    old = certificates(tmp_path / "ca.pem")
+    with pytest.raises(ConfigError, match=r"key isn't in .* beginning with .*rotate trust"):
+        issue(folder, "another.example")
+    with pytest.raises(ConfigError, match=r"begin with .*rotate trust"):
+        folder.sign()
+    assert folder.trust("ours", now=NOW, lifetime=YEARS).changed
+    assert not folder.trust("ours", now=NOW, lifetime=YEARS).changed
+    # Hosts get both before any of them has a certificate of the new one.
+    assert len(certificates(tmp_path / "ca.pem")) == 2
+    assert folder.sign().changed
+    assert [one.changed for one in folder.renew([], now=NOW, before=30 * DAY)] == [True]
+    assert folder.drop().changed
+    assert not set(certificates(tmp_path / "ca.pem")) & set(old)
+
+
+@pytest.mark.parametrize("rotating", [False, True])
+def test_a_folder_that_is_lost_begins_with_what_hosts_trust(folder, tmp_path, rotating):
+    if rotating:
+        folder.trust("ours", now=NOW, lifetime=YEARS)
+    trusted = (tmp_path / "ca.pem").read_bytes()
+    path = tmp_path / "new"
+    with opened(path) as new:
+        assert new.recover(trusted).changed
+        assert not new.recover(trusted).changed
+        assert (path / "ca.pem").read_bytes() == trusted
+        assert new.trust("ours", now=NOW, lifetime=YEARS).changed
+        both = certificates(path / "ca.pem")
+        assert set(certificates(tmp_path / "ca.pem")) < set(both)
+        new.sign()
+        assert issue(new) == "there was none"
+        assert new.drop().changed
+    assert len(certificates(path / "ca.pem")) == 1
+
+
+def test_a_hosts_own_certificate_is_no_authority(folder, tmp_path):
+    file = tmp_path / "issued" / HOST / "cert.pem"
+    told = ["certs", "recover", str(file), "--folder", str(tmp_path / "new")]
+    refused = CliRunner().invoke(cli, told)
+    assert refused.exit_code != 0
+    with opened(tmp_path / "new") as new, pytest.raises(ConfigError, match="not all"):
+        new.recover(file.read_bytes())
+
+
+def certificates(bundle: Path) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(bundle.read_bytes())

@@ -91,7 +91,7 @@ def test_a_broker_that_does_not_run_is_told_nothing(broker: Path) -> None:
 @pytest.mark.parametrize("name", ["deploy", "rotate-secrets"])
 def test_hosts_out_of_service_are_refused_before_anything_is_changed(name: str) -> None:
     plays = yaml.safe_load((ROLES.parent / "playbooks" / f"{name}.yml").read_text())
-    assert plays[0]["ansible.builtin.import_playbook"] == "precheck.yml"
+    assert plays[0]["ansible.builtin.import_playbook"] == "begin.yml"
     [task] = plays[1]["tasks"]
     assert task["ansible.builtin.include_tasks"] == "tasks/all_in_service.yml"
     assert (plays[1]["hosts"], plays[1]["any_errors_fatal"]) == ("all:!image", True)
@@ -231,7 +231,7 @@ def test_a_broker_that_is_upgraded_begins_without_data_also_if_the_run_is_given_
 def test_brokers_are_upgraded_one_after_the_other_and_boxes_are_drained_first() -> None:
     plays = yaml.safe_load((ROLES.parent / "playbooks" / "upgrade-rabbitmq.yml").read_text())
     prechecks, _, *brokers, verify = plays
-    assert prechecks["ansible.builtin.import_playbook"] == "precheck.yml"
+    assert prechecks["ansible.builtin.import_playbook"] == "begin.yml"
     assert verify["ansible.builtin.import_playbook"] == "verify.yml"
     assert [play["serial"] for play in brokers] == [1, 1, 1]
     assert all(play["any_errors_fatal"] for play in brokers)

@@ -229,8 +229,14 @@ def test_a_bundle_that_is_not_what_was_made_is_not_taken(
     assert (done.returncode, said) == ((0, False) if taken else (2, True)), done.stdout
 
 
-@pytest.mark.parametrize("where", ["roles/precheck/tasks/main.yml", "playbooks/build-image.yml"])
-def test_that_is_looked_at_before_anything_is_changed(where: str) -> None:
+def test_prechecks_ask_whether_the_bundle_is_whole() -> None:
+    table = ROOT / "deploy" / "ansible" / "roles" / "precheck" / "vars" / "main.yml"
+    others = yaml.safe_load(table.read_text())["precheck_others"]
+    assert ("release", "bundle") in {(each["role"], each["tasks"]) for each in others}
+
+
+def test_that_is_looked_at_before_anything_is_changed() -> None:
+    where = "playbooks/build-image.yml"
     listed = yaml.safe_load((ROOT / "deploy" / "ansible" / where).read_text())
     tasks = [task for entry in listed for task in entry.get("pre_tasks", [entry])]
     bundle = {"name": "release", "tasks_from": "bundle.yml"}

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import yaml
 
+from tests.deploy.prechecks import PRECHECK, checks
 from tests.deploy.unit_templates import ROLES
 
-PRECHECK: Final = ROLES / "precheck"
 CORE, OTHER, STORE = "oregon-core-1", "oregon-core-2", "oregon-store-1"
 RELEASE: Final = "0.1.0-0123456789ab"
 IMAGE: Final = "1" * 64
@@ -36,6 +36,7 @@ SEEN: Final[dict[str, Any]] = {
     "rabbitmq_name": f"{CORE}@localhost",
     "rabbitmq_data": "4.0",
 }
+ROOM: Final = ": make room, or lower newsfabric_least_disk_mib"
 WHOSE: Final = (
     "The host is of no other fabric, and neither another part nor another host of this one"
 )
@@ -151,23 +152,17 @@ def checked(
     A case is what is set then; ``seen`` in it differs from what look.py would have seen. ``hosts``
     are other addresses than the inventory's.
     """
-    [check] = [
-        task
-        for task in yaml.safe_load((PRECHECK / "tasks" / "main.yml").read_text())
-        if task["name"] == name
-    ]
     plays = [
         {
             "hosts": host,
             "connection": "local",
             "gather_facts": False,
-            "vars_files": [str(PRECHECK / "vars" / "main.yml")],
             "vars": {
                 "playbook_dir": str(ROLES.parent / "playbooks"),
                 "precheck_found": {"stdout": json.dumps(SEEN | case.get("seen", {}))},
                 **case,
             },
-            "tasks": [{**check, "ignore_errors": True}],
+            "tasks": [{**task, "ignore_errors": True} for task in checks(name)],
         }
         for case in cases
     ]
@@ -186,7 +181,7 @@ def checked(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     answers = json.loads(done.stdout[done.stdout.index("{") :])
-    each_said = [play["tasks"][0]["hosts"][host] for play in answers["plays"]]
+    each_said = [play["tasks"][-1]["hosts"][host] for play in answers["plays"]]
     assert len(each_said) == len(cases)
     return [answer["msg"] if answer.get("failed") else "" for answer in each_said]
 
@@ -215,7 +210,7 @@ def test_two_names_with_one_address_are_refused(playbook: str, tmp_path: Path) -
     name = "No other host has it"
     assert checked(playbook, tmp_path, name, {}) == [""]
     [said] = checked(playbook, tmp_path, name, {}, hosts={OTHER: "10.1.1.21"})
-    assert said == f"of {CORE}, {OTHER} several have one address"
+    assert said.startswith(f"of {CORE}, {OTHER} several have one address: give each")
 
 
 def test_a_host_that_serves_needs_a_tenth_of_the_room_of_a_new_one(
@@ -225,9 +220,9 @@ def test_a_host_that_serves_needs_a_tenth_of_the_room_of_a_new_one(
     cases = [{"seen": {"free_mib": free, "serves": serves}} for free, serves in found]
     assert checked(playbook, tmp_path, "The disk is large enough", *cases, host=STORE) == [
         "",
-        f"{STORE} has 51199 MiB free below /var/lib, and a store host needs 51200",
+        f"{STORE} has 51199 MiB free below /var/lib, and a store host needs 51200" + ROOM,
         "",
-        f"{STORE} has 5119 MiB free below /var/lib, and a store host that serves needs 5120",
+        f"{STORE} has 5119 MiB free below /var/lib, and a store host that serves needs 5120" + ROOM,
     ]
 
 
@@ -274,11 +269,11 @@ def test_each_publisher_has_a_password_and_nobody_else(playbook: str, tmp_path: 
         {
             "newsfabric_publisher_passwords": passwords,
             "newsfabric_topics_file": "topics.toml",
-            "precheck_topics": {"stdout": json.dumps(listed)},
+            "precheck_topics": {"rc": 0, "stdout": json.dumps(listed)},
         }
         for listed, passwords, _ in wrong
     ]
-    assert checked(playbook, tmp_path, "They are those that have a password", *cases) == [
+    assert checked(playbook, tmp_path, "Publishers are those that have a password", *cases) == [
         f"newsfabric_publisher_passwords has {said} (publishers are those of topics.toml)"
         if said
         else ""
@@ -396,3 +391,50 @@ def test_data_of_another_version_are_refused_but_by_the_playbook_that_moves_them
         f"{CORE} has RabbitMQ 4.3.6 and data of 3.10",
         f"{CORE} has RabbitMQ 3.10.8 and data of 4.0",
     ]
+
+
+def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
+    playbook: str, tmp_path: Path
+) -> None:
+    told = {
+        # This machine stands for all of them.
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        "newsfabric_command": str(Path(sys.executable).with_name("newsfabric")),
+        "newsfabric_distributions": ["trixie", "bookworm", "buster"],
+        "newsfabric_clock_tolerance_seconds": 3600,
+        "newsfabric_publisher_passwords": {},
+        "newsfabric_tls": True,
+        "newsfabric_certs": str(tmp_path / "certs"),
+        "newsfabric_least_disk_mib": {"core": 10**9, "store": 10**9},
+        "newsfabric_cassandra_jars": str(tmp_path / "jars"),
+        # Two of the inventory.
+        "newsfabric_secret": "guessable",
+        "newsfabric_bundle": str(tmp_path / "newsfabric-1.tar"),
+    }
+    (tmp_path / "newsfabric-1.tar").touch()
+    words = ["-i", str(ROLES.parent / "inventories" / "production" / "hosts.yml")]
+    words += ["--limit", f"{CORE},{STORE}", "-e", json.dumps(told)]
+    done = subprocess.run(
+        [playbook, *words, str(ROLES.parent / "playbooks" / "precheck.yml")],
+        cwd=ROLES.parent,
+        env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    answers = json.loads(done.stdout[done.stdout.index("{") :])
+    assert answers["stats"][CORE]["failures"] + answers["stats"][STORE]["failures"] == 1
+    (last,) = answers["plays"][0]["tasks"][-1]["hosts"].values()
+    begin = [
+        f"{tmp_path}/newsfabric-1.tar isn't what its .sha256 beside it says",
+        "newsfabric_secret is missing or short",
+        f"{tmp_path}/newsfabric-1.tar isn't called newsfabric-VERSION-BUILD.tar",
+        f"{CORE} has ",
+        f"no certificate of {CORE} in {tmp_path}/certs: `newsfabric certs issue {CORE} ",
+        f"{tmp_path}/jars has no Cassandra 5.0.4",
+        f"{STORE} has ",
+        f"no certificate of {STORE} in {tmp_path}/certs: `newsfabric certs issue {STORE} ",
+    ]
+    assert [text[: len(start)] for text, start in zip(last["msg"], begin, strict=True)] == begin

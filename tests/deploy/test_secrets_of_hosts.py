@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.deploy.prechecks import checks
 from tests.deploy.told import ADMISSION
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -224,13 +225,8 @@ def test_what_would_become_another_line_or_folder_is_refused(
     bundle.touch()
     given = {"newsfabric_secret": "s" * 64, "newsfabric_bundle": str(bundle)} | wrong
     # The checks of what is written, without those of machines.
-    checks = [
-        task
-        for where, task in tasks()
-        if where == "roles/precheck/tasks/main.yml"
-        and task["name"] in ("The secret is there", "The address is one", RELEASE_IS_NAMED)
-    ]
-    play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": checks}]
+    asked = checks("The secret is there", "The address is one", RELEASE_IS_NAMED)
+    play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given)
     assert done.returncode == 2
     assert said in " ".join(done.stdout.split())
@@ -254,16 +250,11 @@ def test_what_would_become_another_line_or_folder_is_refused(
 def test_store_nodes_that_ask_for_no_login_are_refused_unless_their_network_is_trusted(
     playbook: str, tmp_path: Path, environment: str, given: dict[str, Any], refused: bool
 ) -> None:
-    checks = [
-        task
-        for where, task in tasks()
-        if where == "roles/precheck/tasks/main.yml" and task["name"] == STORES_ARE_KNOWN
-    ]
-    play = [{"hosts": STORE, "connection": "local", "gather_facts": False, "tasks": checks}]
+    asked = checks(STORES_ARE_KNOWN)
+    play = [{"hosts": STORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given, environment)
     said = " ".join(done.stdout.split())
     told_why = "newsfabric_store_network_trusted if nobody else is on their network" in said
-    assert len(checks) == 1
     assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
 
 
@@ -287,11 +278,10 @@ def test_store_nodes_that_ask_for_no_login_are_refused_unless_their_network_is_t
 def test_frontdesks_that_would_show_their_key_over_plain_http_are_refused_before_they_are_made(
     playbook: str, tmp_path: Path, given: dict[str, Any], refused: bool
 ) -> None:
-    checks = [task for _, task in tasks() if task.get("name") == FRONTDESKS_ASK]
-    play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": checks}]
+    asked = checks(FRONTDESKS_ASK)
+    play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given)
     told_why = "frontdesks ask each other there, so write https" in " ".join(done.stdout.split())
-    assert len(checks) == 1
     assert (done.returncode, told_why) == ((2, True) if refused else (0, False))
 
 

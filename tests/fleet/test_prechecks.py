@@ -76,6 +76,25 @@ def test_a_machine_of_another_fabric_or_of_a_later_release_is_left_alone(
     assert sum(changes(done).values()) == 0
 
 
+def test_one_run_names_all_that_is_wrong_on_all_machines(fleet: Fleet) -> None:
+    other = "mkdir -p /etc/newsfabric && echo 'staging oregon core' > /etc/newsfabric/place"
+    on(fleet, "oregon-core-1", other)
+    on(fleet, "oregon-core-1", "sed -i s/localhost/nowhere/ /etc/hosts")
+    on(fleet, "oregon-retail-2", "sed -i s/localhost/nowhere/ /etc/hosts")
+
+    done = played(fleet, "precheck.yml")
+
+    assert done.returncode != 0
+    for said in (
+        'oregon-core-1 is already "staging oregon core"',
+        "on oregon-core-1 localhost is no name that resolves",
+        "on oregon-retail-2 localhost is no name that resolves",
+    ):
+        assert done.stdout.count(said) == 1
+    assert "on oregon-retail-1 localhost" not in done.stdout
+    assert sum(changes(done).values()) == 0
+
+
 def test_a_clock_that_is_a_minute_off_stops_it_before_anything_is_changed(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

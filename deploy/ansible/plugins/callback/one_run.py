@@ -1,0 +1,95 @@
+"""Says whose run this is, and gives back what it holds when it ends.
+
+Role ``lock`` holds each host of a run that changes something. Ansible has no task that runs also
+where a playbook fails, so this does it: when ``ansible-playbook`` ends, by itself, by a failure or
+by Ctrl-C, each command that role ``lock`` has left in the statistics of a host is run here. A run
+that is killed gives nothing back: roles/lock/tasks/take.yml says what becomes of that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import getpass
+import hashlib
+import json
+import os
+import platform
+import shlex
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: one_run
+type: aggregate
+short_description: says whose run this is, and gives back what it holds when it ends
+description: See roles/lock.
+"""
+
+#: What the run tells its tasks: a JSON object.
+VARIABLE = "NEWSFABRIC_RUN"
+#: The name of a command in a host's statistics (``set_stats``).
+COMMAND = "newsfabric_give_back"
+#: A host that doesn't answer in this time is left held.
+SECONDS = 30
+
+
+class CallbackModule(CallbackBase):
+    """One for each run."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "one_run"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._commands: list[str] = []
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        """Tasks are told by their environment, which they share with this process."""
+        run = {
+            "id": uuid.uuid4().hex[:12],
+            "who": f"{getpass.getuser()}@{platform.node()}",
+            "playbook": os.path.basename(playbook._file_name),
+            "machine": this_machine(),
+            "pid": os.getpid(),
+        }
+        os.environ[VARIABLE] = json.dumps(run)
+        atexit.register(self._give_back)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """Remember what a host has to be told at the end."""
+        data = result._result.get("ansible_stats", {}).get("data", {})
+        if COMMAND in data:
+            self._commands.append(str(data[COMMAND]))
+
+    def _give_back(self) -> None:
+        # All at once: one that is silent doesn't hold up the others.
+        begun = [
+            subprocess.Popen(
+                shlex.split(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            for command in self._commands
+        ]
+        for process in begun:
+            try:
+                process.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def this_machine() -> str:
+    """What tells this machine from others, whatever they are called."""
+    try:
+        known = Path("/etc/machine-id").read_text()
+    except OSError:
+        known = ""
+    seen = f"{platform.node()} {uuid.getnode()} {known}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:12]

@@ -1,0 +1,25 @@
+"""Single checks of role ``precheck``, as tasks that fail where something is wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+from tests.deploy.unit_templates import ROLES
+
+PRECHECK: Final = ROLES / "precheck"
+_TABLE: Final = PRECHECK / "vars" / "main.yml"
+
+
+def checks(*names: str) -> list[dict[str, Any]]:
+    """Tasks that ask what the entries ``names`` of the table ask."""
+    table = yaml.safe_load(_TABLE.read_text())
+    kinds = ("precheck_fabric_checks", "precheck_host_checks")
+    found = [{"ansible.builtin.include_vars": {"file": str(_TABLE)}}]
+    for name in names:
+        [kind] = [each for each in kinds if name in table[each]]
+        said = f"{{{{ {kind}[{name!r}] | default('', true) | trim }}}}"
+        told = {"that": "said == ''", "fail_msg": "{{ said }}"}
+        found.append({"name": name, "ansible.builtin.assert": told, "vars": {"said": said}})
+    return found

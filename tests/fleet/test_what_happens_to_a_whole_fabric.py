@@ -1,0 +1,163 @@
+"""The pages of docs/operations about a region more and less, about nothing that is left, and about
+an authority that is lost, each as it is written there.
+
+The tests of a fabric share its machines, in their order.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from fleet import access
+from fleet.fleet import Fleet
+from fleet.plan import machines_of
+from tests.fleet.conftest import SUITE, fabric_in, fleet_in
+from tests.fleet.fabrics import (
+    Crowd,
+    asked,
+    boxes,
+    changes,
+    headlines,
+    hears,
+    on,
+    played,
+    plays,
+    publish,
+    until,
+)
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
+
+DUBLIN = [f"dublin-{role}-1" for role in ("client", "core", "store", "retail")]
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
+) -> Iterator[Fleet]:
+    """A fabric of one region and a proxy."""
+    with fabric_in(tmp_path_factory, layers, port_base, []) as made:
+        yield made
+
+
+def regions(fleet: Fleet) -> list[str]:
+    """Those that oregon's board shows."""
+    token = access.operator_token(fleet.folders, "ada", 60.0)
+    board = asked(fleet, "/board.json", "oregon", f"Authorization: Bearer {token}")
+    return [each["name"] for each in board["regions"]]
+
+
+def test_a_region_more_has_all_and_nobody_notices(fleet: Fleet) -> None:
+    assert publish(fleet, "before there was a dublin") == 201
+    until("it is there", lambda: "before there was a dublin" in headlines(fleet, "oregon"), 60.0)
+    fleet.boot(DUBLIN, new=False)
+    with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+        plays(fleet, "site.yml")
+    assert crowd.noticed_nothing, crowd.report
+    assert "before there was a dublin" in headlines(fleet, "dublin")
+    assert boxes(fleet, "dublin") == 1
+    until("oregon's board hears dublin", lambda: hears(fleet, "oregon", "dublin"), 60.0)
+    until("dublin's board hears oregon", lambda: hears(fleet, "dublin", "oregon"), 60.0)
+    assert set(changes(plays(fleet, "site.yml")).values()) == {0}
+
+
+def test_a_region_is_taken_away_and_its_readers_go_on_elsewhere(fleet: Fleet) -> None:
+    with Crowd(fleet, ("dublin", "oregon"), readers=200, per_second=5, amqp=True) as crowd:
+        plays(fleet, "evacuate-region.yml", "--extra-vars", "region=dublin")
+        on(fleet, "dublin-store-1", "nodetool decommission --force")
+        assert "Datacenter: dublin" not in on(fleet, "oregon-store-1", "nodetool status")
+        fleet.power_off(DUBLIN, forget=True)
+        plays(fleet, "site.yml", "--extra-vars", "fewer_replicas=true")
+    assert crowd.report["left"] == 200
+    assert crowd.missed_nothing, crowd.report
+    assert regions(fleet) == ["oregon"]
+    assert "before there was a dublin" in headlines(fleet, "oregon")
+    again = plays(fleet, "site.yml")
+    assert set(changes(again).values()) == {0}
+    assert "Replicas that stay" not in again.stdout or "dublin" not in again.stdout
+
+
+def test_all_is_made_anew_of_a_backup_and_the_inventory(fleet: Fleet, tmp_path: Path) -> None:
+    assert publish(fleet, "before all was lost") == 201
+    until("it is there", lambda: "before all was lost" in headlines(fleet, "oregon"), 60.0)
+    backup = ("--extra-vars", f"backup={tmp_path / 'a-backup'}")
+    plays(fleet, "backup.yml", *backup)
+    assert publish(fleet, "after the backup") == 201
+
+    everything = [machine.name for machine in fleet.members()]
+    fleet.pull_plug(everything)
+    fleet.boot(everything, new=True)
+    plays(fleet, "site.yml")
+    plays(fleet, "restore.yml", *backup)
+    plays(fleet, "verify.yml")
+    found = headlines(fleet, "oregon")
+    assert "before all was lost" in found
+    assert "after the backup" not in found
+    with Crowd(fleet, ("oregon",), readers=50, per_second=5) as crowd:
+        pass
+    assert crowd.noticed_nothing, crowd.report
+
+
+def certs(fleet: Fleet, *words: str) -> None:
+    """A command of ``newsfabric certs``, in the fleet's folder."""
+    program = Path(sys.executable).with_name("newsfabric")
+    subprocess.run([program, "certs", *words, "--folder", fleet.folders.certs], check=True)
+
+
+def trusted(fleet: Fleet, name: str) -> list[x509.Certificate]:
+    """Whom a machine trusts."""
+    said = on(fleet, name, "cat /etc/newsfabric/tls/ca.pem")
+    return x509.load_pem_x509_certificates(said.encode())
+
+
+def look_again(fleet: Fleet) -> None:
+    """Brokers and store nodes read their certificates now."""
+    for machine in fleet.members():
+        if machine.role == "store":
+            on(fleet, machine.name, "nodetool reloadssl")
+        else:
+            on(fleet, machine.name, "rabbitmqctl --quiet eval 'ssl:clear_pem_cache().'")
+
+
+def test_another_authority_takes_the_place_of_one_that_is_lost_with_its_folder(
+    layers: Path, tmp_path: Path, port_base: int
+) -> None:
+    with fleet_in(tmp_path / "a fleet's folder", layers) as fleet:
+        fleet.up(6, suite=SUITE, port_base=port_base)
+        access.issue_certificates(fleet.folders, fleet.members())
+        plays(fleet, "site.yml")
+        refused = played(fleet, "recover-certificates.yml")
+        assert "has an authority: nothing is brought there" in refused.stdout
+        [lost] = trusted(fleet, "oregon-core-1")
+
+        shutil.rmtree(fleet.folders.certs)
+        plays(fleet, "recover-certificates.yml")
+        assert [lost] == x509.load_pem_x509_certificates(
+            (fleet.folders.certs / "ca.pem").read_bytes()
+        )
+        certs(fleet, "rotate", "trust")
+        plays(fleet, "site.yml")
+        look_again(fleet)
+        assert len(trusted(fleet, "oregon-store-1")) == 2
+        # Its publisher trusts both from the start, as all have to before the next step.
+        with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
+            certs(fleet, "rotate", "sign")
+            certs(fleet, "renew")
+            plays(fleet, "site.yml")
+            look_again(fleet)
+            certs(fleet, "rotate", "drop")
+            plays(fleet, "site.yml")
+            look_again(fleet)
+            plays(fleet, "rolling-restart.yml")
+        assert crowd.noticed_nothing, crowd.report
+        for machine in machines_of(6):
+            assert lost not in trusted(fleet, machine.name)
+        assert publish(fleet, "by another authority") == 201
+        assert set(changes(plays(fleet, "site.yml")).values()) == {0}
