@@ -31,12 +31,16 @@ _UNSTABLE: Final = "sid"
 PACKAGES: Final = (
     "ca-certificates",
     "dbus",
+    # What a machine needs that carries hosts (roles/machine).
+    "haproxy",
     "iproute2",
+    "nftables",
     "openssh-server",
     "procps",
     "python3",
     "python3-apt",
     "systemd",
+    "systemd-container",
     "systemd-sysv",
 )
 PLAYBOOK: Final = PLAYBOOKS / "build-image.yml"

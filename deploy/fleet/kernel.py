@@ -64,7 +64,8 @@ def _initiated(pid: int, folder: Path) -> str | None:
     """The machine whose init the process is: it is number 1, and its root is the machine's disk."""
     status = (PROC / f"{pid}/status").read_text()
     numbers = next((line for line in status.splitlines() if line.startswith("NSpid:")), "").split()
-    if len(numbers) < 3 or numbers[-1] != "1":
+    # One that is further in is the init of a host that the machine carries.
+    if len(numbers) != 3 or numbers[-1] != "1":
         return None
     for line in (PROC / f"{pid}/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")

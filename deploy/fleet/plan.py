@@ -3,7 +3,7 @@
 Everything follows from a machine's name (``oregon-core-2``), so nothing needs to be written down
 but the names. A region is a network of its own, 10.77.R.0/24; the router has its address .1::
 
-    .11…  client    .21…  core    .31…  store    .41…  proxy    .101…  retail
+    .11…  client    .21…  core    .31…  store    .41…  proxy    .51…  machine    .101…  retail
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _ROLES: Final = {
     "core": (21, 5),
     "store": (31, 5),
     "proxy": (41, 5),
+    # Carries several hosts (machines.yml); no host itself.
+    "machine": (51, 9),
     "retail": (101, 99),
 }
 ROLES: Final = tuple(_ROLES)

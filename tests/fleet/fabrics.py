@@ -26,9 +26,14 @@ _RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed
 
 def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A playbook that has ended, and what it said."""
+    return played_on(command(PLAYBOOKS / name, INVENTORY, options), environment(fleet.folders))
+
+
+def played_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A playbook of another inventory that has ended, and what it said."""
     done = subprocess.run(
-        command(PLAYBOOKS / name, INVENTORY, options),
-        env=environment(fleet.folders),
+        words,
+        env=told,
         capture_output=True,
         text=True,
         timeout=2400,
@@ -41,7 +46,13 @@ def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProces
 
 def plays(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A playbook that must succeed."""
-    done = played(fleet, name, *options)
+    words = command(PLAYBOOKS / name, INVENTORY, options)
+    return plays_on(words, environment(fleet.folders))
+
+
+def plays_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A playbook of another inventory that must succeed."""
+    done = played_on(words, told)
     assert done.returncode == 0, done.stdout[-3000:]
     return done
 
@@ -156,21 +167,26 @@ class Crowd:
     per_second: float
     topics: int = 1
     amqp: bool = False
+    desks: tuple[str, ...] = ()
+    amqp_urls: str = ""
+    within: Callable[..., tuple[str, ...]] | None = None
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __enter__(self) -> Crowd:
-        desks = ",".join(desk(self.fleet, region) for region in self.regions)
+        desks = ",".join(self.desks or (desk(self.fleet, region) for region in self.regions))
         key = access.api_key(self.fleet.folders)
         told = (desks, key, str(self.readers), str(self.per_second), str(self.topics))
         self._program = subprocess.Popen(
-            self.fleet.network.within(sys.executable, "-m", "tests.fleet.crowd", *told),
+            (self.within or self.fleet.network.within)(
+                *(sys.executable, "-m", "tests.fleet.crowd", *told)
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=CHECKOUT,
             env=trusting(self.fleet)
             | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'deploy'}"}
-            | ({"CROWD_AMQP_URLS": self._amqp_urls()} if self.amqp else {}),
+            | ({"CROWD_AMQP_URLS": self.amqp_urls or self._amqp_urls()} if self.amqp else {}),
         )
         assert self._said().readline() == "ready\n"
         return self
