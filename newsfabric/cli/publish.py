@@ -121,8 +121,8 @@ def _detour(names: Sequence[str], publisher: AsyncPublisher) -> str:
     if not publisher.answered_by:
         return ""
     trouble = publisher.troubles()
-    why = f" ({trouble})" if trouble else ""
-    return f"{names[0]}'s entrance is away{why}: published by {names[publisher.answered_by]}"
+    how = f"is away ({trouble})" if trouble else "didn't answer in time"
+    return f"{names[0]}'s entrance {how}: published by {names[publisher.answered_by]}"
 
 
 def _unanswered(error: Unanswered, urls: list[str], seconds: float) -> str:

@@ -248,3 +248,13 @@ async def test_a_deaf_router_leaves_it_open_what_became_of_the_message(
         with pytest.raises(Unanswered, match="may have been routed") as told:
             await publisher.send(message())
     assert told.value.sent is True
+
+
+async def test_a_publisher_knows_which_region_answered(broker: StubBroker, router: Router) -> None:
+    nearest = StubBroker()
+    nearest.cut()
+    links = [nearest.connect(), broker.connect()]
+    async with await AsyncPublisher.over(links, app_id="a", timeout=None) as publisher:
+        assert publisher.answered_by is None
+        await send(publisher, message())
+        assert publisher.answered_by == 1

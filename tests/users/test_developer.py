@@ -1,0 +1,58 @@
+"""A developer: unpacks it, and types what the README says.
+
+`make setup`, `up` and `down` are what this run, and tests/e2e/test_the_world.py, have done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from packed import printed
+from worlds import World
+
+pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
+
+# Minutes of a day, and what another test or fixture has done already.
+LEFT_OUT = ("make ", ". .venv", "newsfabric up", "newsfabric down", "newsfabric replay")
+COMMAND = """set -e
+newsfabric() {{ '{python}' -m newsfabric.cli "$@" --state '{state}'; }}
+python() {{ '{python}' "$@"; }}
+{block}
+wait
+"""
+
+
+def commands(checkout: Path) -> str:
+    """Those of "See a headline cross the fabric", as far as they are played here."""
+    readme = (checkout / "README.md").read_text("utf-8")
+    section = readme.partition("## See a headline cross the fabric\n")[2].partition("\n## ")[0]
+    lines = "".join(re.findall(r"```sh\n(.+?)```", section, re.DOTALL)).splitlines()
+    assert sum(line.startswith(LEFT_OUT) for line in lines) == len(LEFT_OUT)
+    return "\n".join(line for line in lines if not line.startswith(LEFT_OUT))
+
+
+def test_a_headline_crosses_the_fabric_by_the_readmes_commands(
+    world: World, unpacked: Path
+) -> None:
+    block = commands(unpacked)
+    for written, here in (
+        ("amqp://127.0.0.1:18110/%2F", world.amqp_url("oregon")),
+        # A busy machine takes longer than a reader who watches.
+        ("--timeout 20", "--timeout 120"),
+    ):
+        assert written in block
+        block = block.replace(written, here)
+    script = COMMAND.format(python=sys.executable, state=world.state, block=block)
+    environ = {"PYTHONPATH": str(unpacked)}
+    where = "import newsfabric; print(newsfabric.__file__)"
+    assert printed([sys.executable, "-c", where], unpacked, environ).startswith(str(unpacked))
+    said = printed(["bash", "-c", script], unpacked, environ)
+    # In whichever order: tail is in the background. An earlier test's message may be the last.
+    (pushed,) = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
+    assert pushed["topic"] == "news.breaking"
+    assert re.search(r"^[0-9a-f-]{36}$", said, re.MULTILINE)
+    assert "oregon" in said
