@@ -101,7 +101,7 @@ def kernel(tmp_path: Path) -> Path:
 
 def load(kernel: Path, wanted: str) -> tuple[str, int]:
     """What the task says of ``wanted`` (`changed` or nothing), and its exit code."""
-    tasks = yaml.safe_load((ROLES / "base" / "tasks" / "main.yml").read_text())
+    tasks = yaml.safe_load((ROLES / "base" / "tasks" / "kernel.yml").read_text())
     [task] = [task for task in tasks if task["name"] == "The kernel has them"]
     settings = kernel.parent / "settings.conf"
     settings.write_text(wanted)

@@ -84,3 +84,22 @@ def test_keys_that_are_brought_to_hosts_are_looked_for_where_they_are_put(
     playbook: str, tmp_path: Path, given: dict[str, object], keys: str
 ) -> None:
     assert setting(playbook, tmp_path, "newsfabric_token_keys", given) == keys
+
+
+@pytest.mark.parametrize(
+    ("given", "heap"),
+    [
+        ({"ansible_facts": {"memtotal_mb": 8000}}, "4000"),
+        ({"ansible_facts": {"memtotal_mb": 64000}}, "8192"),
+        # A container sees all of its machine's.
+        (
+            {"ansible_facts": {"memtotal_mb": 64000}, "newsfabric_memory_mib": {"store": 2560}},
+            "1280",
+        ),
+    ],
+    ids=["half", "no-more-than-8-gib", "of-what-the-host-may-take"],
+)
+def test_the_stores_heap_is_half_of_what_its_host_has(
+    playbook: str, tmp_path: Path, given: dict[str, object], heap: str
+) -> None:
+    assert setting(playbook, tmp_path, "newsfabric_cassandra_heap_mib", given) == heap

@@ -14,11 +14,16 @@ _DENIED: Final = re.compile(rf"^(?:{re.escape(DENIED)}|IPAddressDeny=any)$", re.
 
 
 def units() -> dict[str, str]:
-    """Each template of a service's unit, or of what is added to one: ``ROLE/FILE`` -> its text."""
+    """Each template of a service's unit, or of what is added to one: ``ROLE/FILE`` -> its text.
+
+    Not those of a machine that carries hosts: they make networks and containers, as root must, and
+    talk to nobody.
+    """
     return {
         f"{file.parts[-3]}/{file.name}": text
         for file in sorted(ROLES.glob("*/templates/*"))
         if re.search(r"^\[Service\]$", text := file.read_text(), re.MULTILINE)
+        and file.parts[-3] != "machine"
     }
 
 

@@ -280,3 +280,19 @@ def test_the_program_says_what_it_can_do() -> None:
         check=True,
     )
     assert "python -m fleet up --size 6" in done.stdout
+
+
+def test_a_machines_init_is_its_own_and_not_that_of_a_host_that_it_carries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upper = tmp_path / "machines" / "oregon-machine-1" / "upper"
+    for pid, numbers in ((70, "70 1"), (90, "90 24 1")):
+        process = tmp_path / "proc" / str(pid)
+        process.mkdir(parents=True)
+        (process / "cmdline").write_bytes(b"/usr/lib/systemd/systemd\0")
+        (process / "status").write_text(f"Name:\tsystemd\nNSpid:\t{numbers.replace(' ', chr(9))}\n")
+        (process / "mountinfo").write_text(
+            f"1 0 0:1 / / rw shared:1 - overlay fleet rw,upperdir={upper}\n"
+        )
+    monkeypatch.setattr(kernel, "PROC", tmp_path / "proc")
+    assert kernel.boxes(upper.parents[1]) == {"oregon-machine-1": kernel.Box(init=70)}

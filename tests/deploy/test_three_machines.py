@@ -1,0 +1,186 @@
+"""inventories/three-machines, and what the role ``machine`` makes of it."""
+
+from __future__ import annotations
+
+import collections
+import ipaddress
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.deploy.unit_templates import written
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ANSIBLE: Final = ROOT / "deploy" / "ansible"
+EXAMPLE: Final = ANSIBLE / "inventories" / "three-machines"
+INVENTORY: Final = EXAMPLE / "hosts.yml"
+TEMPLATES: Final = ANSIBLE / "roles" / "machine" / "templates"
+PAGE: Final = ROOT / "docs" / "operations" / "three-machines.md"
+PARTS: Final = ("client", "core", "store", "retail")
+
+
+def hosts() -> dict[str, dict[str, str]]:
+    """Each host of the example, and what the inventory says of it."""
+    found: dict[str, dict[str, str]] = yaml.safe_load(INVENTORY.read_text())["all"]["children"][
+        "oregon"
+    ]["hosts"]
+    return found
+
+
+def settings() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(
+        (EXAMPLE / "group_vars" / "all" / "20-settings.yml").read_text()
+    )
+    return found
+
+
+def part_of(host: str) -> str:
+    return host.split("-")[1]
+
+
+def test_each_machine_carries_a_host_of_each_part_and_is_its_own_zone() -> None:
+    carried = collections.defaultdict(list)
+    for host, told in hosts().items():
+        carried[told["machine"]].append(part_of(host))
+    assert {name: sorted(parts) for name, parts in carried.items()} == dict.fromkeys(
+        settings()["newsfabric_machines"], sorted(PARTS)
+    )
+    assert all(told["zone"] == told["machine"] for told in hosts().values())
+
+
+def test_no_two_have_an_address_and_all_are_in_the_hosts_network() -> None:
+    network = ipaddress.ip_network(settings()["newsfabric_machines_network"])
+    inside = [machine["inside"] for machine in settings()["newsfabric_machines"].values()]
+    addresses = [told["ansible_host"] for told in hosts().values()] + inside
+    assert len(set(addresses)) == len(addresses)
+    assert all(ipaddress.ip_address(address) in network for address in addresses)
+
+
+def test_the_pages_sizes_fit_their_machines_and_the_first_is_the_examples() -> None:
+    rows = re.findall(r"^\| [\d,]+ \| \d+ \| (\d+) GiB \| \d+ GB \|(.*)\|$", PAGE.read_text(), re.M)
+    assert len(rows) == 3
+    sizes = [[int(n or 0) for n in map(str.strip, rest.split("|")[:4])] for _, rest in rows]
+    assert dict(zip(PARTS, sizes[0], strict=True)) == settings()["newsfabric_memory_mib"]
+    for (gib, _), of_parts in zip(rows, sizes, strict=True):
+        # An eighth is left to the machine's own Debian, HAProxy and files that are read again.
+        assert sum(of_parts) <= int(gib) * 1024 * 7 / 8
+
+
+def told(
+    playbook: str, tmp_path: Path, name: str, *, machines: list[str], more: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    """The playbook's first play, which connects to nothing, where there are these machines."""
+    plays = yaml.safe_load((ANSIBLE / "playbooks" / name).read_text())
+    known = {one: settings()["newsfabric_machines"][one] for one in machines}
+    given = {"newsfabric_machines": known, "newsfabric_secret": "a" * 64, **more}
+    return subprocess.run(
+        [
+            playbook,
+            "-i",
+            str(INVENTORY),
+            str(written(tmp_path, plays[:1])),
+            "-e",
+            json.dumps(given),
+        ],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_host_of_no_machine_is_refused(playbook: str, tmp_path: Path) -> None:
+    done = told(playbook, tmp_path, "machines-known.yml", machines=["a", "b"], more={})
+    assert done.returncode != 0
+    assert "machines that newsfabric_machines hasn't (c)" in done.stdout
+
+
+def test_two_of_one_address_are_refused(playbook: str, tmp_path: Path) -> None:
+    more = {"newsfabric_address": "10.9.0.11"}
+    done = told(playbook, tmp_path, "machines-known.yml", machines=["a", "b", "c"], more=more)
+    assert done.returncode != 0
+    assert "two have one address" in done.stdout
+
+
+def test_another_inventory_than_the_one_that_was_meant_is_refused(
+    playbook: str, tmp_path: Path
+) -> None:
+    more = {"expect": "production"}
+    done = told(playbook, tmp_path, "machines-known.yml", machines=["a", "b", "c"], more=more)
+    assert done.returncode != 0
+    assert "this inventory is three-machines" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def of_b(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What machine b is given, by the template's name; of its hosts what the core node is."""
+    folder = tmp_path_factory.mktemp("machine")
+    tasks = [
+        {
+            "ansible.builtin.template": {
+                "src": str(template),
+                "dest": f"{folder}/{{{{ inventory_hostname }}}}-{template.stem}",
+                "mode": "0644",
+            },
+            "vars": {"item": "oregon-core-2"},
+        }
+        for template in sorted(TEMPLATES.glob("*.j2"))
+    ]
+    (known, *_) = yaml.safe_load((ANSIBLE / "playbooks" / "machines-known.yml").read_text())
+    play = {
+        "hosts": "machines",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(ANSIBLE / "roles" / "machine" / "vars" / "main.yml")],
+        "tasks": tasks,
+    }
+    done = subprocess.run(
+        [playbook, "-i", str(INVENTORY), str(written(folder, [known, play]))],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path.name.removeprefix("b-"): path.read_text() for path in folder.glob("b-*")}
+
+
+def test_a_tunnel_ends_at_each_other_machine_and_takes_packets_of_no_one_else(
+    of_b: dict[str, str],
+) -> None:
+    assert "wanted='192.0.2.11 192.0.2.13'" in of_b["bridge.sh"]
+    assert "local 192.0.2.12" in of_b["bridge.sh"]
+    assert "udp dport 4789 ip saddr != { 192.0.2.11, 192.0.2.13 } drop" in of_b["bridge.nft"]
+
+
+def test_a_host_has_its_address_its_machines_way_out_and_a_limit(of_b: dict[str, str]) -> None:
+    assert "Address=10.9.0.22/24\nGateway=10.9.0.2\n" in of_b["host.network"]
+    assert f"MemoryMax={settings()['newsfabric_memory_mib']['core']}M" in of_b["host.conf"]
+
+
+def test_readers_come_by_name_to_the_machines_own_box_and_to_any_frontdesk(
+    of_b: dict[str, str],
+) -> None:
+    said = of_b["haproxy.cfg"]
+    assert "use_backend boxes if { ssl_fc_sni -i readers-b.news.example.com }" in said
+    servers = re.findall(r"^    server (\S+) (\S+)(.*)$", said, re.MULTILINE)
+    # The gateway is told who comes; whoever isn't here stands in.
+    assert ("oregon-retail-2", "10.9.0.102:8080", " send-proxy-v2") in servers
+    desks = {
+        name: rest for name, where, rest in servers if where.endswith(":8080") and "core" in name
+    }
+    assert {name: rest.endswith("backup") for name, rest in desks.items()} == {
+        "oregon-core-1": True,
+        "oregon-core-2": False,
+        "oregon-core-3": True,
+    }
+    assert all(f"verify required verifyhost {name}" in rest for name, rest in desks.items())
+    publishers = {where: rest.endswith("backup") for _, where, rest in servers if ":5671" in where}
+    assert publishers == {
+        "10.9.0.11:5671": True,
+        "10.9.0.12:5671": False,
+        "10.9.0.13:5671": True,
+    }
