@@ -64,6 +64,7 @@ class LocalCassandra(LocalProcesses):
                 gossip_port=pairs[c * nodes + n][1],
                 tokens=tokens(centre=c, node=n, nodes=nodes),
                 seeds=seeds,
+                replicas=nodes,
             )
             for c, centre in enumerate(centres)
             for n in range(nodes)

@@ -74,6 +74,7 @@ class StoreNode:
     """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
 
     ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster.
+    ``replicas`` is how many nodes of its data centre have each row.
     ``wire_host`` is where nodes of other data centres find it, at the same ports: with
     :data:`HOST` they come to the node itself, otherwise something that carries them there has to
     listen.
@@ -86,6 +87,7 @@ class StoreNode:
     gossip_port: int
     tokens: tuple[int, ...]
     seeds: tuple[str, ...]
+    replicas: int = 1
     wire_host: str = HOST
 
     @property
@@ -132,6 +134,9 @@ def configuration(node: StoreNode) -> dict[str, object]:
         # A write is answered when the log is synced; those that come during a sync share the next.
         # Replicas that lose power at one moment have what they acknowledged.
         "commitlog_sync": "batch",
+        # A node whose disk returns other bits refuses each read of that file. Of three replicas the
+        # others have a quorum once it is gone, and not as long as it is asked.
+        "disk_failure_policy": "stop_paranoid" if node.replicas >= 3 else "ignore",
         "commitlog_segment_size": "8MiB",
         "commitlog_total_space": "128MiB",
         "hinted_handoff_enabled": True,

@@ -319,6 +319,7 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
             gossip_port=port(centre, n) + 1,
             tokens=tokens(centre=centre, node=n, nodes=count),
             seeds=seeds,
+            replicas=count,
             wire_host=host,
         )
         for n in range(count)

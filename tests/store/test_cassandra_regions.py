@@ -1,8 +1,9 @@
-"""A cluster of two regions with one node each, when a node is killed."""
+"""Regions of one node or three, when a node is killed or its disk damaged."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from envelopes import START_MS, Clock, envelope
 
+from bench.store import with_tables
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra_home import CassandraHome
 from newsfabric.envelope import Envelope
@@ -214,6 +216,32 @@ async def test_what_a_damaged_sstable_has_lost_another_region_is_asked_for(regio
         numbers = await store.numbers(log, first=1, last=100, limit=100)
         assert numbers == [Number(e.seq, State.MESSAGE, e) for e in batch]
         assert await store.history("news.damaged", limit=100) == batch
+
+
+@pytest.mark.promise("R7")
+async def test_of_three_nodes_one_with_a_damaged_sstable_leaves_and_the_others_have_all(
+    cassandra_home: CassandraHome, tmp_path: Path
+) -> None:
+    with LocalCassandra(tmp_path, cassandra_home, nodes=3) as nodes:
+        await asyncio.to_thread(with_tables, nodes, replicas=3, keyspace="damaged")
+        batch = [envelope(n, at=n, topic="news.damaged") for n in range(1, 101)]
+        log = Log("oregon", "oregon-router-1", START_MS)
+        async with opened(nodes, "oregon", "damaged") as store:
+            await _until_it_works(lambda: store.write(batch))
+        await asyncio.to_thread(nodes.stop, "oregon-store-1")
+        _flip_a_bit(nodes.nodes[0].folder / "data" / "damaged")
+        await asyncio.to_thread(nodes.start, "oregon-store-1")
+        async with opened(nodes, "oregon", "damaged") as store:
+            await _until_it_works(store.check)
+            answers = []
+            for _ in range(30):
+                with contextlib.suppress(StoreUnavailable):
+                    answers.append(await store.numbers(log, first=1, last=100, limit=100))
+        # The reads that have found it out may fail; none has another answer.
+        assert len(answers) >= 25
+        whole = [Number(e.seq, State.MESSAGE, e) for e in batch]
+        assert [each == whole for each in answers] == [True] * len(answers)
+        assert "CorruptSSTableException" in (tmp_path / "oregon-store-1.log").read_text()
 
 
 def _flip_a_bit(keyspace: Path) -> None:

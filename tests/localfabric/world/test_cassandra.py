@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import subprocess
@@ -52,6 +53,12 @@ def test_a_node_listens_on_loopback_alone_and_keeps_everything_in_its_folder(tmp
 
 def test_a_node_answers_a_write_when_its_log_is_synced(tmp_path):
     assert configuration(node(tmp_path))["commitlog_sync"] == "batch"
+
+
+@pytest.mark.parametrize(("replicas", "policy"), [(1, "ignore"), (3, "stop_paranoid")])
+def test_a_node_with_a_damaged_file_leaves_if_two_others_have_its_rows(tmp_path, replicas, policy):
+    one = dataclasses.replace(node(tmp_path), replicas=replicas)
+    assert configuration(one)["disk_failure_policy"] == policy
 
 
 def test_a_node_knows_its_data_centre(tmp_path):
