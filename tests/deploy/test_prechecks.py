@@ -437,4 +437,6 @@ def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
         f"{STORE} has ",
         f"no certificate of {STORE} in {tmp_path}/certs: `newsfabric certs issue {STORE} ",
     ]
-    assert [text[: len(start)] for text, start in zip(last["msg"], begin, strict=True)] == begin
+    assert [
+        text[: len(start)] for text, start in zip(last["msg"].splitlines(), begin, strict=True)
+    ] == begin
