@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cassandra import ConsistencyLevel, WriteTimeout
+from cassandra import ConsistencyLevel, InvalidRequest, WriteTimeout
 from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.protocol import ConfigurationException
 from cassandra.query import SimpleStatement
@@ -237,7 +237,7 @@ class Schema:
         for line in planned.notes:
             say(line)
         if planned.replicate is not None:
-            self._make_keyspace(planned)
+            self._ddl(_keyspace_statement(planned))
             done.append(planned.changes[0])
             say(done[0])
         if not planned.pending:
@@ -257,16 +257,6 @@ class Schema:
                 self._note(migration)
                 done.append(line)
         return done
-
-    def _make_keyspace(self, planned: SchemaPlan) -> None:
-        try:
-            self._ddl(_keyspace_statement(planned))
-        except StoreError as exc:
-            if not isinstance(exc.__cause__, ConfigurationException):
-                raise
-            # The node that told us of all data centres needn't be the one that is asked now.
-            text = f"not every node knows every data centre yet: {exc}"
-            raise StoreUnavailable(text) from exc
 
     # What the cluster has.
 
@@ -381,7 +371,10 @@ class Schema:
             future = self._session.execute_async(text, timeout=_DDL_S, execution_profile=QUORUM)
             future.result()
         except Exception as exc:
-            raise wrapped(exc, " ".join(text.split())[:60]) from exc
+            error = wrapped(exc, " ".join(text.split())[:60])
+            if _is_not_known_yet(exc):
+                error = StoreUnavailable(f"not every node knows of the others yet: {error}")
+            raise error from exc
         if not future.is_schema_agreed:
             raise StoreUnavailable(
                 "the nodes don't agree on the schema yet: see that all of them are up, then "
@@ -404,6 +397,16 @@ class Schema:
                     raise wrapped(exc, str(self._address)) from exc
             time.sleep(_LOOK_AGAIN_S)
         raise AssertionError("the last try returns or raises")
+
+
+def _is_not_known_yet(exc: Exception) -> bool:
+    """Whether the node that was asked may lack what others know.
+
+    While nodes join, the one that told us of all data centres, or has made the keyspace, needn't be
+    the one that is asked next.
+    """
+    lacks_keyspace = isinstance(exc, InvalidRequest) and "doesn't exist" in str(exc)
+    return lacks_keyspace or isinstance(exc, ConfigurationException)
 
 
 def _timed_out(exc: Exception) -> bool:

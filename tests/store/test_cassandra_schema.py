@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -223,6 +224,16 @@ def test_a_data_centre_that_not_every_node_has_heard_of_yet_is_waited_for(addres
         heard.set_location_info("dublin", "rack1")
         assert schema._cluster is not None
         schema._cluster.metadata.add_or_return_host(heard)
+        with pytest.raises(StoreUnavailable, match="not every node knows"):
+            schema.apply(quiet)
+
+
+@pytest.mark.cassandra
+def test_a_keyspace_that_not_every_node_has_yet_is_waited_for(address, monkeypatch):
+    with Schema(address, None, [FIRST], replication=ONE) as schema:
+        # As if another node had made it, and the only one there is not.
+        made = dataclasses.replace(schema.plan(), replicate=None)
+        monkeypatch.setattr(schema, "plan", lambda: made)
         with pytest.raises(StoreUnavailable, match="not every node knows"):
             schema.apply(quiet)
 
