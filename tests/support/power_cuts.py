@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("unsynced_disk.py")
 # As in unsynced_disk.
 POWER_CUT = "user.power_cut"
 SETTLED = "user.settled"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def lacking() -> str | None:
