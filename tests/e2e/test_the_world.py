@@ -105,7 +105,7 @@ def test_a_killed_up_leaves_nothing_running(second: World) -> None:
 def test_down_finds_what_is_left_when_the_watchdog_was_killed_too(second: World) -> None:
     up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
     _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
-    (watchdog,) = [pid for pid in second.pids() if psutil.Process(pid).name() == "sh"]
+    (watchdog,) = [pid for pid in second.pids() if _name(pid) == "sh"]
     os.kill(watchdog, signal.SIGKILL)
     up.kill()
     up.communicate()
@@ -262,3 +262,11 @@ def test_down_ends_a_data_plane_whose_gateway_was_killed(cluster: World) -> None
 
 def _alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def _name(pid: int) -> str:
+    """The name of a process, or none: a world that starts has some that soon end."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.NoSuchProcess:
+        return ""
