@@ -2,12 +2,13 @@
 begins, as that of :mod:`localfabric.world.hidden_logins`.
 
 A queue, a binding or a consumer has arguments, which RabbitMQ keeps as they came and copies. In one
-frame of 64 KiB there is room for 12,500 fields, which cost 3.7 MB of memory for each queue, and
-2.8 MB for each consumer (thirty of a publisher's in two seconds, on 3.10.8; more on 4.3.6). So some
-140 queues of one publisher close an entrance of 512 MB, and 180 consumers of a box its core. RabbitMQ bounds neither arguments
-nor, before 3.12, a channel's consumers. It has *interceptors* for channels, though: a module that
-sees each method first. This one refuses arguments of more than 1 KiB (in Erlang's external form)
-and more than eight consumers on a channel: the channel is closed (403, or 404).
+frame of 64 KiB there is room for 12,500 fields, which cost 3.7 MB of memory for each queue, and 2.8
+MB for each consumer (thirty of a publisher's in two seconds, on 3.10.8; more on 4.3.6). So some 140
+queues of one publisher close an entrance of 512 MB, and 180 consumers of a box its core. RabbitMQ
+bounds neither arguments nor, before 3.12, a channel's consumers. It has *interceptors* for
+channels, though: a module that sees each method first. This one refuses arguments of more than 1
+KiB (in Erlang's external form) and more than eight consumers on a channel: the channel is closed
+(403, or 404).
 
 It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ begins again.
 
