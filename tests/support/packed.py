@@ -14,6 +14,8 @@ import pytest
 from worlds import World
 
 WITHIN = 240.0
+# The wheel that is packed here has no data plane, which CI makes a must in a checkout.
+_ENVIRONMENT = {name: it for name, it in os.environ.items() if name != "NEWSFABRIC_GATEWAY_ENGINE"}
 
 
 def missing(why: str) -> NoReturn:
@@ -30,7 +32,7 @@ def done(
     return subprocess.run(
         words,
         cwd=folder,
-        env=os.environ | (environ or {}),
+        env=_ENVIRONMENT | (environ or {}),
         capture_output=True,
         text=True,
         timeout=WITHIN,
