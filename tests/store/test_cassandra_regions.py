@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -198,7 +199,8 @@ async def test_a_single_node_that_is_killed_keeps_all_that_it_has_acknowledged(r
 
 @pytest.mark.promise("R7")
 async def test_what_a_damaged_sstable_has_lost_another_region_is_asked_for(regions):
-    await asyncio.to_thread(_make_tables, regions, "damaged")
+    making = functools.partial(asyncio.to_thread, _make_tables, regions, "damaged")
+    await _until_it_works(making, seconds=300)
     batch = [envelope(n, at=n, topic="news.damaged") for n in range(1, 101)]
     log = Log("oregon", "oregon-router-1", START_MS)
     async with (
@@ -235,13 +237,14 @@ async def test_of_three_nodes_one_with_a_damaged_sstable_leaves_and_the_others_h
         async with opened(nodes, "oregon", "damaged") as store:
             await _until_it_works(store.check)
             whole = [Number(e.seq, State.MESSAGE, e) for e in batch]
-            # The first reads that find the damage out may fail; then the node serves nobody.
+            read = functools.partial(store.numbers, log, first=1, last=100, limit=100)
+            # Reads fail that find the damage out, and until the others know that the node is gone.
             async with asyncio.timeout(60):
                 while await asyncio.to_thread(answers, nodes.nodes[0].cql_port):
                     with contextlib.suppress(StoreUnavailable):
-                        assert await store.numbers(log, first=1, last=100, limit=100) == whole
+                        assert await read() == whole
             for _ in range(10):
-                assert await store.numbers(log, first=1, last=100, limit=100) == whole
+                assert await _until_it_works(read) == whole
 
 
 def _flip_a_bit(keyspace: Path) -> None:
