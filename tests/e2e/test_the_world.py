@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -178,7 +179,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.mark.promise("C3")
 @pytest.mark.slow
-def test_gold_without_a_receipt_that_two_client_brokers_took_survives_one(cluster: World) -> None:
+def test_gold_without_a_receipt_that_two_client_brokers_took_survives_one(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Whether pika logs that its broker was killed depends on what the kernel tells it first.
+    caplog.set_level(logging.CRITICAL + 1, logger="pika")
     clients = [b for b in cluster.region("oregon")["brokers"] if b["role"] == "client"]
     lives, dies = clients
     numbers = range(200)
