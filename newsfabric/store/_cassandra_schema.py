@@ -405,8 +405,9 @@ def _is_not_known_yet(exc: Exception) -> bool:
     While nodes join, the one that told us of all data centres, or has made the keyspace, needn't be
     the one that is asked next.
     """
-    lacks_keyspace = isinstance(exc, InvalidRequest) and "doesn't exist" in str(exc)
-    return lacks_keyspace or isinstance(exc, ConfigurationException)
+    if isinstance(exc, InvalidRequest):
+        return re.search(r"Keyspace '\w+' doesn't exist", str(exc)) is not None
+    return isinstance(exc, ConfigurationException) and "Unrecognized strategy option" in str(exc)
 
 
 def _timed_out(exc: Exception) -> bool:

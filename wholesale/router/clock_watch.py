@@ -110,6 +110,7 @@ class ClockWatch:
         async with asyncio.timeout(_PATIENCE):
             days = await self._store.log_days()
         latest_ms = self._wall_ms() + _BELIEVED_MS
+        unbelieved = []
         for region, day in days:
             async with asyncio.timeout(_PATIENCE):
                 rows = await self._store.directory(region, day)
@@ -117,11 +118,14 @@ class ClockWatch:
                 if row.told_ms <= latest_ms:
                     self._clock.at_least(row.told_ms)
                 else:
-                    logger.error(
-                        "the directory's row of log %d of %.80s in %.80s tells a time that is more"
-                        " than a day ahead: it isn't believed", row.log.epoch, row.log.router,
-                        region,
-                    )  # fmt: skip
+                    unbelieved.append(row.log)
+        if unbelieved:
+            first = unbelieved[0]
+            logger.error(
+                "the directory's row of log %d of %.80s in %.80s tells a time that is more than a"
+                " day ahead: it isn't believed (and %d more)", first.epoch, first.router,
+                first.region, len(unbelieved) - 1,
+            )  # fmt: skip
 
     def _complain(self, exc: Exception) -> None:
         """Whatever a store does wrong, routing goes on, and the next look may do better."""
