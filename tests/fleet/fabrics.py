@@ -20,7 +20,8 @@ from fleet.folders import CHECKOUT
 from fleet.plan import machine
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 
-TOPIC = "news.breaking"
+# Of headlines alone: a topic's history goes back so many messages, and the crowd's are many.
+TOPIC = "news.headlines"
 _RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
 
 
