@@ -40,9 +40,7 @@ def claim(tag: int = 1, channel: Channel | None = None) -> Claim:
 def identify(
     identities: Identities, *, name: str = "one", body: bytes = b"{}", tag: int = 1, at: float = 0.0
 ) -> Identified:
-    return identities.identify(
-        submission(name, body), claim(tag), topic_class="gold", now=at
-    )
+    return identities.identify(submission(name, body), claim(tag), topic_class="gold", now=at)
 
 
 def test_a_message_is_new_once_and_then_under_way():

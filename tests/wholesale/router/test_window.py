@@ -66,8 +66,8 @@ def test_a_window_without_room_is_an_error(bounds: dict[str, int]):
         Window(**bounds)
 
 
-# An identity, a pause in eighths of a second (exact in binary and in ms), by how many ms the clock in
-# ids jumps meanwhile, and whether it is routed.
+# An identity, a pause in eighths of a second (exact in binary and in ms), by how many ms the clock
+# in ids jumps meanwhile, and whether it is routed.
 STEPS = st.lists(
     st.tuples(
         st.integers(0, 8),
