@@ -92,13 +92,16 @@ class Archive:
             reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
-    async def copies(self, topic: str, messages: Sequence[Envelope]) -> list[Envelope]:
+    async def copies(
+        self, topic: str, messages: Sequence[Envelope], *, spread_ms: int
+    ) -> list[Envelope]:
         """The copies of these ``messages`` of ``topic`` that this region has, oldest first; each
-        read is bounded as :meth:`since` is, so some may be left out."""
+        read is bounded as :meth:`since` is, so some may be left out. ``spread_ms``: how far clocks
+        have been apart (:meth:`.LogTimes.spread_ms`)."""
         identities = {one.identity for one in messages}
         found: list[Envelope] = []
-        for group in clusters(messages):
-            from_ms, to_ms = span_of(group)
+        for group in clusters(messages, spread_ms):
+            from_ms, to_ms = span_of((ms_of_id(one.id) for one in group), spread_ms)
             stored = await self.since(
                 topic, from_ms=from_ms, to_ms=to_ms + 1, region=self._settings.region
             )

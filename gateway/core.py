@@ -61,7 +61,7 @@ class Core:
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
         self.upstream = Upstream()
 
-        self.hub = hub = Hub(table, Logs(limits=settings.logs), settings.hub)
+        self.hub = hub = Hub(table, Logs(limits=settings.logs), settings.hub, clock=self.clock)
         self.fanout = Fanout(settings.fanout_chunk)
         self.broadcast = Broadcast(
             hub=hub,
@@ -90,7 +90,9 @@ class Core:
 
         can_serve = self.follower.begun.is_set
         archive = Archive(store, settings)
-        self.resumer = Resumer(hub=hub, archive=archive, settings=settings, spawn=spawn)
+        self.resumer = Resumer(
+            hub=hub, archive=archive, settings=settings, spawn=spawn, clock=self.clock
+        )
         self.desk = Desk(
             table=table,
             replay_bytes=settings.replay_bytes,
@@ -104,6 +106,7 @@ class Core:
                 settings=settings,
                 spawn=spawn,
                 publish=self.broadcast.publish,
+                clock=self.clock,
             ),
             upstream=self.upstream,
             gate=self.gate,

@@ -235,9 +235,10 @@ class Follower:
     async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
         """Publish those of these late messages of which no other copy was given here before."""
         measures.LATE.inc(len(messages))
-        for some in clusters(messages):
+        spread_ms = self._logs.times.spread_ms(clock_ms(), self.clock())
+        for some in clusters(messages, spread_ms):
             try:
-                given = await self._late.given(topic, some)
+                given = await self._late.given(topic, some, spread_ms)
             except (StoreError, TimeoutError) as exc:
                 # Nobody knows: they stay missing.
                 self._complain("late messages can't be looked up", exc)

@@ -57,38 +57,42 @@ class Revocations:
     """Users whose tokens aren't good any more, and since when. Pure.
 
     Of a user only the latest revocation counts; a token that was issued later is good again. Of
-    more users than ``limit`` those revoked longest ago are forgotten first, and so are those whose
-    tokens must have ended by now: ``ttl`` seconds after they were revoked.
+    more users than ``limit`` those heard of longest ago are forgotten first, and so are those whose
+    tokens must have ended by now: ``ttl`` seconds after that. It goes by a clock that only goes on:
+    one step of the machine's, a day forward and back, would make revoked tokens good.
     """
 
     def __init__(self, ttl: float, *, limit: int = 100_000) -> None:
-        self._ttl_ms = int(ttl * 1000)
+        self._ttl = ttl
         self.limit = limit
-        # In the order in which they were heard of, which is nearly that of their times.
-        self._at_ms: dict[str, int] = {}
+        # When each was revoked, in ms, and when that was heard; in the order of the latter.
+        self._heard: dict[str, tuple[int, float]] = {}
 
     def __len__(self) -> int:
-        return len(self._at_ms)
+        return len(self._heard)
 
-    def add(self, user: str, at_ms: int, now_ms: int) -> bool:
-        """``user`` was revoked at ``at_ms``. False if that is nothing new."""
-        known = self._at_ms.get(user)
-        if (known is not None and at_ms <= known) or at_ms + self._ttl_ms < now_ms:
+    def add(self, user: str, at_ms: int, *, now_ms: int, now: float) -> bool:
+        """``user`` was revoked at ``at_ms``, as is heard at ``now`` (seconds, monotonic), when the
+        machine's clock says ``now_ms``. False if that is nothing new."""
+        known = self._heard.get(user)
+        if (known is not None and at_ms <= known[0]) or at_ms + self._ttl * 1000 < now_ms:
             return False
-        self._at_ms.pop(user, None)
-        self._at_ms[user] = at_ms
-        too_old_ms = now_ms - self._ttl_ms
-        while len(self._at_ms) > self.limit or next(iter(self._at_ms.values())) < too_old_ms:
-            del self._at_ms[next(iter(self._at_ms))]
+        self._heard.pop(user, None)
+        self._heard[user] = at_ms, now
+        while len(self._heard) > self.limit or self._oldest() < now - self._ttl:
+            del self._heard[next(iter(self._heard))]
         return True
+
+    def _oldest(self) -> float:
+        return next(iter(self._heard.values()))[1]
 
     def revokes(self, login: Login) -> bool:
         """Whether ``login`` isn't good any more (RFC 7519's ``iat`` is a whole second at worst)."""
-        at_ms = self._at_ms.get(login.user)
-        return at_ms is not None and login.issued_ms <= at_ms
+        known = self._heard.get(login.user)
+        return known is not None and login.issued_ms <= known[0]
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._at_ms.items())
+        return ((user, at_ms) for user, (at_ms, _) in self._heard.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +163,7 @@ class Gate:
 
     def apply_revocations(self, envelopes: Iterable[Envelope]) -> None:
         """Revocations have come, the oldest first."""
-        now_ms, news = clock_ms(), []
+        now_ms, now, news = clock_ms(), time.monotonic(), []
         for envelope in envelopes:
             try:
                 user, at_ms = decode_revocation(envelope)
@@ -167,7 +171,7 @@ class Gate:
                 about = {"id": envelope.id}
                 logger.warning("a revocation that can't be read: %s", exc, extra=about)
                 continue
-            if self.revocations.add(user, at_ms, now_ms):
+            if self.revocations.add(user, at_ms, now_ms=now_ms, now=now):
                 news.append((user, at_ms))
         if news:
             self.evict(news)

@@ -5,13 +5,16 @@ copies. Whoever calls it sends the publication to its topic's audience (:mod:`ga
 **before anything else is offered or subscribed**; that is what makes "each topic in the order of
 arrival, nobody twice" true.
 
-``now`` is in seconds since the epoch throughout.
+``now`` is in seconds since the epoch throughout: what expires goes by it, and what positions say.
+How long ago a message was seen goes by ``clock``, which only goes on: else one step of the
+machine's clock would make a gateway forget all that it gave, or remember it for hours.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from gateway.forgotten import Forgotten
 from gateway.identities import SeenIdentities
@@ -41,10 +44,19 @@ class HubLimits:
 
 
 class Hub:
-    """All topics of one gateway: who is subscribed, and what is remembered of each (``topics``)."""
+    """All topics of one gateway: who is subscribed, and what is remembered of each (``topics``).
+    ``clock`` gives seconds."""
 
-    def __init__(self, table: TopicTable, logs: Logs, limits: HubLimits | None = None) -> None:
+    def __init__(
+        self,
+        table: TopicTable,
+        logs: Logs,
+        limits: HubLimits | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.table = table
+        self._clock = clock
         self.limits = limits or HubLimits()
         self.logs = logs
         self.copies = 0
@@ -82,7 +94,7 @@ class Hub:
         # What a new memory lacks is what was seen until now.
         is_kept = self.topics.keep_if_room(envelope.topic)
         self.logs.saw(copy.log, copy.seq)
-        self.seen.add(envelope.identity, now)
+        self.seen.add(envelope.identity, self._clock())
         publication = Publication(envelope, policy, self.position(now))
         if is_kept:
             self.topics.add(publication)
@@ -104,6 +116,10 @@ class Hub:
         memory = self.topics.find(envelope.topic)
         if memory is not None:
             self.differing += memory.note_copy(envelope)
+
+    def spread_ms(self, now: float) -> int:
+        """How far the clocks of routers have been apart (:meth:`.LogTimes.spread_ms`)."""
+        return self.logs.times.spread_ms(int(now * 1000), self._clock())
 
     def position(self, now: float) -> str:
         """The position of a reader who was given everything until now."""
@@ -130,8 +146,9 @@ class Hub:
         before = memory.weight
         memory.put_before(older, newest, complete=complete)
         memory.warm = True
+        seen_at = self._clock()
         for publication in older:
-            self.seen.add(publication.envelope.identity, now)
+            self.seen.add(publication.envelope.identity, seen_at)
         self.topics.grown(topic, memory.weight - before)
 
     def past(self, topic: str, stored: Iterable[Envelope], now: float) -> list[Publication]:
@@ -143,10 +160,14 @@ class Hub:
         """
         policy = self.memory(topic).policy
         older = [Publication(one, policy, None) for one in stored if self.was_given(one)]
-        since_ms = int((now - self.limits.identity_seconds) * 1000)
+        seen_at = self._clock()
+        # By the earliest of all clocks, as in gateway/log_times.py: one that is ahead makes no
+        # message old.
+        certain_ms = self.logs.times.certain_ms(int(now * 1000), seen_at)
+        oldest_ms = certain_ms - int(self.limits.identity_seconds * 1000)
         for publication in older:
-            if publication.routed_ms >= since_ms:
-                self.seen.add(publication.envelope.identity, now)
+            if publication.routed_ms >= oldest_ms:
+                self.seen.add(publication.envelope.identity, seen_at)
         return older
 
     def was_given(self, envelope: Envelope) -> bool:
@@ -158,15 +179,13 @@ class Hub:
         log = log_of(envelope)
         return self.logs.has(log, envelope.seq) and not self.logs.gave(log, envelope.seq)
 
-    def recollect(
-        self, topic: str, stored: Iterable[Envelope], now: float
-    ) -> dict[int, Publication]:
+    def recollect(self, topic: str, stored: Iterable[Envelope]) -> dict[int, Publication]:
         """By identity, each message in ``stored`` that is past here, with all its copies.
 
         ``stored`` has every copy, as :meth:`newsfabric.store.Store.since` gives them. A copy of any
         of these that comes later isn't published again, however old it is.
         """
-        policy = self.memory(topic).policy
+        policy, seen_at = self.memory(topic).policy, self._clock()
         found: dict[int, Publication] = {}
         for envelope in filter(self.was_given, stored):
             # One of its own, without a position: in order of id, one that it got here in order of
@@ -174,6 +193,6 @@ class Hub:
             known = found.get(envelope.identity)
             if known is None:
                 known = found[envelope.identity] = Publication(envelope, policy, None)
-                self.seen.add(envelope.identity, now)
+                self.seen.add(envelope.identity, seen_at)
             known.add_copy(copy_of(envelope))
         return found

@@ -1,8 +1,9 @@
 """Which messages were seen lately, so that copies and repeats are dropped.
 
-Identities leave in groups of ten seconds, which costs one list each instead of one time per
-identity. When there are too many, the oldest group goes early: a repeat that comes later than that
-is taken for a new message, and readers' libraries drop it.
+``now`` is in seconds, of a clock that only goes on. Identities leave in groups of ten seconds,
+which costs one list each instead of one time per identity. When there are too many, the oldest
+group goes early: a repeat that comes later than that is taken for a new message, and readers'
+libraries drop it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class SeenIdentities:
         if identity in self._seen:
             return
         start = math.floor(now / _GROUP_SECONDS) * _GROUP_SECONDS
-        # A clock set back must not make a group that outlives those after it.
         if not self._groups or self._groups[-1][0] < start:
             self._groups.append((start, []))
         self._groups[-1][1].append(identity)

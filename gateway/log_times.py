@@ -5,7 +5,9 @@ A log of a region begins later than all that the region's routers had told befor
 clocks say (:mod:`wholesale.router.log_clock`). So what "began well before now" is decided by the
 earliest of all these times: then no clock that is ahead makes a log seem old that is new, be it
 ours, a router's, or those of a whole region. And how old a message is goes by the latest of them:
-then no clock that is behind makes it seem young.
+then no clock that is behind makes it seem young. And how far the times of two copies of one
+message may be apart goes by all that was ever told: a region whose clocks were wrong gives times of
+its own for hours after they were set right.
 
 A region that falls silent is taken to go on: it may be cut off. One of which nothing but old rows
 was found has told nothing: it may have been dead for days.
@@ -17,6 +19,11 @@ its clocks five hours ahead, 17:00:00. Then 12:00 is certain, and a message that
 
 from __future__ import annotations
 
+from typing import Final
+
+# No spread is larger: a topic would be read for days to look up one message.
+_MOST_MS: Final = 86_400_000
+
 
 class LogTimes:
     """``wall_ms`` is our clock, ``now`` one in seconds that only goes on."""
@@ -27,8 +34,11 @@ class LogTimes:
         # Of those that told one, by how many ms that was ahead of ``now`` at most. A backlog that
         # comes after a cut tells old times, and takes nothing back.
         self._leads: dict[str, int] = {}
-        #: The highest of these leads, of a predecessor too; 0 if nobody told anything.
-        self.lead_ms = 0
+        #: The highest of these leads, of a predecessor too; None if nobody told anything.
+        self.lead_ms: int | None = None
+        #: The lowest one that the feed has told, to a predecessor too. Rows of the directory don't
+        #: count here: they come hours late.
+        self.least_ms: int | None = None
 
     @property
     def known(self) -> tuple[tuple[str, int], ...]:
@@ -42,9 +52,28 @@ class LogTimes:
     def told(self, region: str, ms: int, now: float) -> None:
         """A message, a tick or a row that has moved tells the time ``ms``."""
         self.found(region, ms)
-        lead_ms = ms - int(now * 1000)
+        lead_ms = _lead_ms(ms, now)
         self._leads[region] = max(lead_ms, self._leads.get(region, lead_ms))
-        self.lead_ms = max(self.lead_ms, lead_ms)
+        self.lead_ms = lead_ms if self.lead_ms is None else max(self.lead_ms, lead_ms)
+
+    def heard(self, region: str, ms: int, now: float) -> None:
+        """The feed has brought a message or a tick that tells the time ``ms``: minutes ago at most,
+        since no queue holds it for longer."""
+        self.told(region, ms, now)
+        lead_ms = _lead_ms(ms, now)
+        self.least_ms = lead_ms if self.least_ms is None else min(self.least_ms, lead_ms)
+
+    def spread_ms(self, wall_ms: int, now: float) -> int:
+        """By how much the times of two routers may have differed at one moment, as far as is known:
+        by all that was told, and by our own clock. A day at most.
+
+        Example. Oregon's clocks were an hour ahead and were set back: its times lose that hour in
+        ten hours. Dublin's were right. So of a message that both have routed one copy's time may be
+        an hour later than the other's, and these 3,600,000 ms are told until this gateway ends.
+        """
+        known = (_lead_ms(wall_ms, now), self.lead_ms, self.least_ms)
+        leads = [lead_ms for lead_ms in known if lead_ms is not None]
+        return min(max(leads) - min(leads), _MOST_MS)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """The earliest of all, and none later than the latest that was told or found.
@@ -62,7 +91,14 @@ class LogTimes:
     def latest_ms(self, wall_ms: int, now: float) -> int:
         """The latest of all: it never goes back, though a region's routers, all dead for a while
         and behind, go on from where they were."""
-        return max(wall_ms, self.lead_ms + int(now * 1000) if self.lead_ms else 0)
+        if self.lead_ms is None:
+            return wall_ms
+        return max(wall_ms, self.lead_ms + int(now * 1000))
 
     def _regions(self, now: float) -> list[int]:
         return [lead_ms + int(now * 1000) for lead_ms in self._leads.values()]
+
+
+def _lead_ms(ms: int, now: float) -> int:
+    """By how much the time ``ms`` is ahead of the clock that only goes on."""
+    return ms - int(now * 1000)

@@ -24,7 +24,7 @@ from gateway.runs import Run
 from newsfabric.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 
-# How far the clocks of two regions may be apart.
+# So far the clock of a router that routes may be from that of its region's store.
 CLOCKS_MS: Final = 30_000
 # So long after the directory was read for the last time positions say that it was.
 _DIRECTORY_MS: Final = 3_600_000
@@ -34,13 +34,15 @@ _TOLD_MS: Final = 1_000
 
 class LeftLogs(NamedTuple):
     """What a gateway process leaves to its successor: when it read the directory last, and until
-    when logs began of which it has forgotten some, and :attr:`.LogTimes.lead_ms` and ``known``."""
+    when logs began of which it has forgotten some, and :attr:`.LogTimes.lead_ms`, ``known`` and
+    ``least_ms``."""
 
     logs: tuple[Left, ...]
     directory_ms: int
     forgotten_ms: int = 0
-    lead_ms: int = 0
+    lead_ms: int | None = None
     told: tuple[tuple[str, int], ...] = ()
+    least_ms: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ class Logs:
     def take(self, left: LeftLogs, *, now: float) -> None:
         """Go on from what another gateway process has left."""
         self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
-        self.times.lead_ms = left.lead_ms
+        self.times.lead_ms, self.times.least_ms = left.lead_ms, left.least_ms
         for region, ms in left.told:
             self.times.found(region, ms)
         for one in left.logs:
@@ -123,7 +125,7 @@ class Logs:
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
         """The feed has brought a message, or a tick whose last number is ``seq``."""
-        self.times.told(log.region, sent_ms, now)
+        self.times.heard(log.region, sent_ms, now)
         known = self._logs.get(log) or self._began(log, now)
         known.heard(seq, low, sent_ms=sent_ms, now=now)
         self.version += 1
@@ -186,9 +188,9 @@ class Logs:
     def left(self) -> LeftLogs:
         """What a successor of this gateway process goes on from."""
         logs = tuple(known.left() for known in self)
-        return LeftLogs(
-            logs, self.directory_ms, self.forgotten_ms, self.times.lead_ms, self.times.known
-        )
+        times = self.times
+        told = times.lead_ms, times.known, times.least_ms
+        return LeftLogs(logs, self.directory_ms, self.forgotten_ms, *told)
 
     def missing(self) -> list[Run]:
         """The runs of numbers that exist for certain and weren't seen, of all logs."""

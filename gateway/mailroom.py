@@ -106,7 +106,8 @@ class Mailroom:
         Where that one's number is ``void`` here, another one counts.
         """
         try:
-            copies = await self.archive.copies(topic, void)
+            spread_ms = self.hub.spread_ms(self.now())
+            copies = await self.archive.copies(topic, void, spread_ms=spread_ms)
         except StoreError as exc:
             self.archive.failed(exc)
             raise
@@ -152,7 +153,12 @@ class Mailroom:
         topics = [topic for topic, _ in batch]
         memories = [self.hub.memory(topic) for topic in topics]
         arrived = [memory.arrived for memory in memories]
-        began_ms = int(self.now() * 1000)
+        times = self.hub.logs.times
+        # By any clock of a router's it was no earlier: what one was behind had routed a moment ago
+        # the store may lack as well.
+        now = self.now()
+        certain_ms = times.certain_ms(int(now * 1000), self.clock())
+        began_ms = certain_ms - self.hub.spread_ms(now)
         try:
             async with asyncio.timeout(self.settings.store_timeout):
                 found = await self.store.mailboxes(topics, limit=MAX_MAILBOX)
@@ -164,7 +170,7 @@ class Mailroom:
                 for one in batch:
                     await self._read_batch([one])
                 return
-            unsaid = self._failing.may_log(self.now())
+            unsaid = self._failing.may_log(self.clock())
             if unsaid is not None:
                 logger.warning("a mailbox can't be read (and %d more): %s", unsaid, exc)
             self._fail(batch, exc)

@@ -185,7 +185,8 @@ class Past:
         void = [one for one in stored if self.hub.is_void(one)]
         if not void:
             return stored
-        newest_first = reversed(await self.archive.copies(topic, void))
+        spread_ms = self.hub.spread_ms(self.now())
+        newest_first = reversed(await self.archive.copies(topic, void, spread_ms=spread_ms))
         given = {one.identity: one for one in newest_first if self.hub.was_given(one)}
         return sorted((given.get(one.identity, one) for one in stored), key=lambda one: one.id)
 

@@ -76,6 +76,8 @@ class _Here(NamedTuple):
     windows: Mapping[str, Window]
     logs: Logs
     now: float
+    #: The same moment, by the clock that only goes on.
+    at: float
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -98,7 +100,7 @@ class _Here(NamedTuple):
         gap = None
         for region, from_ms in self.starts(reader).items():
             window = self.windows.get(region)
-            if window is None or not window.answers(from_ms, self.now):
+            if window is None or not window.answers(from_ms, self.at):
                 return None
             if window.reach_ms > from_ms:
                 gap = Gap.TOO_MANY
@@ -148,7 +150,7 @@ class _Here(NamedTuple):
 class Resumer:
     """Answers for all readers of one gateway. Lives on the loop that made it.
 
-    ``now`` is a clock in seconds since the epoch.
+    ``now`` is a clock in seconds since the epoch, ``clock`` one that only goes on.
     """
 
     hub: Hub
@@ -156,6 +158,7 @@ class Resumer:
     settings: GatewaySettings
     spawn: Spawn
     now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         kept_bytes = _KEPT * self.settings.resume_bytes
@@ -206,7 +209,7 @@ class Resumer:
             measures.RESUMES.labels("recovered", "").inc(many)
             return
         measures.RESUMES.labels("gap", gap.value).inc(many)
-        unsaid = self._lines.may_log(self.now())
+        unsaid = self._lines.may_log(self.clock())
         if unsaid is not None:
             logger.info(
                 "a reader who came back to %.80s may have missed something: %s"
@@ -214,9 +217,9 @@ class Resumer:
             )  # fmt: skip
 
     def _here(self, topic: str) -> _Here:
-        memory, now = self.hub.memory(topic), self.now()
-        windows = fitting(memory.windows, memory.lost, now)
-        return _Here(memory, windows, self.hub.logs, now)
+        memory, at = self.hub.memory(topic), self.clock()
+        windows = fitting(memory.windows, memory.lost, at)
+        return _Here(memory, windows, self.hub.logs, self.now(), at)
 
     async def _fetch(self, topic: str, token: str) -> None:
         """Read from the store what :meth:`recall` lacks; StoreError if that can't be, also when
@@ -232,7 +235,7 @@ class Resumer:
         return [
             self._begun((topic, region), from_ms)
             for region, from_ms in here.starts(ReaderAt(decode(token), here.logs)).items()
-            if region not in here.windows or not here.windows[region].answers(from_ms, here.now)
+            if region not in here.windows or not here.windows[region].answers(from_ms, here.at)
         ]
 
     def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
@@ -251,14 +254,14 @@ class Resumer:
             del self._reading[place]
 
     async def _read(self, place: _Place, asked_ms: int) -> None:
-        until = time.monotonic() + _TRY_SECONDS
+        until = self.clock() + _TRY_SECONDS
         for attempt in itertools.count(1):
             try:
                 await self._read_once(place, asked_ms)
                 return
             except StoreError as exc:
                 self.archive.failed(exc)
-                if attempt >= _ATTEMPTS and time.monotonic() >= until:
+                if attempt >= _ATTEMPTS and self.clock() >= until:
                     raise
                 await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -266,9 +269,8 @@ class Resumer:
         topic, region = place
         window = self.hub.memory(topic).begin_read(region, asked_ms)
         stored = await self.archive.since(topic, from_ms=asked_ms, region=region)
-        now = self.now()
-        messages = self.hub.recollect(topic, stored.envelopes, now)
-        window.was_read(messages, stored.reach_ms, now, spoilt=stored.spoilt)
+        messages = self.hub.recollect(topic, stored.envelopes)
+        window.was_read(messages, stored.reach_ms, self.clock(), spoilt=stored.spoilt)
         weight = sum(publication.weight for publication in messages.values())
         self._windows.set(place, window, weight)
         loop = asyncio.get_running_loop()

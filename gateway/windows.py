@@ -1,7 +1,7 @@
 """What was read of topics' past, kept for a minute: a crowd that comes back needs one read. Pure.
 
 A topic's memory has its windows told of further copies that come of its messages, which the store
-may not have had yet.
+may not have had yet. ``now`` is in seconds, of a clock that only goes on.
 """
 
 from __future__ import annotations

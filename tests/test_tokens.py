@@ -134,9 +134,9 @@ def test_a_revoked_token_has_ended_when_its_revocation_is_forgotten(
     rules = TokenRules(audience=AUDIENCE, issuer=ISSUER, longest=3600.0)
     revoked = Revocations(rules.longest)
     revoked_ms, now = int(NOW * 1000), NOW + later
-    revoked.add("42", revoked_ms, revoked_ms)
+    revoked.add("42", revoked_ms, now_ms=revoked_ms, now=0.0)
     # The time passes: the next revocation makes it forget what it may forget.
-    revoked.add("7", int(now * 1000), int(now * 1000))
+    revoked.add("7", int(now * 1000), now_ms=int(now * 1000), now=later)
     try:
         login = verify(issued(iat=NOW - age, ttl=ttl), KEYS, rules, now)
     except BadToken:

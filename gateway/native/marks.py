@@ -65,7 +65,7 @@ def _is_whole(left: Left) -> bool:
 
 def _encode(left: LeftLogs) -> bytes:
     logs = [(*log, *rest) for log, *rest in left.logs]
-    times = left.lead_ms, left.told
+    times = left.lead_ms, left.told, left.least_ms
     return orjson.dumps([_VERSION, left.directory_ms, left.forgotten_ms, logs, times])
 
 
@@ -110,15 +110,22 @@ def _log(region: object, router: object, epoch: object) -> Log:
 def _decode(version: object, *rest: Any) -> LeftLogs:
     if version != _VERSION:
         raise ValueError(f"marks of version {version!r:.80}")
-    # The release before leaves no times.
-    directory_ms, forgotten_ms, logs, (lead_ms, told) = rest if len(rest) > 3 else (*rest, (0, []))
+    # Releases before leave no times, or not the lowest lead, and 0 for none.
+    directory_ms, forgotten_ms, logs, times = rest if len(rest) > 3 else (*rest, (0, []))
+    lead_ms, told, least_ms = times if len(times) > 2 else (*times, None)
     return LeftLogs(
         tuple(_left(*fields) for fields in logs),
         _whole(directory_ms, MAX_MS),
         _whole(forgotten_ms, MAX_MS),
-        _whole(lead_ms, MAX_MS),
+        _lead(lead_ms or None),
         tuple(_told(*fields) for fields in told),
+        _lead(least_ms),
     )
+
+
+def _lead(ms: object) -> int | None:
+    # Below 0 where a time is told that is less than this machine's uptime.
+    return None if ms is None else _whole(ms, MAX_MS, least=-MAX_MS)
 
 
 def _told(region: object, ms: object) -> tuple[str, int]:

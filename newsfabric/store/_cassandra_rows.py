@@ -30,7 +30,9 @@ DAY_MS: Final = 86_400_000
 # Numbers of a log in one partition: 400 KB.
 LOG_BLOCK: Final = 4_096
 # By so much ids may be ahead of the wall clock of their router, which was set back: their rows go
-# that much later.
+# that much later. It only bounds a TTL, so it is more than a router believes of a row of the
+# directory when it starts, which is a day (wholesale/router/clock_watch.py): its clock may be set
+# back after that.
 AHEAD_MS: Final = 7 * DAY_MS
 # Clocks of routers and store nodes may differ by this, and a row mustn't go before its time.
 _SLACK_S: Final = 60
@@ -101,7 +103,7 @@ INSERT_LOG_NAME: Final = (
     "INSERT INTO log_names (region, day, router, epoch) VALUES (?, ?, ?, ?) USING TTL ?"
 )
 # Of the node that is asked, in ms. Each node has this row.
-CLOCK: Final = "SELECT toUnixTimestamp(now()) FROM system.local"
+CLOCK: Final = "SELECT host_id, toUnixTimestamp(now()) FROM system.local"
 LOG_DAYS: Final = "SELECT region, day FROM log_days WHERE directory = 'logs' LIMIT ?"
 LOG_NAMES: Final = (
     "SELECT router, epoch FROM log_names"

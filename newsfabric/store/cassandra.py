@@ -19,6 +19,7 @@ import dataclasses
 import heapq
 import itertools
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -35,8 +36,9 @@ from newsfabric.topics import TopicTable
 
 # Days of a topic that are looked at together, after the first: few messages, many days.
 _MOST_DAYS: Final = 8
-# Nodes of which the clock is asked.
+# Nodes of which the clock is asked, and how often as many questions may be asked for that.
 _CLOCKS: Final = 3
+_CLOCK_ROUNDS: Final = 3
 # Partitions a topic can have; far more than any ttl makes.
 _MOST_SLOTS: Final = 10_000
 # Partitions known to be noted; forgetting one costs writing a row again.
@@ -213,10 +215,15 @@ class CassandraStore:
 
     async def clocks_ms(self) -> list[int]:
         """As :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: each question goes
-        to the next one."""
+        to the next one, or to the same where others ask in between. Each node counts once."""
         at = self._address.centre
-        asked = (self._session.read(rows.CLOCK, (), at=at) for _ in range(_CLOCKS))
-        return [ms for ((ms,),) in await together(asked)]
+        told: dict[uuid.UUID, int] = {}
+        for _ in range(_CLOCK_ROUNDS):
+            asked = (self._session.read(rows.CLOCK, (), at=at) for _ in range(_CLOCKS))
+            told |= {node: ms for ((node, ms),) in await together(asked)}
+            if len(told) >= _CLOCKS:
+                break
+        return list(told.values())
 
     async def check(self) -> None:
         """As :meth:`newsfabric.store.Store.check`, asked of this region's nodes alone."""

@@ -10,7 +10,7 @@ from envelopes import START_MS, envelope
 
 from gateway.archive import Archive, Stored
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, id_of
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -63,4 +63,15 @@ async def test_copies_of_messages_that_are_hours_apart_are_found_whatever_came_b
     store = MemoryStore(TABLE, now_ms=lambda: START_MS + 40_000_000)
     await store.write([first, again, *between, last])
     archive = Archive(store, GatewaySettings(name="box", region="oregon", resume_rows=3))
-    assert await archive.copies("news.a", [first, last]) == [first, again, last]
+    found = await archive.copies("news.a", [first, last], spread_ms=0)
+    assert found == [first, again, last]
+
+
+async def test_copies_are_further_apart_where_clocks_were_wrong() -> None:
+    late = message(3_600_000)
+    early = dataclasses.replace(late, id=id_of(START_MS, late.identity), router="oregon-router-2")
+    store = MemoryStore(TABLE, now_ms=lambda: START_MS + 40_000_000)
+    await store.write([early, late])
+    archive = Archive(store, GatewaySettings(name="box", region="oregon"))
+    for spread_ms, expected in ((2_000_000, [late]), (3_000_000, [early, late])):
+        assert await archive.copies("news.a", [late], spread_ms=spread_ms) == expected

@@ -50,11 +50,21 @@ class Taker:
         raise AssertionError(reason)
 
 
-def hub(low: int = 0, **limits: Any) -> Hub:
+class Clock:
+    """One that only goes on, and is moved by a test."""
+
+    def __init__(self) -> None:
+        self.now = 5_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def hub(low: int = 0, *, clock: Clock | None = None, **limits: Any) -> Hub:
     """One that began when Oregon had routed so many; those are past."""
     logs = Logs(START_MS)
     logs.begin([DirectoryRow(OREGON, low=low)], now=NOW)
-    return Hub(TABLE, logs, HubLimits(**limits))
+    return Hub(TABLE, logs, HubLimits(**limits), clock=clock or Clock())
 
 
 def copy(number: int, **fields: Any) -> Envelope:
@@ -119,8 +129,10 @@ def test_a_copy_is_not_published_whatever_log_it_comes_by() -> None:
 
 
 def test_a_number_that_was_seen_or_is_past_is_not_published_again() -> None:
-    box = hub(low=2, identity_seconds=60)
+    clock = Clock()
+    box = hub(low=2, clock=clock, identity_seconds=60)
     publish(box, 3, topic="tick.a")
+    clock.now += 10_000
     # Its identity and its message are forgotten long since.
     later = NOW + 10_000
     assert publish(box, 3, topic="tick.a", now=later) is None
@@ -149,12 +161,29 @@ def test_a_copy_with_another_body_is_counted_while_the_first_is_remembered() -> 
 
 
 def test_a_copy_is_known_as_long_as_its_message_is_remembered() -> None:
-    box = hub(identity_seconds=60)
+    clock = Clock()
+    box = hub(clock=clock, identity_seconds=60)
     publish(box, 1)
+    clock.now += 10_000
     assert box.offer(copy(1), NOW + 10_000) is None
     for n in range(2, 8):
         publish(box, n, now=NOW + 10_000)
+    clock.now += 10_000
     assert box.offer(copy(1, seq=2), NOW + 20_000) is not None
+
+
+@pytest.mark.promise("D1")
+@pytest.mark.parametrize("step", [3_600, -3_600], ids=["forward", "back"])
+def test_a_copy_is_known_for_its_time_whatever_the_machines_clock_does(step: int) -> None:
+    clock = Clock()
+    box = hub(clock=clock, identity_seconds=900)
+    publish(box, 1, topic="tick.a")
+    clock.now += 800
+    assert publish(box, 2, topic="tick.a", now=NOW + step) is not None
+    assert box.offer(copy(1, topic="tick.a"), NOW + step) is None
+    clock.now += 200
+    assert publish(box, 3, topic="tick.a", now=NOW + step) is not None
+    assert box.offer(copy(1, topic="tick.a", seq=2), NOW + step) is not None
 
 
 def test_a_message_of_an_unknown_topic_is_counted_and_its_number_seen() -> None:
@@ -354,12 +383,23 @@ def test_what_the_store_has_and_readers_here_werent_given_is_left_to_the_feed() 
 
 
 def test_a_rewind_of_hours_notes_no_identities() -> None:
-    box = hub(low=1)
+    clock = Clock()
+    box = hub(low=1, clock=clock)
     window = box.limits.identity_seconds
+    told_ms = START_MS + int(window * 1000)
+    box.logs.times.told("oregon", told_ms + 1, clock())
     box.past("news.breaking", [envelope(1)], NOW + window + 1)
     assert len(box.seen) == 0
     box.past("news.breaking", [envelope(1)], NOW + window)
     assert len(box.seen) == 1
+
+
+def test_a_clock_that_is_ahead_makes_no_message_old() -> None:
+    clock = Clock()
+    box = hub(low=1, clock=clock)
+    box.logs.times.told("oregon", START_MS + 60_000, clock())
+    box.past("news.breaking", [envelope(1)], NOW + 7_200)
+    assert box.offer(copy(1), NOW) is None
 
 
 def test_a_message_is_recollected_once_with_all_copies_that_were_given() -> None:
@@ -367,7 +407,7 @@ def test_a_message_is_recollected_once_with_all_copies_that_were_given() -> None
     box.logs.saw(DUBLIN, 5)
     stored = [envelope(1), copy(1, at=1, seq=5), copy(2, at=2, seq=6), envelope(2, at=3)]
     stored += [copy(3, at=4, seq=7), envelope(4, at=5)]
-    found = box.recollect("news.breaking", stored, NOW)
+    found = box.recollect("news.breaking", stored)
     assert [one.copies for one in found.values()] == [
         [Copy(OREGON, 1, START_MS), Copy(DUBLIN, 5, START_MS + 1)],
         [Copy(OREGON, 2, START_MS + 3)],
@@ -378,7 +418,7 @@ def test_a_message_is_recollected_once_with_all_copies_that_were_given() -> None
 def test_a_copy_of_what_was_recollected_isnt_published_however_old_it_is() -> None:
     box = hub(low=1)
     later = NOW + 7_200
-    box.recollect("news.breaking", [envelope(1), envelope(2)], later)
+    box.recollect("news.breaking", [envelope(1), envelope(2)])
     assert box.offer(copy(1), later) is None
     assert publish(box, 2, now=later) is not None
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from envelopes import START_MS, envelope
 
-from gateway.late import clusters, given, is_late, span_of
-from gateway.logs import Logs
-from newsfabric.envelope import Envelope
+from gateway import late as late_module
+from gateway.hub import HubLimits
+from gateway.late import (
+    APART_MS,
+    LATE_MS,
+    MARGIN_MS,
+    LateCopies,
+    clusters,
+    given,
+    is_late,
+    span_of,
+)
+from gateway.logs import CLOCKS_MS, Logs
+from gateway.position import CLOCK_STEP_MS
+from gateway.settings import GatewaySettings
+from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.errors import StoreError
+from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
+from wholesale.router.jobs import HOLD_SECONDS
+from wholesale.router.log_clock import APART_MS as ROUTER_MS
+from wholesale.router.log_clock import WAITING_SPEED
 
 OREGON = Log("oregon", "oregon-router-1", START_MS)
 DUBLIN = Log("dublin", "dublin-router-1", START_MS)
@@ -33,14 +53,35 @@ def test_a_message_is_late_when_it_is_older_than_two_minutes(age_ms: int, late: 
     assert is_late(envelope(1, at=7_000), START_MS + 7_000 + age_ms) is late
 
 
-def test_copies_were_routed_thirteen_minutes_before_the_first_or_after_the_last_at_most() -> None:
-    late = [envelope(1, at=60_000), envelope(2, at=0), envelope(3, at=90_000)]
-    # 750 s, and clocks that differ by 30 s.
-    assert span_of(late) == (START_MS - 780_000, START_MS + 90_000 + 780_000)
+def test_copies_were_routed_fourteen_minutes_before_the_first_or_after_the_last_at_most() -> None:
+    late = [START_MS + 60_000, START_MS, START_MS + 90_000]
+    # 750 s, and clocks of which each is 30 s from right.
+    assert span_of(late, 0) == (START_MS - 810_000, START_MS + 90_000 + 810_000)
+
+
+def test_and_by_as_much_more_as_clocks_have_been_apart() -> None:
+    assert span_of([START_MS], HOUR) == (START_MS - 810_000 - HOUR, START_MS + 810_000 + HOUR)
 
 
 def test_no_copy_was_routed_before_the_beginning_of_time() -> None:
-    assert span_of([envelope(1, at=-START_MS + 5_000)]) == (0, 785_000)
+    assert span_of([5_000], 0) == (0, 815_000)
+
+
+def test_the_times_that_clocks_and_copies_may_be_apart_fit_together() -> None:
+    window_ms = HubLimits().identity_seconds * 1000
+    # A router that is as far from its store as it may be still routes.
+    assert CLOCKS_MS >= ROUTER_MS
+    # A step of its clock that it doesn't notice may be in ids that a position's time is told by.
+    assert CLOCK_STEP_MS >= ROUTER_MS
+    # Of two copies one may be of a router that is ahead, and one of another that is behind.
+    assert MARGIN_MS >= APART_MS + 2 * ROUTER_MS
+    # What isn't looked up is so young that any other copy was given within the window: also if its
+    # id is ahead of all clocks that are known here,
+    assert window_ms >= LATE_MS + APART_MS + CLOCKS_MS
+    # and if its age goes by the time of a router that waits for its clock.
+    assert window_ms >= LATE_MS / WAITING_SPEED + APART_MS
+    # A router holds a message for so long after it was delivered: one that just came isn't late.
+    assert LATE_MS < HOLD_SECONDS * 1000 <= APART_MS
 
 
 def test_a_message_was_given_if_another_copy_was() -> None:
@@ -104,6 +145,67 @@ def test_of_two_copies_that_are_late_together_neither_was_given() -> None:
 
 
 def test_messages_that_lie_hours_apart_are_looked_up_apart():
-    hours = [envelope(n, at=at) for n, at in ((1, 0), (2, 1_560_000), (3, 3_120_001))]
-    assert [[one.seq for one in group] for group in clusters(reversed(hours))] == [[1, 2], [3]]
-    assert list(clusters([])) == []
+    hours = [envelope(n, at=at) for n, at in ((1, 0), (2, 1_620_000), (3, 3_240_001))]
+    near = {0: [[1, 2], [3]], 1: [[1, 2, 3]]}
+    for spread_ms, seqs in near.items():
+        groups = clusters(reversed(hours), spread_ms)
+        assert [[one.seq for one in group] for group in groups] == seqs
+    assert list(clusters([], 0)) == []
+
+
+class Asked:
+    """A store that has ``copies``; a page has the newest of them."""
+
+    def __init__(self, *copies: Envelope) -> None:
+        self.copies = copies
+
+    async def since(
+        self, topic: str, *, from_ms: int, to_ms: int, limit: int, region: str
+    ) -> list[Envelope]:
+        found = (one for one in self.copies if from_ms <= ms_of_id(one.id) < to_ms)
+        return [one for one in found if one.origin == region][-limit:]
+
+
+def late_copies(logs: Logs, *copies: Envelope) -> LateCopies:
+    settings = GatewaySettings(name="box", region="oregon")
+    return LateCopies(cast("Store", Asked(*copies)), logs, settings, clock=lambda: 1_000.0)
+
+
+@pytest.mark.promise("D1")
+async def test_a_copy_of_a_region_whose_clocks_were_an_hour_ahead_is_found() -> None:
+    logs, now = known(), 1_000.0
+    for log, at in ((OREGON, 0), (DUBLIN, HOUR)):
+        logs.heard(log, 1, 0, sent_ms=START_MS + at, now=now)
+    given_here, late = copy(7, OREGON, 1), copy(7, DUBLIN, 1, at=HOUR)
+    logs.saw(OREGON, 1)
+    # Dublin's clocks are right again: its times are ahead by less and less.
+    logs.heard(DUBLIN, 2, 0, sent_ms=START_MS + HOUR + 500_000, now=now + 700)
+    copies = late_copies(logs, given_here, late)
+    spread_ms = logs.times.spread_ms(START_MS + 700_000, now + 700)
+    assert await copies.given("news.breaking", [late], spread_ms) == {late.identity}
+    assert await copies.given("news.breaking", [late], 0) == set()
+
+
+async def test_of_what_clocks_put_far_away_a_bounded_number_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_module, "_PAGE", 2)
+    logs = known()
+    logs.saw(OREGON, 7)
+    before = [copy(n, OREGON, n, at=n * 1_000) for n in range(1, 15)]
+    late = copy(7, DUBLIN, 1, at=HOUR)
+    monkeypatch.setattr(late_module, "_FAR_PAGES", 14)
+    assert await late_copies(logs, *before).given("news.breaking", [late], HOUR) == {late.identity}
+    # The newest are read first. A repeat is better than a message that nobody gets.
+    monkeypatch.setattr(late_module, "_FAR_PAGES", 3)
+    assert await late_copies(logs, *before).given("news.breaking", [late], HOUR) == set()
+
+
+async def test_where_there_are_too_many_copies_near_a_message_stays_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_module, "_PAGE", 2)
+    monkeypatch.setattr(late_module, "_MOST_PAGES", 3)
+    near = [copy(n, OREGON, n, at=n * 1_000) for n in range(1, 15)]
+    with pytest.raises(StoreError, match="too many copies on news"):
+        await late_copies(known(), *near).given("news.breaking", [copy(7, DUBLIN, 1)], 0)

@@ -122,6 +122,55 @@ def test_a_clock_of_ours_that_is_ahead_makes_no_log_old():
     assert not logs.gave(Log("oregon", "unknown", START_MS - HOUR), 1)
 
 
+def spread(times: LogTimes) -> int:
+    """When our own clock is right, and the one that only goes on read 10 s."""
+    return times.spread_ms(START_MS, 10.0)
+
+
+def test_the_spread_is_what_the_feed_has_told_furthest_ahead_less_furthest_behind():
+    times = LogTimes()
+    assert spread(times) == 0
+    times.heard("oregon", START_MS, 10.0)
+    times.heard("dublin", START_MS + HOUR + 5_000, 15.0)
+    assert spread(times) == HOUR
+    # Dublin's clocks are right again: its times go on, and are ahead by less and less.
+    times.heard("dublin", START_MS + 2 * HOUR, 7_210.0)
+    # What has waited in queues may look like a clock that is behind.
+    times.heard("oregon", START_MS + 90_000, 110.0)
+    assert spread(times) == HOUR + 10_000
+
+
+def test_rows_of_the_directory_are_ahead_but_never_behind():
+    times = told(oregon=START_MS)
+    times.told("oregon", START_MS - 9 * HOUR, 10.0)
+    assert spread(times) == 0
+    times.told("dublin", START_MS + 9 * HOUR, 10.0)
+    assert spread(times) == 9 * HOUR
+
+
+@pytest.mark.parametrize("wall", [HOUR, -HOUR], ids=["ahead", "behind"])
+def test_our_own_clock_counts_as_the_others_do(wall: int):
+    times = LogTimes()
+    times.heard("oregon", START_MS, 10.0)
+    assert times.spread_ms(START_MS + wall, 10.0) == HOUR
+
+
+def test_no_spread_is_more_than_a_day():
+    times = LogTimes()
+    for ms in (START_MS, START_MS + 1_000 * HOUR):
+        times.heard("oregon", ms, 10.0)
+    assert spread(times) == 24 * HOUR
+
+
+def test_a_successor_knows_the_spread():
+    logs = Logs()
+    for region, ms in (("oregon", START_MS - HOUR), ("dublin", START_MS + HOUR)):
+        logs.heard(Log(region, "router", START_MS), 1, 1, sent_ms=ms, now=10.0)
+    later = Logs()
+    later.take(logs.left(), now=20.0)
+    assert spread(later.times) == 2 * HOUR
+
+
 def test_a_successor_knows_the_latest_time():
     logs, log = Logs(), Log("oregon", "oregon-router-1", START_MS)
     logs.heard(log, 1, 1, sent_ms=START_MS + HOUR, now=10.0)

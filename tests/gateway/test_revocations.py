@@ -16,13 +16,18 @@ from newsfabric.topics import REVOKED
 HOUR = 3_600_000
 
 
+def heard(revoked: Revocations, user: str, at_ms: int, *, at: float = 0.0) -> bool:
+    """Whether it is news that ``user`` was revoked at ``at_ms``, which is heard at once."""
+    return revoked.add(user, at_ms, now_ms=at_ms, now=at)
+
+
 def login(user: str = "42", issued_ms: int = 0) -> Login:
     return Login(user=user, issued_ms=issued_ms, expires_ms=0, ends_ms=0)
 
 
 def test_tokens_of_until_then_are_revoked_and_later_ones_are_not() -> None:
     revoked = Revocations(3600.0)
-    assert revoked.add("42", 1_000, now_ms=1_500)
+    assert heard(revoked, "42", 1_000)
     assert revoked.revokes(login(issued_ms=0))
     assert revoked.revokes(login(issued_ms=1_000))
     assert not revoked.revokes(login(issued_ms=1_001))
@@ -31,27 +36,36 @@ def test_tokens_of_until_then_are_revoked_and_later_ones_are_not() -> None:
 
 def test_of_a_user_the_latest_counts_whatever_the_order() -> None:
     revoked = Revocations(3600.0)
-    assert revoked.add("42", 2_000, now_ms=2_000)
-    assert not revoked.add("42", 1_000, now_ms=2_000)
-    assert not revoked.add("42", 2_000, now_ms=2_000)
-    assert revoked.add("42", 3_000, now_ms=3_000)
+    assert heard(revoked, "42", 2_000)
+    assert not heard(revoked, "42", 1_000)
+    assert not heard(revoked, "42", 2_000)
+    assert heard(revoked, "42", 3_000)
     assert list(revoked) == [("42", 3_000)]
 
 
 def test_what_no_token_can_have_outlived_is_forgotten() -> None:
     revoked = Revocations(3600.0)
-    revoked.add("1", 0, now_ms=0)
-    revoked.add("2", HOUR, now_ms=HOUR)
+    heard(revoked, "1", 0, at=0.0)
+    heard(revoked, "2", HOUR, at=3_600.0)
     assert len(revoked) == 2
-    revoked.add("3", HOUR + 1, now_ms=HOUR + 1)
+    heard(revoked, "3", HOUR + 1, at=3_600.5)
     assert [user for user, _ in revoked] == ["2", "3"]
-    assert not revoked.add("4", 0, now_ms=HOUR + 1)
+    assert not revoked.add("4", 0, now_ms=HOUR + 1, now=3_600.5)
+
+
+def test_a_step_of_the_machines_clock_makes_no_revoked_token_good() -> None:
+    revoked = Revocations(3600.0)
+    heard(revoked, "1", HOUR, at=10.0)
+    # A day ahead, and back.
+    heard(revoked, "2", 25 * HOUR, at=20.0)
+    heard(revoked, "3", HOUR + 20, at=30.0)
+    assert [user for user, _ in revoked] == ["1", "2", "3"]
 
 
 def test_beyond_the_limit_the_oldest_go() -> None:
     revoked = Revocations(3600.0, limit=2)
     for n in range(4):
-        revoked.add(str(n), n, now_ms=n)
+        heard(revoked, str(n), n)
     assert list(revoked) == [("2", 2), ("3", 3)]
 
 

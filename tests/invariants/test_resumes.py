@@ -159,7 +159,7 @@ class Gateway:
         rows = [one.row(dice.randrange(one.low + 1), ended=dice.random() < 0.3) for one in listed]
         self.logs.begin(rows, now=NOW)
         table = TopicTable([TopicPolicy(pattern="news.*", keep=keep, ttl=86_400.0)])
-        self.hub = Hub(table, self.logs, HubLimits(topics=topics))
+        self.hub = Hub(table, self.logs, HubLimits(topics=topics), clock=lambda: time.monotonic())
         #: Whether it reads rows of void numbers before it knows that they are void.
         self.reads_voids = dice.random() < 0.5
         #: What its readers were given.
@@ -224,6 +224,7 @@ class Readers:
             settings=told,
             spawn=self._spawn,
             now=lambda: time.time(),
+            clock=lambda: time.monotonic(),
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

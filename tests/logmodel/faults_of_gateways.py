@@ -72,6 +72,11 @@ class RuleFiveOff(LateMessages):
         return False
 
 
+class SpanWithoutSpread(LateMessages):
+    def span(self, routed_at: float, spread_ms: int) -> tuple[int, int]:
+        return super().span(routed_at, 0)
+
+
 class RuleFiveWindow(LateMessages):
     after = IDENTITY_WINDOW - 60
 

@@ -8,6 +8,7 @@ times; ``resumes`` answers readers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from gateway.known_log import KnownLog, Left
 from gateway.logs import LeftLogs, Logs, ReaderAt
@@ -50,7 +51,7 @@ class Gateway:
         self._left: dict[Log, Left] = {}
         self._left_whole: set[Log] = set()
         self._left_directory_ms = 0
-        self._left_times: tuple[int, tuple[tuple[str, int], ...]] = 0, ()
+        self._left_times: tuple[Any, ...] = ()
         self._given_since: list[Copy] = []
         self._leave_at = 0.0
         #: How much of the directory's changes was read.
@@ -100,7 +101,8 @@ class Gateway:
                 if known.is_whole:
                     self._left_whole.add(known.log)
         self._left_directory_ms = self.logs.directory_ms
-        self._left_times = self.logs.times.lead_ms, self.logs.times.known
+        times = self.logs.times
+        self._left_times = times.lead_ms, times.known, times.least_ms
         self._given_since = []
 
     def replace(self) -> None:
@@ -182,7 +184,7 @@ class Gateway:
         memory = self.memory[row.topic]
         is_known = row.identity in memory.copies or self._knows(row.identity)
         if not is_known and self.late.is_late(row.routed_at, self.time()):
-            was_given = self._look_up(copy, row.identity)
+            was_given = self._look_up(copy, row)
             if was_given is None:
                 return
             is_known = was_given
@@ -217,14 +219,20 @@ class Gateway:
         """A late copy of what a replay gave mustn't be offered to the same reader."""
         self.gave(identity)
 
-    def _look_up(self, copy: Copy, identity: int) -> bool | None:
+    def _look_up(self, copy: Copy, row: Row) -> bool | None:
         """Whether readers here were given another copy; None: a region can't be asked."""
         stores = self.world.stores
+        spread_ms = self.logs.times.spread_ms(int(self.clock() * 1000), self.world.now)
+        from_ms, to_ms = self.late.span(row.routed_at, spread_ms)
         for region in self.regions_looked_up():
             if not stores.can_ask(self.region, region):
                 return None
             self.world.book.counts["looked_up"] += 1
-            if self.late.was_given(copy, stores[region].copies.get(identity, ()), self.logs):
+            messages = stores[region].messages
+            copies = stores[region].copies.get(row.identity, ())
+            # As :meth:`newsfabric.store.Store.since`.
+            found = (c for c in copies if from_ms <= int(messages[c].routed_at * 1000) < to_ms)
+            if self.late.was_given(copy, found, self.logs):
                 return True
         return False
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.late import LATE_MS
+from gateway.late import LATE_MS, span_of
 from gateway.logs import Logs
 from tests.logmodel.rows import Copy
 
@@ -24,6 +24,10 @@ class LateMessages:
     def is_late(self, routed_at: float, now: float) -> bool:
         """Whether it must be looked up before it is offered."""
         return now - routed_at > self.after
+
+    def span(self, routed_at: float, spread_ms: int) -> tuple[int, int]:
+        """First and last time, in ms, that its copies can have: the project's own."""
+        return span_of([int(routed_at * 1000)], spread_ms)
 
     def was_given(self, copy: Copy, others: Iterable[Copy], logs: Logs) -> bool:
         """Whether one of the ``others`` was given to readers here or was past at the start."""

@@ -153,6 +153,10 @@ MUTATIONS: dict[str, Mutation] = {
     "age_by_wall": Mutation(
         "a gateway's own clock says how old a message is", (gateways.AgeByWall,)
     ),
+    "span_alike": Mutation(
+        "copies are looked up by their times as if clocks had never been wrong",
+        (gateways.SpanWithoutSpread,),
+    ),
     "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
 }
 

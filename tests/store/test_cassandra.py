@@ -241,8 +241,9 @@ async def test_an_answer_has_more_rows_than_a_page_of_the_driver(store, keyspace
     assert len(await store._session.read(*read)) == 5_100
 
 
-async def test_three_clocks_are_asked(store):
-    assert len(await store.clocks_ms()) == 3
+async def test_a_node_says_what_time_it_is_once_however_often_it_is_asked(store):
+    (told_ms,) = await store.clocks_ms()
+    assert abs(told_ms - time.time() * 1000) < 5_000
 
 
 async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):

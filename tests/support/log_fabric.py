@@ -155,8 +155,8 @@ class Stores:
 class NotedHub(Hub):
     """Notes which numbers it was offered."""
 
-    def __init__(self, offered: set[Place], *told: Any) -> None:
-        super().__init__(*told)
+    def __init__(self, offered: set[Place], *told: Any, **clock: Any) -> None:
+        super().__init__(*told, **clock)
         self._offered = offered
 
     def offer(self, envelope: Envelope, now: float) -> Publication | None:

@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two comparisons.
 COMPARE: Final = 5.0
-# How far a row of the directory may be ahead: clocks of a whole region may be wrong by hours.
+# How far a row of the directory may be ahead when a log begins: clocks of a whole region may be
+# wrong by hours. Our own times may be ahead by more (AHEAD_MS of
+# newsfabric/store/_cassandra_rows.py): this is what is believed of others when we start, and our
+# clock may be set back after that.
 _BELIEVED_MS: Final = 86_400_000
 # For one answer of the store. The directory has an answer for each day.
 _PATIENCE: Final = 5.0
@@ -93,14 +96,16 @@ class ClockWatch:
             store_ms = await self._store.clocks_ms()
         clock = self._clock
         clock.compare(self._wall_ms(), self._now(), store_ms)
-        counters.CLOCK_AHEAD.set(clock.ahead_ms / 1000)
+        ahead = None if clock.ahead_ms is None else clock.ahead_ms / 1000
+        if ahead is not None:
+            counters.CLOCK_AHEAD.set(ahead)
         self._tell()
-        if not clock.is_right and not self._said:
+        if ahead is not None and not clock.is_right and not self._said:
             self._said = True
             logger.error(
                 "this machine's clock and the store's are %.0f s apart, more than %d: nothing new"
                 " is routed. See that both are synchronised (timedatectl, chronyc tracking)",
-                abs(clock.ahead_ms) / 1000, APART_MS // 1000,
+                abs(ahead), APART_MS // 1000,
             )  # fmt: skip
         elif clock.is_right and self._said:
             self._said = False

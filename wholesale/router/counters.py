@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from newsfabric import metrics
@@ -69,8 +70,10 @@ GIVEN_BACK = metrics.counter(
 )
 CLOCK_AHEAD = metrics.gauge(
     "router_clock_ahead_seconds",
-    "By how much this machine's clock is ahead of the store's; beyond 30 nothing new is routed",
+    "By how much this machine's clock is ahead of the store's; beyond 30 nothing new is routed."
+    " NaN until they were compared",
 )
+CLOCK_AHEAD.set(math.nan)
 LOW = metrics.gauge("router_settled_seq", "All numbers up to it are settled")
 RECEIPTS = metrics.counter("router_receipts", "Receipts sent and confirmed")
 SEQ = metrics.gauge("router_seq", "Last number given out")

@@ -57,10 +57,10 @@ class Identities:
         claim: Claim,
         *,
         topic_class: TopicClass,
-        now_ms: int,
         now: float,
     ) -> Identified:
-        """Say what ``submission`` is; a new one is under way from now on, a repeat of it joins it.
+        """Say what ``submission`` is at ``now`` (seconds, monotonic); a new one is under way from
+        now on, a repeat of it joins it.
 
         End each new job with :meth:`routed` or :meth:`given_up`.
         """
@@ -71,7 +71,7 @@ class Identities:
         if job is not None:
             job.claims.append(claim)
             return Identified(Found.UNDER_WAY, job, differs=job.fingerprint != fingerprint)
-        seen = self._window.find(identity, now_ms=now_ms)
+        seen = self._window.find(identity, now=now)
         if seen is not None:
             return Identified(
                 Found.ROUTED, routed_ms=seen.router_ms, differs=seen.fingerprint != fingerprint
@@ -79,11 +79,11 @@ class Identities:
         job = self._under_way[identity] = Job(submission, topic_class, fingerprint, [claim], now)
         return Identified(Found.NEW, job)
 
-    def routed(self, job: Job, *, router_ms: int, now_ms: int) -> None:
-        """``job`` is stored and routed; repeats of it are known from now on."""
+    def routed(self, job: Job, *, router_ms: int, now: float) -> None:
+        """``job`` is stored and routed; repeats of it are known from ``now`` on."""
         del self._under_way[job.submission.identity]
         routed = Routed(router_ms, job.fingerprint)
-        self._window.add(job.submission.identity, routed, now_ms=now_ms)
+        self._window.add(job.submission.identity, routed, now=now)
 
     def given_up(self, job: Job) -> None:
         """``job`` came to nothing: the next delivery of it is new."""

@@ -51,7 +51,8 @@ class Intake:
     ) -> Job | PendingAck | None:
         """What is to be done about ``delivery``: store a job, acknowledge it, or nothing yet.
 
-        ``now_ms`` is the wall clock, ``now`` the monotonic one in seconds.
+        ``now_ms`` is the wall clock, of what is told and shown; ``now``, in seconds and monotonic,
+        is what repeats are known by.
         """
         try:
             return self._take(delivery, source, now_ms, now)
@@ -135,9 +136,7 @@ class Intake:
     ) -> Identified:
         counters.IDENTIFY.entered()
         self._sighted(submission, claim.delivery, now_ms)
-        found = self._identities.identify(
-            submission, claim, topic_class=topic_class, now_ms=now_ms, now=now
-        )
+        found = self._identities.identify(submission, claim, topic_class=topic_class, now=now)
         if found.found is Found.NEW:
             counters.IDENTIFY.left()
             _count_claim(now_ms - submission.published_ms)

@@ -27,7 +27,7 @@ from typing import ClassVar, Final
 # So far the wall clock may be from the store's, and step without being compared again.
 APART_MS: Final = 30_000
 # A gateway looks up the copies of what is older than two minutes: at this speed 133 s, and it must
-# be less than 150.
+# be no more than 150 (tests/gateway/test_late.py holds all of these together).
 WAITING_SPEED: Final = 0.9
 
 
@@ -38,8 +38,9 @@ class LogClock:
     waiting_speed: ClassVar[float] = WAITING_SPEED
 
     def __init__(self) -> None:
-        #: By how many ms the wall clock is ahead of the store's, when they were last compared.
-        self.ahead_ms = 0
+        #: By how many ms the wall clock is ahead of the store's, when they were last compared; None
+        #: before, and if the store tells no time.
+        self.ahead_ms: int | None = None
         #: Whether the wall clock can be followed: it was compared, and hasn't jumped since.
         self.is_right = False
         # In fractions too: it is asked more than once in a ms.
@@ -67,7 +68,7 @@ class LogClock:
         """The clocks of so many nodes of the store read ``store_ms``. Their median counts; nothing
         is known of a store that tells none."""
         self.now_ms(wall_ms, now)
-        self.ahead_ms = wall_ms - sorted(store_ms)[len(store_ms) // 2] if store_ms else 0
-        self.is_right = abs(self.ahead_ms) <= APART_MS
+        self.ahead_ms = wall_ms - sorted(store_ms)[len(store_ms) // 2] if store_ms else None
+        self.is_right = abs(self.ahead_ms or 0) <= APART_MS
         # Lest it jumps before it was followed once.
         self.now_ms(wall_ms, now)

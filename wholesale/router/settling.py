@@ -60,7 +60,7 @@ class Settling:
         counters.SECONDS.observe(now - job.started)
         self._traffic.routed(job.submission, now)
         router_ms = ms_of_id(job.envelope.id)
-        self._identities.routed(job, router_ms=router_ms, now_ms=self._now_ms())
+        self._identities.routed(job, router_ms=router_ms, now=now)
         self._sighted(job, job.envelope)
         self._traced(job)
         publishes = [

@@ -2,12 +2,17 @@
 
 Bounded by age and by number, oldest out; owns no clock. It isn't the last word on repeats: another
 router has its own window, so gateways drop copies by identity as well.
+
+Ages go by a clock that only goes on, not by the time in the id: a machine's clock that jumps
+forward would else empty the window, and one that is set back would keep everything for longer.
 """
 
 from __future__ import annotations
 
 import collections
 from typing import Final, NamedTuple
+
+from newsfabric.envelope import MAX_MS
 
 # As long as gateways: a copy may be twelve minutes on its way.
 KEEP_MS: Final = 15 * 60 * 1000
@@ -17,7 +22,8 @@ KEEP_MS: Final = 15 * 60 * 1000
 MOST: Final = 1_550_000
 # What is remembered of a hash of topic and body.
 FINGERPRINT: Final = (1 << 32) - 1
-_SHIFT: Final = FINGERPRINT.bit_length()
+_MS_AT: Final = FINGERPRINT.bit_length()
+_SINCE_AT: Final = _MS_AT + MAX_MS.bit_length()
 
 
 class Routed(NamedTuple):
@@ -33,7 +39,8 @@ class Routed(NamedTuple):
 class Window:
     """Identities routed in the last ``keep_ms``, at most ``most`` of them; both are 1 or more.
 
-    ``evicted_early`` counts those that had to go before their time.
+    ``now`` is in seconds, and monotonic. ``evicted_early`` counts those that had to go before their
+    time.
     """
 
     def __init__(self, *, keep_ms: int = KEEP_MS, most: int = MOST) -> None:
@@ -42,31 +49,33 @@ class Window:
         self._keep_ms = keep_ms
         self._most = most
         self.evicted_early = 0
-        # Both parts of a Routed in one number, and the order beside: half of what tuples in an
-        # OrderedDict take.
+        # When it was added and both parts of a Routed in one number, and the order beside: half of
+        # what tuples in an OrderedDict take. Up to 34 years after the boot such a number has four
+        # digits of CPython's, and takes as much as one of three would.
         self._routed: dict[int, int] = {}
         self._order: collections.deque[int] = collections.deque()
 
     def __len__(self) -> int:
         return len(self._routed)
 
-    def find(self, identity: int, *, now_ms: int) -> Routed | None:
+    def find(self, identity: int, *, now: float) -> Routed | None:
         """What was routed as ``identity``, None if nothing was or it is too long ago."""
         packed = self._routed.get(identity)
-        if packed is None or self._is_old(packed, now_ms):
+        if packed is None or self._is_old(packed, now):
             return None
-        return Routed(packed >> _SHIFT, packed & FINGERPRINT)
+        return Routed(packed >> _MS_AT & MAX_MS, packed & FINGERPRINT)
 
-    def add(self, identity: int, routed: Routed, *, now_ms: int) -> None:
-        """Remember ``identity``; drop what is too old or one too many."""
-        while self._order and self._is_old(self._routed[self._order[0]], now_ms):
+    def add(self, identity: int, routed: Routed, *, now: float) -> None:
+        """Remember ``identity`` as routed now; drop what is too old or one too many."""
+        while self._order and self._is_old(self._routed[self._order[0]], now):
             del self._routed[self._order.popleft()]
         if identity not in self._routed:
             self._order.append(identity)
-        self._routed[identity] = routed.router_ms << _SHIFT | routed.fingerprint & FINGERPRINT
+        what = routed.router_ms << _MS_AT | routed.fingerprint & FINGERPRINT
+        self._routed[identity] = int(now * 1000) << _SINCE_AT | what
         if len(self._routed) > self._most:
             del self._routed[self._order.popleft()]
             self.evicted_early += 1
 
-    def _is_old(self, packed: int, now_ms: int) -> bool:
-        return (packed >> _SHIFT) + self._keep_ms <= now_ms
+    def _is_old(self, packed: int, now: float) -> bool:
+        return (packed >> _SINCE_AT) + self._keep_ms <= int(now * 1000)

@@ -32,6 +32,17 @@ impl Clock {
     pub fn of_unix(&self, at_ms: u64) -> u64 {
         self.now_ms.saturating_add(at_ms.saturating_sub(unix_ms()))
     }
+
+    /// The wall clock's time, in ms since the epoch, for one of this thread's.
+    pub fn to_unix(&self, at_ms: u64) -> u64 {
+        unix_ms().saturating_sub(self.now_ms.saturating_sub(at_ms))
+    }
+
+    /// What [`Clock::to_unix`] gave for it, back. What was long ago stays so, if the wall clock wasn't
+    /// set in between.
+    pub fn since_unix(&self, since_ms: u64) -> u64 {
+        self.now_ms.saturating_sub(unix_ms().saturating_sub(since_ms))
+    }
 }
 
 /// Any number, for jitter.
@@ -84,5 +95,15 @@ mod tests {
         clock.tick();
         assert!(clock.now_ms() >= 1 << 40);
         assert_eq!(clock.of_unix(1), clock.now_ms());
+    }
+
+    #[test]
+    fn a_time_of_one_thread_is_as_long_ago_for_the_thread_that_goes_on() {
+        let (older, newer) = (Clock::new(1 << 40), Clock::new(1 << 41));
+        for ago in [0, 1, 600_000] {
+            let since = newer.since_unix(older.to_unix(older.now_ms() - ago));
+            assert!((newer.now_ms() - since).abs_diff(ago) < 5_000, "{ago}: {since}");
+        }
+        assert_eq!(newer.since_unix(unix_ms() + 60_000), newer.now_ms());
     }
 }

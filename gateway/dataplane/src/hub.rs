@@ -7,7 +7,7 @@
 //! that makes "each topic in the order of arrival, nobody twice" true.
 //!
 //! Not here: frames and sockets, and what was before, which is the control plane's.
-//! `now` is in ms since the epoch throughout.
+//! `now` is in ms of the thread's clock, which only goes on.
 //!
 //! The decision to question: every I/O thread has a hub of its own and is offered everything. So
 //! nothing is locked and nothing is asked of another thread. Publications are shared by all threads;
@@ -64,10 +64,10 @@ impl Hub {
     /// Some reader is given these now: a copy of any that comes later is dropped.
     ///
     /// Not so of what is older than the window of identities: it can't come again, and a crowd of
-    /// mailboxes would leave no room for what can.
-    pub fn replayed(&mut self, publications: &[Arc<Publication>], now: u64) {
+    /// mailboxes would leave no room for what can. When it was routed is by `unix_ms`, as is its id.
+    pub fn replayed(&mut self, publications: &[Arc<Publication>], now: u64, unix_ms: u64) {
         for publication in publications {
-            if publication.routed_ms() + self.seen.window_ms >= now {
+            if publication.routed_ms() + self.seen.window_ms >= unix_ms {
                 self.seen.add(&publication.identity(), now);
             }
         }

@@ -55,7 +55,7 @@ def test_what_is_left_is_read_as_it_was_written(logs: Logs) -> None:
         whole_ms=1_000_003,
     )
     found = decode_marks(encode_marks(logs.left(), MAX_BLOB))
-    assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD)
+    assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD, least_ms=900_003)
 
 
 def test_of_a_log_that_ended_its_end_and_what_was_void_is_left(logs: Logs) -> None:
@@ -71,11 +71,20 @@ def test_of_a_log_that_ended_its_end_and_what_was_void_is_left(logs: Logs) -> No
         whole_ms=1_000_005,
     )
     found = decode_marks(encode_marks(logs.left(), MAX_BLOB))
-    assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD)
+    assert found == LeftLogs((expected,), 9_000_000, lead_ms=900_005, told=TOLD, least_ms=900_003)
 
 
-def test_what_the_release_before_has_left_is_read() -> None:
-    assert decode_marks(b"[4,9000000,0,[]]") == LeftLogs((), 9_000_000)
+def test_what_releases_before_have_left_is_read() -> None:
+    for none in (b"", b",[0,[]]"):
+        assert decode_marks(b"[4,9000000,0,[]" + none + b"]") == LeftLogs((), 9_000_000)
+    left = LeftLogs((), 9_000_000, 0, 900_005, TOLD)
+    assert decode_marks(b'[4,9000000,0,[],[900005,[["oregon",1000005]]]]') == left
+
+
+@pytest.mark.parametrize("least", [b"[7]", b'"1"', b"1.5", b"281474976710656"])
+def test_what_is_no_time_is_an_error(least: bytes) -> None:
+    with pytest.raises(ValueError, match="expected a whole number"):
+        decode_marks(b"[4,9000000,0,[],[7,[]," + least + b"]]")
 
 
 def test_the_next_one_misses_what_the_last_one_missed(logs: Logs) -> None:
@@ -200,7 +209,7 @@ FIELDS = ["oregon", "r", 7, 0, [[1, 2], [5, 5]], [[2, 2]], 2, 6, [[2, 2]], 9]
     [
         b"", b"{", b"7", b"[]", b"[4]", b"[4,0,0,[],0]", b"[3,0,0,[]]", b'["4",0,0,[]]',
         b"[4,0,0,7]", b"[4,0,0,[7]]", b'[4,0,0,{"a":1}]', b"[4,0,0,[[]]]", b"\xff",
-        b"[4,0,0,[],[0]]", b"[4,0,0,[],[-1,[]]]", b"[4,0,0,[],[0,[[7,1]]]]",
+        b"[4,0,0,[],[0]]", b'[4,0,0,[],["1",[]]]', b"[4,0,0,[],[0,[[7,1]]]]",
         b'[4,0,0,[],[0,[["oregon",-1]]]]', b"[4,0,0,[],[0,7]]",
         b"[4,-1,0,[]]", b"[4,0,null,[]]", b"[4,281474976710656,0,[]]",
         orjson.dumps([4, 0, 0, [FIELDS[:-1]]]),

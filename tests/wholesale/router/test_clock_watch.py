@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -241,6 +244,20 @@ async def test_what_a_router_has_not_numbered_when_its_clock_goes_wrong_it_can_g
         assert core.envelopes() == []
         wrong.pause()
         assert wrong.under_way == 0
+
+
+def test_before_the_first_comparison_no_number_is_told_as_if_the_clock_were_right():
+    shown = "from wholesale.router import counters; print(counters.CLOCK_AHEAD._value.get())"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, check=True, text=True)
+    assert done.stdout == "nan\n"
+
+
+async def test_nor_where_the_store_tells_no_time():
+    watch = clock_watch.ClockWatch(MemoryStore(TOPICS), wall_ms=lambda: EPOCH, now=lambda: 0.0)
+    counters.CLOCK_AHEAD.set(math.nan)
+    await watch.compare()
+    assert watch.is_right
+    assert math.isnan(counters.CLOCK_AHEAD._value.get())
 
 
 async def test_a_store_that_is_away_is_asked_again(

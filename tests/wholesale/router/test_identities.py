@@ -38,11 +38,9 @@ def claim(tag: int = 1, channel: Channel | None = None) -> Claim:
 
 
 def identify(
-    identities: Identities, *, name: str = "one", body: bytes = b"{}", tag: int = 1, at: int = 0
+    identities: Identities, *, name: str = "one", body: bytes = b"{}", tag: int = 1, at: float = 0.0
 ) -> Identified:
-    return identities.identify(
-        submission(name, body), claim(tag), topic_class="gold", now_ms=EPOCH + at, now=0.0
-    )
+    return identities.identify(submission(name, body), claim(tag), topic_class="gold", now=at)
 
 
 def test_a_message_is_new_once_and_then_under_way():
@@ -59,8 +57,8 @@ def test_once_routed_it_is_known_with_the_time_of_its_first_id():
     identities = Identities(Window())
     first = identify(identities)
     assert first.job is not None
-    identities.routed(first.job, router_ms=EPOCH + 3, now_ms=EPOCH + 5)
-    again = identify(identities, at=100)
+    identities.routed(first.job, router_ms=EPOCH + 3, now=0.005)
+    again = identify(identities, at=0.1)
     assert again == Identified(Found.ROUTED, routed_ms=EPOCH + 3)
     assert len(identities) == 0
 
@@ -79,7 +77,7 @@ def test_another_body_under_the_same_message_id_differs_while_under_way_and_afte
     assert first.job is not None
     assert identify(identities, body=b"[]").differs
     assert not identify(identities).differs
-    identities.routed(first.job, router_ms=EPOCH, now_ms=EPOCH)
+    identities.routed(first.job, router_ms=EPOCH, now=0.0)
     assert identify(identities, body=b"[]").differs
     assert not identify(identities).differs
 
@@ -88,7 +86,7 @@ def test_claims_that_the_broker_has_taken_back_are_forgotten():
     identities = Identities(Window())
     old, live = Channel(), Channel()
     first, _ = (
-        identities.identify(submission(), each, topic_class="gold", now_ms=EPOCH, now=0.0)
+        identities.identify(submission(), each, topic_class="gold", now=0.0)
         for each in (claim(1, old), claim(2, live))
     )
     old.generation += 1
@@ -114,7 +112,7 @@ def test_no_message_is_new_twice_unless_it_was_given_up(steps: list[tuple[str, s
                 under_way[name] = found.job
         elif job := under_way.pop(name, None):
             if step == "done":
-                identities.routed(job, router_ms=EPOCH, now_ms=EPOCH)
+                identities.routed(job, router_ms=EPOCH, now=0.0)
                 routed.add(name)
             else:
                 identities.given_up(job)

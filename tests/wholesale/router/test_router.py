@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -22,6 +23,7 @@ from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 from wholesale.router import counters
 from wholesale.router import router as router_module
 from wholesale.router.counters import FORGED_CANARIES
+from wholesale.router.router import Router
 from wholesale.router.window import Window
 
 
@@ -92,13 +94,38 @@ async def test_a_revocation_of_a_publishers_is_rejected_whatever_it_has_put_into
         assert len(core.arrived("rejected")) == 4
 
 
+class Clocks:
+    """The machine's clock, the store's, and one that only goes on."""
+
+    def __init__(self) -> None:
+        self.wall_ms, self.now = EPOCH, 1_000.0
+
+    def go_on(self, seconds: float) -> None:
+        self.wall_ms += int(seconds * 1000)
+        self.now += seconds
+
+    def router_on(self, core: CoreCluster) -> contextlib.AbstractAsyncContextManager[Router]:
+        return running(
+            core,
+            now_ms=lambda: self.wall_ms,
+            now=lambda: self.now,
+            awake=lambda: self.now,
+        )
+
+
+async def compared(router: Router) -> None:
+    """The clock has jumped, and the store's says the same: it is believed again."""
+    await router._clock.compare()
+    assert router.clock_is_right
+
+
 @pytest.mark.promise("S1", "R3")
 async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(core: CoreCluster):
-    clock = [EPOCH]
-    async with running(core, now_ms=lambda: clock[0]) as router:
+    clocks = Clocks()
+    async with clocks.router_on(core) as router:
         core.publish(message(reply_to="me", message_id="m1"))
         await core.none_owed(router)
-        clock[0] += 9 * 60_000
+        clocks.go_on(9 * 60)
         core.publish(message(reply_to="me", message_id="m1"))
         await core.none_owed(router)
         first, second = core.receipts()
@@ -108,14 +135,38 @@ async def test_a_repeat_isnt_routed_again_but_answered_with_the_first_id(core: C
         assert ms_of_id(first.id or "") == EPOCH
 
 
+@pytest.mark.promise("S1", "S3", "R3")
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000], ids=["forward", "back"])
+async def test_a_repeat_is_known_whatever_the_machines_clock_does(core: CoreCluster, step_ms: int):
+    clocks = Clocks()
+    async with clocks.router_on(core) as router:
+        core.publish(message(reply_to="me", message_id="m1"))
+        await core.none_owed(router)
+        clocks.wall_ms += step_ms
+        await compared(router)
+        clocks.go_on(9 * 60)
+        core.publish(message(reply_to="me", message_id="m1"))
+        await core.none_owed(router)
+        first, second = core.receipts()
+        assert (len(core.envelopes()), second.repeated) == (1, True)
+        assert (second.id, ms_of_id(first.id or "")) == (first.id, EPOCH)
+
+
 @pytest.mark.promise("S3")
-async def test_after_a_quarter_of_an_hour_it_is_routed_again(core: CoreCluster):
-    clock = [EPOCH]
-    async with running(core, now_ms=lambda: clock[0]) as router:
-        for _ in range(2):
-            core.publish(message(message_id="m1"))
-            await core.none_owed(router)
-            clock[0] += 15 * 60_000
+@pytest.mark.parametrize(
+    "step_ms", [0, 3_600_000, -3_600_000], ids=["right", "an hour forward", "an hour back"]
+)
+async def test_after_a_quarter_of_an_hour_it_is_routed_again(core: CoreCluster, step_ms: int):
+    clocks = Clocks()
+    async with clocks.router_on(core) as router:
+        core.publish(message(message_id="m1"))
+        await core.none_owed(router)
+        clocks.wall_ms += step_ms
+        await compared(router)
+        clocks.go_on(15 * 60)
+        core.publish(message(message_id="m1"))
+        await until(lambda: router.stream.seq == 2)
+        await core.none_owed(router)
         first, second = core.envelopes()
         assert (first.identity, first.seq + 1) == (second.identity, second.seq)
 

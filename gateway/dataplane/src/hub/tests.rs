@@ -47,14 +47,14 @@ fn a_reader_has_a_topic_once_and_only_so_many() {
 #[test]
 fn a_copy_of_what_was_replayed_is_dropped() {
     let mut hub = new_hub();
-    hub.replayed(&[on("a", &message(4, 4))], 0);
+    hub.replayed(&[on("a", &message(4, 4))], 0, 0);
     assert_eq!(hub.publish(&on("a", &message(5, 4)), 0), Offer::Copy);
 }
 
 #[test]
 fn what_is_replayed_and_older_than_the_window_takes_no_room_in_it() {
     let mut hub = new_hub();
-    hub.replayed(&[on("a", &message(4, 4)), on("a", &message(70_000, 5))], 80_000);
+    hub.replayed(&[on("a", &message(4, 4)), on("a", &message(70_000, 5))], 0, 80_000);
     assert_eq!(hub.seen.len(), 1);
 }
 

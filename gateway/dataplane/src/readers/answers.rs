@@ -118,7 +118,7 @@ impl Readers {
             return self.close(slot, CloseReason::Internal, None);
         };
         if verb.seen {
-            self.hub.replayed(replay, unix_ms());
+            self.hub.replayed(replay, self.clock.now_ms(), unix_ms());
         }
         self.hub.audience.subscribe(slot, verb.topic.name);
         self.answer(slot, answer);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Readers;
 use super::sockets::Offers;
-use crate::clock::{unix_ms, unix_us};
+use crate::clock::unix_us;
 use crate::counters::Count;
 use crate::fanout::Chunk;
 use crate::hub::Offer;
@@ -17,7 +17,7 @@ impl Readers {
     /// Begin to send a message to the readers of its topic.
     pub(crate) fn publish(&mut self, number: u64, publication: &Arc<Publication>) {
         let publish = (self.verbs.attachment, number);
-        match self.hub.publish(publication, unix_ms()) {
+        match self.hub.publish(publication, self.clock.now_ms()) {
             Offer::Readers(cursor) => self.fanout.publish(publication, cursor, publish),
             Offer::Nobody => self.fanout.skip(publish),
             Offer::Copy => {

@@ -32,6 +32,7 @@ impl Restoring<'_> {
         loop {
             match lane.record()? {
                 (Record::Seen { start, identities }, _) => {
+                    let start = self.readers.clock.since_unix(start);
                     self.readers.hub.seen.restore(start, identities.as_chunks().0);
                 }
                 (Record::Topic(name), _) => self.topics.push(self.shared.name(name)),

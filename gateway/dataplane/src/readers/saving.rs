@@ -28,7 +28,7 @@ impl Readers {
         giver.put(&thread, Some(listener))?;
         self.give_shared(&mut giver, attempt)?;
         for (start, identities) in self.hub.seen.pieces(IDENTITIES) {
-            let identities = identities.as_flattened();
+            let (start, identities) = (self.clock.to_unix(start), identities.as_flattened());
             giver.put(&Record::Seen { start, identities }, None)?;
         }
         let places = self.give_topics(&mut giver)?;
