@@ -83,7 +83,7 @@ DEFAULT_LIMITS: Final = Limits()
 class Submission:
     """A publisher's message, validated. Times in ms since the epoch.
 
-    ``expires_ms`` is the moment after which nobody wants it, None for never.
+    ``lifetime_ms`` is for how long anybody wants it once it is routed, None for ever.
     ``reply_to`` is set when the publisher wants a receipt, ``came`` is the hop of the shovel that
     brought it.
     """
@@ -97,7 +97,7 @@ class Submission:
     message_id: str | None = None
     app_id: str | None = None
     type: str | None = None
-    expires_ms: int | None = None
+    lifetime_ms: int | None = None
     traceparent: str | None = None
     reply_to: str | None = None
     correlation_id: str | None = None
@@ -223,7 +223,7 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
         message_id=message_id,
         app_id=app_id,
         type=_text("type", properties.type, most),
-        expires_ms=_expires(properties.expiration, published_ms),
+        lifetime_ms=_lifetime(properties.expiration),
         traceparent=_traceparent(headers.get("traceparent")),
         reply_to=_text("reply_to", properties.reply_to, most),
         correlation_id=_text("correlation_id", properties.correlation_id, most),
@@ -331,11 +331,11 @@ def _seconds_to_ms(seconds: int) -> int:
     return seconds * 1000
 
 
-def _expires(expiration: str | None, published_ms: int) -> int | None:
+def _lifetime(expiration: str | None) -> int | None:
     if expiration is None or expiration == "":
         return None
     try:
-        return published_ms + whole_number(expiration, 0, MAX_EXPIRATION)
+        return whole_number(expiration, 0, MAX_EXPIRATION)
     except ValueError as exc:
         raise Rejected(
             "bad_property", f"expiration must be ms in decimal digits, up to {MAX_EXPIRATION}"
@@ -359,8 +359,11 @@ def routed(
     epoch: int,
     seq: int,
 ) -> Envelope:
-    """``submission`` as number ``seq`` of a router's stream, at ``now_ms`` of its clock."""
-    came = submission.came
+    """``submission`` as number ``seq`` of a router's stream, at ``now_ms`` of its clock.
+
+    Its lifetime counts from there, as its topic's ttl does: a publisher's clock ends nothing.
+    """
+    came, lifetime_ms = submission.came, submission.lifetime_ms
     return Envelope(
         id=id_of(now_ms, submission.identity),
         identity=submission.identity,
@@ -377,7 +380,7 @@ def routed(
         message_id=submission.message_id,
         app_id=submission.app_id,
         type=submission.type,
-        expires_ms=submission.expires_ms,
+        expires_ms=None if lifetime_ms is None else now_ms + lifetime_ms,
         traceparent=submission.traceparent,
     )
 

@@ -134,16 +134,16 @@ def decode_mark(message: Message) -> UserMark:
     return _mark(topic, fields)
 
 
-def announcement(mark: UserMark, *, until_ms: int) -> Message:
-    """``mark`` for the user's devices, of no use to anyone after ``until_ms``.
+def announcement(mark: UserMark, *, left_ms: int) -> Message:
+    """``mark`` for the user's devices, of no use to anyone in ``left_ms``.
 
     The same for each repeat of the mark, so that gateways push it once.
     """
     body = _announcement_body(mark)
-    return _told(mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, until_ms=until_ms)
+    return _told(mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, left_ms=left_ms)
 
 
-def note(mark: UserMark, marked: Envelope, *, until_ms: int) -> Message | None:
+def note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
     """``mark`` for the tools of whoever published ``marked``.
 
     None if its ``app_id`` can't be part of a topic, or is missing: nobody could be told apart then.
@@ -158,7 +158,7 @@ def note(mark: UserMark, marked: Envelope, *, until_ms: int) -> Message | None:
         "mark": mark.kind,
         "at": mark.at_ms,
     }
-    return _told(mark, topic, orjson.dumps(body), app_id=_TOOLS, type=None, until_ms=until_ms)
+    return _told(mark, topic, orjson.dumps(body), app_id=_TOOLS, type=None, left_ms=left_ms)
 
 
 def announced(envelope: Envelope, policy: TopicPolicy) -> UserMark | None:
@@ -209,16 +209,15 @@ def _told(
     *,
     app_id: str,
     type: str | None,
-    until_ms: int,
+    left_ms: int,
 ) -> Message:
-    left = max(0, until_ms - mark.at_ms)
     properties = Properties(
         content_type=JSON,
         message_id=f"{mark.topic}/{identity_text(mark.identity)}/{mark.kind}",
         app_id=app_id,
         type=type,
         headers={"timestamp_in_ms": mark.at_ms},
-        expiration=str(left) if left <= MAX_EXPIRATION else None,
+        expiration=str(left_ms) if left_ms <= MAX_EXPIRATION else None,
     )
     return Message(topic, body, properties)
 

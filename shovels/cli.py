@@ -53,7 +53,10 @@ Examples:
 
 @click.group()
 def shovels() -> None:
-    """Shovels: what carries messages between brokers, with the queues and bindings it needs."""
+    """Plan, apply and show shovels.
+
+    They carry messages between brokers, each with the queues and bindings that it needs.
+    """
 
 
 def _options(command: _Command) -> _Command:

@@ -102,7 +102,7 @@ def test_a_message_with_everything_becomes_a_submission_with_everything():
         message_id="m-1",
         app_id="cms",
         type="article",
-        expires_ms=NOW_MS - 40 + 60_000,
+        lifetime_ms=60_000,
         traceparent=TRACEPARENT,
         reply_to="publisher-1",
         correlation_id="c-1",
@@ -205,7 +205,7 @@ def test_a_timestamp_in_seconds_must_fit_48_bits_of_milliseconds():
 
 def test_an_expiration_is_what_rabbitmq_takes_and_written_in_one_way():
     for good in ("0", "1", str(MAX_EXPIRATION)):
-        assert receive(message(expiration=good), now_ms=NOW_MS).expires_ms == NOW_MS + int(good)
+        assert receive(message(expiration=good), now_ms=NOW_MS).lifetime_ms == int(good)
     for bad in (str(MAX_EXPIRATION + 1), "007", "-1", "+1", " 1", "1_0", "\u0661", "9" * 5_000):
         assert reason_of(message(expiration=bad)) == "bad_property"
 
@@ -383,6 +383,14 @@ def test_routing_adds_the_stream_and_the_first_hop():
     assert got.path == (f"oregon-router-1@{NOW_MS + 3}",)
     assert (got.topic, got.body, got.key) == (submission.topic, submission.body, "k")
     assert got.published_ms == NOW_MS
+
+
+@pytest.mark.promise("S5")
+@pytest.mark.parametrize("off_ms", [0, -3_600_000, 3_600_000])
+def test_a_lifetime_counts_from_routing_whatever_the_publishers_clock_says(off_ms):
+    sent = message(headers={"timestamp_in_ms": NOW_MS + off_ms}, expiration="60000")
+    got = number(receive(sent, now_ms=NOW_MS), now_ms=NOW_MS + 3)
+    assert (got.published_ms, got.expires_ms) == (NOW_MS + off_ms, NOW_MS + 3 + 60_000)
 
 
 def test_an_encoded_envelope_is_transient_json_with_no_expiration():

@@ -63,11 +63,10 @@ def test_a_mark_comes_through_upstream_as_it_was(mark: UserMark) -> None:
 def test_an_announcement_is_a_message_that_a_router_takes_and_says_the_same_mark(
     mark: UserMark, later: int
 ) -> None:
-    sent = announcement(mark, until_ms=mark.at_ms + later)
+    sent = announcement(mark, left_ms=later)
     assert announced(as_routed(sent), OWNER) == mark
     # What RabbitMQ can't count, it isn't told.
-    ends = mark.at_ms + later if later <= MAX_EXPIRATION else None
-    assert received(sent).expires_ms == ends
+    assert received(sent).lifetime_ms == (later if later <= MAX_EXPIRATION else None)
 
 
 @given(mark=marks)
@@ -76,7 +75,7 @@ def test_what_comes_with_a_mailbox_says_the_same_mark_and_is_no_copy_of_its_anno
 ) -> None:
     again = announced_again(mark, LETTER if mark.topic == LETTER.topic else _on(mark.topic))
     assert announced(again, OWNER) == mark
-    assert again.identity != received(announcement(mark, until_ms=2**48)).identity
+    assert again.identity != received(announcement(mark, left_ms=2**48)).identity
 
 
 def _on(topic: str) -> Envelope:
@@ -88,8 +87,8 @@ def test_announcements_of_one_mark_are_one_message_and_the_note_is_another() -> 
     copy = dataclasses.replace(
         READ, id=id_of(START_MS + 500, LETTER.identity), at_ms=READ.at_ms + 1
     )
-    first, second = (received(announcement(m, until_ms=2**48)).identity for m in (READ, copy))
-    noted = note(READ, LETTER, until_ms=2**48)
+    first, second = (received(announcement(m, left_ms=2**48)).identity for m in (READ, copy))
+    noted = note(READ, LETTER, left_ms=2**48)
     assert noted is not None
     assert first == second != received(noted).identity
 
@@ -101,7 +100,7 @@ def test_marks_of_another_kind_or_user_or_message_are_others() -> None:
         dataclasses.replace(READ, topic="user.43"),
         dataclasses.replace(READ, id=envelope(2).id),
     ]
-    found = {received(announcement(mark, until_ms=2**48)).identity for mark in others}
+    found = {received(announcement(mark, left_ms=2**48)).identity for mark in others}
     assert len(found) == 4
 
 
@@ -125,9 +124,9 @@ def test_a_mark_that_can_be_nobodys_isnt_made(wrong: dict[str, str]) -> None:
 
 def test_the_longest_names_still_make_a_message_that_a_router_takes() -> None:
     mark = dataclasses.replace(READ, topic="a" * 135 + "." + "x" * 64, kind="dismiss")
-    assert received(announcement(mark, until_ms=2**48)).message_id is not None
+    assert received(announcement(mark, left_ms=2**48)).message_id is not None
     marked = dataclasses.replace(LETTER, app_id="x" * 249, message_id="m" * 255)
-    noted = note(mark, marked, until_ms=2**48)
+    noted = note(mark, marked, left_ms=2**48)
     assert noted is not None
     assert len(received(noted).topic) == 255
 
@@ -159,14 +158,14 @@ def test_only_messages_to_a_user_are_individual_and_not_what_the_fabric_says_of_
     ids=str,
 )
 def test_what_isnt_an_announcement_announces_nothing(fields: dict[str, object]) -> None:
-    good = as_routed(announcement(READ, until_ms=2**48))
+    good = as_routed(announcement(READ, left_ms=2**48))
     assert announced(good, OWNER) == READ
     assert announced(dataclasses.replace(good, **fields), OWNER) is None
     assert announced(good, TopicPolicy(pattern="user.*")) is None
 
 
 def test_a_note_says_who_did_what_with_which_message() -> None:
-    noted = note(READ, LETTER, until_ms=2**48)
+    noted = note(READ, LETTER, left_ms=2**48)
     assert noted is not None
     assert json.loads(noted.body) == {
         "user": "42",
@@ -175,7 +174,7 @@ def test_a_note_says_who_did_what_with_which_message() -> None:
         "mark": "read",
         "at": START_MS + 10,
     }
-    assert note(READ, dataclasses.replace(LETTER, app_id=None), until_ms=0) is None
+    assert note(READ, dataclasses.replace(LETTER, app_id=None), left_ms=0) is None
 
 
 @pytest.mark.parametrize("wrong", [Properties(), Properties(type="tick")])
@@ -185,5 +184,5 @@ def test_a_mark_says_that_it_is_one(wrong: Properties) -> None:
 
 
 def test_an_announcement_is_routed_like_any_other_message() -> None:
-    made = as_routed(announcement(READ, until_ms=2**48))
+    made = as_routed(announcement(READ, left_ms=2**48))
     assert encode(made).topic == "user.42"

@@ -70,7 +70,7 @@ def kill(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 
 @_fault
 def stop(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
-    """Stop processes where they are, with SIGSTOP: they live, and do nothing."""
+    """Stop processes with SIGSTOP: they live, and do nothing."""
     _signal("stop", names, state, as_json=as_json, after=after)
 
 
@@ -92,7 +92,10 @@ def cont(names: Sequence[str], state: Path, as_json: bool, after: float) -> None
 def heal(
     names: Sequence[str], state: Path, as_json: bool, after: float, wait: bool, timeout: float
 ) -> None:
-    """Start what is dead, let go on what is stopped, mend links; without a NAME: everything."""
+    """Mend what is broken: all of it, without a NAME.
+
+    What is dead is started, what is stopped goes on, and links let everything through.
+    """
     _heal(names, state, as_json=as_json, after=after)
     if wait:
         _await_whole(state, timeout)
@@ -146,11 +149,11 @@ def _await_whole(state: Path, seconds: float) -> None:
 
 @_fault
 def cut(names: Sequence[str], state: Path, as_json: bool, after: float) -> None:
-    """Cut links between regions, silently: nothing goes through and nobody is told.
+    """Cut links between regions, silently.
 
-    NAME is a link, such as oregon-dublin-link, or a region: all of its links. Where two regions
-    have Cassandra, oregon-dublin-store is what the stores tell each other, oregon-dublin-feed the
-    rest.
+    Nothing goes through, and nobody is told. NAME is a link, such as oregon-dublin-link, or a
+    region: all of its links. Where two regions have Cassandra, oregon-dublin-store is what the
+    stores tell each other, oregon-dublin-feed the rest.
     """
     if names and (machines := _on_hosts(state)) is not None:
         time.sleep(after)
@@ -296,11 +299,12 @@ def run(
     outages: bool,
     report: Path,
 ) -> None:
-    """Break a world on a seeded schedule, under load, and account for every message.
+    """Break a world by a seed, and account for every message.
 
-    Ten minutes have every kind of fault, short ones and outages, in a world of any number of
-    regions. Exits with 1 when a message whose publisher holds a receipt was lost to a reader or
-    came twice, or a reader was told wrongly that it missed nothing. Bronze messages may be missing.
+    There is load meanwhile. Ten minutes have every kind of fault, short ones and outages, in a
+    world of any number of regions. Exits with 1 when a message whose publisher holds a receipt was
+    lost to a reader or came twice, or a reader was told wrongly that it missed nothing. Bronze
+    messages may be missing.
     """
     import asyncio
 

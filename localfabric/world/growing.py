@@ -133,7 +133,7 @@ def _changing_ready(state: Path) -> Iterator[tuple[WorldLayout, Notes]]:
 def _start_one(layout: WorldLayout, notes: Notes, region: str) -> tuple[WorldLayout, Notes, str]:
     state = layout.paths.state
     numbers = layout.options.box_numbers(region)
-    number = fresh_number(numbers, notes.newest.get(region, max(numbers, default=0)))
+    number = fresh_number(numbers, _newest(layout, notes, region))
     options = layout.options.with_boxes(region, (*numbers, number))
     grown = lay_out(options, state)
     place = grown.region(region)
@@ -156,6 +156,10 @@ def _start_one(layout: WorldLayout, notes: Notes, region: str) -> tuple[WorldLay
     for program in programs:
         running.start_program(program)
     return grown, running.notes, box.name
+
+
+def _newest(layout: WorldLayout, notes: Notes, region: str) -> int:
+    return notes.newest.get(region, max(layout.options.box_numbers(region), default=0))
 
 
 def fresh_number(numbers: Collection[int], newest: int) -> int:
@@ -192,8 +196,15 @@ def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, 
     processes.kill(brokers)
     left = {name: p for name, p in notes.processes.items() if name not in names}
     versions = {name: known for name, known in notes.versions.items() if name not in names}
+    # Of a region that hasn't grown the notes don't have it yet, and it may be one of these.
+    newest = notes.newest | {
+        region.name: _newest(layout, notes, region.name) for region, _ in found
+    }
     write_notes(
-        state, dataclasses.replace(notes, options=options, processes=left, versions=versions)
+        state,
+        dataclasses.replace(
+            notes, options=options, processes=left, versions=versions, newest=newest
+        ),
     )
     shrunk = lay_out(options, state)
     for region, box in found:

@@ -54,9 +54,9 @@ class Notes:
     """What ``world.json`` says. A process that is planned but not started yet has no id.
 
     ``keeper`` is the ``up`` that is starting the world or stands in the foreground;
-    ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown the
-    number of the box that was started last, ``versions`` the RabbitMQ of each broker that was
-    started.
+    ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown or
+    shrunk the number of the box that was started last, ``versions`` the RabbitMQ of each broker
+    that was started.
     """
 
     options: WorldOptions

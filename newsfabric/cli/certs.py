@@ -175,7 +175,7 @@ def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_j
 @_before
 @json_option
 def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
-    """List authorities and certificates, when they end, and what is due."""
+    """List authorities and certificates, and what is due."""
     from newsfabric.certificates.folder import looked_into
 
     now = _now()
@@ -208,11 +208,11 @@ def check(
     before: datetime.timedelta,
     as_json: bool,
 ) -> None:
-    """Say what is wrong with certificates of any authority: chain, names, end, key. Changes none.
+    """Say what is wrong with certificates of any authority.
 
-    For those that come from step-ca, ACM or a company's authority. Without --ca it takes ca.pem
-    beside the file, else what this machine trusts; without --key what is in the file, else
-    key.pem beside it. Exits 1 if anything is wrong.
+    It looks at chain, names, end and key, and changes none. For those that come from step-ca, ACM
+    or a company's authority. Without --ca it takes ca.pem beside the file, else what this machine
+    trusts; without --key what is in the file, else key.pem beside it. Exits 1 if anything is wrong.
     """
     from newsfabric.certificates.checking import check as judge
 
@@ -249,10 +249,11 @@ def rotate() -> None:
 @_folder
 @json_option
 def recover(bundle: BinaryIO, folder: Path, as_json: bool) -> None:
-    """Begin a folder anew that was lost, with FILE: the ca.pem that hosts have.
+    """Begin a lost folder anew, with FILE: hosts' ca.pem.
 
-    What it names is trusted here, too, and signs nothing, since its key is lost: another authority
-    takes its place (`newsfabric certs rotate`). A folder that has an authority is left alone.
+    What that names is trusted here, too, and signs nothing, since its key is lost: another
+    authority takes its place (`newsfabric certs rotate`). A folder that has an authority is left
+    alone.
     """
     from newsfabric.certificates.folder import opened
 

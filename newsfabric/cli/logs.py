@@ -117,9 +117,9 @@ def list_logs(
 )
 @json_option
 def missing(state: Path, gateways: tuple[str, ...], as_json: bool) -> None:
-    """Ask gateways which numbers they lack: these exist, and no store has given them yet.
+    """Ask gateways which numbers they lack.
 
-    Exits with 1 if a gateway can't be asked.
+    These exist, and no store has given them yet. Exits with 1 if a gateway can't be asked.
     """
     urls = dict(zip(gateways, gateways, strict=True)) or {
         each.name: each.url for each in running_world(state).processes if each.kind == "gateway"
@@ -176,10 +176,11 @@ def _say_missing(name: str, answer: dict[str, Any]) -> None:
 def void(
     region: str, router: str, epoch: int, numbers: str, yes: bool, as_json: bool, **at: Any
 ) -> None:
-    """Say that numbers of a log are lost for good, so that no gateway looks for them any more.
+    """Say that numbers of a log are lost for good.
 
-    For numbers that a quorum of disks has really lost. What can be read whole in its own region is
-    left alone, and of a log that is open all that isn't settled. It can't be taken back.
+    No gateway looks for them any more. For numbers that a quorum of disks has really lost. What can
+    be read whole in its own region is left alone, and of a log that is open all that isn't settled.
+    It can't be taken back.
 
     With --store, that of the log's own region: with Cassandra, dc=REGION.
     """

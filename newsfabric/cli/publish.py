@@ -19,7 +19,7 @@ from newsfabric.cli.sending import (
     send_with_retry,
     waiting_for_receipts,
 )
-from newsfabric.cli.unused import is_unused, unused_hint
+from newsfabric.cli.unused import is_unused, refusal_hint, unused_hint
 from newsfabric.cli.wait_limit import hint_about, wait_limited
 from newsfabric.control import Receipt
 from newsfabric.errors import NewsfabricError, Rejected, Unanswered
@@ -75,7 +75,8 @@ def run_publish(
     if as_json:
         echo(json.dumps(dataclasses.asdict(receipt), ensure_ascii=False))
     if receipt.status == "rejected":
-        raise Rejected(receipt.reason or "?", receipt.detail or "")
+        reason = receipt.reason or "?"
+        raise Rejected(reason, f"{receipt.detail or ''}{refusal_hint(reason, topic, topics)}")
     if not as_json:
         echo(receipt.id or "")
         if receipt.identity:

@@ -44,10 +44,11 @@ def topics() -> None:
 @_file_option
 @json_option
 def check(file: Path, as_json: bool) -> None:
-    """Say which patterns are never used, since earlier entries match all their topics.
+    """Say which patterns are never used.
 
-    Exits with 1 if there are any, or if the file can't be read. Publishers' patterns are checked,
-    too: they are of no use where no entry has a topic for them.
+    Earlier entries match all their topics. Exits with 1 if there are any, or if the file can't be
+    read. Publishers' patterns are checked, too: they are of no use where no entry has a topic for
+    them.
     """
     table = load_topics(file)
     found = findings(table)

@@ -69,10 +69,11 @@ def export(
     person: str | None,
     passwords_file: IO[bytes],
 ) -> None:
-    """Print the definitions.json of a cluster's brokers, or that of a box's own broker.
+    """Print the definitions.json of brokers.
 
-    PLACE/ROLE is as for `newsfabric users`. Of passwords only hashes are printed. The same input
-    gives the same output, so that a playbook sees whether anything has changed.
+    Of those of a cluster, or of a box's own. PLACE/ROLE is as for `newsfabric users`. Of passwords
+    only hashes are printed. The same input gives the same output, so that a playbook sees whether
+    anything has changed.
     """
     place, role = place_and_role(where, boxes)
     passwords = _passwords(passwords_file)

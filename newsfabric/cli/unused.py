@@ -48,9 +48,20 @@ async def is_unused(topic: str, topics: TopicTable, frontdesks: Iterable[str]) -
     return False
 
 
+def refusal_hint(reason: str, topic: str, topics: TopicTable) -> str:
+    """What is added to a refusal for ``reason``: the topics that one which isn't there is spelt
+    like. Empty where nothing helps."""
+    meant = _meant(topic, topics) if reason == "topic_not_allowed" else ""
+    return f"; {meant}" if meant else ""
+
+
+def _meant(topic: str, topics: TopicTable) -> str:
+    like = [each["topic"] for each in match(topics, topic)["like"]]
+    return f"did you mean {' or '.join(like)}?" if like else ""
+
+
 def unused_hint(topic: str, topics: TopicTable) -> str:
     """What is said of a topic that nothing was published to, with those that are spelt like it."""
-    like = [each["topic"] for each in match(topics, topic)["like"]]
-    meant = f"did you mean {' or '.join(like)}?" if like else "a spelling mistake?"
+    meant = _meant(topic, topics) or "a spelling mistake?"
     shown = f"`newsfabric topics match {topic}` shows what it falls under"
     return f"nothing of {topic} is kept from before: a new topic, or {meant} {shown}"

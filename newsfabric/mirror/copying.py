@@ -122,7 +122,7 @@ class Copying:
             identity,
             taken_ms(envelope),
             identity_there(envelope),
-            copy_of(envelope, says_user=self._says_user),
+            copy_of(envelope, says_user=self._says_user, now_ms=int(now * 1000)),
         )
 
     def _policy(self, topic: str) -> TopicPolicy | LeftOut:
@@ -151,7 +151,7 @@ class Copying:
         return True
 
 
-def copy_of(envelope: Envelope, *, says_user: bool) -> Message:
+def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
     """``envelope`` as a publisher's message; ``says_user`` names the publisher to the broker."""
     headers: dict[str, Any] = {"timestamp_in_ms": envelope.published_ms}
     for name in ("key", "version"):
@@ -163,7 +163,7 @@ def copy_of(envelope: Envelope, *, says_user: bool) -> Message:
         message_id=envelope.message_id,
         app_id=envelope.app_id,
         type=envelope.type,
-        expiration=_expiration(envelope),
+        expiration=_expiration(envelope, now_ms),
         user_id=envelope.app_id if says_user else None,
     )
     return Message(envelope.topic, envelope.body, properties)
@@ -180,11 +180,11 @@ def identity_there(envelope: Envelope) -> int:
     )
 
 
-def _expiration(envelope: Envelope) -> str | None:
+def _expiration(envelope: Envelope, now_ms: int) -> str | None:
     if envelope.expires_ms is None:
         return None
-    # It counts from ``timestamp_in_ms``, which the copy keeps.
-    return str(min(max(0, envelope.expires_ms - envelope.published_ms), MAX_EXPIRATION))
+    # What is left of it: the other fabric counts from when it routes the copy.
+    return str(min(max(0, envelope.expires_ms - now_ms), MAX_EXPIRATION))
 
 
 def _id_of(headers: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ COMMANDS = (
     "top",
     "mirror",
 )
+GROUPS = ("certs", "certs rotate", "chaos", "logs", "schema", "shovels", "topics", "topology")
 
 
 @pytest.fixture
@@ -52,6 +53,13 @@ def test_every_command_says_what_it_does_and_gives_examples(command: str) -> Non
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"Examples:\n  newsfabric {command}" in result.output.replace("\n    ", "\n  ")
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_no_line_of_a_list_of_commands_is_cut_off(group: str) -> None:
+    listed = run(*group.split(), "--help").output.partition("Commands:\n")[2]
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+    assert listed
 
 
 def test_help_loads_neither_drivers_nor_the_terminal_library() -> None:

@@ -10,7 +10,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-from newsfabric.cli.unused import is_unused, unused_hint
+from newsfabric.cli.unused import is_unused, refusal_hint, unused_hint
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TABLE = TopicTable(
@@ -104,3 +104,17 @@ def test_a_topic_that_is_spelt_like_one_of_the_entries_is_named() -> None:
         f"nothing of news.world {begins} a spelling mistake? "
         f"`newsfabric topics match news.world` {ends}"
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "topic", "said"),
+    [
+        ("topic_not_allowed", "nwes.breaking", "; did you mean news.breaking?"),
+        ("topic_not_allowed", "weather.oregon", ""),
+        ("not_json", "nwes.breaking", ""),
+    ],
+)
+def test_who_is_refused_for_a_misspelt_topic_is_told_what_may_have_been_meant(
+    reason: str, topic: str, said: str
+) -> None:
+    assert refusal_hint(reason, topic, TABLE) == said

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -332,6 +333,61 @@ async def test_a_quiet_page_asks_in_the_words_that_are_answered_soonest(
     reading = await opened(context, fabric, heartbeat={"visible": 200})
     await asyncio.wait_for(asked.wait(), 30)
     assert await reading.state("state") == "open"
+
+
+_PAIRS = """
+async () => {
+  for (let n = 0; n < 300; n += 1) {
+    const { unsubscribe } = fabric.subscribe(`news.pair${n}`, {
+      onError: ({ code }) => log.refused.push(code),
+    });
+    await new Promise((resolve) => setTimeout(resolve));
+    unsubscribe();
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}
+"""
+_TOPICS = """
+() => {
+  log.followed = 0;
+  for (let n = 0; n < 600; n += 1) {
+    fabric.subscribe(`news.list${n}`, {
+      onSubscribed: () => { log.followed += 1; },
+      onError: ({ code }) => log.refused.push(code),
+    });
+  }
+}
+"""
+
+
+async def test_a_page_that_follows_and_leaves_300_topics_and_then_wants_600_stays_connected(
+    fabric: Fabric, context: BrowserContext
+) -> None:
+    answers: list[dict[str, Any]] = []
+
+    def watch(page: Page) -> None:
+        page.on(
+            "websocket",
+            lambda ws: ws.on("framereceived", lambda text: answers.append(json.loads(text))),
+        )
+
+    context.on("page", watch)
+    reading = await opened(context, fabric)
+    async with fabric.publishing():
+        await reading.page.evaluate(_PAIRS)
+        await reading.page.evaluate(_TOPICS)
+        # One of the 128 topics is the page's first.
+        await reading.until("log.followed === 127 && log.refused.length === 473")
+    assert await reading.page.evaluate("[...new Set(log.refused)]") == [106]
+    assert (
+        await reading.page.evaluate("log.states.filter(({state}) => state === 'open').length") == 1
+    )
+    await reading.until(f"log.got.length === {fabric.published}")
+    told = [
+        answer["limits"] for answer in answers if answer["type"] == "pong" and "limits" in answer
+    ]
+    assert told == [{"topics": 128, "verbs": 256, "verbs_per_second": 10}]
+    assert [answer for answer in answers if answer["type"] == "error"] == []
 
 
 async def test_a_page_that_is_blocked_while_a_pong_waits_keeps_its_connection(

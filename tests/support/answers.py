@@ -96,6 +96,7 @@ def _situations() -> list[tuple[str, dict[str, Any], bool]]:
     """Each verb by the name of its row, and whether the reader has its topic already."""
     rows: list[tuple[str, dict[str, Any], bool]] = [
         ("ping", {"action": "ping"}, False),
+        ("ping limits", {"action": "ping", "limits": True}, False),
         ("unknown verb", {"action": "dance"}, False),
     ]
     for action, (name, text) in itertools.product(("login", "refresh"), _tokens().items()):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from clusters import said_by_box
 from core_cluster import CoreCluster, message, until
-from envelopes import envelope
+from envelopes import START_MS, envelope
 from several_cores import SeveralCores
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
@@ -21,6 +21,7 @@ from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import ConfigError, StoreUnavailable
 from newsfabric.mailbox import MARK_KEY, Kept, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
+from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicTable
 from wholesale.core_service import CoreService
 from wholesale.mailbox.marking import Marking
@@ -29,7 +30,8 @@ from wholesale.router.router import Router
 from wholesale.router.service import RouterService, RouterSettings
 from wholesale.source import QueueSource
 
-LETTER = envelope(1, topic="user.42", app_id="billing")
+# The service goes by the real clock.
+LETTER = envelope(1, at=clock_ms() - START_MS, topic="user.42", app_id="billing")
 
 
 class UnreachableStore(MemoryStore):

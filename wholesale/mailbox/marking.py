@@ -182,9 +182,9 @@ class Marking:
 
     def _told(self, known: _Known) -> list[Message]:
         marked = known.kept.envelope
-        until_ms = rules.lifetime(marked, self._topics).readable_until
-        told = [announcement(known.mark, until_ms=until_ms)]
-        for_tools = note(known.mark, marked, until_ms=until_ms)
+        left_ms = max(0, rules.lifetime(marked, self._topics).readable_until - self._now_ms())
+        told = [announcement(known.mark, left_ms=left_ms)]
+        for_tools = note(known.mark, marked, left_ms=left_ms)
         if for_tools is not None and self._topics.find(for_tools.topic) is not None:
             told.append(for_tools)
         return told

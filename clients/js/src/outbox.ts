@@ -2,7 +2,8 @@
  * What is to be said to the gateway, in order, at a pace that it takes; and what needn't be said any more. Pure.
  *
  * Nothing is said before the end of the present turn of the event loop (`take()`), so that a page which follows a topic
- * and leaves it at once says nothing at all.
+ * and leaves it at once says nothing at all. A gateway is asked for its limits before anything waits because of
+ * them: not by each page, since most never come near.
  */
 
 import type { Verb } from "./wire.ts";
@@ -23,6 +24,7 @@ const SHARE = 0.8;
 export class Outbox {
   /** What the gateway allows. */
   limits = LIMITS;
+  #isAsked = false; // whether the gateway has told them, or is to, on this connection
   #waiting: Verb[] = [];
   #followed = new Set<string>(); // topics that the gateway may have subscribed
   #allowance = 0; // verbs that may be said at `#countedAt`
@@ -31,6 +33,7 @@ export class Outbox {
   /** A connection is open: nothing has been said on it. */
   connected(now: number): void {
     this.limits = LIMITS;
+    this.#isAsked = false;
     this.#allowance = SHARE * LIMITS.verbs;
     this.#countedAt = now;
   }
@@ -75,6 +78,7 @@ export class Outbox {
     const own = { topics, verbs, verbsPerSecond };
     const sensible = Object.entries(own).filter(([, limit]) => Number.isFinite(limit) && limit >= 1);
     this.limits = { ...this.limits, ...Object.fromEntries(sensible) };
+    this.#isAsked = true;
   }
 
   /** What may be said now. */
@@ -86,7 +90,9 @@ export class Outbox {
     const said = this.#waiting.splice(0, Math.floor(this.#allowance));
     this.#allowance -= said.length;
     for (const { action, topic } of said) if (action === "subscribe") this.#followed.add(topic!);
-    return said;
+    if (this.#isAsked || (!this.#waiting.length && this.#followed.size <= this.limits.topics / 2)) return said;
+    this.#isAsked = true;
+    return [...said, { action: "ping", limits: true }];
   }
 
   /** In how many ms there is more to take; null if nothing waits. */

@@ -11,6 +11,8 @@ export interface Verb {
   id?: string;
   limit?: number;
   before?: string;
+  /** Of a ping: the answer is to tell what this connection may say. */
+  limits?: true;
 }
 
 /** What a gateway sends: anything, with a `type`. */

@@ -118,7 +118,7 @@ test("after a gateway has said that verbs come too fast they come as slowly as i
   const rig = new Rig({ random: () => 0 }).connect();
   const { tab } = rig.tab("a");
   for (let n = 0; n < 100; n += 1) tab.follow(`list.${n}`, {});
-  assert.equal(rig.sent().length, 100);
+  assert.equal(rig.asked().length, 100);
   rig.push({ type: "error", ref: null, code: 111, reason: "too many requests", temporary: true });
   const counts = [0, 0, 0, 0].map(() => {
     rig.pass(1000);
@@ -127,9 +127,45 @@ test("after a gateway has said that verbs come too fast they come as slowly as i
   assert.deepEqual(counts, [8, 8, 8, 8]);
 });
 
+const LIMITS_PING = { action: "ping", limits: true };
+
+test("a gateway is asked for its limits before anything waits, and what waits goes at the pace that it tells", () => {
+  const rig = new Rig().connect();
+  const { tab } = rig.tab("a");
+  tab.follow("news.world", {});
+  assert.deepEqual(rig.sent().map(({ action }) => action), ["subscribe"]);
+  for (let n = 0; n < 300; n += 1) tab.ask({ action: "history", topic: "news.world" }).catch(() => {});
+  const said = rig.sent();
+  assert.deepEqual([said.length, said.at(-1)], [Math.floor(0.8 * VERBS), LIMITS_PING]);
+  rig.push({ type: "pong", limits: { topics: 128, verbs: 256, verbs_per_second: 20 } });
+  const counts = [0, 0].map(() => {
+    rig.pass(1000);
+    return rig.asked().length;
+  });
+  assert.deepEqual(counts, [16, 16]);
+});
+
+test("it is asked where half of the topics that it may allow are followed, once on each connection", () => {
+  const rig = new Rig().connect();
+  const { tab } = rig.tab("a");
+  const pings = () => rig.sent().filter(({ limits }) => limits);
+  for (let n = 0; n < 64; n += 1) tab.follow(`list.${n}`, {});
+  assert.deepEqual(pings(), []);
+  tab.follow("list.64", {});
+  assert.deepEqual(pings(), [LIMITS_PING]);
+  rig.push({ type: "pong", limits: { topics: 66, verbs: 256, verbs_per_second: 10 } });
+  const refused = [];
+  for (const n of [65, 66]) tab.follow(`list.${n}`, { onError: ({ topic }) => refused.push(topic) });
+  assert.deepEqual([pings(), refused], [[], ["list.66"]]);
+  rig.do("closed", { code: 1006 });
+  rig.pass(1000);
+  rig.connectAgain();
+  assert.deepEqual(pings(), [LIMITS_PING]);
+});
+
 test("a gateway's own limits count where it tells them", () => {
   const rig = new Rig().connect();
-  rig.push({ type: "welcome", limits: { topics: 3, verbs: 10, verbs_per_second: 2 } });
+  rig.push({ type: "pong", limits: { topics: 3, verbs: 10, verbs_per_second: 2 } });
   const { tab } = rig.tab("a");
   const refused = [];
   for (let n = 0; n < 4; n += 1) tab.follow(`list.${n}`, { onError: ({ code }) => refused.push(code) });

@@ -24,6 +24,7 @@ from newsfabric.errors import ConfigError, WorldError
 
 SELF = process_id(os.getpid())
 TICKS = os.sysconf("SC_CLK_TCK")
+TOPICS = Path(__file__).parents[3] / "topics.toml"
 # Where no world of somebody's may be up.
 OPTIONS = WorldOptions(regions=("oregon", "dublin"), retail=2, port_base=PORTS + 2500)
 
@@ -106,6 +107,18 @@ def test_a_number_is_not_given_again_before_the_others_were() -> None:
     assert had == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("ended", [["oregon-retail-2"], ["oregon-retail-1", "oregon-retail-2"]])
+def test_the_number_of_a_box_that_was_ended_is_not_the_next_one_either(
+    tmp_path: Path, ended: list[str]
+) -> None:
+    state = a_world(tmp_path / "world")
+    (state / "topics.toml").write_bytes(TOPICS.read_bytes())
+    assert end(state, ended) == tuple(ended)
+    notes = read_notes(state)
+    assert notes is not None
+    assert notes.newest == {"oregon": 2}
+
+
 def test_more_boxes_than_there_is_room_for_are_an_error() -> None:
     with pytest.raises(WorldError, match="no room"):
         fresh_number(set(range(1, MAX_BOXES + 1)), 3)
@@ -169,9 +182,8 @@ def test_a_region_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
 
 
 def test_a_core_that_does_not_answer_lets_nothing_be_started(tmp_path: Path) -> None:
-    topics = Path(__file__).parents[3] / "topics.toml"
     state = a_world(tmp_path / "world")
-    (state / "topics.toml").write_bytes(topics.read_bytes())
+    (state / "topics.toml").write_bytes(TOPICS.read_bytes())
     before = read_notes(state)
     with pytest.raises(WorldError, match="the core of oregon doesn't take a new box"):
         want(state, "oregon", 3)

@@ -151,7 +151,8 @@ export class Gateway {
   }
 
   /** The name of the row in the table, as user 42 would have it. */
-  #row(reader, { action, topic, token, position, rewind }) {
+  #row(reader, { action, topic, token, position, rewind, limits }) {
+    if (limits) return `${action} limits`;
     if (topic === undefined) return token === undefined ? action : `${action} ${this.#kindOf(reader, token)}`;
     const [role] = Object.entries(TOPICS).find(([, name]) => name === topic);
     if (action !== "subscribe") return `${action} ${role}`;
