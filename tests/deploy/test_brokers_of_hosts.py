@@ -176,7 +176,8 @@ def test_brokers_of_hosts_hide_logins_and_bound_declarations_as_those_of_worlds_
         assert file.read_text() == evaluated.EXPRESSIONS
         copied += [copy["dest"] for copy in copies if copy.get("src") == file.name]
     unit = (ROLES / "rabbitmq" / "templates" / "unit.conf.j2").read_text().splitlines()
-    assert f'Environment="ERL_AFLAGS={hidden_logins.erl_flags(*copied)}"' in unit
+    quoted = hidden_logins.erl_flags(*copied).replace('"', '\\"')
+    assert f'Environment="ERL_AFLAGS={quoted}"' in unit
     assert "Environment=ERL_CRASH_DUMP_BYTES=0" in unit
 
 

@@ -81,7 +81,8 @@ def test_a_boxs_broker_hides_logins_as_those_of_worlds_do() -> None:
     assert f"  {hidden_logins.FILE}: |\n{expressions}" in settings
     flags = hidden_logins.erl_flags(f"/etc/newsfabric/settings/{hidden_logins.FILE}")
     pods = (CHART / "templates" / "retail.yaml").read_text()
-    assert f'{{name: ERL_AFLAGS, value: "{flags}"}}' in pods
+    quoted = flags.replace("'", "''")
+    assert f"{{name: ERL_AFLAGS, value: '{quoted}'}}" in pods
     assert '{name: ERL_CRASH_DUMP_BYTES, value: "0"}' in pods
 
 
