@@ -10,7 +10,9 @@ channels, though: a module that sees each method first. This one refuses argumen
 KiB (in Erlang's external form) and more than eight consumers on a channel: the channel is closed
 (403, or 404).
 
-It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ begins again.
+It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ begins again: by
+a process of Erlang's own supervisor (``kernel_safe_sup``), which starts it anew. If it fails time
+and again, or can't register, the node ends: a broker without these bounds doesn't run.
 
 Ansible's role rabbitmq has the same file. The Helm chart hasn't: only its own gateway and agent
 reach the broker of a box.
@@ -30,7 +32,7 @@ EXPRESSIONS: Final = """\
 Source = [
     "-module(newsfabric_bounds).",
     "-behaviour(rabbit_channel_interceptor).",
-    "-export([description/0, init/1, applies_to/0, intercept/3, keep/0]).",
+    "-export([description/0, init/1, applies_to/0, intercept/3, start_link/0, keep/0]).",
     "description() -> [{description, <<\\"bounds arguments and consumers\\">>}].",
     "init(_) -> none.",
     "applies_to() ->"
@@ -51,6 +53,7 @@ Source = [
     "consumers() ->"
     "    Mine = {'==', {element, 2, {element, 1, '$1'}}, self()},"
     "    ets:select_count(consumer_created, [{'$1', [Mine], [true]}]).",
+    "start_link() -> {ok, spawn_link(newsfabric_bounds, keep, [])}.",
     "keep() ->"
     "    case whereis(rabbit_registry) of"
     "        undefined -> timer:sleep(20);"
@@ -70,5 +73,6 @@ Forms = [begin
 end || Form <- Source],
 {ok, Module, Code} = compile:forms(Forms, []),
 {module, Module} = code:load_binary(Module, "bounded-declarations.eval", Code),
-spawn(Module, keep, []).
+{ok, _} = supervisor:start_child(
+    kernel_safe_sup, #{id => Module, start => {Module, start_link, []}, shutdown => brutal_kill}).
 """

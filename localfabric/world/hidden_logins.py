@@ -37,5 +37,18 @@ ok = logger:add_primary_filter(hidden_logins, {Hide, []}).
 
 
 def erl_flags(*files: Path | str) -> str:
-    """``ERL_AFLAGS``: what Erlang does first of all, before it is told to start RabbitMQ."""
-    return " ".join(f"-run file eval '{file}'" for file in files)
+    """``ERL_AFLAGS``: what Erlang does first of all, before it is told to start RabbitMQ.
+
+    Where a file of ``files`` is missing or fails, Erlang ends, and names it in what it says: a
+    broker runs with all of them or not at all.
+    """
+    # The name is in the match since Erlang says what didn't match, and no more.
+    return " ".join(
+        f"-eval '{{_, ok}} = {{{name}, file:eval({name})}}.'" for name in map(_quoted, files)
+    )
+
+
+def _quoted(file: Path | str) -> str:
+    """``file`` as a string of Erlang that may stand between apostrophes."""
+    escaped = str(file).replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\x{27}")
+    return f'"{escaped}"'

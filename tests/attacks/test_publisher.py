@@ -249,7 +249,7 @@ async def test_headers_that_fill_a_frame_stop_a_region(fabric: Fabrics, entrance
         attacker, exchange = fabric.hostile, b"publish"
     else:
         attacker, exchange = fabric.wide, b"wide"
-    assert attacker.frame_max == {"client": 65_536, "wide": 131_072}[entrance]
+    assert attacker.frame_max == {"client": 20_480, "wide": 131_072}[entrance]
     poison = [filling(attacker.frame_max, "evil", f"poison-{n}") for n in range(100)]
     async with innocent(fabric.region) as publisher:
         before = await innocents(publisher, f"{entrance}-before")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from guarded import Guarded, opened, publishes
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 pytestmark = pytest.mark.broker
 
@@ -67,6 +67,19 @@ def test_a_publisher_sends_messages_that_fill_a_shovel(client: Guarded) -> None:
             publishes("publish", "news.x", largest + b"x")(channel)
         # The connection serves on.
         publishes("publish", "news.x")(opened(connection))
+
+
+def test_a_publisher_sends_headers_that_cost_a_megabyte_each(client: Guarded) -> None:
+    """72 bytes of memory for each field, while the message waits; a frame has room for so many."""
+    fields = {f"{n:x}": None for n in range(4_000)}
+    client.takes("cms", publishes("publish", "news.x", headers=fields))
+    with client.connect("cms") as connection:
+        channel = opened(connection)
+        with pytest.raises(ConnectionClosedByBroker, match="FRAME_ERROR"):
+            publishes(
+                "publish", "news.x", headers=fields | {f"more{n}": None for n in range(1_000)}
+            )(channel)
+    client.takes("web", publishes("publish", "news.x"))
 
 
 def test_a_publisher_keeps_more_small_messages_than_there_may_be(client: Guarded) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from localfabric.world import bounded_declarations, hidden_logins
-from localfabric.world.broker import refusals
+from localfabric.world.broker import ENTRANCE_SESSIONS, advanced
 from newsfabric.instance.description import INSTANCE_ID
 from tests.deploy.unit_templates import ROLES
 
@@ -162,22 +162,36 @@ def test_entrances_alone_stamp_messages_where_they_know_how(
     assert (wanted in settings.splitlines()) == stamps
 
 
-def test_brokers_of_hosts_refuse_what_those_of_worlds_do(playbook: str, tmp_path: Path) -> None:
-    told = rendered(playbook, tmp_path, "advanced.config.j2", "oregon-core-1")
-    assert told.partition("[")[1:] == ("[", refusals().removeprefix("["))
+@pytest.mark.parametrize(
+    ("host", "sessions"),
+    [("oregon-client-1", ENTRANCE_SESSIONS), ("oregon-core-1", 0), ("oregon-retail-1", 0)],
+)
+def test_brokers_of_hosts_refuse_what_those_of_worlds_do(
+    playbook: str, tmp_path: Path, host: str, sessions: int
+) -> None:
+    told = rendered(playbook, tmp_path, "advanced.config.j2", host)
+    assert told.partition("[")[1:] == ("[", advanced(sessions).removeprefix("["))
 
 
 def test_brokers_of_hosts_hide_logins_and_bound_declarations_as_those_of_worlds_do() -> None:
-    tasks = yaml.safe_load((ROLES / "rabbitmq" / "tasks" / "main.yml").read_text())
-    copies = [task.get("ansible.builtin.copy", {}) for task in tasks]
+    tasks = yaml.safe_load((ROLES / "rabbitmq" / "tasks" / "evaluated.yml").read_text())
+    copies = [task["ansible.builtin.copy"] for task in tasks]
     copied = []
     for evaluated in (hidden_logins, bounded_declarations):
         file = ROLES / "rabbitmq" / "files" / evaluated.FILE
         assert file.read_text() == evaluated.EXPRESSIONS
         copied += [copy["dest"] for copy in copies if copy.get("src") == file.name]
     unit = (ROLES / "rabbitmq" / "templates" / "unit.conf.j2").read_text().splitlines()
-    assert f'Environment="ERL_AFLAGS={hidden_logins.erl_flags(*copied)}"' in unit
+    quoted = hidden_logins.erl_flags(*copied).replace('"', '\\"')
+    assert f'Environment="ERL_AFLAGS={quoted}"' in unit
     assert "Environment=ERL_CRASH_DUMP_BYTES=0" in unit
+
+
+def test_boxes_that_come_by_themselves_have_what_their_brokers_evaluate() -> None:
+    """Their image has the unit, which names these files; only install.yml of roles makes it."""
+    tasks = yaml.safe_load((ROLES / "instance" / "tasks" / "install.yml").read_text())
+    roles = [task.get("ansible.builtin.include_role") for task in tasks]
+    assert {"name": "rabbitmq", "tasks_from": "evaluated.yml"} in roles
 
 
 def secret_made(folder: Path) -> Path:

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from localfabric.world import hidden_logins
-from localfabric.world.broker import refusals
+from localfabric.world.broker import advanced
 from newsfabric.settings import load_fabric
 from newsfabric.topics import load_topics
 
@@ -70,7 +70,7 @@ def containers(spec: Any) -> dict[str, Any]:
 
 def test_a_boxs_broker_refuses_what_those_of_worlds_do() -> None:
     settings = (CHART / "templates" / "settings.yaml").read_text()
-    assert f"  advanced.config: |\n{textwrap.indent(refusals(), '    ')}" in settings
+    assert f"  advanced.config: |\n{textwrap.indent(advanced(0), '    ')}" in settings
     pods = (CHART / "templates" / "retail.yaml").read_text()
     assert "RABBITMQ_ADVANCED_CONFIG_FILE, value: /etc/newsfabric/settings/advanced.config" in pods
 
@@ -81,7 +81,8 @@ def test_a_boxs_broker_hides_logins_as_those_of_worlds_do() -> None:
     assert f"  {hidden_logins.FILE}: |\n{expressions}" in settings
     flags = hidden_logins.erl_flags(f"/etc/newsfabric/settings/{hidden_logins.FILE}")
     pods = (CHART / "templates" / "retail.yaml").read_text()
-    assert f'{{name: ERL_AFLAGS, value: "{flags}"}}' in pods
+    quoted = flags.replace("'", "''")
+    assert f"{{name: ERL_AFLAGS, value: '{quoted}'}}" in pods
     assert '{name: ERL_CRASH_DUMP_BYTES, value: "0"}' in pods
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,21 +44,26 @@ def _missing(why: str) -> NoReturn:
     pytest.skip(why)
 
 
+@pytest.fixture
+def entrance(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[LocalNode]:
+    """A broker as publishers may connect to it: others refuse AMQP 1.0."""
+    with LocalNode(tmp_path, rabbitmq_home, for_publishers=True) as node:
+        yield node
+
+
 async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
-    rabbitmq_home: RabbitmqHome, rabbitmq_factory: Callable[[], LocalNode], maven: str
+    rabbitmq_home: RabbitmqHome, entrance: LocalNode, maven: str
 ) -> None:
     if int(rabbitmq_home.version.split(".")[0]) < 4:
         pytest.skip(f"RabbitMQ {rabbitmq_home.version} speaks AMQP 1.0 by a plugin alone")
-    node = rabbitmq_factory()
-    await asyncio.to_thread(node.start)
     arrived: asyncio.Queue[Delivery] = asyncio.Queue()
-    link = await connect([node.amqp_url], name="test")
+    link = await connect([entrance.amqp_url], name="test")
     try:
         await link.on_connect(_declare)
         await link.consumer("t.intake", arrived.put_nowait)
         publisher = await link.publisher()
         await publisher.ready()
-        url = node.amqp_url.replace("://", "://guest:guest@")
+        url = entrance.amqp_url.replace("://", "://guest:guest@")
         body = '{"headline":"Größe"}'
         publishing = asyncio.create_task(_publish(maven, url, "cms", "news.breaking", body))
         async with asyncio.timeout(TIMEOUT):

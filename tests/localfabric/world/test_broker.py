@@ -11,12 +11,12 @@ from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.broker import (
     REFUSED,
     Broker,
+    advanced,
     answers,
     configuration,
     entrance,
     environment,
     prepare,
-    refusals,
 )
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -49,7 +49,7 @@ def test_how_large_frames_and_messages_may_be_is_said_aloud_and_less_at_an_entra
     inside = configuration(broker(), "3.10.8").splitlines()
     assert {"frame_max = 131072", "max_message_size = 1048576"} <= set(inside)
     outside = configuration(entrance(broker()), "4.0.5").splitlines()
-    assert {"frame_max = 65536", "max_message_size = 131072"} <= set(outside)
+    assert {"frame_max = 20480", "max_message_size = 131072"} <= set(outside)
 
 
 def test_an_entrance_alone_is_told_to_stamp_messages_where_it_knows_how() -> None:
@@ -61,12 +61,16 @@ def test_an_entrance_alone_is_told_to_stamp_messages_where_it_knows_how() -> Non
 
 
 def test_what_is_going_away_is_refused_in_words_that_any_version_starts_with() -> None:
-    text = refusals()
-    assert text.startswith(
-        "[{rabbit, [{permit_deprecated_features, #{\n    amqp_address_v1 => false,"
-    )
+    text = advanced(0)
+    assert text.endswith("        transient_nonexcl_queues => false\n    }}\n]}].\n")
     assert re.findall(r"(\w+) => false", text) == list(REFUSED)
     assert "deprecated_features" not in configuration(broker(), "4.3.6")
+
+
+def test_amqp_1_0_is_spoken_at_an_entrance_alone_and_within_bounds() -> None:
+    assert (broker().sessions, entrance(broker()).sessions) == (0, 2)
+    bounds = "    {session_max_per_connection, 2},\n    {link_max_per_session, 8},\n"
+    assert bounds in advanced(2)
 
 
 def test_a_persons_own_rabbitmq_settings_do_not_leak_into_a_node() -> None:
