@@ -8,8 +8,8 @@ another one.
 The decision that one would question: the frontdesk has the store as well, and could read the rows
 itself. It couldn't say ``recovered`` without following every stream, which is what a gateway is.
 
-Answers are held here until they are whole, since only then they are known to be any. All that are on
-their way have one bound together. Where it is reached, the largest is given up and dropped as it
+Answers are held here until they are whole, since only then they are known to be any. All that are
+on their way have one bound together. Where it is reached, the largest is given up and dropped as it
 comes, and who asked for it is told to come back (503): so whoever has missed little gets it beside
 others who missed much. Nobody is kept waiting for room: who waits would hold a connection, too.
 What a reader takes slowly is no affair of this module (:mod:`newsfabric.taking`).
