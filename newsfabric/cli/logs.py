@@ -159,6 +159,9 @@ def _say_missing(name: str, answer: dict[str, Any]) -> None:
         echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: {runs}")
     if answer["more"]:
         echo(f"{name}: and of {answer['more']:,} more logs")
+    # Gateways of the release before say nothing of these.
+    for log in answer.get("unlisted", ()):
+        echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: not in the directory")
 
 
 @logs.command(
