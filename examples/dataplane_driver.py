@@ -34,7 +34,7 @@ def send(plane: socket.socket, kind: int, body: bytes) -> None:
 
 def attach(plane: socket.socket) -> None:
     """Say hello, and what the limits are."""
-    send(plane, HELLO, b"nfdp" + struct.pack("<H", 8))
+    send(plane, HELLO, b"nfdp" + struct.pack("<H", 9))
     body = struct.pack("<28IHB", *LIMITS, *SENDING, *ENDING, 0, len(REASONS))
     for name, code in REASONS.items():
         body += text8(name) + struct.pack("<H", code) + text8(name) + struct.pack("<BI", 1, 1_000)

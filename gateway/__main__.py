@@ -22,6 +22,7 @@ from newsfabric.networks import Network
 from newsfabric.operators import admin_host_option
 from newsfabric.origins import is_origin
 from newsfabric.otel_tracer import trace_options
+from newsfabric.safe_output import terminal_safe
 from newsfabric.service import networks_given, process_options, run
 from newsfabric.settings import credentials_from, without_login
 from newsfabric.store import open_store
@@ -59,7 +60,8 @@ def _origins(
     for origin in found:
         if not is_origin(origin):
             # Also "null", which every page can have, and "*" beside others.
-            raise click.UsageError(f"--origin {origin}: write https://HOST or https://HOST:PORT")
+            text = f"--origin {origin}: write https://HOST or https://HOST:PORT"
+            raise click.UsageError(terminal_safe(text))
     return found
 
 
@@ -202,7 +204,7 @@ def main(
             keys=token_keys, audience=token_audience, issuer=token_issuer, cookie=token_cookie
         )
     except ConfigError as exc:
-        raise click.UsageError(str(exc)) from exc
+        raise click.UsageError(terminal_safe(str(exc))) from exc
     settings = GatewaySettings(
         **values,
         tokens=tokens,

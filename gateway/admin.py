@@ -106,7 +106,8 @@ async def _engine(core: Core) -> dict[str, Any]:
 
 
 async def _logs(core: Core) -> dict[str, Any]:
-    """``GET /logs``: the logs of which numbers are missing here, and the first runs of these."""
+    """``GET /logs``: the logs of which numbers are missing here, and the first runs of these; and
+    logs that the directory doesn't list."""
     lacking = [known for known in core.hub.logs.unfinished() if known.lacks]
     return {
         "logs": [
@@ -120,6 +121,7 @@ async def _logs(core: Core) -> dict[str, Any]:
             for known in lacking[:_LOGS_SHOWN]
         ],
         "more": max(0, len(lacking) - _LOGS_SHOWN),
+        "unlisted": [log._asdict() for log in core.follower.unlisted.logs[:_LOGS_SHOWN]],
     }
 
 

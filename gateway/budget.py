@@ -162,5 +162,7 @@ class ReaderStream(WatchedStream):
     """
 
     reader: Waiting | None = None
+    #: Asks whoever is served on it for a sign of life; None where that can't be done.
+    ask_for_life: Callable[[], None] | None = None
     #: Whether whoever it is only hears that there is no room.
     turned_away = False

@@ -178,6 +178,7 @@ class Core:
         before, self._evicted_early = self._evicted_early, hub.seen.evicted_early
         measures.EVICTED_EARLY.inc(self._evicted_early - before)
         measures.LOGS.set(len(hub.logs))
+        measures.UNLISTED.set(len(self.follower.unlisted.logs))
         missing = hub.logs.missing()
         measures.MISSING.set(sum(last - first + 1 for first, last in missing))
         measures.HOLES.set(len(missing))

@@ -264,6 +264,7 @@ async def _unless_away(reader: Port, verb: History | Subscribe | SetMark, pendin
 def _history_push(verb: History, found: Selection, most_bytes: int) -> bytes:
     fitting = newest_that_fit(found.publications, push_bytes, most_bytes)
     more = len(found.publications) >= verb.limit or len(fitting) < len(found.publications)
+    more = more or found.cut
     messages = [publication.frame(Variant.RAW) for publication in fitting]
     return messages_push(verb.ref, verb.topic, messages, more, found.missing)
 

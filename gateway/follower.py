@@ -26,6 +26,7 @@ from gateway.position import log_of
 from gateway.reading import LOOK_SECONDS, LogReadiness, Read, Reading
 from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
+from gateway.unlisted import Unlisted
 from newsfabric.backoff import Backoff
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
@@ -72,7 +73,11 @@ class Follower:
         self._lacks = asyncio.Event()
         self._readiness = LogReadiness(self._logs, region)
         self._late = LateCopies(self.store, self._logs, self.settings, self.clock)
+        #: Logs that are no router's, as far as the directory says.
+        self.unlisted = Unlisted()
+        self._too_far = 0
         self._failing = LineLimit()
+        self._strange = LineLimit()
 
     def begin(self, left: LeftLogs | None = None) -> None:
         """Start, from what another control plane has left if there was one."""
@@ -150,6 +155,21 @@ class Follower:
         self.begun.set()
         if self._logs.missing():
             self._lacks.set()
+        self._say_what_is_strange(now)
+
+    def _say_what_is_strange(self, now: float) -> None:
+        """What no router says, though it came as a router's word."""
+        for log in self.unlisted.read(self._logs.unfinished(), now):
+            self._say(f"{log.region:.80}: no directory lists {log.router:.80} of {log.epoch}")
+        too_far, self._too_far = self._too_far, self._logs.times.too_far
+        if too_far != self._too_far:
+            measures.TOO_FAR.inc(self._too_far - too_far)
+            self._say("a router's time is more than a day ahead: it isn't believed")
+
+    def _say(self, what: str) -> None:
+        unsaid = self._strange.may_log(self.clock())
+        if unsaid is not None:
+            logger.warning("%s (and %d more such lines)", what, unsaid)
 
     async def _follow_logs(self) -> None:
         reading = self._reading

@@ -65,6 +65,11 @@ class Extent:
         return True
 
     @property
+    def is_listed(self) -> bool:
+        """Whether the directory has ever said anything of it."""
+        return self._version > 0 or self.ended is not None
+
+    @property
     def certain(self) -> int:
         """All numbers up to it exist, or are void."""
         return self.low if self.ended is None else self.ended

@@ -27,7 +27,6 @@ from gateway.admission import Welcome
 from gateway.budget import Budget, ReaderStream
 from gateway.descriptors import connections_at_most
 from gateway.settings import GatewaySettings
-from gateway.streaming import StreamConnection
 from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
 from newsfabric.line_limits import LineLimit
@@ -68,7 +67,7 @@ class Listener:
         self._open = 0
         self._addresses = Addresses(settings.per_address)
         # By place, where a place has a bound.
-        self._streams: dict[bytes, set[ReaderStream]] | None = {} if settings.per_address else None
+        self._streams = StreamsByPlace() if settings.per_address else None
         self._rounds = Pace(_ROUNDS)
         self._turned_away = 0
         self._told_within = settings.unfinished_seconds
@@ -122,16 +121,13 @@ class Listener:
         closed = functools.partial(self._closed, address[0])
         stream = serve_connection(self._server, connection, address, self._budget, closed)
         if self._streams is not None:
-            self._streams.setdefault(_place(address[0]), set()).add(stream)
+            self._streams.add(address[0], stream)
 
     def _closed(self, address: str, stream: ReaderStream) -> None:
         self._open -= 1
         self._addresses.leave(address)
         if self._streams is not None:
-            left = self._streams[_place(address)]
-            left.remove(stream)
-            if not left:
-                del self._streams[_place(address)]
+            self._streams.remove(address, stream)
 
     def _turn_away(self, connection: socket.socket, address: tuple[str, int]) -> None:
         if self._turned_away >= _TURNED_AWAY_AT_ONCE:
@@ -154,9 +150,7 @@ class Listener:
         """Ask those of ``address`` for a sign of life, unless that was done lately."""
         if self._streams is None or self._rounds.ask(address, self._loop.time()):
             return
-        for stream in tuple(self._streams.get(_place(address), ())):
-            if isinstance(stream.reader, StreamConnection):
-                stream.reader.ask_for_life()
+        self._streams.ask_for_life(address)
 
     def _pause(self, why: str) -> None:
         measures.ACCEPT_PAUSES.inc()
@@ -166,6 +160,34 @@ class Listener:
             logger.warning(text, _PAUSE, why, unsaid)
         self._loop.remove_reader(self._socket)
         self._resume = self._loop.call_later(_PAUSE, self.start)
+
+
+class StreamsByPlace:
+    """The streams of readers, by what their addresses are counted under."""
+
+    def __init__(self) -> None:
+        self._streams: dict[bytes, set[ReaderStream]] = {}
+
+    def add(self, address: str, stream: ReaderStream) -> None:
+        """One of ``address`` is served."""
+        self._streams.setdefault(_place(address), set()).add(stream)
+
+    def remove(self, address: str, stream: ReaderStream) -> None:
+        """It is closed."""
+        left = self._streams[_place(address)]
+        left.remove(stream)
+        if not left:
+            del self._streams[_place(address)]
+
+    def ask_for_life(self, address: str) -> None:
+        """Ask all of the place of ``address`` for a sign of life: who gives none makes room."""
+        for stream in tuple(self._streams.get(_place(address), ())):
+            if stream.ask_for_life is not None:
+                stream.ask_for_life()
+
+
+def _place(address: str) -> bytes:
+    return place_of(parse_address(address))
 
 
 def serve_connection(
@@ -185,10 +207,6 @@ def serve_connection(
     stream = ReaderStream(connection, budget, lambda: closed(stream), max_buffer_size=_READ_BUFFER)
     server.handle_stream(stream, address)
     return stream
-
-
-def _place(address: str) -> bytes:
-    return place_of(parse_address(address))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -99,9 +99,7 @@ class Logs:
     def take(self, left: LeftLogs, *, now: float) -> None:
         """Go on from what another gateway process has left."""
         self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
-        self.times.lead_ms, self.times.least_ms = left.lead_ms, left.least_ms
-        for region, ms in left.told:
-            self.times.found(region, ms)
+        self.times.take(left.lead_ms, left.told, left.least_ms)
         for one in left.logs:
             self._logs[one.log] = self.known_log.of(one, now=now)
         self._arrange()

@@ -73,6 +73,12 @@ EVICTED_EARLY = metrics.counter(
     "Identities forgotten before their time, by the control plane and by the data plane",
 )
 LOGS = metrics.gauge("gateway_logs", "Logs of routers that are known")
+UNLISTED = metrics.gauge(
+    "gateway_unlisted_logs", "Logs that were heard, and that the directory hasn't had for a minute"
+)
+TOO_FAR = metrics.counter(
+    "gateway_disbelieved_times", "Times that routers told which are more than a day ahead"
+)
 MISSING = metrics.gauge(
     "gateway_missing_numbers", "Numbers of logs that exist for certain and weren't seen"
 )

@@ -31,11 +31,13 @@ Publications = Sequence[Publication]
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
     """Publications oldest first. If ``covered`` is False the store may have more of them. Those of
-    ``missing`` (ids, of what was read from the store) nobody can be given."""
+    ``missing`` (ids, of what was read from the store) nobody can be given; ``cut``: so many that no
+    more was read."""
 
     publications: list[Publication]
     covered: bool
     missing: tuple[str, ...] = ()
+    cut: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import SingleFlight, Spawn
 from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.store.sound import Sound
 
 # Answers that are kept for those who ask the same in the same second, and what they weigh.
 _ANSWERS: Final = 64
@@ -139,7 +140,7 @@ class Past:
             raise
         policy = self.hub.memory(verb.topic).policy
         read = [Publication(e, policy, None) for e in stored.envelopes]
-        return Selection(read, covered=True, missing=stored.missing)
+        return Selection(read, covered=True, missing=stored.missing, cut=stored.cut)
 
     def _look(self, asked: _Asked) -> Recalled | None:
         selected = self._remembered(asked)
@@ -168,14 +169,10 @@ class Past:
         memory = self.hub.memory(asked.topic)
         limit = asked.last or self.settings.reader.rewind
         since_ms = (asked.since or 0) * 1000
-        stored = await self._stored(asked.topic, limit=limit, since_ms=since_ms)
-        past = self.hub.past(asked.topic, stored, self.now())
+        stored = await self.archive.history(asked.topic, limit=limit, since_ms=since_ms)
+        given = await self._as_given(asked.topic, stored.envelopes)
+        past = self.hub.past(asked.topic, given, self.now())
         return _Older(memory, past)
-
-    async def _stored(self, topic: str, *, limit: int, since_ms: int = 0) -> list[Envelope]:
-        """The newest messages of the store, oldest first."""
-        stored = await self.archive.history(topic, limit=limit, since_ms=since_ms)
-        return await self._as_given(topic, stored.envelopes)
 
     async def _as_given(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
         """These messages of the store, of which it gives one copy each, oldest first.
@@ -196,10 +193,13 @@ class Past:
 
     async def _read_past(self, topic: str) -> None:
         policy = self.hub.memory(topic).policy
-        history = await self._stored(topic, limit=policy.keep) if policy.keep else []
+        stored = Sound([])
+        if policy.keep:
+            stored = await self.archive.history(topic, limit=policy.keep)
+        history = await self._as_given(topic, stored.envelopes)
         latest = await self.archive.latest(topic) if policy.latest else []
         latest = await self._as_given(topic, latest)
-        complete = len(history) < policy.keep
+        complete = len(history) < policy.keep and not stored.cut
         self.hub.warm(topic, history, latest, complete=complete, now=self.now())
 
 

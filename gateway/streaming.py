@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 #: In the head of every answer that goes on: nginx passes it on as it comes.
 UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
 _READ_BYTES: Final = 64 * 1024
-# Who is asked for a sign of life out of turn has so long to give one.
-_ANSWER_SECONDS: Final = 4.0
+#: Who is asked for a sign of life out of turn has so long to give one.
+ANSWER_SECONDS: Final = 4.0
 _STATUS: Final = {
     ErrorCode.INTERNAL: 503,
     ErrorCode.UNAUTHORIZED: 401,
@@ -62,6 +62,7 @@ class StreamConnection(Connection):
         super().__init__(readers)
         self._stream = self.stream = stream
         stream.reader = self
+        stream.ask_for_life = self.ask_for_life
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
         # The last sign of life, as far as the transport can know of one.
@@ -85,7 +86,7 @@ class StreamConnection(Connection):
         if self.is_open and not self.blocked and self._asked is None:
             self._write([self.heartbeat])
             now = self.readers.clock()
-            self._asked = self._loop.call_later(_ANSWER_SECONDS, self._end_unless_heard, now)
+            self._asked = self._loop.call_later(ANSWER_SECONDS, self._end_unless_heard, now)
 
     def _end_unless_heard(self, asked_at: float) -> None:
         self._asked = None

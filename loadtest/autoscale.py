@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from loadtest.plot import Line, Panel, draw
 from loadtest.scenarios import SCENARIOS, Outcome, Scenario, outcome_of
 from loadtest.simulation import Moment, Region
+from newsfabric.cli.console import console
+from newsfabric.safe_output import echo
 
 
 def faults(outcome: Outcome, scenario: Scenario) -> list[str]:
@@ -88,7 +89,7 @@ def main(names: tuple[str, ...], out: Path | None, seed: int) -> None:
     good = True
     for name in names or SCENARIOS:
         scenario = SCENARIOS[name]
-        print(f"playing: {scenario.title} …", file=sys.stderr)
+        echo(f"playing: {scenario.title} …", err=True)
         regions = scenario.run(seed)
         outcomes = {at: outcome_of(regions[at], scenario.places[at], scenario) for at in regions}
         for at, outcome in outcomes.items():
@@ -100,7 +101,7 @@ def main(names: tuple[str, ...], out: Path | None, seed: int) -> None:
             document = _document(scenario, regions, outcomes, seed)
             (out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
             (out / f"{name}.svg").write_text(picture(scenario, regions), "utf-8")
-    Console(width=max(Console().width, 120)).print(table)
+    console(width=max(console().width, 120)).print(table)
     sys.exit(0 if good else 1)
 
 

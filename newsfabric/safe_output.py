@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import os
 import re
 import sys
 from typing import IO, Any, Final
@@ -38,12 +39,27 @@ def echo(text: str, *, err: bool = False, file: IO[Any] | None = None) -> None:
     click.echo(terminal_safe(text), file=file or (sys.stderr if err else sys.stdout))
 
 
+def confirm(text: str, *, err: bool = False) -> None:
+    """Ask for a yes on the terminal, on stderr with ``err``; click.Abort where it is a no."""
+    click.confirm(terminal_safe(text), abort=True, err=err)
+
+
 def escape_what_has_no_place() -> None:
     """Have stdout and stderr write as JSON escapes what their encoding lacks: it was an error."""
     codecs.register_error(_ESCAPED, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_ESCAPED)
+
+
+def let_go_of_output() -> None:
+    """Have what can't be written go nowhere, or Python says so once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 _ESCAPED: Final = "newsfabric.escaped"

@@ -27,6 +27,7 @@ from newsfabric import logs, metrics, otel_tracer, sd_notify
 from newsfabric._listener import SpareListener
 from newsfabric.errors import ConfigError, NewsfabricError
 from newsfabric.networks import Network, parse_networks
+from newsfabric.safe_output import terminal_safe
 from newsfabric.settings import ServerFiles
 from newsfabric.sightings import Sightings
 from newsfabric.taking import TakingServer
@@ -71,7 +72,7 @@ def networks_given(
     try:
         return parse_networks(given)
     except ValueError as exc:
-        raise click.BadParameter(str(exc), param=parameter) from exc
+        raise click.BadParameter(terminal_safe(str(exc)), param=parameter) from exc
 
 
 # libuv looks up names in half of its threads, of which it has four unless it is told otherwise. A

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from newsfabric.cli.console import console as terminal
 from newsfabric.errors import NewsfabricError
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.settings import (
     SHOVEL_LOGIN,
     Credentials,
@@ -229,7 +229,7 @@ def _job(
         shovel_credentials_from(os.environ)
         logins = {} if fabric_file else _logins(state, chosen)
     except NewsfabricError as exc:
-        raise click.ClickException(str(exc)) from exc
+        raise click.ClickException(terminal_safe(str(exc))) from exc
     return _Job(fabrics, topics, logins)
 
 

@@ -18,6 +18,7 @@ from newsfabric.amqp.spread import connect_each
 from newsfabric.networks import Network, Places
 from newsfabric.operators import admin_host_option
 from newsfabric.otel_tracer import trace_options
+from newsfabric.safe_output import terminal_safe
 from newsfabric.settings import (
     Node,
     Region,
@@ -93,7 +94,7 @@ def _places(
     try:
         return Places(given) if given else None
     except ValueError as exc:
-        raise click.BadParameter(str(exc), param=parameter) from exc
+        raise click.BadParameter(terminal_safe(str(exc)), param=parameter) from exc
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -38,6 +38,7 @@ class HttpProblem(Exception):
     ) -> None:
         super().__init__(f"{status} {reason}: {detail}")
         self.status = status
+        self.reason = reason
         self.headers = dict(headers or {})
         self.document = {"error": {"reason": reason, "detail": detail, **(extra or {})}}
 

@@ -57,6 +57,12 @@ class Handover(NamedTuple):
     address: str
 
 
+class Full(NamedTuple):
+    """An address has no room for another connection: ask ours of it for a sign of life."""
+
+    address: str
+
+
 class Counters(NamedTuple):
     """Values by name; names that are missing haven't changed."""
 
@@ -69,7 +75,7 @@ class Refused(NamedTuple):
     why: str
 
 
-Event = Attached | Verbs | Published | Handover | Counters | Refused
+Event = Attached | Verbs | Published | Handover | Full | Counters | Refused
 
 # ``why`` of a Refused that answers ``hello``, if the data plane is of another release.
 OTHER_VERSION: Final = "bad value of version"
@@ -172,6 +178,7 @@ _EVENTS: Final[Mapping[int, Callable[[_Fields], Event]]] = {
     EventKind.VERBS: lambda fields: Verbs([fields.verb() for _ in range(fields.number(U32))]),
     EventKind.PUBLISHED: lambda fields: Published(fields.number(U64)),
     EventKind.HANDOVER: lambda fields: Handover(fields.text()),
+    EventKind.FULL: lambda fields: Full(fields.text()),
     EventKind.COUNTERS: lambda fields: Counters(
         {fields.text(): fields.number(U64) for _ in range(fields.number(U16))}
     ),

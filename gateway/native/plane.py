@@ -280,7 +280,7 @@ class Plane(Engine):
                 self.room.heard(verbs)
             case events.Published(number):
                 self._unfinished.finish(number)
-            case events.Handover():
+            case events.Handover() | events.Full():
                 self.on_event(event, descriptor)
             case events.Counters(values):
                 self.tally.update(values)

@@ -18,10 +18,10 @@ from tornado.httpserver import HTTPServer
 
 from gateway.budget import Budget, ReaderStream
 from gateway.core import Core
-from gateway.listener import serve_connection
+from gateway.listener import StreamsByPlace, serve_connection
 from gateway.logs import LeftLogs
 from gateway.native import commands
-from gateway.native.events import Attached, Event, Handover, Refused
+from gateway.native.events import Attached, Event, Full, Handover, Refused
 from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
 from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
@@ -61,6 +61,8 @@ class Serving:
                 self._on_attached(event)
             case Handover(address):
                 self._handovers.take(descriptor, address)
+            case Full(address):
+                self._handovers.streams.ask_for_life(address)
             case Refused():
                 logger.warning("another control plane has come: this one stops")
                 self._stop.set()
@@ -119,6 +121,7 @@ class Handovers:
 
     def __init__(self, plane: Plane, server: HTTPServer, budget: Budget) -> None:
         self.open: collections.Counter[str] = collections.Counter()
+        self.streams = StreamsByPlace()
         self._plane = plane
         self._server = server
         self._budget = budget
@@ -142,14 +145,18 @@ class Handovers:
             return
         closed = functools.partial(self._close, address)
         try:
-            serve_connection(self._server, connection, (address, 0), self._budget, closed)
+            served = serve_connection(self._server, connection, (address, 0), self._budget, closed)
         except OSError as exc:
             # The reader was quicker to leave than we to look.
             logger.debug("a handed over connection is of no use: %s", exc)
             connection.close()
             self._close(address)
+        else:
+            self.streams.add(address, served)
 
-    def _close(self, address: str, _: ReaderStream | None = None) -> None:
+    def _close(self, address: str, stream: ReaderStream | None = None) -> None:
+        if stream is not None:
+            self.streams.remove(address, stream)
         self.open[address] -= 1
         if not self.open[address]:
             del self.open[address]

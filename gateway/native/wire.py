@@ -6,7 +6,7 @@ import enum
 import struct
 from typing import Final
 
-VERSION: Final = 8
+VERSION: Final = 9
 # The longest message, without its length.
 MAX_MESSAGE: Final = 16 << 20
 # The longest blob that the data plane keeps for us, marks and all.
@@ -59,6 +59,7 @@ class EventKind(enum.IntEnum):
     OFFER = 136
     LANE = 137
     YOURS = 138
+    FULL = 139
 
 
 class WireError(ValueError):

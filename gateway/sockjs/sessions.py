@@ -8,15 +8,18 @@ It writes nothing itself: a response frames and sends (:mod:`gateway.sockjs.rece
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from tornado.ioloop import IOLoop
 
 from gateway.acknowledged import since_acknowledged
 from gateway.bodies import Bodies
+from gateway.budget import ReaderStream
 from gateway.connection import Connection
 from gateway.frames import Variant, dress, sockjs_array, sockjs_close
 from gateway.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
+from gateway.streaming import ANSWER_SECONDS
 from newsfabric.addresses import Addresses
 from newsfabric.closing import NO_PONG, TOO_BIG, CloseReason
 from newsfabric.networks import parse_address, place_of
@@ -76,6 +79,10 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         SessionMixin.__init__(self, session_id, server.core.settings.sockjs_disconnect_delay)
         self.transport = transport
         self.handler: Any = None
+        # What its response is sent on.
+        self._served_on: ReaderStream | None = None
+        # Runs while its response is asked for a sign of life out of turn.
+        self._asked: asyncio.TimerHandle | None = None
         # What the close frame says; None while it is open.
         self._close_reason: tuple[int, str] | None = None
         self._addresses = server.addresses
@@ -118,11 +125,17 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             self._tell(handler.send_pack)
             return False
         self.handler = handler
+        self._served_on = _stream_of(handler)
+        self._served_on.ask_for_life = self.ask_for_life
         self.promote()
         return True
 
     def remove_handler(self, _: Any) -> None:
         """Its response has ended: it lasts for ``disconnect_delay`` from now without another."""
+        if self._served_on is not None:
+            # What follows on it may be another's.
+            self._served_on.ask_for_life = None
+            self._served_on = None
         self.handler = None
         self.blocked = True
         self.stop_beat()
@@ -155,6 +168,8 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
     def lost(self) -> None:
         """The transport is gone; its address may have another one."""
         super().lost()
+        if self._asked is not None:
+            self._asked.cancel()
         if self._address is not None:
             self._addresses.leave(self._address)
             self._address = None
@@ -166,21 +181,48 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         else:
             self.gone()
 
+    def ask_for_life(self) -> None:
+        """End it unless its machine acknowledges a heartbeat soon. It ends a poll, as any does.
+
+        Who hasn't taken all that it was sent is left alone, as on a stream of its own.
+        """
+        stream = self._served_on
+        if self.is_closed or self._asked is not None or stream is None or not self.handler.active:
+            return
+        self._beat_on()
+        self._asked = self._loop.call_later(
+            ANSWER_SECONDS, self._end_unless_acknowledged, stream, self.readers.clock()
+        )
+
+    def _end_unless_acknowledged(self, stream: ReaderStream, asked_at: float) -> None:
+        self._asked = None
+        if stream.closed():
+            return
+        if self.readers.clock() - since_acknowledged(stream.socket) < asked_at:
+            self._end_silent(stream)
+
+    def _end_silent(self, stream: ReaderStream) -> None:
+        if not self.is_closed:
+            self.close(NO_PONG)
+        # Who is gone reads no goodbye, and its address has room without it.
+        stream.close()
+
     def _write(self, frames: list[bytes]) -> None:
         # One packet is under way at a time: what comes meanwhile leaves together.
         self.blocked = True
         self.handler.send_pack(sockjs_array(frames))
 
     def _heartbeat(self) -> None:
-        if self.handler is None or not self.handler.active:
+        stream = self._served_on
+        if stream is None or not self.handler.active:
             return
-        stream = self.handler.request.connection.stream
         silent = 0.0 if stream.closed() else since_acknowledged(stream.socket)
         if silent > _SILENT_HEARTBEATS * self.settings.heartbeat:
-            self.close(NO_PONG)
-            # Who is gone reads no goodbye, and its address has room without it.
-            stream.close()
+            self._end_silent(stream)
             return
+        self._beat_on()
+
+    def _beat_on(self) -> None:
         self.blocked = True
         self.handler.send_pack(b"h")
 
@@ -199,6 +241,13 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         assert self._close_reason is not None
         send(sockjs_close(*self._close_reason))
         self.lost()
+
+
+def _stream_of(handler: Any) -> ReaderStream:
+    stream = handler.request.connection.stream
+    # The listener makes no others.
+    assert isinstance(stream, ReaderStream)
+    return stream
 
 
 def _place(address: str) -> bytes:

@@ -24,6 +24,7 @@ from localfabric.world.issuer import issue
 from localfabric.world.layout import WorldLayout
 from localfabric.world.state import read_running, state_path
 from newsfabric.errors import NewsfabricError, SetupError
+from newsfabric.safe_output import echo
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _LOCUST: Final = _ROOT / ".tools" / "loadtest" / "bin" / "locust"
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 given |= _targets(layout, folder)
             return _run(arguments, checked(given), given, for_locust)
     except (NewsfabricError, OptionError, OSError) as exc:
-        print(f"error: {exc}", file=sys.stderr)
+        echo(f"error: {exc}", err=True)
         return 2
     except subprocess.CalledProcessError:
         return 2
@@ -100,7 +101,7 @@ def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
     size = ("--regions", arguments.regions, "--retail", str(arguments.retail))
     base = ("--port-base", str(arguments.port_base), "--timeout", str(_START))
     try:
-        print(f"starting a world in {state}", flush=True)
+        echo(f"starting a world in {state}")
         up = (*command, "up", "--detach", *size, *base, *where)
         subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
         yield read_running(state_path(state))[0]
@@ -139,7 +140,7 @@ def _run(
             flags += [f"{one.flag}={given[one.name]}"]
     if arguments.web:
         flags += ["--web-host=127.0.0.1", f"--web-port={arguments.port_base + _WEB}"]
-        print(f"locust's page is http://127.0.0.1:{arguments.port_base + _WEB}/", flush=True)
+        echo(f"locust's page is http://127.0.0.1:{arguments.port_base + _WEB}/")
     else:
         flags += ["--headless", "--only-summary"]
     port = arguments.port_base + _MASTER
@@ -147,7 +148,7 @@ def _run(
         flags += ["--master", "--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
         flags += [f"--expect-workers={arguments.workers}"]
     readers = f"{options.readers + options.dense} readers"
-    print(f"{options.shape}: {readers}, {options.seconds:g} s", flush=True)
+    echo(f"{options.shape}: {readers}, {options.seconds:g} s")
     with _signals() as ended_by, contextlib.ExitStack() as stack:
         locust = stack.enter_context(_process([*command, *flags]))
         for _ in range(arguments.workers):

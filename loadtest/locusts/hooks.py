@@ -39,6 +39,7 @@ from loadtest.locusts.users import (
     SlowReader,
 )
 from loadtest.records import Census, census
+from newsfabric.safe_output import echo
 
 _READERS: Final = {
     user.__name__: user
@@ -121,7 +122,7 @@ def _init(environment: Any, **_more: Any) -> None:
     try:
         checked(vars(environment.parsed_options))
     except OptionError as exc:
-        print(f"error: {exc}", file=sys.stderr)
+        echo(f"error: {exc}", err=True)
         sys.exit(2)
     if environment.parsed_options.headless:
         # Locust obeys signals only after a shape has ended.
@@ -148,7 +149,7 @@ def _started(environment: Any, **_more: Any) -> None:
     except OptionError as exc:
         # From the web page: it shows this among the failures.
         _test.ending = True
-        print(f"error: {exc}", file=sys.stderr)
+        echo(f"error: {exc}", err=True)
         environment.stats.log_error("options", "refused", str(exc))
         environment.process_exit_code = 2
         return
@@ -286,11 +287,10 @@ def _gather(runner: Any) -> int:
 
 def _say_end(found: Census, broken: list[str], folder: Path) -> None:
     for text in broken:
-        print(f"not kept: {text}")
-    print(
+        echo(f"not kept: {text}")
+    echo(
         f"{found.readers} readers, {found.messages} messages, {found.owed} deliveries owed, "
         f"{found.lost} lost, {found.doubled} doubled; the report is {folder / 'report.html'}",
-        flush=True,
     )
 
 
@@ -347,11 +347,10 @@ def _sample(environment: Any) -> None:
         if sample.at >= said + _SAY_EVERY:
             said = sample.at
             p50, p99 = sample.delay_ms
-            print(
+            echo(
                 f"{sample.at:6.0f} s  {sample.readers} readers, {sample.receive:.0f} received/s, "
                 f"delay p50 {p50:.0f} ms p99 {p99:.0f} ms, "
                 f"{totals.get('doubled', 0)} doubled, {totals['failures']} failures",
-                flush=True,
             )
 
 

@@ -17,6 +17,7 @@ from loadtest.surge.report import summary, write_report
 from loadtest.surge.run import SurgeOptions, surge
 from localfabric.world.state import read_running, state_path
 from newsfabric.errors import NewsfabricError
+from newsfabric.safe_output import echo, terminal_safe
 
 PORT_BASE = 31_000
 # For the world to start, seconds: it may not be alone on the machine.
@@ -86,15 +87,15 @@ def main(
             layout, _ = read_running(state_path(state))
             done = asyncio.run(surge(layout, layout.regions[0], options, _say))
     except (FileNotFoundError, NewsfabricError) as exc:
-        raise click.ClickException(str(exc)) from exc
+        raise click.ClickException(terminal_safe(str(exc))) from exc
     found = figures(done.samples, done.census)
     write_report(report, done.samples, found, options, capacity=capacity)
     broken = list(found.broken_promises())
     if done.unreceipted:
         broken.append(f"{done.unreceipted} messages have no receipt")
     for text in broken:
-        click.echo(f"not kept: {text}")
-    click.echo(f"{summary(found)}; the report is {report / 'report.md'}")
+        echo(f"not kept: {text}")
+    echo(f"{summary(found)}; the report is {report / 'report.md'}")
     if broken:
         raise SystemExit(1)
 
@@ -117,7 +118,7 @@ def _world(state: Path, options: tuple[str, ...], *, running: bool) -> Iterator[
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import click
 
 from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.errors import ConfigError
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import confirm, echo
 
 
 @click.command(
@@ -65,7 +65,7 @@ def _check_last(emptied: Sequence[str], *, last: bool) -> None:
     text = f"{' and '.join(emptied)} will have no box, so nobody can connect there"
     if not _is_asked():
         raise ConfigError(f"{text}: say --last if that is meant")
-    click.confirm(f"{text}. Drain the last box?", abort=True, err=True)
+    confirm(f"{text}. Drain the last box?", err=True)
 
 
 @click.command(

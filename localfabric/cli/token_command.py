@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from newsfabric.cli.options import examples, state_option
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.topics import parse_duration
 
 
@@ -15,7 +15,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     try:
         return parse_duration(value)
     except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
+        raise click.BadParameter(terminal_safe(str(exc))) from exc
 
 
 @click.command(

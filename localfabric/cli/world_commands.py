@@ -11,7 +11,7 @@ import click
 
 from localfabric.world.options import StoreKind, WorldOptions
 from newsfabric.cli.options import examples, json_option, state_option
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.settings import is_name
 
 
@@ -36,7 +36,8 @@ def _rabbitmqs(
         named = sign != "" and is_name(region)
         place = region if named else None
         if place in found:
-            raise click.BadParameter(f"{place or 'the whole world'} has two RabbitMQs: name one")
+            what = f"{place or 'the whole world'} has two RabbitMQs: name one"
+            raise click.BadParameter(terminal_safe(what))
         # Whoever starts a broker later may stand in another folder.
         found[place] = str(Path(folder if named else text).expanduser().absolute())
     return found

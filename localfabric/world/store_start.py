@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from localfabric.world.cassandra import answers
 from localfabric.world.layout import WorldLayout
 from localfabric.world.running import Running
+from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreUnavailable
 
-_LOOK_AGAIN: Final = 0.2
+# A node takes a quarter of a minute to answer, on a machine that its siblings keep busy.
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 2.0
 _PART: Final = "store"
 
 
@@ -66,7 +70,8 @@ def _apply_schema(layout: WorldLayout) -> None:
 
 
 async def _until(check: Callable[[], Awaitable[bool]]) -> None:
+    backoff = Backoff(base=_FIRST_PAUSE, cap=_LONGEST_PAUSE)
     while True:
         if await check():
             return
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(backoff.failed(time.monotonic()))

@@ -13,7 +13,7 @@ import click
 
 from newsfabric.cli.options import examples, json_option
 from newsfabric.errors import ConfigError
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import echo, terminal_safe
 
 if TYPE_CHECKING:
     from newsfabric.certificates.checking import Checked
@@ -39,7 +39,7 @@ def _duration(
     try:
         return duration(value)
     except ConfigError as exc:
-        raise click.BadParameter(str(exc), param=parameter) from exc
+        raise click.BadParameter(terminal_safe(str(exc)), param=parameter) from exc
 
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)

@@ -15,7 +15,7 @@ import click
 from newsfabric.cli.options import with_state
 from newsfabric.errors import NewsfabricError
 from newsfabric.logs import Lines
-from newsfabric.safe_output import echo, escape_what_has_no_place
+from newsfabric.safe_output import echo, escape_what_has_no_place, let_go_of_output, terminal_safe
 from newsfabric.spelling import meant
 
 # Name → where it is and what --help says of it, so that --help loads none of these.
@@ -89,7 +89,7 @@ class Commands(click.Group):
             sys.exit(1)
         finally:
             if is_program:
-                _let_go_of_output()
+                let_go_of_output()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -97,7 +97,8 @@ class Commands(click.Group):
         """As click does; an unknown name is a usage error that says which one was meant."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"No such command {name!r}{meant(name, self.list_commands(ctx))}")
+            meaning = meant(name, self.list_commands(ctx))
+            ctx.fail(terminal_safe(f"No such command {name!r}{meaning}"))
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -136,16 +137,6 @@ class Commands(click.Group):
             raise Failure(with_state(str(exc), ctx)) from exc
         except KeyboardInterrupt:
             ctx.exit(130)
-
-
-def _let_go_of_output() -> None:
-    """Have what can't be written go nowhere, or Python says so once more at its end."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _said(error: OSError) -> str:

@@ -19,7 +19,7 @@ from rich.table import Table
 from newsfabric.cli.console import console
 from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.errors import ConfigError, NewsfabricError
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import confirm, echo, terminal_safe
 from newsfabric.store import Store, open_store
 from newsfabric.store.logs import DirectoryRow, Log, State
 from newsfabric.store.rules import MAX_SPAN
@@ -159,6 +159,9 @@ def _say_missing(name: str, answer: dict[str, Any]) -> None:
         echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: {runs}")
     if answer["more"]:
         echo(f"{name}: and of {answer['more']:,} more logs")
+    # Gateways of the release before say nothing of these.
+    for log in answer.get("unlisted", ()):
+        echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: not in the directory")
 
 
 @logs.command(
@@ -204,7 +207,7 @@ def void(
 
     lost = _run(not_there, region=region, **at)
     if lost and not yes:
-        click.confirm(f"{len(lost)} numbers are lost for good, and their messages?", abort=True)
+        confirm(f"{len(lost)} numbers are lost for good, and their messages?")
     if lost:
         lost = _run(make_void, region=region, **at)
     if as_json:
@@ -237,7 +240,7 @@ def _run_of(text: str) -> tuple[int, int]:
     first, last = int(found[1]), int(found[2] or found[1])
     if not (1 <= first <= last < 2**63 and last - first < _MOST):
         text = f"from 1 on, the smaller one first, at most {_MOST:,} of them"
-        raise click.BadParameter(text, param_hint="'A[-B]'")
+        raise click.BadParameter(terminal_safe(text), param_hint="'A[-B]'")
     return first, last
 
 

@@ -8,7 +8,7 @@ import click
 
 from newsfabric.cli.options import examples
 from newsfabric.operator_tokens import LONGEST_S, make_key, operator_token, public_of
-from newsfabric.safe_output import echo
+from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.topics import parse_duration
 
 
@@ -16,7 +16,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     try:
         seconds = parse_duration(value)
     except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
+        raise click.BadParameter(terminal_safe(str(exc))) from exc
     if seconds > LONGEST_S:
         raise click.BadParameter("frontdesks take no token that is good for more than a day (24h)")
     return seconds

@@ -28,7 +28,7 @@ from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_presence import SHORT_WAIT
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
-from newsfabric.store._unreadable import readable, readable_rows
+from newsfabric.store._unreadable import left_out, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
@@ -78,7 +78,7 @@ class Logs:
         now = self._now_ms()
         wanted: dict[tuple[str, int], list[rows.Place]] = collections.defaultdict(list)
         for seq, topic, id_ in page:
-            if topic and not rules.is_gone(str(id_), topic, self._topics, now):
+            if self._state(topic, id_, now) is State.MESSAGE:
                 place = (id_, log.router, log.epoch, seq)
                 wanted[topic, ms_of_id(str(id_)) // rows.DAY_MS].append(place)
         there = await together(
@@ -96,12 +96,24 @@ class Logs:
 
     def _number(self, fields: Row, messages: dict[int, Envelope], now: int) -> Number:
         seq, topic, id_ = fields
+        state, envelope = self._state(topic, id_, now), messages.get(seq)
+        if state is State.MESSAGE and envelope is None:
+            state = State.HALF
+        elif state is State.HALF:
+            left_out(fields, ValueError("it names no message"))
+        return Number(seq, state, envelope)
+
+    def _state(self, topic: str | None, id_: uuid.UUID | None, now: int) -> State:
+        """What its row says of a number; HALF if it names no message.
+
+        Cassandra has a checksum for each block of rows, so what it returns is what was written.
+        """
         if not topic:
-            return Number(seq, State.VOID)
-        if rules.is_gone(str(id_), topic, self._topics, now):
-            return Number(seq, State.GONE)
-        envelope = messages.get(seq)
-        return Number(seq, State.HALF if envelope is None else State.MESSAGE, envelope)
+            return State.VOID
+        if id_ is None or id_.version != 7:
+            return State.HALF
+        gone = rules.is_gone(str(id_), topic, self._topics, now)
+        return State.GONE if gone else State.MESSAGE
 
     async def void(self, log: Log, numbers: Iterable[int]) -> None:
         """As :meth:`newsfabric.store.Store.void`."""

@@ -27,6 +27,7 @@ from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import UserMark, is_individual
 from newsfabric.store import rules
+from newsfabric.store._sqlite_numbers import message_row
 from newsfabric.store._unreadable import read_or_blank
 from newsfabric.topics import TopicTable
 
@@ -64,7 +65,8 @@ _INBOX: Final = (
         PRIMARY KEY (topic, who, mark))""",
     "CREATE INDEX inbox_marks_by_end ON inbox_marks (kept_until)",
 )
-# A void number has no topic and no id. The rest of a row of the directory is JSON.
+# A void number has no topic, and in the place of an id its check (_sqlite_numbers.py). The rest of
+# a row of the directory is JSON.
 _LOGS: Final = (
     """CREATE TABLE log (
         router TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
@@ -107,7 +109,7 @@ _INSERT_MARKS: Final = (
 _INSERT_LOG: Final = (
     "INSERT INTO log VALUES ",
     6,
-    """ ON CONFLICT (router, epoch, seq) DO UPDATE SET topic = '', id = ''
+    """ ON CONFLICT (router, epoch, seq) DO UPDATE SET topic = '', id = excluded.id
         WHERE excluded.topic = ''""",
 )
 # Elements of `rest`.
@@ -262,8 +264,7 @@ def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
         life = rules.lifetime(e, topics)
         ends = (life.readable_until, life.kept_until)
         rows.messages.append((e.topic, *rules.row_key(e), *ends, e.body, _rest(e)))
-        index_ends = rules.index_ends(life.kept_until)
-        rows.log.append((e.router, e.epoch, e.seq, e.topic, e.id, index_ends))
+        rows.log.append(message_row(e.router, e.epoch, e.seq, e.topic, e.id, life.kept_until))
         if e.key is not None:
             rows.latest.append((e.topic, e.key, *rules.rank(e), *ends))
         if is_individual(e, topics.find(e.topic)):

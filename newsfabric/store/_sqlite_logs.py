@@ -11,18 +11,25 @@ from typing import Any, Final
 
 import orjson
 
+from newsfabric.numbers import is_whole
 from newsfabric.store._sqlite_file import Row, read_envelope
+from newsfabric.store._sqlite_numbers import says_over, says_void, void_row
 from newsfabric.store._unreadable import left_out, read_directory_row, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 
-_NUMBERS: Final = """SELECT json_group_array(json_array(seq, topic, id, hex(body), hex(rest))) FROM
-    (SELECT l.seq, l.topic, l.id, m.body, m.rest FROM log AS l
+# Cast, since a flipped bit makes a text a blob, which JSON has no place for.
+_NUMBERS: Final = """SELECT json_group_array(json_array(
+        seq, CAST(topic AS TEXT), CAST(id AS TEXT), CAST(kept_until AS INTEGER),
+        hex(body), hex(rest))) FROM
+    (SELECT l.seq, l.topic, l.id, l.kept_until, m.body, m.rest FROM log AS l
         LEFT JOIN messages AS m ON (m.id, m.router, m.epoch, m.seq)
             = (l.id, l.router, l.epoch, l.seq)
         WHERE l.router = ? AND l.epoch = ? AND l.seq BETWEEN ? AND ?
         ORDER BY l.seq LIMIT ?)"""
 # At most this many bodies are in one JSON text, as in _sqlite_file.
 _PAGE_ROWS: Final = 256
+# Statements of one page that may fail: some for each damaged row.
+_MOST_FAILED: Final = 64
 _LARGEST: Final = 2**63 - 1
 _LIST: Final = "INSERT OR IGNORE INTO logs VALUES (?, ?, ?, ?, 1, 0, NULL, '[]', ?)"
 _CHANGE: Final = """UPDATE logs SET version = ?, low = ?, ended = ?, voids = ?, kept_until = ?
@@ -32,7 +39,7 @@ _DIRECTORY: Final = "SELECT router, epoch, version, low, ended, voids FROM logs 
 
 def void_rows(log: Log, numbers: Iterable[int], ends_ms: int) -> list[Row]:
     """Rows of table ``log`` for numbers that are void."""
-    return [(log.router, log.epoch, number, "", "", ends_ms) for number in numbers]
+    return [void_row(log.router, log.epoch, number, ends_ms) for number in numbers]
 
 
 def numbers(
@@ -42,39 +49,86 @@ def numbers(
     first: int,
     last: int,
     limit: int,
-    gone: Callable[[str, str], bool],
+    now_ms: int,
+    kept_until: Callable[[str, str], int],
 ) -> list[Number]:
-    """As :meth:`newsfabric.store.Store.numbers`; ``gone(id, topic)`` says whose time is over."""
-    found: list[Number] = []
+    """As :meth:`newsfabric.store.Store.numbers`; ``kept_until(id, topic)`` says when the time of a
+    message is over, ValueError if it is none."""
+    found: dict[int, Number] = {}
     last = min(last, _LARGEST)
     while first <= last and len(found) < limit:
         size = min(limit - len(found), _PAGE_ROWS)
-        asked = (log.router, log.epoch, first, last, size)
-        page = orjson.loads(connection.execute(_NUMBERS, asked).fetchone()[0])
-        # The aggregate promises no order.
-        page.sort()
-        found += [_number(log, fields, gone) for fields in page]
-        if len(page) < size:
+        asked = log.router, log.epoch, first, last, size
+        page = _page(connection, asked, [_MOST_FAILED])
+        # Beside a row whose number has changed SQLite finds what wasn't asked for, and some twice.
+        asked_for = [fields for fields in page if is_whole(fields[0], first, last)]
+        for fields in asked_for:
+            number = _number(log, fields, now_ms, kept_until)
+            if _counts(number, found.get(number.seq)):
+                found[number.seq] = number
+        if len(page) < size or not asked_for:
             break
-        first = page[-1][0] + 1
-    return found
+        first = max(fields[0] for fields in asked_for) + 1
+    # The aggregate promises no order.
+    return sorted(found.values())
 
 
-def _number(log: Log, fields: list[Any], gone: Callable[[str, str], bool]) -> Number:
-    seq, topic, id_text, body, rest = fields
-    if not topic:
-        return Number(seq, State.VOID)
+def _page(
+    connection: sqlite3.Connection, asked: tuple[str, int, int, int, int], tries: list[int]
+) -> list[list[Any]]:
+    """The rows of (router, epoch, first, last, at most so many), in any order.
+
+    SQLite answers for none where the head of one is damaged. Then the halves are asked, down to
+    that one, which is a row of nothing. Unless ``tries`` of them fail, too: the whole file may be
+    damaged.
+    """
     try:
-        if gone(id_text, topic):
-            return Number(seq, State.GONE)
+        rows: list[list[Any]] = orjson.loads(connection.execute(_NUMBERS, asked).fetchone()[0])
+    except sqlite3.DatabaseError as exc:
+        router, epoch, first, last, size = asked
+        tries[0] -= 1
+        if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT or tries[0] < 0:
+            raise
+        if first == last:
+            return [[first, None, None, None, "", ""]]
+        middle = (first + last) // 2
+        rows = _page(connection, (router, epoch, first, middle, size), tries)
+        if len(rows) < size:
+            rows += _page(connection, (router, epoch, middle + 1, last, size - len(rows)), tries)
+    return rows
+
+
+def _counts(number: Number, other: Number | None) -> bool:
+    """Whether of two rows of one number this is the one to believe."""
+    return other is None or other.state is State.HALF or number.state is State.MESSAGE
+
+
+def _number(
+    log: Log, fields: list[Any], now_ms: int, kept_until: Callable[[str, str], int]
+) -> Number:
+    seq, topic, id_text, ends, body, rest = fields
+    row = (log.router, log.epoch, seq, topic, id_text, ends)
+    if not topic:
+        return Number(seq, State.VOID) if says_void(row) else _damaged(seq, fields, "not void")
+    try:
+        end = kept_until(id_text, topic)
     except ValueError as exc:
-        # It names no message.
-        left_out(fields, exc)
-        return Number(seq, State.HALF)
-    row = [topic, id_text, log.router, log.epoch, seq, body, rest]
+        return _damaged(seq, fields, str(exc))
+    over = now_ms >= end
+    if over and says_over(row, end):
+        return Number(seq, State.GONE)
     # hex() makes an empty text of what isn't there, and `rest` is never empty.
-    envelope = next(readable([row], read_envelope), None) if rest else None
-    return Number(seq, State.HALF if envelope is None else State.MESSAGE, envelope)
+    message = [topic, id_text, log.router, log.epoch, seq, body, rest]
+    envelope = next(readable([message], read_envelope), None) if rest else None
+    if envelope is not None:
+        return Number(seq, State.GONE) if over else Number(seq, State.MESSAGE, envelope)
+    return _damaged(seq, fields, "not what it was") if over else Number(seq, State.HALF)
+
+
+def _damaged(seq: int, fields: list[Any], why: str) -> Number:
+    """A row that names no message, or another one than it did: what it was about is missing."""
+    left_out(fields, ValueError(why))
+    return Number(seq, State.HALF)
 
 
 def list_log(connection: sqlite3.Connection, log: Log, ends_ms: int) -> bool:

@@ -79,7 +79,12 @@ def directory_ends(now_ms: int, topics: TopicTable) -> int:
 
 def is_gone(id_text: str, topic: str, topics: TopicTable, now_ms: int) -> bool:
     """Whether the time of the message ``id_text`` of ``topic`` is over, for its number too."""
-    return now_ms >= ms_of_id(id_text) + _kept_ms(topic, topics)
+    return now_ms >= kept_until(id_text, topic, topics)
+
+
+def kept_until(id_text: str, topic: str, topics: TopicTable) -> int:
+    """When the time of the message ``id_text`` of ``topic`` is over, in ms, for its number too."""
+    return ms_of_id(id_text) + _kept_ms(topic, topics)
 
 
 def ttl_ms(topic: str, topics: TopicTable) -> int:

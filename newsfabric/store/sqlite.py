@@ -145,10 +145,15 @@ class SqliteStore:
     ) -> list[Number]:
         """As :meth:`newsfabric.store.Store.numbers`."""
         rules.check_span(first, last)
-        gone = functools.partial(rules.is_gone, topics=self._topics, now_ms=self._now_ms())
         return await self._read(
             lambda connection: logs.numbers(
-                connection, log, first=first, last=last, limit=limit, gone=gone
+                connection,
+                log,
+                first=first,
+                last=last,
+                limit=limit,
+                now_ms=self._now_ms(),
+                kept_until=functools.partial(rules.kept_until, topics=self._topics),
             )
         )
 

@@ -264,7 +264,8 @@ def test_a_store_that_takes_nothing_for_long(world: World, prometheus: Prometheu
 
 def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None:
     """A router of dublin says that it has routed three messages. An operator declares them lost."""
-    _none_fires(prometheus, "NewsfabricHolesOpen", "NewsfabricNumbersMissing")
+    alerts = "NewsfabricHolesOpen", "NewsfabricNumbersMissing", "NewsfabricLogUnlisted"
+    _none_fires(prometheus, *alerts)
     began_ms = time.time_ns() // 1_000_000
     log = Log("dublin", "dublin-router-9", began_ms)
     tick = Tick(
@@ -273,11 +274,12 @@ def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None
     _say(world.amqp_url("dublin", "core"), encode_tick(tick), exchange=topology.POSTOFFICE)
     _fires(prometheus, "NewsfabricHolesOpen", box="dublin-retail-1")
     _fires(prometheus, "NewsfabricNumbersMissing", region="dublin")
+    _fires(prometheus, "NewsfabricLogUnlisted", region="dublin")
     asyncio.run(_list(world, log, low=3))
     where = (log.region, log.router, str(log.epoch), "1-3")
     voided = world.run("logs", "void", *where, "--yes", "--json")
     assert json.loads(voided.stdout) == {"void": [1, 2, 3], "left_alone": 0}, voided.stderr
-    _none_fires(prometheus, "NewsfabricHolesOpen", "NewsfabricNumbersMissing")
+    _none_fires(prometheus, *alerts)
 
 
 async def _list(world: World, log: Log, *, low: int) -> None:

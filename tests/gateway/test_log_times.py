@@ -10,6 +10,7 @@ from gateway.logs import Logs
 from newsfabric.store.logs import DirectoryRow, Log
 
 HOUR = 3_600_000
+YEAR = 365 * 24 * HOUR
 
 
 def told(**regions: int) -> LogTimes:
@@ -177,3 +178,62 @@ def test_a_successor_knows_the_latest_time():
     later = Logs()
     later.take(logs.left(), now=20.0)
     assert later.times.latest_ms(0, 20.0) == START_MS + HOUR + 10_000
+
+
+# Times that no router's clock reads.
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["at first", "later"])
+@pytest.mark.parametrize("region", ["oregon", "nowhere"])
+@pytest.mark.parametrize("far", [YEAR, -YEAR], ids=["ahead", "behind"])
+def test_a_time_of_another_year_isnt_believed_beside_one_of_today(first, region, far):
+    times = LogTimes()
+    times.certain_ms(START_MS, 10.0)
+    if first:
+        times.told(region, START_MS + far, 10.0)
+    times.told("oregon", START_MS - 1_000, 10.0)
+    if not first:
+        times.told(region, START_MS + far, 10.0)
+    assert times.latest_ms(START_MS, 10.0) == START_MS
+    assert times.certain_ms(START_MS, 10.0) == START_MS - 1_000
+    assert times.too_far == (far > 0)
+    successor = LogTimes()
+    successor.certain_ms(START_MS, 20.0)
+    successor.take(times.lead_ms, times.known, times.least_ms)
+    successor.told("oregon", START_MS + 9_000, 20.0)
+    assert successor.latest_ms(START_MS + 10_000, 20.0) == START_MS + 10_000
+    assert successor.certain_ms(START_MS + 10_000, 20.0) == START_MS + 9_000
+
+
+@pytest.mark.parametrize("far", [YEAR, -YEAR], ids=["ahead", "behind"])
+def test_a_time_of_another_year_spreads_no_clocks(far):
+    times = LogTimes()
+    times.certain_ms(START_MS, 10.0)
+    times.heard("nowhere", START_MS + far, 10.0)
+    times.heard("oregon", START_MS - 1_000, 10.0)
+    assert times.spread_ms(START_MS, 10.0) == 1_000
+
+
+def test_one_that_was_told_before_our_clock_was_read_isnt_believed_either():
+    times = told(nowhere=START_MS + YEAR, oregon=START_MS)
+    assert times.latest_ms(START_MS, 10.0) == START_MS
+
+
+def test_a_clock_of_ours_that_is_years_behind_believes_the_routers():
+    times = LogTimes()
+    times.certain_ms(1_000, 10.0)
+    times.found("oregon", START_MS)
+    times.told("oregon", START_MS + 1_000, 10.0)
+    times.told("dublin", START_MS + 2_000, 10.0)
+    assert times.latest_ms(1_000, 10.0) == START_MS + 2_000
+    assert times.certain_ms(1_000, 10.0) == 1_000
+    # It was set right.
+    assert times.certain_ms(START_MS + 2_000, 10.0) == START_MS + 1_000
+
+
+def test_regions_that_somebody_invents_cost_a_bounded_amount():
+    times = told(oregon=START_MS)
+    for n in range(1_000):
+        times.told(f"nowhere-{n}", START_MS, 10.0)
+    assert len(times.known) == 64
+    assert times.certain_ms(START_MS, 10.0) == START_MS

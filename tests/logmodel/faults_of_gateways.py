@@ -103,8 +103,9 @@ class DirectoryByLatest(LogTimes):
 
 class CertainRunsOn(LogTimes):
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        known = [] if self._leads else [ms for _, ms in self.known]
-        return min([wall_ms, *self._regions(now), *known])
+        told = self._believed(wall_ms, now)
+        known = [] if told else [ms for _, ms in self.known]
+        return min([wall_ms, *told, *known])
 
 
 class PassedAlike(LogTimes):

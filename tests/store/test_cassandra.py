@@ -134,6 +134,20 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_it_is_counted(store,
         assert await store.numbers(LOG, first=1, last=8, limit=limit) == expected[:limit]
 
 
+@pytest.mark.parametrize("id_", ["null", "uuid()"])
+async def test_a_log_row_that_names_no_message_is_half_and_stops_no_other(store, keyspace, id_):
+    await store.write([envelope(1), envelope(3)])
+    keyspace.execute(
+        "INSERT INTO log (router, epoch, block, seq, topic, id)"
+        f" VALUES ('{LOG.router}', {LOG.epoch}, 0, 2, 'news.breaking', {id_})"
+    )
+    assert await store.numbers(LOG, first=1, last=3, limit=100) == [
+        Number(1, State.MESSAGE, envelope(1)),
+        Number(2, State.HALF),
+        Number(3, State.MESSAGE, envelope(3)),
+    ]
+
+
 async def test_a_node_that_does_not_answer_is_unavailable_and_then_works_again(store, frozen):
     await store.write([envelope(1)])
     with frozen():

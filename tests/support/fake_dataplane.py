@@ -177,7 +177,7 @@ def event(kind: int, body: bytes) -> bytes:
 def attached(
     *, pid: int = 99, attachment: int = 1, readers: int = 0, port: int = 8080, blob: bytes = b""
 ) -> bytes:
-    head = struct.pack("<HIIIBHI", 8, pid, attachment, readers, 1, port, len(blob))
+    head = struct.pack("<HIIIBHI", 9, pid, attachment, readers, 1, port, len(blob))
     return event(129, head + blob)
 
 

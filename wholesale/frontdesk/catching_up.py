@@ -8,12 +8,19 @@ another one.
 The decision that one would question: the frontdesk has the store as well, and could read the rows
 itself. It couldn't say ``recovered`` without following every stream, which is what a gateway is.
 
+Answers are held here until they are whole, since only then they are known to be any. All that are
+on their way have one bound together. Where it is reached, the largest is given up and dropped as it
+comes, and who asked for it is told to come back (503): so whoever has missed little gets it beside
+others who missed much. Nobody is kept waiting for room: who waits would hold a connection, too.
+What a reader takes slowly is no affair of this module (:mod:`newsfabric.taking`).
+
 A box says where its gateway is, so its name may lead anywhere, and elsewhere each time that it is
 looked up. Where the operator has listed no hosts, the addresses are checked that are connected to.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import socket
@@ -28,6 +35,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from newsfabric.control import LoadReport
 from newsfabric.fetching import fetch
 from newsfabric.networks import OtherMachines
+from wholesale.frontdesk import counters
 from wholesale.http import RETRY, HttpProblem
 
 logger = logging.getLogger(__name__)
@@ -38,7 +46,11 @@ _CONNECT_SECONDS: Final = 2.0
 # A gateway reads the store twice if need be, for five seconds each, and says so.
 _ANSWER_SECONDS: Final = 15.0
 _BOXES_TRIED: Final = 3
+# However many of them are asked. A box that sends a byte a second holds nobody up for longer.
+_SECONDS: Final = 20.0
 _AT_ONCE: Final = 100
+# Of all answers that are on their way: four of the largest, or a hundred of a usual page.
+_MOST_BYTES: Final = 64 << 20
 # What a gateway goes by. Cookies are no business of other boxes.
 _PASSED_ON: Final = ("Authorization",)
 
@@ -54,14 +66,23 @@ class Answer:
 class CatchingUp:
     """Asks gateways. Lives on one loop; :meth:`close` it."""
 
-    def __init__(self, machines: OtherMachines | None = None) -> None:
-        """Only ``machines`` are connected to, if they are given."""
+    def __init__(
+        self,
+        machines: OtherMachines | None = None,
+        *,
+        most_bytes: int = _MOST_BYTES,
+        seconds: float = _SECONDS,
+    ) -> None:
+        """Only ``machines`` are connected to, if they are given. Answers on their way have
+        ``most_bytes`` together, and each question ``seconds``."""
         self._http = SimpleAsyncHTTPClient(
             force_instance=True,
             max_clients=_AT_ONCE,
             max_body_size=_MAX_ANSWER,
             resolver=None if machines is None else _Checked(machines=machines),
         )
+        self._room = _Room(most_bytes)
+        self._seconds = seconds
         self._asking = 0
 
     def close(self) -> None:
@@ -71,15 +92,35 @@ class CatchingUp:
     async def ask(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
     ) -> Answer:
-        """What the first of ``boxes`` that can answers to ``query``; HttpProblem if none does."""
+        """What the first of ``boxes`` that can answers to ``query``; HttpProblem if none does.
+
+        To be cancelled when nobody waits for it any more.
+        """
+        try:
+            answer = await self._ask_some(boxes, query, headers)
+        except asyncio.CancelledError:
+            counters.CATCHING_UP_LEFT.inc()
+            raise
+        except HttpProblem as problem:
+            counters.CATCHING_UP.labels(problem.reason).inc()
+            raise
+        counters.CATCHING_UP_ANSWERED.inc()
+        return answer
+
+    async def _ask_some(
+        self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> Answer:
         if self._asking >= _AT_ONCE:
-            raise HttpProblem(503, "busy", "too many are catching up", headers=RETRY)
+            raise _busy()
         self._asking += 1
         try:
-            for box in boxes[:_BOXES_TRIED]:
-                answer = await self._ask(box, query, headers)
-                if answer is not None:
-                    return answer
+            async with asyncio.timeout(self._seconds):
+                for box in boxes[:_BOXES_TRIED]:
+                    answer = await self._ask(box, query, headers)
+                    if answer is not None:
+                        return answer
+        except TimeoutError:
+            logger.debug("boxes have taken too long to answer")
         finally:
             self._asking -= 1
         raise HttpProblem(503, "unavailable", "no gateway of this region answers", headers=RETRY)
@@ -87,22 +128,78 @@ class CatchingUp:
     async def _ask(
         self, box: LoadReport, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> Answer | None:
+        body = _Body(self._room)
         request = HTTPRequest(
             f"{urljoin(box.sse_url, 'history')}?{urlencode(query)}",
             headers={name: headers[name] for name in _PASSED_ON if name in headers},
             connect_timeout=_CONNECT_SECONDS,
             request_timeout=_ANSWER_SECONDS,
             follow_redirects=False,
+            streaming_callback=body.take,
         )
         try:
             response = await fetch(self._http, request, raise_error=False)
+            if body.given_up:
+                raise _busy()
+            # Draining or full, asked too often, or not its real answer: another may do better.
+            if response.code >= 500 or response.code == 429:
+                return None
+            return Answer(response.code, bytes(body.held))
         except (OSError, ValueError, HTTPClientError) as exc:
             logger.debug("%s can't be asked: %s", box.box, exc)
             return None
-        # Draining or full, asked too often, or not its real answer: another one may do better.
-        if response.code >= 500 or response.code == 429:
-            return None
-        return Answer(response.code, response.body)
+        finally:
+            body.give_up()
+
+
+def _busy() -> HttpProblem:
+    return HttpProblem(503, "busy", "too many are catching up", headers=RETRY)
+
+
+class _Body:
+    """An answer as far as it has come. Once it is given up, the rest is dropped as it comes: a
+    request of Tornado's client can't be ended before its time."""
+
+    def __init__(self, room: _Room) -> None:
+        self.held = bytearray()
+        self.given_up = False
+        self._room = room
+
+    def take(self, chunk: bytes) -> None:
+        """Tornado calls it with each part."""
+        if not self.given_up:
+            self.held += chunk
+            self._room.grown(self, len(chunk))
+
+    def give_up(self) -> None:
+        """Hold nothing any more."""
+        if not self.given_up:
+            self.given_up = True
+            self._room.left(self)
+            self.held = bytearray()
+
+
+class _Room:
+    """What all answers on their way hold together: ``most_bytes`` at most."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._bodies: set[_Body] = set()
+
+    def grown(self, body: _Body, size: int) -> None:
+        """``body`` has ``size`` bytes more: the largest goes, if there is no room for all."""
+        self._bodies.add(body)
+        self._bytes += size
+        if self._bytes > self._most_bytes:
+            max(self._bodies, key=lambda one: len(one.held)).give_up()
+        counters.CATCHING_UP_BYTES.set(self._bytes)
+
+    def left(self, body: _Body) -> None:
+        """``body`` isn't held any more."""
+        self._bodies.discard(body)
+        self._bytes -= len(body.held)
+        counters.CATCHING_UP_BYTES.set(self._bytes)
 
 
 class _Checked(DefaultLoopResolver):

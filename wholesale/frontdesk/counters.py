@@ -21,6 +21,12 @@ BOXES = metrics.gauge("frontdesk_boxes", "Boxes that report, in whatever state")
 ENDPOINTS = metrics.counter(
     "frontdesk_endpoints_answers", "Answers of /endpoints.json", ["gateways"]
 )
+CATCHING_UP = metrics.counter(
+    "frontdesk_catching_up_answers", "Answers of /history?after=, by what came of them", ["outcome"]
+)
+CATCHING_UP_BYTES = metrics.gauge(
+    "frontdesk_catching_up_bytes", "Of gateways' answers to /history?after= that are on their way"
+)
 PUBLISHED = metrics.counter("frontdesk_publish_answers", "Answers of /publish", ["status"])
 PUBLISH_SECONDS = metrics.histogram("frontdesk_publish", "From request to receipt")
 
@@ -35,5 +41,9 @@ SEEN_BAD = REPORTS.labels("bad")
 SEEN_FORGED = REPORTS.labels("forged")
 BOARD_ANSWERED = BOARD_ASKED.labels("answered")
 BOARD_UNANSWERED = BOARD_ASKED.labels("unanswered")
+CATCHING_UP_ANSWERED = CATCHING_UP.labels("answered")
+CATCHING_UP_LEFT = CATCHING_UP.labels("left")
+CATCHING_UP.labels("busy")
+CATCHING_UP.labels("unavailable")
 WITH_GATEWAYS = ENDPOINTS.labels("some")
 WITHOUT_GATEWAYS = ENDPOINTS.labels("none")

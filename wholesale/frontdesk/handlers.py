@@ -35,7 +35,7 @@ from wholesale.frontdesk.answers import (
 )
 from wholesale.frontdesk.awaiting import Receipts
 from wholesale.frontdesk.boxes import Boxes
-from wholesale.frontdesk.catching_up import CatchingUp
+from wholesale.frontdesk.catching_up import Answer, CatchingUp
 from wholesale.frontdesk.publication import (
     check_many,
     in_curls_words,
@@ -117,6 +117,8 @@ class HistoryHandler(OpenHandler):
         self._boxes = boxes
         self._catching_up = catching_up
         self._pace = pace
+        self._asking: asyncio.Future[Answer] | None = None
+        self._left = False
 
     async def get(self) -> None:
         """400 for what isn't understood, 403 for a topic that isn't public, 404 for none, 429, 503.
@@ -135,10 +137,24 @@ class HistoryHandler(OpenHandler):
         names = ("topic", "after", "limit")
         query = {name: self.get_query_argument(name) for name in names if self._has(name)}
         boxes = [offer.report for offer in self._boxes.offers(now=time.monotonic())]
-        answer = await self._catching_up.ask(boxes, query, self.request.headers)
+        self._asking = asyncio.ensure_future(
+            self._catching_up.ask(boxes, query, self.request.headers)
+        )
+        try:
+            answer = await self._asking
+        except asyncio.CancelledError:
+            if self._left:
+                return
+            raise
         self.set_status(answer.status)
         self.set_header("Content-Type", JSON)
         self.finish(answer.body)
+
+    def on_connection_close(self) -> None:
+        """Tornado calls it when who asked is gone: nobody is asked for them any more."""
+        self._left = True
+        if self._asking is not None:
+            self._asking.cancel()
 
     def _has(self, name: str) -> bool:
         return name in self.request.query_arguments

@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from newsfabric.errors import ConfigError, SetupError
+from newsfabric.safe_output import terminal_safe
 from wholesale.scaler.drivers import Driver
 from wholesale.scaler.drivers.cloudwatch import CloudWatch, Watching
 from wholesale.scaler.drivers.command import CommandDriver
@@ -32,7 +33,8 @@ def seconds(_context: click.Context, parameter: click.Parameter, value: str) -> 
     """``90``, ``90s``, ``3m`` or ``1.5h`` in seconds: for an option's ``callback``."""
     found = _DURATION.fullmatch(value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no duration: write 90s, 3m or 1h", param=parameter)
+        what = f"{value!r} is no duration: write 90s, 3m or 1h"
+        raise click.BadParameter(terminal_safe(what), param=parameter)
     return float(found[1]) * _UNITS[found[2]]
 
 

@@ -140,15 +140,17 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// There is no room for another connection of this address.
-    pub fn ask(&self, address: IpAddr, now: Instant) {
+    /// There is no room for another connection of this address; whether its place is asked now.
+    pub fn ask(&self, address: IpAddr, now: Instant) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|_, (_, asked)| now.saturating_duration_since(*asked) < AGAIN);
-        if places.len() < MOST_PLACES && !places.contains_key(&place_of(address)) {
+        let asks = places.len() < MOST_PLACES && !places.contains_key(&place_of(address));
+        if asks {
             let number = self.last.load(Relaxed) + 1;
             places.insert(place_of(address), (number, now));
             self.last.store(number, Relaxed);
         }
+        asks
     }
 
     /// The number of the last one.
@@ -271,9 +273,9 @@ mod tests {
     fn a_place_is_asked_once_in_ten_seconds_however_many_come_from_there() {
         let (rounds, start) = (Rounds::default(), Instant::now());
         let places = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<HashSet<_>>();
-        for ms in [0, 1, 9_999] {
-            rounds.ask(ip("192.0.2.1"), start + Duration::from_millis(ms));
-        }
+        let asked =
+            [0, 1, 9_999].map(|ms| rounds.ask(ip("192.0.2.1"), start + Duration::from_millis(ms)));
+        assert_eq!(asked, [true, false, false]);
         assert_eq!((rounds.last(), rounds.after(0)), (1, places(&["192.0.2.1"])));
         rounds.ask(ip("2001:db8::7"), start + Duration::from_secs(9));
         assert_eq!((rounds.last(), rounds.after(1)), (2, places(&["2001:db8::"])));

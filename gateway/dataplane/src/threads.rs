@@ -57,6 +57,8 @@ pub enum Report {
     Verb(u32, ConnectionId, Text, Text),
     /// All fan-outs of this thread are over up to a number of this attachment.
     Published(u32, u16, u64),
+    /// There is no room for another connection of this address, and those that it has are asked.
+    Full(IpAddr),
     /// Everything was given in this attempt of a newer data plane, or couldn't be.
     Given(u32, bool),
     Ended,

@@ -39,7 +39,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
         assert_eq!(farewell, b"\x0ataken_over");
         let socket = data_plane.connect();
         plane = Plane::on(socket);
-        plane.send(1, b"nfdp\x08\0");
+        plane.send(1, b"nfdp\x09\0");
         let attached = plane.wait_for(129);
         assert_eq!(attached[2..6], data_plane.process.id().to_le_bytes());
         assert_eq!(attached[6..14], [attachment, 0, 0, 0, 1, 0, 0, 0]);

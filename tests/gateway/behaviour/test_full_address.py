@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 from gateways import PATIENCE, Box, RawSocket, opened_box
 
 from gateway import sse, streaming
+from gateway.sockjs import sessions
 
 LIMIT = 4
+OFFICE = 100
 TEXT = 0x81
 
 
@@ -99,23 +102,90 @@ async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None
         assert await box.metric(no_pong) == before + LIMIT - 1
 
 
-@pytest.mark.parametrize("engine", ["tornado"])
-async def test_event_streams_of_a_dead_network_make_room_and_those_that_live_stay(
-    box: Box, monkeypatch: pytest.MonkeyPatch
+def lose(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Ports of readers whose machines acknowledge nothing any more, to be added to.
+
+    No packet is lost on loopback: the kernel says of these what it would say then.
+    """
+    lost: set[int] = set()
+
+    def since(connection: socket.socket) -> float:
+        return 60.0 if connection.getpeername()[1] in lost else 0.0
+
+    for module in (sse, sessions):
+        monkeypatch.setattr(module, "since_acknowledged", since)
+    for module in (streaming, sessions):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+    return lost
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "begun", "beat"),
+    [
+        ("GET", "/events?topic=news.breaking&as={}", b"retry: ", b":\n\n"),
+        ("POST", "/sockjs/0/{}/xhr_streaming", b"o\n", b"h\n"),
+        ("GET", "/sockjs/0/{}/eventsource", b"data: o", b"data: h"),
+    ],
+    ids=["sse", "xhr_streaming", "eventsource"],
+)
+async def test_streams_of_a_dead_network_make_room_and_those_that_live_stay(
+    box: Box, monkeypatch: pytest.MonkeyPatch, method: str, path: str, begun: bytes, beat: bytes
 ) -> None:
-    """The data plane asks WebSockets alone: on the native engine these end two heartbeats later."""
-    monkeypatch.setattr(streaming, "_ANSWER_SECONDS", 0.2)
+    lost = lose(monkeypatch)
     async with box.opened() as living, box.opened() as dead:
-        for raw in (living, dead):
-            raw.send_request("GET", "/events?topic=news.breaking")
-            await raw.read_until(b"retry: ")
-        # No packet is lost on loopback: the kernel says of one what it would say then.
-        lost = dead.port
-        monkeypatch.setattr(
-            sse, "since_acknowledged", lambda one: 60.0 if one.getpeername()[1] == lost else 0.0
-        )
+        for name, raw in (("living", living), ("dead", dead)):
+            raw.send_request(method, path.format(name))
+            await raw.read_until(begun)
+        lost.add(dead.port)
         async with mute(box, LIMIT - 2), box.opened() as refused:
             await pushes_of(refused)
-            await dead.read_until(b'"code":4203')
-            box.publish(body="still here")
-            await living.read_until(b"still here")
+            await dead.read_until(b"4203")
+            await living.read_until(beat)
+        # Its place is free: another one comes in.
+        async with box.opened() as back:
+            back.send_request(method, path.format("back"))
+            await back.read_until(begun)
+
+
+async def test_a_poll_of_a_dead_network_makes_room(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = lose(monkeypatch)
+    async with box.opened() as dead:
+        dead.send_request("POST", "/sockjs/0/dead/xhr")
+        await dead.read_until(b"o\n")
+        dead.send_request("POST", "/sockjs/0/dead/xhr")
+        lost.add(dead.port)
+        async with mute(box, LIMIT - 1):
+            async with box.opened() as refused:
+                await pushes_of(refused)
+            assert (await dead.read_all()).endswith(b"h\n")
+
+
+async def test_an_office_of_a_hundred_event_streams_whose_network_went_is_back(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = lose(monkeypatch)
+    async with (
+        opened_box(engine, per_address=OFFICE, heartbeat=3_600.0) as box,
+        contextlib.AsyncExitStack() as stack,
+    ):
+
+        async def come() -> RawSocket | None:
+            raw = await stack.enter_async_context(box.opened())
+            raw.send_request("GET", "/events?topic=news.breaking")
+            head = await raw.read_until(b"\r\n\r\n")
+            return raw if head.startswith(b"HTTP/1.1 200 ") else None
+
+        there = [await come() for _ in range(OFFICE)]
+        lost.update(raw.port for raw in there if raw is not None)
+        assert len(lost) == OFFICE
+        back = 0
+        async with asyncio.timeout(PATIENCE):
+            while back < OFFICE:
+                if await come() is not None:
+                    back += 1
+                else:
+                    await asyncio.sleep(0.05)
+        no_pong = 'newsfabric_gateway_closes_total{reason="no_pong"}'
+        assert await box.metric(no_pong) >= OFFICE

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from envelopes import envelope
 from gateways import TABLE, Box, Reader, opened_box, settle, until
 
+from gateway import measures
 from gateway.hub import HubLimits
 from gateway.logs import LogLimits
 from gateway.position import log_of
@@ -55,7 +56,8 @@ async def hear_soon(reader: Reader, count: int, seconds: float = SOON) -> list[A
 def tick(box: Box, last: int, **fields: Any) -> None:
     """Of a router that has settled all up to its last number."""
     told = {"origin": "oregon", "router": "oregon-router-1", "epoch": box.epoch, "low": last}
-    box.send(encode_tick(Tick(seq=last, sent_ms=int(time.time() * 1000), **told | fields)))
+    told["sent_ms"] = int(time.time() * 1000)
+    box.send(encode_tick(Tick(seq=last, **told | fields)))
 
 
 def missing(box: Box) -> int:
@@ -125,7 +127,7 @@ async def test_what_nobody_has_stays_missing_until_an_operator_says_that_it_is_l
         await box.store.void(log_of(first), [lost.seq])
         await until(lambda: missing(box) == 0)
         told = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"])
-        assert json.loads(told.output) == {url: {"logs": [], "more": 0}}
+        assert json.loads(told.output) == {url: {"logs": [], "more": 0, "unlisted": []}}
 
 
 async def test_the_directory_tells_where_a_log_ended_that_was_never_heard_to_its_end(
@@ -403,3 +405,36 @@ async def test_a_late_message_waits_until_every_region_can_say_whether_a_copy_wa
         await until(lambda: missing(box) == 1)
         store.cut = False
         assert await hear_soon(reader, 1) == ["late"]
+
+
+async def test_a_gateway_names_such_a_log_and_its_readers_have_its_messages(
+    engine: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("gateway.unlisted._PATIENCE", 0.0)
+    monkeypatch.setattr("gateway.follower._DIRECTORY_SECONDS", 0.01)
+    async with opened_box(engine) as box, box.reader(TOPIC) as reader:
+        made = box.publish(body=1)
+        assert await reader.hear_bodies(1) == [1]
+        await until(lambda: box.gateway.core.follower.unlisted.logs != [])
+        name = f"oregon oregon-router-1 {box.epoch}"
+        assert f"oregon: no directory lists oregon-router-1 of {box.epoch}" in caplog.text
+        url = f"http://127.0.0.1:{box.gateway.admin_port}"
+        words = ["logs", "missing", "--gateway", url]
+        told = await asyncio.to_thread(CliRunner().invoke, cli, words)
+        lines = [f"{url}: nothing is missing", f"{url}: {name}: not in the directory", ""]
+        assert (told.exit_code, told.output) == (0, "\n".join(lines))
+        told = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--json"])
+        log = {"region": made.origin, "router": made.router, "epoch": made.epoch}
+        assert json.loads(told.output)[url]["unlisted"] == [log]
+
+
+async def test_a_tick_of_another_year_makes_no_message_late(engine: str) -> None:
+    async with opened_box(engine) as box, box.reader(TOPIC) as reader:
+        box.publish(body=1)
+        assert await reader.hear_bodies(1) == [1]
+        left = measures.LEFT._value.get()
+        next_year = int(time.time() * 1000) + 365 * 86_400_000
+        tick(box, 0, origin="nowhere", router="no-router", sent_ms=next_year)
+        box.publish(body=2)
+        assert await reader.hear_bodies(1) == [2]
+        assert measures.LEFT._value.get() == left

@@ -550,3 +550,19 @@ async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> N
         assert await reader.hear_bodies(2) == [0, 2]
         answer = await reader.ask(action="history", topic=TOPIC, limit=2)
         assert [one["body"] for one in answer["messages"]] == [0, 2]
+
+
+async def test_a_topic_with_many_spoilt_messages_is_shown_as_far_as_it_is_read(engine: str) -> None:
+    store = MemoryStore(TABLE)
+    async with opened_box(engine, store=store) as box:
+        made = [box.envelope(body=n) for n in range(401)]
+        spoilt = [dataclasses.replace(one, body=b'{"cut off') for one in made[1:]]
+        await store.write([made[0], *spoilt])
+        await settle(store, spoilt[-1])
+    async with opened_box(engine, store=store) as box, box.reader() as reader:
+        assert (await reader.subscribe(TOPIC, rewind=1))["type"] == "subscribed"
+        found = await reader.ask(action="history", topic=TOPIC, limit=1)
+        assert (found["messages"], found["more"]) == ([], True)
+        oldest = found["missing"][0]
+        older = await reader.ask(action="history", topic=TOPIC, limit=1, before=oldest)
+        assert [one["body"] for one in older["messages"]] == [0]

@@ -48,7 +48,7 @@ def command(kind: int, body: bytes) -> bytes:
 
 
 def test_hello() -> None:
-    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x08\0"
+    assert commands.hello() == b"\x07\0\0\0\x01nfdp\x09\0"
 
 
 def test_publish() -> None:

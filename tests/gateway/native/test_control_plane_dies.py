@@ -262,7 +262,7 @@ GARBAGE = {
     "an empty message": bytes(4),
     "an endless message": struct.pack("<IB", 1 << 25, 1),
     "wrong magic": struct.pack("<IB4sH", 7, 1, b"nope", 1),
-    "another version": struct.pack("<IB4sH", 7, 1, b"nfdp", 9),
+    "another version": struct.pack("<IB4sH", 7, 1, b"nfdp", 10),
     "settings before hello": SETTINGS,
 }
 AFTER_HELLO = {

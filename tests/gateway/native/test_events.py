@@ -24,6 +24,7 @@ from gateway.native.events import (
     Counters,
     Decoder,
     Event,
+    Full,
     Handover,
     Published,
     Refused,
@@ -42,6 +43,7 @@ ALL: list[tuple[bytes, Event]] = [
     (verbs(), Verbs([])),
     (published(2**40), Published(2**40)),
     (handover("2001:db8::1"), Handover("2001:db8::1")),
+    (event(139, b"\x09192.0.2.1"), Full("192.0.2.1")),
     (counters(readers__websocket=3, accepts=9), Counters({"readers.websocket": 3, "accepts": 9})),
     (refused("bad magic"), Refused("bad magic")),
 ]

@@ -457,10 +457,28 @@ async def test_what_is_no_json_is_left_out_of_a_history_and_counted(house: House
     assert "missing" not in one, "they are older, and whoever asks for those is told"
 
 
-async def test_a_topic_of_nothing_but_broken_bodies_is_503(house: House):
-    written = [envelope(n, at=n - 10_000, topic="news.world", body=b"{") for n in range(100)]
-    await house.store.write(written)
-    assert (await house.fetch("/history?topic=news.world&limit=2")).code == 503
+@pytest.mark.parametrize("many", [4, 100])
+async def test_bad_rows_hide_nothing_that_is_behind_them(house: House, many: int):
+    good = envelope(0, at=-10_000, topic="news.world", body=b"1")
+    bad = [envelope(n, at=n - 10_000, topic="news.world", body=b"{") for n in range(1, many + 1)]
+    await house.store.write([good, *bad])
+    answer = said(await house.fetch("/history?topic=news.world&limit=1"))
+    assert [message["body"] for message in answer["messages"]] == [1]
+    assert answer["missing"] == [one.id for one in bad]
+
+
+async def test_of_a_topic_of_nothing_but_bad_rows_some_are_named_and_the_others_before_them(
+    house: House,
+):
+    good = envelope(0, at=-10_000, topic="news.world", body=b"1")
+    bad = [envelope(n, at=n - 10_000, topic="news.world", body=b"{") for n in range(1, 301)]
+    await house.store.write([good, *bad])
+    answer = said(await house.fetch("/history?topic=news.world&limit=1"))
+    assert answer["messages"] == []
+    assert answer["missing"] == [one.id for one in bad[-256:]]
+    older = said(await house.fetch(f"/history?topic=news.world&before={answer['missing'][0]}"))
+    assert [message["body"] for message in older["messages"]] == [1]
+    assert older["missing"] == [one.id for one in bad[:-256]]
 
 
 async def test_without_the_store_history_is_503(house: House, monkeypatch: pytest.MonkeyPatch):

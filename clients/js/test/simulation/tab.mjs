@@ -138,7 +138,7 @@ export class Tab {
   follow(topic) {
     const { world } = this;
     const rewind = world.chance(0.4) ? world.ms(1, 5) : null;
-    const one = { tab: this, topic, rewind, got: new Set(), marks: new Set(), since: null, gaps: 0, hasEnded: false, order: -1, link: 0 };
+    const one = { tab: this, topic, rewind, got: new Set(), marks: new Set(), since: null, hasEnded: false, order: -1, link: 0 };
     const live = (what) => one.hasEnded && world.broken(`${what} is called after its end`);
     one.handle = this.subscriber.follow(topic, {
       rewind,
@@ -166,7 +166,6 @@ export class Tab {
       onGap: () => {
         live("onGap");
         one.since = this.device.fabric.entries.get(topic).length;
-        one.gaps += 1;
       },
       onError: () => live("onError"),
     });

@@ -2,9 +2,6 @@
 
 import { randomsOf } from "../support.mjs";
 
-/** An invariant of a history is broken: `what` says which, in words that don't depend on the seed. */
-export class Broken extends Error {}
-
 export class World {
   constructor(seed) {
     this.random = randomsOf(seed);
@@ -38,7 +35,7 @@ export class World {
     this.trace.push([this.now - this.begun, ...words]);
   }
 
-  /** An invariant doesn't hold: the first one counts. */
+  /** An invariant doesn't hold, `what` says which in words that don't depend on the seed: the first one counts. */
   broken(what) {
     this.note("BROKEN", what);
     this.fault ??= what;

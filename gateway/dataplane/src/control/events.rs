@@ -29,6 +29,7 @@ pub enum Event<'a> {
     Verbs(&'a Verbs),
     Published(u64),
     Handover(&'a str),
+    Full(&'a str),
     Counters(&'a [(String, u64)]),
     Refused(&'a str),
     Offer(Offer),
@@ -68,6 +69,10 @@ impl Event<'_> {
             }
             Event::Handover(address) => {
                 out.push(EventKind::Handover as u8);
+                put_text8(out, address);
+            }
+            Event::Full(address) => {
+                out.push(EventKind::Full as u8);
                 put_text8(out, address);
             }
             Event::Counters(counters) => {

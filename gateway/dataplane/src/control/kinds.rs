@@ -58,5 +58,6 @@ kinds! {
         Offer = 136,
         Lane = 137,
         Yours = 138,
+        Full = 139,
     }
 }

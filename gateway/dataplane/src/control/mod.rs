@@ -22,7 +22,7 @@ pub(crate) use kinds::EventKind;
 pub use settings::{Reason, Settings};
 
 /// The version of the protocol, which both ends must speak.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 /// The version of what two data planes say to each other, which both must speak.
 pub const TAKE_OVER_VERSION: u16 = 1;
 /// The first bytes of a `hello`.

@@ -219,6 +219,7 @@ impl ControlThread {
                 }
                 // What was asked in an earlier attachment is asked again by its thread.
                 Report::Verb(..) | Report::Published(..) => {}
+                Report::Full(address) => self.send(&Event::Full(&address.to_string())),
                 Report::Ended => self.ended += 1,
                 Report::Given(attempt, given) => self.take_overs.on_given(attempt, given),
             }

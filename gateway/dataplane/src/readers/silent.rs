@@ -15,6 +15,7 @@ use std::time::Instant;
 use super::Readers;
 use crate::addresses::{Rounds, place_of};
 use crate::slab::Phase;
+use crate::threads::Report;
 
 /// So long a reader has to answer.
 const ANSWER_MS: u64 = 4_000;
@@ -43,9 +44,12 @@ impl Silent {
 }
 
 impl Readers {
-    /// There is no room for another connection of this address: have all threads ask the others.
-    pub(crate) fn have_asked(&self, address: IpAddr) {
-        self.silent.rounds.ask(address, Instant::now());
+    /// There is no room for another connection of this address: have all threads ask the others, and the
+    /// control plane those that it serves.
+    pub(crate) fn have_asked(&mut self, address: IpAddr) {
+        if self.silent.rounds.ask(address, Instant::now()) {
+            self.report(Report::Full(address));
+        }
     }
 
     /// End those who were to be told that there is no room.

@@ -60,9 +60,9 @@ impl DataPlane {
     /// A control plane that was heard in the last `pong_ms` has pings answered for it; 0: never.
     pub fn attach_with(&self, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
-        plane.send(1, b"nfdp\x08\0");
+        plane.send(1, b"nfdp\x09\0");
         let attached = plane.wait_for(129);
-        assert_eq!(attached[..2], [8, 0]);
+        assert_eq!(attached[..2], [9, 0]);
         let port = u16::from_le_bytes([attached[15], attached[16]]);
         plane.settle(pong_ms, LONG_MS);
         plane.wait_for(134);

@@ -1,0 +1,121 @@
+"""A frontdesk that hands readers' questions on to gateways holds a bounded amount of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from core_cluster import until
+from house import House, open_house
+from loads import load
+
+from newsfabric.control import LoadReport
+from newsfabric.topics import TopicTable
+from wholesale.frontdesk import counters
+from wholesale.frontdesk.catching_up import CatchingUp
+from wholesale.http import HttpProblem
+
+MIB = 1 << 20
+LARGE = b'"%s"' % (b"x" * (4 * MIB))
+BUSY = "503 busy, {'Retry-After': '1'}"
+SMALL = b'{"messages": []}'
+
+
+@pytest.fixture
+async def house(topics: TopicTable) -> AsyncIterator[House]:
+    async with open_house(topics) as house:
+        yield house
+
+
+class Gateway:
+    """One that sends the half of each answer, and the rest when it is told to."""
+
+    def __init__(self, port: int, go_on: asyncio.Event) -> None:
+        self.box = load(sse_url=f"http://127.0.0.1:{port}/events")
+        self.go_on = go_on
+        self.asked = 0
+
+
+@contextlib.asynccontextmanager
+async def gateway() -> AsyncIterator[Gateway]:
+    connections: set[asyncio.Task[None]] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            it.asked += 1
+            body = LARGE if b"topic=large" in head else SMALL
+            half = len(body) // 2
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+            writer.write(body[:half])
+            await writer.drain()
+            await it.go_on.wait()
+            writer.write(body[half:])
+            await writer.drain()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    it = Gateway(server.sockets[0].getsockname()[1], asyncio.Event())
+    try:
+        yield it
+    finally:
+        server.close()
+        it.go_on.set()
+        await asyncio.gather(*connections)
+
+
+async def asked(catching: CatchingUp, box: LoadReport, topic: str) -> str:
+    try:
+        answer = await catching.ask([box], {"topic": topic}, {})
+    except HttpProblem as problem:
+        return f"{problem.status} {problem.reason}, {problem.headers}"
+    assert answer.body == (LARGE if topic == "large" else SMALL)
+    return "answered"
+
+
+def held() -> float:
+    return float(counters.CATCHING_UP_BYTES._value.get())
+
+
+async def test_all_answers_on_their_way_have_one_bound_and_the_largest_makes_room():
+    async with gateway() as there:
+        catching = CatchingUp(most_bytes=10 * MIB)
+        large = [asyncio.create_task(asked(catching, there.box, "large")) for _ in range(12)]
+        small = [asyncio.create_task(asked(catching, there.box, "small")) for _ in range(12)]
+        await until(lambda: there.asked == 24 and held() > 7 * MIB)
+        assert held() <= 10 * MIB
+        there.go_on.set()
+        found = await asyncio.gather(*large)
+        assert await asyncio.gather(*small) == ["answered"] * 12
+        assert set(found) == {"answered", BUSY}
+        assert found.count("answered") >= 2
+        assert held() == 0
+        assert await asked(catching, there.box, "large") == "answered"
+        catching.close()
+
+
+async def test_a_gateway_that_never_ends_its_answer_is_left_in_time():
+    async with gateway() as there:
+        catching = CatchingUp(seconds=0.2)
+        boxes = [there.box] * 3
+        with pytest.raises(HttpProblem, match="503 unavailable"):
+            await catching.ask(boxes, {"topic": "large"}, {})
+        assert (there.asked, held()) == (1, 0)
+        catching.close()
+
+
+async def test_nothing_is_held_for_a_reader_who_is_gone(house: House):
+    async with gateway() as there:
+        house.report(sse_url=there.box.sse_url)
+        await until(lambda: house.service.boxes.count(now=0.0) == 1)
+        before = counters.CATCHING_UP_LEFT._value.get()
+        _, writer = await asyncio.open_connection("127.0.0.1", house.service.port)
+        writer.write(b"GET /history?topic=large&after= HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: held() > MIB)
+        writer.close()
+        await until(lambda: held() == 0)
+        assert counters.CATCHING_UP_LEFT._value.get() == before + 1
