@@ -103,7 +103,7 @@ class DirectoryByLatest(LogTimes):
 
 class CertainRunsOn(LogTimes):
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        told = self._believed(wall_ms, now)
+        told = self._believed(wall_ms, now, [])
         known = [] if told else [ms for _, ms in self.known]
         return min([wall_ms, *told, *known])
 
