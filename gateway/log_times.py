@@ -23,6 +23,11 @@ from typing import Final
 
 # No spread is larger: a topic would be read for days to look up one message.
 _MOST_MS: Final = 86_400_000
+# Clocks that are right look so far apart at most: as long as queues hold what the feed tells.
+QUEUES_MS: Final = 600_000
+# While a region isn't heard its lead may shrink: its routers wait for their clocks, or are all
+# dead, and go on from the last row. One that is silent for longer isn't asked (gateway/late.py).
+_UNHEARD_MS: Final = 3_600_000
 
 
 class LogTimes:
@@ -69,11 +74,13 @@ class LogTimes:
 
         Example. Oregon's clocks were an hour ahead and were set back: its times lose that hour in
         ten hours. Dublin's were right. So of a message that both have routed one copy's time may be
-        an hour later than the other's, and these 3,600,000 ms are told until this gateway ends.
+        an hour later than the other's, and by one more if we hadn't heard of it then: two hours,
+        until this gateway ends.
         """
         known = (_lead_ms(wall_ms, now), self.lead_ms, self.least_ms)
         leads = [lead_ms for lead_ms in known if lead_ms is not None]
-        return min(max(leads) - min(leads), _MOST_MS)
+        spread_ms = max(leads) - min(leads)
+        return min(spread_ms + (_UNHEARD_MS if spread_ms > QUEUES_MS else 0), _MOST_MS)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """The earliest of all, and none later than the latest that was told or found.
@@ -94,6 +101,10 @@ class LogTimes:
         if self.lead_ms is None:
             return wall_ms
         return max(wall_ms, self.lead_ms + int(now * 1000))
+
+    def reached_ms(self, region: str, wall_ms: int, now: float) -> int:
+        """The latest time that routers of ``region`` can give now, as far as anybody has told."""
+        return max(self.latest_ms(wall_ms, now), self._known.get(region, 0))
 
     def _regions(self, now: float) -> list[int]:
         return [lead_ms + int(now * 1000) for lead_ms in self._leads.values()]
