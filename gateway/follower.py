@@ -20,7 +20,7 @@ from gateway import measures
 from gateway.broadcast import Broadcast
 from gateway.hub import Hub
 from gateway.known_log import KnownLog
-from gateway.late import LateCopies, clusters, is_late
+from gateway.late import LateCopies, clusters, is_ahead, is_late
 from gateway.logs import LeftLogs
 from gateway.position import log_of
 from gateway.reading import LOOK_SECONDS, LogReadiness, Read, Reading
@@ -28,7 +28,7 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from gateway.unlisted import Unlisted
 from newsfabric.backoff import Backoff
-from newsfabric.envelope import Envelope
+from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.store import Store
@@ -228,7 +228,11 @@ class Follower:
             return 0
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
-        before, time_ms = known.seen.numbers, self._time_ms()
+        before, wall_ms, now = known.seen.numbers, clock_ms(), self.clock()
+        reached_ms = self._logs.times.reached_ms(log.region, wall_ms, now)
+        # By so much more it may be older than it looks: nobody here may have heard of its region
+        # while that was furthest ahead. What comes by the feed is minutes old at most.
+        time_ms = self._logs.times.latest_ms(wall_ms, now) + self._spread_ms()
         for number in page:
             if known.has(number.seq) or number.state is State.HALF:
                 continue
@@ -236,6 +240,9 @@ class Follower:
             if envelope is None or log_of(envelope) != log or not is_sound(envelope):
                 # Void, or its time is over, or nothing that readers could be given.
                 self._logs.skip(log, number.seq, number.seq)
+                continue
+            if is_ahead(ms_of_id(envelope.id), reached_ms):
+                # It stays missing until its region has told such a time: with the next tick or row.
                 continue
             known.doubt(number.seq)
             if is_late(envelope, time_ms) and not self.hub.knows(envelope):
@@ -249,13 +256,13 @@ class Follower:
             await asyncio.gather(*(self._deal_with_late(topic, by_topic[topic]) for topic in some))
         return known.seen.numbers - before
 
-    def _time_ms(self) -> int:
-        return self._logs.times.latest_ms(clock_ms(), self.clock())
+    def _spread_ms(self) -> int:
+        return self._logs.times.spread_ms(clock_ms(), self.clock())
 
     async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
         """Publish those of these late messages of which no other copy was given here before."""
         measures.LATE.inc(len(messages))
-        spread_ms = self._logs.times.spread_ms(clock_ms(), self.clock())
+        spread_ms = self._spread_ms()
         for some in clusters(messages, spread_ms):
             try:
                 given = await self._late.given(topic, some, spread_ms)

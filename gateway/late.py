@@ -19,6 +19,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from gateway.log_times import QUEUES_MS
 from gateway.logs import CLOCKS_MS, Logs
 from gateway.position import copy_of
 from gateway.settings import GatewaySettings
@@ -39,8 +40,6 @@ _SILENT_SECONDS: Final = 3_600.0
 # Copies are read so many at a time.
 _PAGE: Final = 5_000
 _MOST_PAGES: Final = 400
-# Backlogs alone spread the times that the feed tells by so much: as long as its queues hold any.
-_NEAR_MS: Final = 600_000
 # Of what is further away no more is read: a clock that is a day ahead would else have a busy topic
 # read for minutes, and its messages stay missing.
 _FAR_PAGES: Final = 10
@@ -54,6 +53,12 @@ def is_late(envelope: Envelope, time_ms: int) -> bool:
     """Whether its copies must be looked up before it is offered, at the latest of all times
     (:mod:`gateway.log_times`)."""
     return time_ms - ms_of_id(envelope.id) > LATE_MS
+
+
+def is_ahead(routed_ms: int, reached_ms: int) -> bool:
+    """Whether a message was routed at a time of its region's that nobody has told yet: before that
+    isn't known how old it is. ``reached_ms``: what was told (:meth:`.LogTimes.reached_ms`)."""
+    return routed_ms > reached_ms + 2 * CLOCKS_MS
 
 
 def span_of(times: Iterable[int], spread_ms: int) -> tuple[int, int]:
@@ -112,7 +117,7 @@ class LateCopies:
         StoreError or TimeoutError if that can't be known now.
         """
         times = [ms_of_id(one.id) for one in messages]
-        near = first, last = span_of(times, min(spread_ms, _NEAR_MS))
+        near = first, last = span_of(times, min(spread_ms, QUEUES_MS))
         begin, end = span_of(times, spread_ms)
         found: set[int] = set()
         for region in self._regions():

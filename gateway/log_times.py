@@ -31,6 +31,11 @@ from typing import Final
 # By so much no router's clock is wrong. No spread is larger, either: a topic would be read for days
 # to look up one message.
 _APART_MS: Final = 86_400_000
+# Clocks that are right look so far apart at most: as long as queues hold what the feed tells.
+QUEUES_MS: Final = 600_000
+# While a region isn't heard its lead may shrink: its routers wait for their clocks, or are all
+# dead, and go on from the last row. One that is silent for longer isn't asked (gateway/late.py).
+_UNHEARD_MS: Final = 3_600_000
 # Far more than a fabric has. Who invents others costs no more than these.
 _MOST_REGIONS: Final = 64
 
@@ -114,12 +119,14 @@ class LogTimes:
 
         Example. Oregon's clocks were an hour ahead and were set back: its times lose that hour in
         ten hours. Dublin's were right. So of a message that both have routed one copy's time may be
-        an hour later than the other's, and these 3,600,000 ms are told until this gateway ends.
+        an hour later than the other's, and by one more if we hadn't heard of it then: two hours,
+        until this gateway ends.
         """
         times = [wall_ms, *self._believed(wall_ms, now, self._left())]
         if self.least_ms is not None:
             times.append(self.least_ms + int(now * 1000))
-        return min(max(times) - min(times), _APART_MS)
+        spread_ms = max(times) - min(times)
+        return min(spread_ms + (_UNHEARD_MS if spread_ms > QUEUES_MS else 0), _APART_MS)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """The earliest of all, and none later than the latest that was told or found.
@@ -138,6 +145,10 @@ class LogTimes:
         """The latest of all: it never goes back, though a region's routers, all dead for a while
         and behind, go on from where they were."""
         return max([wall_ms, *self._believed(wall_ms, now, self._left())])
+
+    def reached_ms(self, region: str, wall_ms: int, now: float) -> int:
+        """The latest time that routers of ``region`` can give now, as far as anybody has told."""
+        return max(self.latest_ms(wall_ms, now), self._known().get(region, 0))
 
     def _known(self) -> dict[str, int]:
         return self._near.known or self._far.known

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
+import pytest
 from log_fabric import AWAY, BEGAN, HOME, TOPIC, Fabric, Reader, Written
 from quick_time import run
 
@@ -199,5 +200,63 @@ def test_what_a_router_routed_that_died_within_the_cut_is_given_to_who_stayed() 
         await healed(fabric)
         assert given(fabric) == 2
         assert await resumed(fabric, token) == ({"m-1", "m-2"}, True)
+
+    played(history)
+
+
+HOUR = 3_600_000
+
+
+async def gold_of_a_cut(fabric: Fabric, far: Written, near: Written) -> None:
+    """Message 1 is routed in both regions within a cut, given here, and then forgotten."""
+    await cut(fabric)
+    message = next(fabric.messages)
+    fabric.route(far, "routed", LOST, message)
+    fabric.route(near, "routed", AT_ONCE, message)
+    await asyncio.sleep(0.01)
+    # More than memory keeps, and for longer than identities are.
+    await routes(fabric, near, 3, AT_ONCE)
+    await asyncio.sleep(1_000.0)
+    await routes(fabric, near, 1, AT_ONCE)
+    assert given(fabric) == 5
+
+
+@pytest.mark.promise("D1")
+def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_set_back() -> None:
+    """Seed 469 of the model with --clocks --partial 0.3: its copies were looked for an hour off."""
+
+    async def history(fabric: Fabric) -> None:
+        far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
+        await begins(fabric)
+        fabric.ahead_ms[AWAY] = HOUR
+        await gold_of_a_cut(fabric, far, near)
+        # Its times lose the hour, a tenth of what goes by.
+        fabric.ahead_ms[AWAY] -= 100_000
+        await healed(fabric)
+        fabric.tick(far, AT_ONCE)
+        await asyncio.sleep(20.0)
+        assert core_of(fabric).hub.logs.has(far.log, 1)
+        assert given(fabric) == 5
+
+    played(history)
+
+
+@pytest.mark.promise("D1")
+def test_what_a_region_routed_before_it_was_heard_of_comes_once_though_it_looks_young() -> None:
+    """Seed 20298 of the model with --clocks --partial 0.3: the latest of its times wasn't told."""
+
+    async def history(fabric: Fabric) -> None:
+        far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
+        fabric.tick(near, AT_ONCE)
+        await begins(fabric)
+        fabric.ahead_ms[AWAY] = 8 * HOUR
+        await gold_of_a_cut(fabric, far, near)
+        # All its routers were dead for as long: the next goes on from the last row.
+        fabric.ahead_ms[AWAY] -= 990_000
+        await healed(fabric)
+        fabric.tick(far, AT_ONCE)
+        await asyncio.sleep(20.0)
+        assert core_of(fabric).hub.logs.has(far.log, 1)
+        assert given(fabric) == 5
 
     played(history)

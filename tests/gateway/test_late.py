@@ -16,6 +16,7 @@ from gateway.late import (
     LateCopies,
     clusters,
     given,
+    is_ahead,
     is_late,
     span_of,
 )
@@ -51,6 +52,13 @@ def copy(number: int, log: Log, seq: int, **fields: object) -> Envelope:
 @pytest.mark.parametrize(("age_ms", "late"), [(-5_000, False), (120_000, False), (120_001, True)])
 def test_a_message_is_late_when_it_is_older_than_two_minutes(age_ms: int, late: bool) -> None:
     assert is_late(envelope(1, at=7_000), START_MS + 7_000 + age_ms) is late
+
+
+@pytest.mark.parametrize(("ms", "ahead"), [(60_000, False), (60_001, True)])
+def test_what_is_ahead_of_what_its_region_told_by_more_than_clocks_differ_has_no_age_yet(
+    ms: int, ahead: bool
+) -> None:
+    assert is_ahead(START_MS + ms, START_MS) is ahead
 
 
 def test_copies_were_routed_fourteen_minutes_before_the_first_or_after_the_last_at_most() -> None:

@@ -171,6 +171,17 @@ async def test_what_is_news_to_the_gateway_is_published_to_everyone(room: Room) 
     assert room.hub.offer(letter(2), NOW) is None
 
 
+async def test_what_was_routed_a_moment_ago_is_given_though_the_store_lacks_it_by_any_clock(
+    room: Room,
+) -> None:
+    # Its router's clock is six minutes behind ours.
+    new = letter(1, at=-300_000)
+    room.hub.logs.heard(log_of(new), 1, 0, sent_ms=START_MS - 300_000, now=0.0)
+    room.arrives(new)
+    found = await room.mailroom.collect("user.42")
+    assert numbers(found.publications) == [1]
+
+
 async def test_what_is_unseen_and_older_than_two_minutes_goes_to_who_asks_at_once(
     room: Room,
 ) -> None:

@@ -72,6 +72,11 @@ class RuleFiveOff(LateMessages):
         return False
 
 
+class AheadIsYoung(LateMessages):
+    def is_ahead(self, routed_at: float, reached: float) -> bool:
+        return False
+
+
 class SpanWithoutSpread(LateMessages):
     def span(self, routed_at: float, spread_ms: int) -> tuple[int, int]:
         return super().span(routed_at, 0)
@@ -84,6 +89,11 @@ class RuleFiveWindow(LateMessages):
 class LooksUpHere(Gateway):
     def regions_looked_up(self) -> list[str]:
         return [self.region]
+
+
+class ReadLooksYoung(Gateway):
+    def latest(self, *, was_read: bool) -> float:
+        return super().latest(was_read=False)
 
 
 class ForgetsReports(Gateway):

@@ -61,9 +61,20 @@ class Gateway:
     def clock(self) -> float:
         return self.world.now + self.clock_error
 
-    def time(self) -> float:
-        """What the age of a message goes by."""
-        return self.logs.times.latest_ms(int(self.clock() * 1000), self.world.now) / 1000
+    def latest(self, *, was_read: bool) -> float:
+        """What the age of a message goes by. One that was read may be older by as much as clocks
+        have been apart."""
+        latest_ms = self.logs.times.latest_ms(int(self.clock() * 1000), self.world.now)
+        return (latest_ms + (self.spread_ms() if was_read else 0)) / 1000
+
+    def reached(self, region: str) -> float:
+        """The latest time of that region's routers that anybody has told."""
+        wall_ms = int(self.clock() * 1000)
+        return self.logs.times.reached_ms(region, wall_ms, self.world.now) / 1000
+
+    def spread_ms(self) -> int:
+        """How far clocks have been apart."""
+        return self.logs.times.spread_ms(int(self.clock() * 1000), self.world.now)
 
     # Its start, and that of a new control plane.
 
@@ -173,7 +184,7 @@ class Gateway:
         if isinstance(item, Published):
             self.offer((item.log, item.number), item.row)
 
-    def offer(self, copy: Copy, row: Row) -> None:
+    def offer(self, copy: Copy, row: Row, *, was_read: bool = False) -> None:
         """Deal with a number that came or was read. It may stay missing until it can be."""
         log, number = copy
         if self.logs.has(log, number):
@@ -183,7 +194,7 @@ class Gateway:
             return
         memory = self.memory[row.topic]
         is_known = row.identity in memory.copies or self._knows(row.identity)
-        if not is_known and self.late.is_late(row.routed_at, self.time()):
+        if not is_known and self.late.is_late(row.routed_at, self.latest(was_read=was_read)):
             was_given = self._look_up(copy, row)
             if was_given is None:
                 return
@@ -222,8 +233,7 @@ class Gateway:
     def _look_up(self, copy: Copy, row: Row) -> bool | None:
         """Whether readers here were given another copy; None: a region can't be asked."""
         stores = self.world.stores
-        spread_ms = self.logs.times.spread_ms(int(self.clock() * 1000), self.world.now)
-        from_ms, to_ms = self.late.span(row.routed_at, spread_ms)
+        from_ms, to_ms = self.late.span(row.routed_at, self.spread_ms())
         for region in self.regions_looked_up():
             if not stores.can_ask(self.region, region):
                 return None
@@ -273,10 +283,11 @@ class Gateway:
             row = store.find((log, number))
             if row is None:
                 self.not_found(known, number)
-            else:
-                if row is not VOID:
-                    known.doubt(number)
+            elif row is VOID:
                 self.offer((log, number), row)
+            elif not self.late.is_ahead(row.routed_at, self.reached(log.region)):
+                known.doubt(number)
+                self.offer((log, number), row, was_read=True)
 
     def not_found(self, known: KnownLog, number: int) -> None:
         """A read of it found nothing. That says only that these replicas are behind."""

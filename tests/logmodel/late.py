@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.late import LATE_MS, span_of
+from gateway.late import LATE_MS, is_ahead, span_of
 from gateway.logs import Logs
 from tests.logmodel.rows import Copy
 
@@ -24,6 +24,10 @@ class LateMessages:
     def is_late(self, routed_at: float, now: float) -> bool:
         """Whether it must be looked up before it is offered."""
         return now - routed_at > self.after
+
+    def is_ahead(self, routed_at: float, reached: float) -> bool:
+        """Whether nobody knows yet how old it is: the project's own."""
+        return is_ahead(int(routed_at * 1000), int(reached * 1000))
 
     def span(self, routed_at: float, spread_ms: int) -> tuple[int, int]:
         """First and last time, in ms, that its copies can have: the project's own."""

@@ -157,6 +157,14 @@ MUTATIONS: dict[str, Mutation] = {
         "copies are looked up by their times as if clocks had never been wrong",
         (gateways.SpanWithoutSpread,),
     ),
+    "ahead_is_young": Mutation(
+        "what is ahead of all that its region told is young",
+        (gateways.AheadIsYoung,),
+        is_found=False,
+    ),
+    "read_looks_young": Mutation(
+        "what was read by its number is as old as it looks", (gateways.ReadLooksYoung,)
+    ),
     "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
 }
 

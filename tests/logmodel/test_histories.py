@@ -66,6 +66,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "passed_alike": (WRONG_CLOCKS, 3675, 6),
     "age_by_wall": (WRONG_CLOCKS, 55, 5),
     "span_alike": (WRONG_CLOCKS, 465, 5),
+    "read_looks_young": (WRONG_CLOCKS, 20_295, 4),
     "hold_off": (DEFAULT, 660, 10),
     "blob_only": (DEFAULT, 435, 9),
     "covered_void": (PARTIAL, 1320, 11),

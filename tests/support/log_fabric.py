@@ -208,10 +208,12 @@ class Fabric:
         self.routed_at: dict[int, float] = {}
         self.routed_in: dict[int, set[str]] = {}
         self.messages = itertools.count(1)
+        #: By so much the times that a region's routers give are ahead.
+        self.ahead_ms = {HOME: 0, AWAY: 0}
 
-    @property
-    def wall_ms(self) -> int:
-        return int((BEGAN + quick_loop().time()) * 1000)
+    def clock_ms(self, region: str) -> int:
+        """What the routers of ``region`` give now."""
+        return int((BEGAN + quick_loop().time()) * 1000) + self.ahead_ms[region]
 
     # Routers.
 
@@ -220,7 +222,7 @@ class Fabric:
 
     def starts_log(self, region: str) -> Written:
         name = f"{region}-router-{len(self.stores.logs)}"
-        one = Written(Log(region, name, self.wall_ms))
+        one = Written(Log(region, name, self.clock_ms(region)))
         self.stores.logs[one.log] = one
         self.stores.listed[one.log] = DirectoryRow(one.log)
         return one
@@ -257,7 +259,7 @@ class Fabric:
             router=log.router,
             epoch=log.epoch,
         )
-        return dataclasses.replace(made, id=id_of(self.wall_ms, made.identity))
+        return dataclasses.replace(made, id=id_of(self.clock_ms(log.region), made.identity))
 
     def _publish(self, one: Written, made: Envelope, low: int, way: tuple[float, ...]) -> None:
         one.published.add(made.seq)
@@ -318,7 +320,7 @@ class Fabric:
                 router=one.log.router,
                 epoch=one.log.epoch,
                 seq=one.numbering.last,
-                sent_ms=self.wall_ms,
+                sent_ms=self.clock_ms(one.log.region),
                 low=one.numbering.low,
             )
             self._send(one.log, encode_tick(tick), way)

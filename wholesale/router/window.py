@@ -16,7 +16,7 @@ from newsfabric.envelope import MAX_MS
 
 # As long as gateways: a copy may be twelve minutes on its way.
 KEEP_MS: Final = 15 * 60 * 1000
-# 150 bytes each, so 230 MB at the bound, which is reached from 1,722 messages/s on. At 10,000/s,
+# 160 bytes each, so 250 MB at the bound, which is reached from 1,722 messages/s on. At 10,000/s,
 # more than one router manages with Cassandra, they last for 155 s: longer than the 150 s for which
 # a queue holds a copy back.
 MOST: Final = 1_550_000
