@@ -95,10 +95,10 @@ def tail(
 ) -> None:
     """Subscribe to TOPICs as a reader does, and print each message as it arrives.
 
-    Exits with 1 when --count messages haven't come within --timeout. Reconnects by itself; without
-    --timeout it gives up when no gateway has taken it for 30 seconds. Each line ends with the
-    message's identity, which `newsfabric trace` takes. With --json each message is a line, as the
-    gateway sent it, with `identity` as its last field.
+    It isn't logged in, so it reads public topics. Exits with 1 when --count messages haven't come
+    within --timeout. Reconnects by itself; without --timeout it gives up when no gateway has taken
+    it for 30 seconds. Each line ends with the message's identity, which `newsfabric trace` takes.
+    With --json each message is a line, as the gateway sent it, with `identity` as its last field.
     """
     from newsfabric.cli.tail import run_tail
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, cast
 
 from newsfabric.cli.messages import message_line, trace_hint
 from newsfabric.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, wait_limited
-from newsfabric.errors import Disconnected, NewsfabricError
+from newsfabric.closing import ErrorCode
+from newsfabric.errors import Disconnected, NewsfabricError, ReaderError
 from newsfabric.hosts.described import read_hosts
 from newsfabric.numbers import whole_number
 from newsfabric.reader import Push, Transport, follow
@@ -21,6 +22,11 @@ from newsfabric.worlds import world_to_read
 
 # A gateway has its own bound, and says which.
 _MOST: Final = 1_000_000
+# What is added to a gateway's refusal.
+_HINTS: Final[Mapping[int, str]] = {
+    ErrorCode.UNAUTHORIZED: "; tail isn't logged in: it reads public topics alone",
+    ErrorCode.UNKNOWN_TOPIC: "; `newsfabric topics match TOPIC` says what may have been meant",
+}
 
 
 def run_tail(
@@ -53,6 +59,8 @@ def run_tail(
                 f"only {printer.printed} of {count} messages of {', '.join(topics)} "
                 f"came within {seconds:g} s"
             ) from exc
+    except ReaderError as exc:
+        raise NewsfabricError(f"{exc}{_HINTS.get(exc.code, '')}") from exc
     finally:
         printer.end()
 

@@ -13,6 +13,7 @@ from gateways import opened_box
 
 from newsfabric.cli import tail
 from newsfabric.envelope import identity_text
+from newsfabric.errors import NewsfabricError
 
 
 async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
@@ -48,6 +49,46 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     identity = line.split()[-1]
     assert identity == identity_text(sent[3].identity)
     assert printed.err.splitlines()[-1] == f"its way: newsfabric trace {identity}"
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        (
+            "nwes.latest",
+            "102: nwes.latest: unknown topic; `newsfabric topics match TOPIC` says what may have "
+            "been meant",
+        ),
+        (
+            "user.42",
+            "101: user.42: log in to read this topic; tail isn't logged in: it reads public topics "
+            "alone",
+        ),
+    ],
+)
+async def test_who_is_refused_a_topic_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, topic: str, said: str
+) -> None:
+    desk = Frontdesk()
+    base = desk.url.removesuffix("/endpoints.json")
+    world = types.SimpleNamespace(frontdesk_urls=lambda _first: [base])
+    monkeypatch.setattr(tail, "world_to_read", lambda _state, _say: world)
+    async with opened_box("tornado") as box:
+        desk.boxes = [box]
+        with pytest.raises(NewsfabricError) as refused:
+            await asyncio.to_thread(
+                tail.run_tail,
+                [topic],
+                state=Path(),
+                region=None,
+                count=1,
+                seconds=20.0,
+                transport="websocket",
+                rewind=None,
+                as_json=False,
+            )
+    await desk.close()
+    assert str(refused.value) == said
 
 
 def test_a_tail_knows_when_its_process_was_started() -> None:
