@@ -24,10 +24,8 @@ its clocks five hours ahead, 17:00:00. Then 12:00 is certain, and a message that
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import ClassVar, Final
 
-# By so much no router's clock is wrong.
-_APART_MS: Final = 86_400_000
 # Far more than a fabric has. Who invents others costs no more than these.
 _MOST_REGIONS: Final = 64
 
@@ -54,6 +52,9 @@ class _Told:
 
 class LogTimes:
     """``wall_ms`` is our clock, ``now`` one in seconds that only goes on."""
+
+    #: By so much no router's clock is wrong.
+    apart_ms: ClassVar[int] = 86_400_000
 
     def __init__(self) -> None:
         # Those that aren't too far ahead of what our clock read last, and those that are.
@@ -118,7 +119,7 @@ class LogTimes:
         self._wall_ms, now_ms = wall_ms, int(now * 1000)
 
         def is_near(lead: int) -> bool:
-            return abs(lead + now_ms - wall_ms) <= _APART_MS
+            return abs(lead + now_ms - wall_ms) <= self.apart_ms
 
         leads = list(filter(is_near, self._near.leads.values()))
         if leads:
@@ -128,5 +129,5 @@ class LogTimes:
         return [lead + now_ms for lead in leads]
 
     def _told_by(self, ms: int) -> _Told:
-        is_far = self._wall_ms is not None and ms > self._wall_ms + _APART_MS
+        is_far = self._wall_ms is not None and ms > self._wall_ms + self.apart_ms
         return self._far if is_far else self._near

@@ -153,6 +153,9 @@ MUTATIONS: dict[str, Mutation] = {
     "age_by_wall": Mutation(
         "a gateway's own clock says how old a message is", (gateways.AgeByWall,)
     ),
+    "hours_disbelieved": Mutation(
+        "a clock that is hours from a gateway's own isn't believed", (gateways.HoursDisbelieved,)
+    ),
     "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
 }
 

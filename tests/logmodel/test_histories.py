@@ -65,6 +65,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "certain_runs_on": (WRONG_CLOCKS, 100, 6),
     "passed_alike": (WRONG_CLOCKS, 3675, 6),
     "age_by_wall": (WRONG_CLOCKS, 55, 5),
+    "hours_disbelieved": (WRONG_CLOCKS, 310, 6),
     "hold_off": (DEFAULT, 660, 10),
     "blob_only": (DEFAULT, 435, 9),
     "covered_void": (PARTIAL, 1320, 11),
