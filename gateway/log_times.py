@@ -26,11 +26,10 @@ its clocks five hours ahead, 17:00:00. Then 12:00 is certain, and a message that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
-# By so much no router's clock is wrong. No spread is larger, either: a topic would be read for days
-# to look up one message.
-_APART_MS: Final = 86_400_000
+# No spread is larger: a topic would be read for days to look up one message.
+_MOST_SPREAD_MS: Final = 86_400_000
 # Clocks that are right look so far apart at most: as long as queues hold what the feed tells.
 QUEUES_MS: Final = 600_000
 # While a region isn't heard its lead may shrink: its routers wait for their clocks, or are all
@@ -62,6 +61,9 @@ class _Told:
 
 class LogTimes:
     """``wall_ms`` is our clock, ``now`` one in seconds that only goes on."""
+
+    #: By so much no router's clock is wrong.
+    apart_ms: ClassVar[int] = 86_400_000
 
     def __init__(self) -> None:
         # Those that aren't too far ahead of what our clock read last, and those that are.
@@ -108,7 +110,7 @@ class LogTimes:
         """The feed has brought a message or a tick that tells the time ``ms``: minutes ago at most,
         since no queue holds it for longer."""
         self.told(region, ms, now)
-        if self._wall_ms is not None and abs(ms - self._wall_ms) > _APART_MS:
+        if self._wall_ms is not None and abs(ms - self._wall_ms) > self.apart_ms:
             return
         lead_ms = _lead_ms(ms, now)
         self.least_ms = lead_ms if self.least_ms is None else min(self.least_ms, lead_ms)
@@ -126,7 +128,7 @@ class LogTimes:
         if self.least_ms is not None:
             times.append(self.least_ms + int(now * 1000))
         spread_ms = max(times) - min(times)
-        return min(spread_ms + (_UNHEARD_MS if spread_ms > QUEUES_MS else 0), _APART_MS)
+        return min(spread_ms + (_UNHEARD_MS if spread_ms > QUEUES_MS else 0), _MOST_SPREAD_MS)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """The earliest of all, and none later than the latest that was told or found.
@@ -162,7 +164,7 @@ class LogTimes:
         self._wall_ms, now_ms = wall_ms, int(now * 1000)
 
         def is_near(lead: int) -> bool:
-            return abs(lead + now_ms - wall_ms) <= _APART_MS
+            return abs(lead + now_ms - wall_ms) <= self.apart_ms
 
         leads = list(filter(is_near, self._near.leads.values()))
         if leads:
@@ -172,7 +174,7 @@ class LogTimes:
         return [lead + now_ms for lead in leads]
 
     def _told_by(self, ms: int) -> _Told:
-        is_far = self._wall_ms is not None and ms > self._wall_ms + _APART_MS
+        is_far = self._wall_ms is not None and ms > self._wall_ms + self.apart_ms
         return self._far if is_far else self._near
 
 

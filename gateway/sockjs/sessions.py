@@ -202,7 +202,8 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             self._end_silent(stream)
 
     def _end_silent(self, stream: ReaderStream) -> None:
-        if not self.is_closed:
+        # It may have gone on elsewhere, and polls there.
+        if not self.is_closed and self._served_on in (None, stream):
             self.close(NO_PONG)
         # Who is gone reads no goodbye, and its address has room without it.
         stream.close()

@@ -17,18 +17,17 @@ import itertools
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import MAX_MS, Envelope, identity_of_id
+from newsfabric.envelope import Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.mailbox import UserMark, is_individual
 from newsfabric.store import rules
 from newsfabric.store._sqlite_numbers import message_row
-from newsfabric.store._unreadable import read_or_blank
 from newsfabric.topics import TopicTable
 
 # `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns. Its last
@@ -117,19 +116,6 @@ _REST_FIELDS: Final = 10
 # Powers of two, so that a handful of prepared statements serve batches of any size.
 _ROWS_PER_STATEMENT: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 
-# hex(): a body is whatever bytes were written, and JSON text can't hold all of those.
-_AS_JSON: Final = """SELECT json_group_array(json_array(
-    topic, id, router, epoch, seq, hex(body), hex(rest))) FROM """
-HISTORY: Final = f"""{_AS_JSON} (SELECT * FROM messages
-    WHERE topic = ? AND id >= ? AND (id, router, epoch, seq) < (?, ?, ?, ?)
-        AND readable_until > ?
-    ORDER BY id DESC, router DESC, epoch DESC, seq DESC LIMIT ?)"""  # noqa: S608
-# The keys are sorted before the bodies are fetched: a topic may have thousands.
-LATEST: Final = f"""{_AS_JSON} (SELECT m.* FROM
-    (SELECT id, topic FROM latest_by_key WHERE topic = ? AND readable_until > ?
-        ORDER BY id DESC LIMIT ?) AS l
-    JOIN messages AS m ON m.rowid =
-        (SELECT rowid FROM messages WHERE id = l.id AND topic = l.topic LIMIT 1))"""  # noqa: S608
 # At most this many bodies are in one JSON text: 256 of 64 KiB, in hex, are 32 MiB.
 PAGE_ROWS: Final = 256
 PURGE: Final = tuple(
@@ -378,69 +364,6 @@ def _insert_rows(
             chunk = rows[start : start + size]
             connection.execute(sql, list(itertools.chain.from_iterable(chunk)))
             start += size
-
-
-def history(
-    connection: sqlite3.Connection,
-    topic: str,
-    *,
-    limit: int,
-    since_ms: int,
-    before: str | None,
-    now_ms: int,
-) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.history`."""
-    end = rules.first_id(MAX_MS + 1) if before is None else rules.checked_id(before)
-    # Twice as many as wanted: of a gold message both regions' copies are here.
-    newest_first = _newest_first(connection, topic, since_ms, end, now_ms, 2 * limit)
-    return rules.oldest_of_each(newest_first, limit)[::-1]
-
-
-def since(
-    connection: sqlite3.Connection,
-    topic: str,
-    *,
-    from_ms: int,
-    to_ms: int,
-    limit: int,
-    now_ms: int,
-) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.since`."""
-    if limit <= 0:
-        return []
-    end = rules.first_id(to_ms)
-    newest_first = _newest_first(connection, topic, from_ms, end, now_ms, limit)
-    return list(itertools.islice(newest_first, limit))[::-1]
-
-
-def _newest_first(
-    connection: sqlite3.Connection, topic: str, since_ms: int, end: str, now_ms: int, wanted: int
-) -> Iterator[Envelope]:
-    """The copies in [since_ms, ``end``), read in pages of ``wanted`` or as large as pages are."""
-    page_end: rules.RowKey = (end, "", 0, 0)
-    size = min(wanted, PAGE_ROWS)
-    while True:
-        asked = (topic, rules.first_id(since_ms), *page_end, now_ms, size)
-        page = _read(connection, HISTORY, asked)[::-1]
-        yield from page
-        if len(page) < size:
-            return
-        page_end = rules.row_key(page[-1])
-
-
-def latest(
-    connection: sqlite3.Connection, topic: str, *, limit: int, now_ms: int
-) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.latest`."""
-    return _read(connection, LATEST, (topic, now_ms, rules.latest_limit(limit)))
-
-
-def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:
-    """The envelopes that ``sql`` finds, sorted by their keys."""
-    found = orjson.loads(connection.execute(sql, parameters).fetchone()[0])
-    # The aggregate promises no order.
-    found.sort(key=lambda fields: fields[1:5])
-    return [read_or_blank(fields[0], fields[1:5], fields, read_envelope) for fields in found]
 
 
 def check(connection: sqlite3.Connection) -> None:

@@ -57,10 +57,12 @@ def read_or_blank(
         return read(row)
     except _GARBAGE as exc:
         _tell(place, exc)
-        return read_row(place, functools.partial(_blank, topic))
+        return read_row(place, functools.partial(blank, topic))
 
 
-def _blank(topic: str, place: Sequence[Any]) -> Envelope:
+def blank(topic: str, place: Sequence[Any]) -> Envelope:
+    """A message of ``topic`` of which nothing is known but its ``place``, without a body; TypeError
+    or ValueError if that is none."""
     id_, router, epoch, seq = place
     id_text = str(id_)
     if not (isinstance(router, str) and is_whole(epoch, 0, _MAX_NUMBER)):

@@ -29,6 +29,7 @@ from newsfabric.mailbox import Kept, UserMark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import _sqlite_mailboxes as mailboxes
+from newsfabric.store import _sqlite_reads as reads
 from newsfabric.store import rules
 from newsfabric.store._sqlite_damage import DamageWatch
 from newsfabric.store._sqlite_writer import Writer
@@ -103,7 +104,7 @@ class SqliteStore:
     ) -> list[Envelope]:
         """As :meth:`newsfabric.store.Store.history`."""
         return await self._read(
-            lambda connection: file.history(
+            lambda connection: reads.history(
                 connection,
                 topic,
                 limit=limit,
@@ -124,7 +125,7 @@ class SqliteStore:
     ) -> list[Envelope]:
         """As :meth:`newsfabric.store.Store.since`. ``region`` makes no difference here."""
         return await self._read(
-            lambda connection: file.since(
+            lambda connection: reads.since(
                 connection,
                 topic,
                 from_ms=from_ms,
@@ -137,7 +138,7 @@ class SqliteStore:
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
         """As :meth:`newsfabric.store.Store.latest`."""
         return await self._read(
-            lambda connection: file.latest(connection, topic, limit=limit, now_ms=self._now_ms())
+            lambda connection: reads.latest(connection, topic, limit=limit, now_ms=self._now_ms())
         )
 
     async def numbers(

@@ -128,6 +128,10 @@ class AgeByWall(LogTimes):
         return wall_ms
 
 
+class HoursDisbelieved(LogTimes):
+    apart_ms = 3_600_000
+
+
 class HeardLaterFromLow(Logs):
     def learn(self, row: logs.DirectoryRow, *, now: float) -> None:
         if self.find(row.log) is None:

@@ -165,6 +165,9 @@ MUTATIONS: dict[str, Mutation] = {
     "read_looks_young": Mutation(
         "what was read by its number is as old as it looks", (gateways.ReadLooksYoung,)
     ),
+    "hours_disbelieved": Mutation(
+        "a clock that is hours from a gateway's own isn't believed", (gateways.HoursDisbelieved,)
+    ),
     "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
 }
 

@@ -67,6 +67,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "age_by_wall": (WRONG_CLOCKS, 55, 5),
     "span_alike": (WRONG_CLOCKS, 465, 5),
     "read_looks_young": (WRONG_CLOCKS, 20_295, 4),
+    "hours_disbelieved": (WRONG_CLOCKS, 310, 6),
     "hold_off": (DEFAULT, 660, 10),
     "blob_only": (DEFAULT, 435, 9),
     "covered_void": (PARTIAL, 1320, 11),

@@ -162,6 +162,26 @@ async def test_a_poll_of_a_dead_network_makes_room(
             assert (await dead.read_all()).endswith(b"h\n")
 
 
+async def test_a_session_that_goes_on_over_another_network_stays(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = lose(monkeypatch)
+    async with box.opened() as dead, box.opened() as alive:
+        dead.send_request("POST", "/sockjs/0/moved/xhr")
+        await dead.read_until(b"o\n")
+        dead.send_request("POST", "/sockjs/0/moved/xhr")
+        async with mute(box, LIMIT - 2):
+            lost.add(dead.port)
+            async with box.opened() as refused:
+                await pushes_of(refused)
+            await dead.read_until(b"h\n")
+            alive.send_request("POST", "/sockjs/0/moved/xhr")
+            assert await dead.read_all() == b""
+        verbs = b'["{\\"action\\":\\"ping\\"}"]'
+        assert (await box.request("POST", "/sockjs/0/moved/xhr_send", body=verbs)).status == 204
+        await alive.read_until(b"pong")
+
+
 async def test_an_office_of_a_hundred_event_streams_whose_network_went_is_back(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
