@@ -29,7 +29,8 @@ from newsfabric.settings import Credentials
 from newsfabric.tls import ClientTls
 from newsfabric.topology import VHOST, Binding, Exchange
 
-# 10,000 queues answer with about 2 MiB; a broker that sends more than this has lost its mind.
+# All queues that a broker may have (MAX_QUEUES) answer with about 2 MiB; one that sends more than
+# this has lost its mind.
 MAX_ANSWER_BYTES: Final = 16 << 20
 # The most messages and bytes of each that one look into a queue brings.
 PEEK_MESSAGES: Final = 100
@@ -104,9 +105,11 @@ class Management:
         return _object(await self._get("/overview"))
 
     async def queue_total(self) -> int:
-        """How many queues the broker has, exclusive ones too; 0 if it doesn't say."""
-        totals = (await self.overview()).get("object_totals")
-        return int(_object(totals).get("queues", 0)) if totals else 0
+        """How many queues the broker has, exclusive ones too; ManagementError if it doesn't say."""
+        total = _object((await self.overview()).get("object_totals")).get("queues")
+        if not is_whole(total, 0, 1 << 53):
+            raise ManagementError("the management API doesn't say how many queues there are")
+        return int(total)
 
     async def alarm(self) -> str:
         """Why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""

@@ -15,6 +15,10 @@ from urllib.parse import urlsplit
 # A name in ASCII or an address, and perhaps a port: no user, no escapes (RFC 3986, section 3.2).
 _AUTHORITY: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 
+# What AWS tells a machine over IPv6 (metadata with its role's passwords, names, the clock) comes
+# from unique local addresses, and not from one of the link, as 169.254.169.254 is.
+_TOLD_BY_AWS: Final = ipaddress.IPv6Network("fd00:ec2::/32")
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -80,9 +84,9 @@ class Places:
 class OtherMachines:
     """Where no :class:`Places` are listed: any host that may be another machine's.
 
-    This machine's own addresses are not, unless ``loopback``, nor those of its own link or of a
-    group of machines; nor is a number that browsers take for an IPv4 address (WHATWG URL, section
-    3.5: ``127.1``, ``0x7f000001``).
+    This machine's own addresses are not, unless ``loopback``, nor those of its own link, of a group
+    of machines, or of what AWS tells a machine; nor is a number that browsers take for an IPv4
+    address (WHATWG URL, section 3.5: ``127.1``, ``0x7f000001``).
     """
 
     def __init__(self, *, loopback: bool) -> None:
@@ -104,6 +108,8 @@ class OtherMachines:
         found = parse_address(text)
         if found.is_loopback:
             return self._loopback
+        if found in _TOLD_BY_AWS:
+            return False
         return not (found.is_link_local or found.is_multicast or found.is_unspecified)
 
 

@@ -7,8 +7,8 @@ anew once in :data:`PAUSE` seconds at most, and until then takes it as it is.
 
 Example. Release 2 wants 100,000 messages, release 1 wanted 50,000. The keeper of the first host
 that is upgraded makes the queue anew at 0 s. That of another host makes it anew with 50,000 at 5 s.
-Now both wait. That other host is upgraded, and its keeper, which has made nothing yet, makes
-the queue anew with 100,000: all agree.
+Now both wait, and say so. That other host is upgraded, and its keeper, which has made nothing yet,
+makes the queue anew with 100,000: all agree.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class MadeAnew:
         """``actions`` without those that would make such a queue anew."""
         self._again_at = {key: at for key, at in self._again_at.items() if at > now}
         return tuple(each for each in actions if _queue_of(each) not in self._again_at)
+
+    def waiting(self, actions: Iterable[Action], now: float) -> list[tuple[Broker, str]]:
+        """The queues that ``actions`` would make anew, and may not yet."""
+        keys = [key for each in actions if (key := _queue_of(each)) is not None]
+        return [key for key in keys if self._again_at.get(key, now) > now]
 
     def did(self, done: Iterable[Done], now: float) -> None:
         """Remember what was done. A step that failed is tried again: it undid nobody's work."""

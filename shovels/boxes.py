@@ -103,7 +103,7 @@ class Boxes:
                 queues = await api.queues()
                 feeds = frozenset(name for name in queues if box_of(name) is not None)
                 if feeds != known or looks % THOROUGHLY == 0:
-                    await self._mend(broker, api, queues)
+                    await self._mend(broker, api)
                 known = feeds
                 looks += 1
                 failures.ended()
@@ -113,10 +113,10 @@ class Boxes:
                     logger.warning("boxes on %s: %s", broker, mask(str(exc)))
             await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
 
-    async def _mend(
-        self, broker: Broker, api: Management, queues: Mapping[str, QueueState]
-    ) -> None:
+    async def _mend(self, broker: Broker, api: Management) -> None:
         bindings, exchanges = frozenset(await api.bindings()), frozenset(await api.exchanges())
+        # Last: else another keeper's bindings of a queue that has just come would look strange.
+        queues = await api.queues()
         made, gone = box_actions(self._region, queues, bindings, exchanges)
         for binding in made:
             await self._change("bound", broker, binding, api.put_binding(binding))

@@ -66,6 +66,10 @@ UNFIT: Final = metrics.gauge(
     "Shovels that can't be made to work with a broker, which is avoided for them; restart it",
     ["cluster", "node"],
 )
+WAITING: Final = metrics.gauge(
+    "shovels_waiting_queues",
+    "Queues with other bounds than planned, which wait up to ten minutes to be made anew again",
+)
 REPORTS: Final = metrics.counter(
     "shovels_reports", "Reports to frontdesks, by what came of them", ["outcome"]
 )
@@ -146,6 +150,8 @@ class Keeper:
     def readiness(self) -> Readiness:
         """Ready when there is nothing to do, every shovel runs, and canaries come through each.
 
+        A queue that has other bounds since another release's keeper wants them (shovels.anew) is no
+        reason not to be: an upgrade would wait for its own end. :data:`WAITING` and the log say it.
         A shovel that is elsewhere since a broker is unfit for it is where it should be, and for one
         that works nowhere a keeper can do no more: operators are told of the broker.
         """
@@ -207,6 +213,8 @@ class Keeper:
         )
         found = await look(self._brokers, self._region, self._topics, seen)
         plan = found.plan
+        waiting = self._made_anew.waiting(found.actions, now)
+        WAITING.set(len(waiting))
         found = dataclasses.replace(found, actions=self._made_anew.may(found.actions, now))
         done = await carry_out(self._brokers, found)
         self._made_anew.did(done, now)
@@ -221,8 +229,9 @@ class Keeper:
         UNFIT.clear()
         for broker, shovels in self._unfit.items():
             UNFIT.labels(str(broker.cluster), broker.name).set(shovels)
-        ROUNDS.labels("settled" if self._as_planned else "unsettled").inc()
-        self._tell(found, done)
+        settled = "waiting" if waiting else "settled"
+        ROUNDS.labels(settled if self._as_planned else "unsettled").inc()
+        self._tell(found, done, waiting)
         return self._as_planned and self._all_run
 
     async def _watch(self, found: Look) -> None:
@@ -289,7 +298,12 @@ class Keeper:
             # Who computes an increase doesn't see a series' first value: it begins with 0.
             RESTARTS.labels(name)
 
-    def _tell(self, found: Look, done: Sequence[Done]) -> None:
+    def _tell(
+        self,
+        found: Look,
+        done: Sequence[Done],
+        waiting: Iterable[tuple[Broker, str]],
+    ) -> None:
         now = asyncio.get_running_loop().time()
         for each in done:
             action = each.action
@@ -307,6 +321,11 @@ class Keeper:
             f"{broker} doesn't say how its shovels are: {there.unsaid}"
             for broker, there in found.actual.items()
             if there.unsaid
+        ]
+        wrong += [
+            f"queue {name} on {broker} has other bounds than planned since it was made anew, by a "
+            "keeper of another release perhaps: left alone for up to ten minutes"
+            for broker, name in waiting
         ]
         if not wrong:
             self._failures.ended()

@@ -35,7 +35,7 @@ ALARM: Final = metrics.gauge(
 
 QUEUES: Final = metrics.gauge(
     "shovels_broker_queues",
-    "Queues of a broker of the region or of a proxy cluster; each may have 10,000",
+    "Queues of a broker of the region or of a proxy cluster",
     ["cluster", "node"],
 )
 

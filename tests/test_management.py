@@ -35,6 +35,11 @@ async def test_a_node_says_that_it_runs_and_takes_messages(api: Management) -> N
 
 
 @pytest.mark.broker
+async def test_a_broker_says_how_many_queues_it_has(api: Management) -> None:
+    assert await api.queue_total() >= 0
+
+
+@pytest.mark.broker
 async def test_names_with_every_awkward_character_come_back_as_they_were(
     api: Management, rabbitmq: Node
 ) -> None:
@@ -225,6 +230,20 @@ async def test_a_broker_says_why_it_takes_no_messages(
     said = {"status": "failed", "reason": "why", "alarms": alarms} if alarms else {"status": "ok"}
     answer.status, answer.body = status, json.dumps(said).encode()
     assert await api.alarm() == alarm
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"object_totals": {}}, {"object_totals": []}, {"object_totals": {"queues": "7"}}]
+)
+async def test_a_broker_that_doesnt_say_how_many_queues_it_has_has_not_none(
+    nonsense: tuple[Management, Answer], said: dict[str, object]
+) -> None:
+    api, answer = nonsense
+    answer.body = json.dumps({"object_totals": {"queues": 7}}).encode()
+    assert await api.queue_total() == 7
+    answer.body = json.dumps(said).encode()
+    with pytest.raises(ManagementError):
+        await api.queue_total()
 
 
 @pytest.mark.parametrize("state", ["running", "flow", "blocked"])

@@ -20,7 +20,9 @@ from newsfabric.topology import MAILBOX_QUEUE, Cluster, box_queue, region_links,
 from newsfabric.topology.plan import shovel_plan
 from newsfabric.topology.rights import User, beginning, exactly, limits, one_of, publisher
 from newsfabric.topology.roles import box_user, cluster_users, core_box, user_name, vouches
+from newsfabric.topology.values import MAX_QUEUES
 
+ROOT = Path(__file__).parents[1]
 KNOWN = fabric(client=2, core=3, proxy=2)
 names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
 
@@ -201,10 +203,17 @@ def test_what_others_declare_is_bounded_and_the_fabrics_own_is_not() -> None:
     own = ("shovel.publish.oregon.1", "keeper.oregon.x")
     assert not any(pattern.match(name) for name in own)
     assert [name for name in own if re.match(shovels["value"]["pattern"], name)] == [own[0]]
-    assert most["value"] == {"max-queues": 10_000}
+    assert most["value"] == {"max-queues": MAX_QUEUES}
     boxes = re.compile(limits("core")["parameters"][0]["value"]["pattern"])
     assert boxes.match("box.edge-1.hoard")
     assert not any(map(boxes.match, router_queues()))
+
+
+def test_operators_hear_of_half_of_the_queues_that_a_broker_may_have() -> None:
+    rules = (ROOT / "deploy" / "observability" / "rules" / "alerts.yml").read_text()
+    most = f"newsfabric_shovels_broker_queues) > {MAX_QUEUES // 2}\n"
+    assert most in rules
+    assert f"queues of {MAX_QUEUES:,}: somebody declares without end" in rules
 
 
 def test_the_command_prints_what_a_cluster_must_know_and_keeps_the_passwords(

@@ -19,7 +19,14 @@ from localfabric.world.processes import process_id
 from localfabric.world.rabbitmq_homes import find_rabbitmqs, with_environments
 from localfabric.world.running import Running, planned
 from localfabric.world.start import bring_up, check_ports, write_files
-from localfabric.world.state import Notes, check_free, locked, make_folder, shown
+from localfabric.world.state import (
+    Notes,
+    check_free,
+    engine_said,
+    locked,
+    make_folder,
+    shown,
+)
 from localfabric.world.stop import stop_world
 from localfabric.world.toxiproxy import find_toxiproxy
 from localfabric.world.watchdog import Watchdog
@@ -71,7 +78,10 @@ def run_up(
         check_free(state)
         check_ports(layout)
         keeper = process_id(os.getpid())
-        notes = Notes(options=options, processes=dict(planned(layout)), keeper=keeper)
+        engine = engine_said(os.environ)
+        notes = Notes(
+            options=options, processes=dict(planned(layout)), keeper=keeper, engine=engine
+        )
         running = Running(layout, notes, homes, store_home)
         with Watchdog(state):
             try:

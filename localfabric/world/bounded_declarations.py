@@ -7,8 +7,10 @@ MB for each consumer (thirty of a publisher's in two seconds, on 3.10.8; more on
 queues of one publisher close an entrance of 512 MB, and 180 consumers of a box its core. RabbitMQ
 bounds neither arguments nor, before 3.12, a channel's consumers. It has *interceptors* for
 channels, though: a module that sees each method first. This one refuses arguments of more than 1
-KiB (in Erlang's external form) and more than eight consumers on a channel: the channel is closed
-(403, or 404).
+KiB (in Erlang's external form), more than eight consumers on a channel, and bindings between
+exchanges, of which the fabric has none: the channel is closed (403, or 404). By its rights a box
+may bind exchanges under its queues' names to ``upstream``, and nothing counts such bindings.
+What comes over AMQP 1.0 it doesn't see: see :mod:`localfabric.world.broker`.
 
 It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ begins again: by
 a process of Erlang's own supervisor (``kernel_safe_sup``), which starts it anew. If it fails time
@@ -26,9 +28,9 @@ from typing import Final
 FILE: Final = "bounded-declarations.eval"
 EXPRESSIONS: Final = """\
 %% Evaluated before RabbitMQ begins: no arguments of more than 1 KiB, no more than eight consumers
-%% on a channel. Of each of these methods the third field is a name, and the last the arguments.
-%% RabbitMQ 3.10 ends the connection over an interceptor that fails, so the name is replaced by one
-%% that is refused to everybody, and says why.
+%% on a channel, no bindings between exchanges. Of each of these methods the third field is a name,
+%% and the last the arguments. RabbitMQ 3.10 ends the connection over an interceptor that fails, so
+%% the name is replaced by one that is refused to everybody, and says why.
 Source = [
     "-module(newsfabric_bounds).",
     "-behaviour(rabbit_channel_interceptor).",
@@ -38,6 +40,8 @@ Source = [
     "applies_to() ->"
     "    ['queue.declare', 'queue.bind', 'exchange.declare', 'exchange.bind', 'basic.consume'].",
     "intercept(Method, Content, _) -> {bounded(Method), Content}.",
+    "bounded(Method) when element(1, Method) =:= 'exchange.bind' ->"
+    "    refused(Method, <<\\"amq.(bindings between exchanges)\\">>);"
     "bounded(Method) ->"
     "    Consumes = element(1, Method) =:= 'basic.consume',"
     "    case erlang:external_size(element(tuple_size(Method), Method)) > 1024 of"

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +46,8 @@ _FOLDERS: Final = (
     "sockets",
     "logs",
 )
+#: gateway/__main__.py and gateway/native/program.py read them.
+ENGINE_VARIABLES: Final = ("NEWSFABRIC_GATEWAY_ENGINE", "NEWSFABRIC_DATAPLANE")
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 
@@ -56,7 +58,8 @@ class Notes:
     ``keeper`` is the ``up`` that is starting the world or stands in the foreground;
     ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown or
     shrunk the number of the box that was started last, ``versions`` the RabbitMQ of each broker
-    that was started.
+    that was started. ``engine`` is what the environment of ``up`` said of gateways' engine
+    (:func:`engine_said`).
     """
 
     options: WorldOptions
@@ -65,10 +68,16 @@ class Notes:
     ready: bool = False
     newest: dict[str, int] = dataclasses.field(default_factory=dict)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    engine: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def running(self) -> dict[str, ProcessId]:
         """Those of its processes that are alive, by name."""
         return {name: p for name, p in self.processes.items() if p is not None and p.alive}
+
+
+def engine_said(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of ``environ`` decides which engine a gateway runs."""
+    return {name: str(environ[name]) for name in ENGINE_VARIABLES if name in environ}
 
 
 def state_path(path: Path) -> Path:
@@ -115,6 +124,7 @@ def parse_notes(document: Any) -> Notes:
         ready=document["ready"] is True,
         newest={name: int(number) for name, number in document.get("newest", {}).items()},
         versions={name: str(version) for name, version in document.get("versions", {}).items()},
+        engine=engine_said(document.get("engine", {})),
     )
 
 

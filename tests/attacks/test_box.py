@@ -197,6 +197,7 @@ async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> 
         {"sse_url": "data:text/html,x"},
         {"websocket_url": "http://r1.example/websocket"},
         {"sse_url": "http://169.254.169.254/latest"},
+        {"sse_url": "http://[fd00:ec2::254]/latest"},
         {"sockjs_url": "http://127.0.0.1:9000/"},
     ],
     ids=lambda urls: next(iter(urls.values())),

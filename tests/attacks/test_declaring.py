@@ -123,8 +123,8 @@ def tables(count: int) -> Iterator[dict[str, None]]:
         yield {f"{letters[n % 52]}{k:x}": None for k in range(count)}
 
 
-# 60 KB, which cost a broker some 3 MB each time that they were kept.
-LARGE = tables(9_000)
+# 19 KB, for which an entrance's frame has room: 1 MB of memory each time that they were kept.
+LARGE = tables(2_900)
 
 
 def consumes(queue: str, times: int, **arguments: None) -> Attempt:
@@ -203,9 +203,12 @@ def test_a_box_fills_its_core_with_bindings(core: Guarded) -> None:
         declares_then(MINE, lambda channel: channel.queue_bind(MINE, MINE, LONG)),
         declares_then(MINE, lambda channel: channel.exchange_bind(MINE, "postoffice", LONG)),
         declares_then(MINE, publishes(MINE, "_fabric.load.oregon.edge-2")),
+        # By its rights it might: they are to write to one end, and to read the other.
+        declares_then(MINE, lambda channel: channel.exchange_bind("upstream", MINE, LONG)),
+        declares_then(MINE, lambda channel: channel.exchange_bind(MINE, "upstream", LONG)),
     )
-    core.takes(BOX, lambda channel: channel.exchange_delete(MINE))
     assert bindings(core) == bound
+    core.takes(BOX, lambda channel: channel.exchange_delete(MINE))
     assert memory(core) < before + (16 << 20)
 
 

@@ -53,3 +53,12 @@ def test_two_releases_end_what_they_do_by_turns():
                 bounds = wanted
                 made.append((now, wanted))
     assert made == [(0, "new"), (0, "old"), (300, "new")]
+
+
+def test_what_waits_is_named_and_nothing_else():
+    anew = MadeAnew()
+    others = (makes("b"), makes(verb="create"), makes(verb="delete"))
+    assert anew.waiting([makes(), *others], 0.0) == []
+    anew.did([Done(makes())], 0.0)
+    assert anew.waiting([makes(), *others], PAUSE - 1) == [(CLIENT, makes().name)]
+    assert anew.waiting([makes()], PAUSE) == []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from fabrics import broker
 
 from newsfabric.management import QueueState
+from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Binding, Exchange, box_feed, box_of, box_queue, feed_bindings
-from shovels.boxes import box_actions
+from shovels.boxes import Boxes, box_actions
 
 FEED = box_queue("edge-1", 1)
 AS_MADE = dict(box_feed("edge-1", 1, "amqp://core/%2F").queue.bounds.arguments())
@@ -87,3 +90,46 @@ def test_exchanges_and_bindings_that_a_box_may_not_have_go() -> None:
 )
 def test_a_queues_name_says_whose_it_is(name: str, box: str | None) -> None:
     assert box_of(name) == box
+
+
+class Hasty:
+    """A core on which a queue comes, and another keeper binds it, while it is looked at."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.removed: list[Binding] = []
+        self.seen = asyncio.Event()
+
+    async def queues(self) -> dict[str, QueueState]:
+        self.looks += 1
+        if self.looks > 3:
+            self.seen.set()
+        return {} if self.looks == 1 else queue()
+
+    async def bindings(self) -> set[Binding]:
+        return set(feed_bindings("oregon", "edge-1", FEED))
+
+    async def exchanges(self) -> dict[str, str]:
+        return {}
+
+    async def delete_binding(self, binding: Binding) -> None:
+        self.removed.append(binding)
+
+    def close(self) -> None:
+        pass
+
+
+async def test_what_another_keeper_binds_meanwhile_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = Hasty()
+    monkeypatch.setattr("shovels.boxes.Management", lambda *_, **__: core)
+    monkeypatch.setattr("shovels.boxes.EVERY", 0.0)
+    node = Node(name="oregon-core-1", amqp_url="amqp://h", management_url="http://h")
+    boxes = Boxes("oregon", {broker("oregon-core-1"): node}, Credentials())
+    running = asyncio.create_task(boxes.run())
+    async with asyncio.timeout(30):
+        await core.seen.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert core.removed == []

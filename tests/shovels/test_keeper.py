@@ -1,10 +1,18 @@
-"""When the keeper looks again."""
+"""When the keeper looks again, and what it says of what it leaves alone."""
 
 from __future__ import annotations
 
 import random
 
-from shovels.keeper import BASE, INTERVAL, Pace
+import pytest
+from fabrics import TOPICS, broker, fabric
+
+from newsfabric.settings import Credentials
+from newsfabric.topology import Bounds, Queue
+from shovels.apply import Brokers, Done, Look
+from shovels.keeper import BASE, INTERVAL, ROUNDS, WAITING, Keeper, Pace
+from shovels.places import Plan
+from shovels.plan import Action
 
 
 def test_a_settled_keeper_looks_about_every_five_seconds_and_never_in_step() -> None:
@@ -22,3 +30,55 @@ def test_at_the_start_it_looks_again_at_once_and_then_ever_more_seldom() -> None
     assert waits[1] <= 2 * BASE
     assert all(wait <= INTERVAL for wait in waits)
     assert max(waits) > 2.0
+
+
+class OtherKeeper:
+    """Undoes what a keeper does to one queue, as one of another release; brokers are pretended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made = 0
+        self.wants = True
+        monkeypatch.setattr("shovels.keeper.look", self._look)
+        monkeypatch.setattr("shovels.keeper.carry_out", self._carry_out)
+
+    async def _look(self, *_: object) -> Look:
+        plan = Plan(parts={}, places={}, moving=(), present={})
+        bounds = Bounds(max_length=10, max_bytes=1_000)
+        queue = Queue("shovel.publish.oregon.1", bounds)
+        action = Action(broker("oregon-client-1"), "update", "queue", queue.name, queue)
+        return Look(
+            actions=(action,) if self.wants else (),
+            plan=plan,
+            actual={},
+            unreachable={},
+            unread=frozenset(),
+        )
+
+    async def _carry_out(self, _: object, found: Look) -> list[Done]:
+        self.made += len(found.actions)
+        return [Done(action) for action in found.actions]
+
+
+def rounds(outcome: str) -> float:
+    return float(ROUNDS.labels(outcome)._value.get())
+
+
+async def test_a_keeper_whose_queue_another_one_makes_anew_waits_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = OtherKeeper(monkeypatch)
+    async with Brokers(fabric(), Credentials()) as brokers:
+        keeper = Keeper(brokers, "oregon", TOPICS)
+        before = [rounds(each) for each in ("unsettled", "waiting", "settled")]
+        for _ in range(3):
+            await keeper.round()
+        assert other.made == 1
+        assert WAITING._value.get() == 1
+        assert "queue shovel.publish.oregon.1 on oregon-client-1 has other bounds" in (caplog.text)
+        # An upgrade of the other keeper's host waits for this one.
+        assert "plan" not in keeper.readiness().waiting_for
+        other.wants = False
+        await keeper.round()
+        assert WAITING._value.get() == 0
+        after = [rounds(each) for each in ("unsettled", "waiting", "settled")]
+        assert [b - a for a, b in zip(before, after, strict=True)] == [1, 2, 1]

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pika
 import pytest
+import yaml
 from pika.exceptions import ChannelClosedByBroker
 
 from localfabric.nodes.rabbitmq import LocalNode
@@ -20,6 +21,7 @@ from newsfabric.errors import WorldError
 
 pytestmark = pytest.mark.broker
 
+PLAYBOOKS = Path(__file__).parents[3] / "deploy" / "ansible" / "playbooks"
 BROKEN = {
     "isn't Erlang": ("ok = (.", "syntax error"),
     "fails": ("X = 1, error({oops, X}).", "{oops,1}"),
@@ -104,6 +106,22 @@ def test_the_bounds_outlast_their_keeper_and_a_broker_that_begins_again(node: Lo
     assert is_bounded(node)
     node.ctl("eval", "rabbit:stop(), rabbit:start().")
     assert is_bounded(node)
+
+
+def asked_by_verify() -> str:
+    """What ``verify.yml`` has a broker evaluate."""
+    tasks = yaml.safe_load((PLAYBOOKS / "tasks" / "brokers.yml").read_text())
+    [block] = [task["block"] for task in tasks if task["name"] == "They are in place"]
+    expression: str = block[0]["ansible.builtin.command"]["argv"][-1]
+    return expression
+
+
+def test_operators_learn_that_a_broker_has_lost_what_it_evaluated(node: LocalNode) -> None:
+    asked = asked_by_verify()
+    assert node.ctl("eval", asked).strip() == "{true,true}"
+    node.ctl("eval", "logger:remove_primary_filter(hidden_logins).")
+    node.ctl("eval", 'rabbit_registry:unregister(channel_interceptor, <<"newsfabric">>).')
+    assert node.ctl("eval", asked).strip() == "{false,false}"
 
 
 def test_a_broker_whose_bounds_cannot_be_kept_ends(

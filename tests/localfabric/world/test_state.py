@@ -47,6 +47,7 @@ def test_notes_are_read_as_they_were_written(state: Path) -> None:
         keeper=ProcessId(8, 80),
         ready=True,
         versions={"a-core-1": "4.3.6"},
+        engine={"NEWSFABRIC_GATEWAY_ENGINE": "tornado"},
     )
     write_notes(state, written)
     assert read_notes(state) == written
