@@ -54,10 +54,27 @@ def test_replicas_are_not_taken_away_because_the_inventory_lacks_a_node(
     assert found == {"class": "NetworkTopologyStrategy", "oregon": "3", "dublin": "3"}
 
 
-def test_replicas_are_taken_away_on_purpose(program: ModuleType) -> None:
-    nodes, now = ["oregon"] * 3 + ["dublin"], BY_CENTRE | {"oregon": "3", "dublin": "3"}
+@pytest.mark.parametrize(
+    ("nodes", "replicas"),
+    [
+        # Cassandra takes no replicas from a data centre that has nodes but for the last one.
+        (["oregon"] * 3 + ["dublin"] * 3, {"oregon": "1", "dublin": "1"}),
+        (["oregon"] * 3 + ["dublin"], {"oregon": "1", "dublin": "1"}),
+        (["oregon"] * 3, {"oregon": "1"}),
+    ],
+)
+def test_replicas_are_taken_away_on_purpose(
+    program: ModuleType, nodes: list[str], replicas: dict[str, str]
+) -> None:
+    now = BY_CENTRE | {"oregon": "3", "dublin": "3"}
     found = program.wanted(nodes, now, "oregon=1", fewer=True)
-    assert found == {"class": "NetworkTopologyStrategy", "oregon": "1"}
+    assert found == {"class": "NetworkTopologyStrategy"} | replicas
+
+
+def test_a_data_centre_whose_nodes_have_all_left_has_no_replicas(program: ModuleType) -> None:
+    now = BY_CENTRE | {"oregon": "3", "dublin": "1"}
+    found = program.wanted(["oregon"] * 3, now, "oregon=3")
+    assert found == {"class": "NetworkTopologyStrategy", "oregon": "3"}
 
 
 @pytest.mark.parametrize(

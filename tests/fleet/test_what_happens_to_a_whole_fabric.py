@@ -7,6 +7,7 @@ The tests of a fabric share its machines, in their order.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -74,7 +75,9 @@ def test_a_region_is_taken_away_and_its_readers_go_on_elsewhere(fleet: Fleet) ->
         plays(fleet, "evacuate-region.yml", "--extra-vars", "region=dublin")
         less = json.dumps({"newsfabric_regions": ["oregon"], "fewer_replicas": True})
         plays(fleet, "site.yml", "--limit", "all:!dublin", "--extra-vars", less)
-        on(fleet, "dublin-store-1", "nodetool decommission")
+        owns = on(fleet, "oregon-store-1", "nodetool status newsfabric").partition("dublin")[2]
+        assert re.findall(r"[\d.]+%", owns.partition("Datacenter")[0]) == ["0.0%"], owns
+        on(fleet, "dublin-store-1", "nodetool decommission --force")
         assert "Datacenter: dublin" not in on(fleet, "oregon-store-1", "nodetool status")
         fleet.power_off(DUBLIN, forget=True)
         plays(fleet, "site.yml")

@@ -181,13 +181,18 @@ def wanted(
     first: with three replicas and one node nobody could log in. oregon's first two nodes: 1, the
     third: 3, and 3 still when one of them is gone. ``text`` has fewer when the inventory lacks a
     node, which holds its share still, so nothing is lowered unless ``fewer`` says so.
+
+    A data centre that is to go keeps one replica until its last node has left: of the keyspace of
+    logins Cassandra takes no nodes' data centre away. One without nodes has none.
     """
     pairs = [pair.split("=") for pair in text.split(",")]
     replicas = {
         dc: n if nodes.count(dc) >= int(n) else now.get(dc, "1") for dc, n in pairs if dc in nodes
     }
-    if not fewer:
-        had = {dc: n for dc, n in now.items() if dc not in ("class", "replication_factor")}
+    had = {dc: n for dc, n in now.items() if dc in nodes}
+    if fewer:
+        replicas |= {dc: "1" for dc in had if dc not in replicas}
+    else:
         replicas |= {dc: n for dc, n in had.items() if int(n) > int(replicas.get(dc, "0"))}
     return {"class": STRATEGY} | replicas
 
