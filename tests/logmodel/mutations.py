@@ -128,7 +128,9 @@ MUTATIONS: dict[str, Mutation] = {
     "trim_wrong": Mutation("a memory doesn't note what it forgets", (gateways.TrimUnnoted,)),
     "clock_back": Mutation("a router's times follow its wall clock back", (routers.GoesBack,)),
     "clock_stands": Mutation(
-        "a router's time stands still until its wall clock is there", (routers.StandsStill,)
+        "a router's time stands still until its wall clock is there",
+        (routers.StandsStill,),
+        is_found=False,
     ),
     "clock_alone": Mutation(
         "a router's first time is its wall clock's, whatever rows tell", (routers.ForgetsRows,)
@@ -148,10 +150,14 @@ MUTATIONS: dict[str, Mutation] = {
         "what is certain goes on while no router tells anything", (gateways.CertainRunsOn,)
     ),
     "passed_alike": Mutation(
-        "what of a region is past goes by the clocks of all regions", (gateways.PassedAlike,)
+        "what of a region is past goes by the clocks of all regions",
+        (gateways.PassedAlike,),
+        is_found=False,
     ),
     "age_by_wall": Mutation(
-        "a gateway's own clock says how old a message is", (gateways.AgeByWall,)
+        "a gateway's own clock says how old a message is",
+        (gateways.AgeByWall,),
+        is_found=False,
     ),
     "span_alike": Mutation(
         "copies are looked up by their times as if clocks had never been wrong",
