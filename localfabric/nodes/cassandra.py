@@ -70,8 +70,13 @@ class LocalCassandra(LocalProcesses):
             for n in range(nodes)
         )
 
-    def start(self, *names: str, timeout: float = START_TIMEOUT) -> None:
-        """Start these nodes (all, if none is named); see :meth:`LocalProcesses.start`."""
+    def start(
+        self, *names: str, timeout: float = START_TIMEOUT, options: Sequence[str] = ()
+    ) -> None:
+        """Start these nodes (all, if none is named); see :meth:`LocalProcesses.start`.
+
+        ``options`` are theirs alone, besides those of all nodes.
+        """
         chosen = [node for node in self.nodes if not names or node.name in names]
         for node in chosen:
             prepare(node, self._settings)
@@ -80,7 +85,7 @@ class LocalCassandra(LocalProcesses):
                 self._home,
                 heap_mb=self._heap_mb,
                 optimised=self._optimised,
-                options=self._options,
+                options=(*self._options, *options),
             )
             with contextlib.nullcontext() if self._optimised else few_wakeups():
                 self._spawn(node.name, words, environment(self.folder), node.folder)

@@ -1,0 +1,91 @@
+"""A region leaves the store of two, as docs/operations/add-a-region.md says."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+from localfabric.nodes.cassandra import LocalCassandra
+from localfabric.nodes.ports import free_ports
+from localfabric.world.cassandra_home import CassandraHome
+from tests.deploy.unit_templates import ROLES
+
+pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(600)]
+
+LOGINS: Final = ROLES / "cassandra" / "files" / "store_login.py"
+STAYS, LEAVES = "oregon-store-1", "dublin-store-1"
+
+
+@pytest.fixture(scope="module")
+def program() -> ModuleType:
+    """What the playbook runs at a node to make logins."""
+    spec = importlib.util.spec_from_file_location("store_login", LOGINS)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture
+def management() -> int:
+    """The port by which the node that leaves is managed."""
+    (port,) = free_ports(1)
+    return port
+
+
+@pytest.fixture
+def regions(
+    cassandra_home: CassandraHome, tmp_path: Path, management: int
+) -> Iterator[LocalCassandra]:
+    nodes = LocalCassandra(tmp_path / "nodes", cassandra_home, centres=("oregon", "dublin"))
+    try:
+        nodes.start(STAYS)
+        nodes.start(LEAVES, options=[f"-Dcassandra.jmx.local.port={management}"])
+        yield nodes
+    finally:
+        nodes.kill()
+
+
+def decommission(home: CassandraHome, port: int, *options: str) -> subprocess.CompletedProcess[str]:
+    tool = "org.apache.cassandra.tools.NodeTool"
+    template = ROLES / "cassandra" / "templates" / "jvm.options.j2"
+    access = [line for line in template.read_text().splitlines() if line.startswith("--add")]
+    words = [str(home.java), *access, "-cp", f"{home.lib}/*", tool, "-p", str(port), "decommission"]
+    return subprocess.run(
+        [*words, *options], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_its_logins_keep_one_replica_until_its_node_has_left(
+    cassandra_home: CassandraHome, program: ModuleType, regions: LocalCassandra, management: int
+) -> None:
+    node = program.Node(Namespace(hosts="127.0.0.1", port=regions.nodes[0].cql_port, ca=None))
+    session: Any = node.session("anybody", "of a cluster without logins")
+
+    def replicated(replication: str, *, fewer: bool) -> dict[str, str]:
+        """What a run of the playbook leaves."""
+        told = Namespace(replication=replication, fewer_replicas=fewer)
+        program.replicate(session, told)
+        found = dict(session.execute(program.REPLICATION).one().replication)
+        return {dc: n for dc, n in found.items() if dc != "class"}
+
+    try:
+        assert replicated("oregon=1,dublin=1", fewer=False) == {"oregon": "1", "dublin": "1"}
+        assert replicated("oregon=1", fewer=True) == {"oregon": "1", "dublin": "1"}
+        refused = decommission(cassandra_home, management)
+        assert "Not enough live nodes to maintain replication factor" in (
+            refused.stdout + refused.stderr
+        )
+        left = decommission(cassandra_home, management, "--force")
+        assert left.returncode == 0, left.stdout + left.stderr
+        assert replicated("oregon=1", fewer=False) == {"oregon": "1"}
+    finally:
+        node.close()
