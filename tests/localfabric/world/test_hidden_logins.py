@@ -130,5 +130,6 @@ async def test_no_file_of_a_broker_has_a_shovels_password_when_its_connection_is
             assert way.reset() == 4
             brings()
     text = written_by(node)
-    assert any("terminating" in log for log in text.values()), "no shovel has ended"
+    # By its supervisor or by itself, as it was met.
+    assert any("terminat" in log for log in text.values()), "no shovel has ended"
     assert [name for name, log in text.items() if PASSWORD[:16] in log] == []
