@@ -11,7 +11,8 @@ import org.junit.jupiter.api.Timeout;
 /** Where no broker is there: nothing of it needs one. */
 @Timeout(20)
 class PublisherTest {
-  private final Publisher publisher = new Publisher(List.of("amqp://cms:secret@127.0.0.1:" + freePort()), new Settings("cms"));
+  private final Publisher publisher =
+      new Publisher(List.of("amqp://cms:secret@127.0.0.1:" + freePort()), new Settings("cms"));
 
   private static int freePort() {
     try (ServerSocket socket = new ServerSocket(0)) {
