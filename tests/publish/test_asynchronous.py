@@ -9,6 +9,7 @@ import pytest
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.stub import StubBroker, StubPublisher
 from newsfabric.control import Receipt, encode_receipt
+from newsfabric.errors import LinkClosed, Unanswered
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topology import PUBLISH, TO_QUEUES
 
@@ -50,4 +51,23 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     broker.publish(TO_QUEUES, answer)
     async with asyncio.timeout(10):
         assert (await publishing).identity == "42"
+    await publisher.close()
+
+
+async def test_a_broker_that_refuses_at_once_is_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    def refuse(*_: object, **__: object) -> None:
+        nonlocal asked
+        asked += 1
+        raise LinkClosed("not now")
+
+    monkeypatch.setattr(StubPublisher, "publish_nowait", refuse)
+    publisher = await AsyncPublisher.over([StubBroker().connect()], app_id="cms", timeout=2)
+    with pytest.raises(Unanswered):
+        await publisher.publish(TOPIC, {"headline": "Hello"})
+    # Without a pause it would be thousands.
+    assert 2 <= asked < 50
     await publisher.close()
