@@ -24,3 +24,11 @@ def test_a_network_of_ipv6_has_as_many_as_an_address_of_ipv4() -> None:
     assert not one.enter("2001:db8::2")
     one.leave("2001:db8::3")
     assert one.enter("2001:db8::2")
+
+
+def test_nothing_is_kept_of_an_address_that_has_none_any_more() -> None:
+    some = Addresses()
+    for number in range(256):
+        some.enter(f"192.0.2.{number}")
+        some.leave(f"192.0.2.{number}")
+    assert not some._counts

@@ -57,6 +57,12 @@ def test_what_comes_after_the_general_is_never_used() -> None:
     assert told("news.world", "news.*") == []
 
 
+def test_no_topic_is_without_words_so_any_word_and_more_is_all() -> None:
+    assert told("*.#", "#") == [("topic 2 (#)", "covered")]
+    assert told("#.*", "#") == [("topic 2 (#)", "covered")]
+    assert told("*.*.#", "#") == []
+
+
 def test_a_pattern_that_is_there_twice_is_told_as_that() -> None:
     (found,) = findings(table("news.*", "live.*", "news.*"))
     assert found.kind == "double"

@@ -261,19 +261,22 @@ class AsyncPublisher:
             task.exception()
 
     async def _usable(self, sending: _Sending, *, patient: bool) -> list[int]:
-        """Brokers that are connected and didn't give the message back; waits while none is.
+        """Brokers that are connected and didn't give the message back; waits while none is, unless
+        it is answered: a broker that takes nothing more still brings the receipts of what it took.
 
         Returned if each region gave it back; AccessRefused as soon as no broker can be used, unless
         it is ``patient``.
         """
-        while True:
+        while not sending.answer.done():
             asked = [n for n in range(len(self._entrances)) if n not in sending.returned]
             if usable := [number for number in asked if self._entrances[number].connected]:
                 return usable
             if self._choice.in_each_region(sending.returned):
                 raise Returned("; ".join(sending.returned.values()))
             waits = [self._entrances[number].ready() for number in asked]
-            await first_of(*waits, *([] if patient else [self._refused()]))
+            refusal = [] if patient else [self._refused()]
+            await first_of(asyncio.wait([sending.answer]), *waits, *refusal)
+        return []
 
     async def _refused(self) -> None:
         """Raise AccessRefused as soon as no broker will have us."""

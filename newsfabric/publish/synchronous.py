@@ -24,6 +24,9 @@ class Publisher:
         self._loop = asyncio.new_event_loop()
         self._window = window
         self._room = threading.BoundedSemaphore(window)
+        # One thread closes; it sets this when it has all of the room.
+        self._closing = threading.Lock()
+        self._closed = False
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"publisher {app_id}", daemon=True
         )
@@ -51,18 +54,28 @@ class Publisher:
         """Begin to publish; the future holds what :meth:`publish` returns or raises.
 
         Waits while ``window`` messages are under way. Keep the futures, or errors go unseen.
+        RuntimeError once it is closed.
         """
         self._room.acquire()
+        if self._closed:
+            self._room.release()
+            raise RuntimeError("the publisher is closed")
         sending = self._run(self._publisher.publish(topic, body, **options))
         sending.add_done_callback(lambda _: self._room.release())
         return sending
 
     def close(self) -> None:
-        """Wait for what is under way, then close. Nothing may be sent any more."""
-        for _ in range(self._window):
-            self._room.acquire()
-        self._run(self._publisher.close()).result()
-        self._stop()
+        """Wait for what is under way, then close. Nothing may be sent any more. Idempotent."""
+        with self._closing:
+            if self._closed:
+                return
+            for _ in range(self._window):
+                self._room.acquire()
+            self._closed = True
+            # For those who wait to send, and for whoever sends later: they are told.
+            self._room.release(self._window)
+            self._run(self._publisher.close()).result()
+            self._stop()
 
     def _run(self, work: Any) -> concurrent.futures.Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)

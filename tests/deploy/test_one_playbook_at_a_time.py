@@ -227,3 +227,28 @@ def test_a_run_that_only_looks_holds_nothing(
     operator: Operator, first: subprocess.Popen[bytes]
 ) -> None:
     assert operator.run(options=("--check",)).returncode == 0
+
+
+def test_what_a_host_answers_is_neither_a_command_nor_a_variable_here(operator: Operator) -> None:
+    """One that somebody has broken into must not have the machine that deploys."""
+    mark = operator.folder / "run-here"
+    answer = {
+        "rc": 0,
+        "ansible_stats": {"data": {"newsfabric_give_back": f"touch {mark}"}},
+        "ansible_facts": {"newsfabric_command": f"touch {mark}", "lock_folder": "/nowhere"},
+    }
+    python = operator.folder / "python"
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    python.chmod(0o755)
+    asked = {
+        "ansible.builtin.command": "true",
+        "vars": {"ansible_python_interpreter": str(python)},
+    }
+    still = [
+        f"lock_folder == '{operator.folder}/' ~ inventory_hostname",
+        "newsfabric_command is not defined",
+    ]
+    done = operator.run(asked, {"ansible.builtin.assert": {"that": still}})
+    assert done.returncode == 0, done.stdout
+    assert not mark.exists()
+    assert operator.holders() == {}

@@ -115,6 +115,43 @@ def test_another_inventory_than_the_one_that_was_meant_is_refused(
     assert "this inventory is three-machines" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("host", "moves"),
+    [
+        ("oregon-core-1", True),
+        ("oregon-retail-1", False),
+        ("nobody", False),
+        # The others of its part are in another region.
+        ("dublin-core-1", False),
+    ],
+)
+def test_a_host_moves_that_has_others_of_its_part_beside_it(
+    playbook: str, tmp_path: Path, host: str, moves: bool
+) -> None:
+    more = tmp_path / "dublin.yml"
+    dublin = {"dublin-core-1": {"ansible_host": "10.9.0.51", "machine": "a"}}
+    groups = {name: {"hosts": dublin} for name in ("core", "dublin")}
+    more.write_text(yaml.safe_dump({"all": {"children": groups}}))
+    (known, *_) = yaml.safe_load((ANSIBLE / "playbooks" / "machines-known.yml").read_text())
+    plays = yaml.safe_load((ANSIBLE / "playbooks" / "move-host.yml").read_text())
+    (moving,) = [play for play in plays if play["name"] == "The machine that it moves to"]
+    moving |= {"connection": "local", "gather_facts": False, "tasks": moving["tasks"][:1]}
+    told = {"host": host, "newsfabric_regions": ["oregon", "dublin"], "ansible_become": False}
+    done = subprocess.run(
+        [
+            playbook,
+            *("-i", str(INVENTORY), "-i", str(more)),
+            str(written(tmp_path, [known, moving])),
+            *("-e", json.dumps(told)),
+        ],
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode == 0) == moves, done.stdout
+    assert ("isn't the only one of its part" in done.stdout.replace("\n", " ")) != moves
+
+
 @pytest.fixture(scope="module")
 def of_b(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What machine b is given, by the template's name; of its hosts what the core node is."""

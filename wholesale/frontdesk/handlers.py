@@ -38,6 +38,7 @@ from wholesale.frontdesk.boxes import Boxes
 from wholesale.frontdesk.catching_up import Answer, CatchingUp
 from wholesale.frontdesk.publication import (
     check_many,
+    check_query,
     in_curls_words,
     parse_document,
     parse_dry_run,
@@ -270,6 +271,7 @@ class PublishHandler(JsonHandler):
     async def post(self) -> None:
         """400 or 413 for the body; 403, 413, 422 or 503 as the receipt says; 504 without one."""
         self._check_size(self._size)
+        check_query(self.request.query_arguments)
         self._dry_run = parse_dry_run(self.get_query_arguments("dry_run"))
         said = parse_document(b"".join(self._chunks))
         key = self.request.headers.get("Idempotency-Key")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -62,6 +62,12 @@ def check_many(documents: list[Any], *, idempotency_key: str | None) -> None:
         raise _bad(f"{len(documents)} messages in one request; it takes 1 to {MOST_AT_ONCE}")
     if idempotency_key is not None:
         raise _bad("Idempotency-Key names one message: give each of several its message_id")
+
+
+def check_query(names: Iterable[str]) -> None:
+    """HttpProblem unless ``names`` of a query are ours: who misspells dry_run would publish."""
+    if unknown := sorted(set(names) - {"dry_run"}):
+        raise _bad(f"unknown parameter {unknown[0][:60]!r}; there is dry_run. Nothing was sent")
 
 
 def parse_dry_run(values: Sequence[str]) -> bool:

@@ -138,7 +138,7 @@ export class Conversation {
     }
     const outcome = this.#login.reply(push);
     if (outcome === "in") this.#loggedIn(push, now);
-    else if (outcome === "refused") this.#tryAgain(push, now);
+    else if (outcome === "refused") this.#refused(push, now);
     else this.#answer(push, now);
   }
 
@@ -150,6 +150,15 @@ export class Conversation {
     }
     this.#options.tellState();
     this.#topics.loggedIn();
+  }
+
+  /** A token is no good. The first time others are asked for at once, then less and less often. */
+  #refused(push: Push, now: number): void {
+    this.#tryAgain(push, now);
+    const { refusals } = this.#login;
+    if (push.temporary || refusals < 2) return;
+    const wait = HASTE.ms * 2 ** Math.min(refusals - 2, HASTE.most);
+    this.#timers.set("refresh", now + wait * (0.5 + this.#options.random()));
   }
 
   #answer(push: Push, now: number): void {

@@ -24,6 +24,8 @@ export class Login {
   #token: unknown = null; // the last one we were given
   #accepted: unknown = null; // the last one that was
   #refused: unknown = null;
+  /** Tokens in a row that were refused for good, and nobody awaited the answer. */
+  refusals = 0;
   #error: ErrorPush | null = null; // why, to be told if no tab has a better one
   #keys = new Map<string, string>(); // of those who await an answer → the ref of their verb; "" until it is said
   #said = new Map<string, unknown>(); // ref → the token, on this connection
@@ -126,6 +128,7 @@ export class Login {
     this.user = { user, expires_at: expiresAt ?? null };
     this.#accepted = this.#said.get(ref) ?? null;
     this.#refused = null;
+    this.refusals = 0;
     this.#knowsBetter = true;
     if (ref === this.#ref) this.#isOpen = false;
     this.tellToken();
@@ -150,6 +153,9 @@ export class Login {
     this.#refused = this.#token;
     this.#token = this.user ? this.#accepted : null;
     if (isAwaited) return;
+    this.refusals += 1;
+    // Its function makes them faster than they can be refused: it is asked again in a while.
+    if (this.refusals > 1) return this.#out.tell({ t: "error", error: push });
     // A tab may have a newer one; if none has, the page is told what is wrong with this one.
     this.#error = push;
     this.askForToken();

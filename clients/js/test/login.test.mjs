@@ -305,3 +305,37 @@ test("a device whose clock is ahead renews its token less and less often, not ea
   }
   assert.ok(made > 6 && made < 14, `${made} tokens in five minutes`);
 });
+
+/** The tokens that are said in a minute in which the gateway refuses each for good, and when, in s. */
+async function refusedForAMinute(rig) {
+  const begun = rig.now;
+  const said = [];
+  for (let n = 0; n < 6000; n += 1) {
+    for (const { action, ref, token } of rig.asked()) {
+      if (action !== "login") continue;
+      said.push([Math.round((rig.now - begun) / 1000), token]);
+      refuse(rig, { ref }, 101);
+    }
+    await settled();
+    rig.push({ type: "pong" });
+    rig.pass(10);
+  }
+  return said;
+}
+
+test("a page whose function makes tokens that are all refused is told, and asked less and less often", async () => {
+  let made = 0;
+  const { rig, heard } = await withToken(() => `T${(made += 1)}`);
+  const said = await refusedForAMinute(rig);
+  assert.deepEqual(said.map(([, token]) => token), ["T1", "T2", "T3", "T4", "T5", "T6", "T7"]);
+  assert.deepEqual(said.map(([at]) => at), [0, 0, 1, 3, 7, 15, 31]);
+  assert.deepEqual(errors(heard), [101, 101, 101, 101, 101, 101]);
+});
+
+test("two tabs with a token each that is no good don't take turns at saying it", async () => {
+  const { rig } = await withToken("A");
+  const other = rig.tab("b", "B");
+  other.tab.hello();
+  const said = await refusedForAMinute(rig);
+  assert.deepEqual(said.map(([, token]) => token), ["A", "B", "A", "B", "A", "B", "A"]);
+});

@@ -13,7 +13,7 @@ from loads import load
 
 from newsfabric.control import LoadReport
 from newsfabric.topics import TopicTable
-from wholesale.frontdesk import counters
+from wholesale.frontdesk import catching_up, counters
 from wholesale.frontdesk.catching_up import CatchingUp
 from wholesale.http import HttpProblem
 
@@ -119,3 +119,18 @@ async def test_nothing_is_held_for_a_reader_who_is_gone(house: House):
         writer.close()
         await until(lambda: held() == 0)
         assert counters.CATCHING_UP_LEFT._value.get() == before + 1
+
+
+async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catching_up, "_AT_ONCE", 2)
+    async with gateway() as there:
+        catching = CatchingUp()
+        begun = [asyncio.create_task(asked(catching, there.box, "small")) for _ in range(2)]
+        await until(lambda: there.asked == 2)
+        assert await asked(catching, there.box, "small") == BUSY
+        there.go_on.set()
+        assert await asyncio.gather(*begun) == ["answered"] * 2
+        assert await asked(catching, there.box, "small") == "answered"
+        catching.close()

@@ -183,7 +183,7 @@ async def test_several_are_rehearsed_as_one_is(house: House):
     assert house.published() == []
 
 
-@pytest.mark.parametrize("query", ["dry_run=false", "dry_run=0", "x=1"])
+@pytest.mark.parametrize("query", ["dry_run=false", "dry_run=0", ""])
 async def test_what_says_no_rehearsal_is_none(house: House, query: str):
     asking = asyncio.create_task(rehearse(house, HEADLINE, query))
     await until(lambda: house.client.depth(house.tap))
@@ -191,8 +191,9 @@ async def test_what_says_no_rehearsal_is_none(house: House, query: str):
     assert (await asking).code == 201
 
 
-async def test_a_rehearsal_that_is_misspelt_is_none_either(house: House):
-    assert error(await rehearse(house, HEADLINE, "dry_run=perhaps"))[0] == 400
+@pytest.mark.parametrize("query", ["dry_run=perhaps", "dryrun", "dry-run=true", "dry_run&DRY_RUN"])
+async def test_a_rehearsal_that_is_misspelt_is_none_either(house: House, query: str):
+    assert error(await rehearse(house, HEADLINE, query))[0] == 400
     assert house.published() == []
 
 

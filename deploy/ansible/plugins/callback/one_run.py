@@ -4,6 +4,9 @@ Role ``lock`` holds each host of a run that changes something. Ansible has no ta
 where a playbook fails, so this does it: when ``ansible-playbook`` ends, by itself, by a failure or
 by Ctrl-C, each command that role ``lock`` has left in the statistics of a host is run here. A run
 that is killed gives nothing back: roles/lock/tasks/take.yml says what becomes of that.
+
+What hosts answer is theirs, and one that somebody has broken into answers what it likes, statistics
+too: those of ``set_stats`` alone, which no host has a hand in, are commands.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ description: See roles/lock.
 VARIABLE = "NEWSFABRIC_RUN"
 #: The name of a command in a host's statistics (``set_stats``).
 COMMAND = "newsfabric_give_back"
+#: The one action whose statistics are written here.
+SAID_HERE = "ansible.builtin.set_stats"
 #: A host that doesn't answer in this time is left held.
 SECONDS = 30
 
@@ -62,6 +67,8 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Remember what a host has to be told at the end."""
+        if result._task.resolved_action != SAID_HERE:
+            return
         data = result._result.get("ansible_stats", {}).get("data", {})
         if COMMAND in data:
             self._commands.append(str(data[COMMAND]))

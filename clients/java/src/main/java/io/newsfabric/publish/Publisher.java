@@ -43,6 +43,7 @@ public final class Publisher implements AutoCloseable {
   private final Choice choice;
   private final Map<String, Sending> waiting = new ConcurrentHashMap<>();
   private final Semaphore room;
+  private volatile boolean closed;
   private final long opened = now();
   private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(task -> {
     Thread thread = new Thread(task, "newsfabric publisher timer");
@@ -121,6 +122,8 @@ public final class Publisher implements AutoCloseable {
    * Begin to publish; the future holds what {@link #publish(String, byte[], Options)} returns or throws. Waits while {@code
    * window} messages are under way. What depends on the future must not block: it runs on the
    * connection's thread.
+   *
+   * @throws IllegalStateException once it is closed
    */
   public CompletableFuture<Published> send(String topic, byte[] json, Options options) {
     Sending sending = new Sending(topic, json, options, settings, now());
@@ -129,6 +132,10 @@ public final class Publisher implements AutoCloseable {
       return CompletableFuture.failedFuture(beyond.get());
     }
     room.acquireUninterruptibly();
+    if (closed) {
+      room.release();
+      throw new IllegalStateException("the publisher is closed");
+    }
     if (waiting.putIfAbsent(sending.messageId(), sending) != null) {
       room.release();
       throw new IllegalArgumentException("messageId " + sending.messageId() + " is under way already");
@@ -141,10 +148,16 @@ public final class Publisher implements AutoCloseable {
     return sending.answer;
   }
 
-  /** Wait for what is under way, then close. */
+  /** Wait for what is under way, then close. Again it does nothing. */
   @Override
-  public void close() {
+  public synchronized void close() {
+    if (closed) {
+      return;
+    }
     room.acquireUninterruptibly(settings.window);
+    closed = true;
+    // For those who wait to send, and for whoever sends later: they are told.
+    room.release(settings.window);
     timer.shutdownNow();
     entrances.forEach(Thread::interrupt);
     try {

@@ -1,0 +1,73 @@
+"""The asynchronous publisher, over a broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.stub import StubBroker, StubPublisher
+from newsfabric.control import Receipt, encode_receipt
+from newsfabric.errors import LinkClosed, Unanswered
+from newsfabric.publish import AsyncPublisher
+from newsfabric.topology import PUBLISH, TO_QUEUES
+
+TOPIC = "news.breaking"
+
+
+async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker with an alarm takes nothing, and delivers as ever."""
+    broker = StubBroker()
+    broker.declare_exchange(PUBLISH)
+    broker.declare_exchange(TO_QUEUES, "direct")
+    routers = broker.tap(PUBLISH)
+    arrived: asyncio.Queue[Delivery] = asyncio.Queue()
+    await broker.connect().consumer(lambda: routers, arrived.put_nowait)
+    publisher = await AsyncPublisher.over([broker.connect()], app_id="cms", send_again=0.01)
+    publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
+    said = (await arrived.get()).message.properties
+    assert said.reply_to
+
+    asked = asyncio.Event()
+
+    def is_ready(_: StubPublisher) -> bool:
+        asked.set()
+        return False
+
+    async def ready(_: StubPublisher) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(StubPublisher, "is_ready", property(is_ready))
+    monkeypatch.setattr(StubPublisher, "ready", ready)
+    # By now it wants to send it again.
+    await asked.wait()
+    receipt = Receipt(
+        status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
+    )
+    answer = encode_receipt(receipt, reply_to=said.reply_to, correlation_id=said.correlation_id)
+    broker.publish(TO_QUEUES, answer)
+    async with asyncio.timeout(10):
+        assert (await publishing).identity == "42"
+    await publisher.close()
+
+
+async def test_a_broker_that_refuses_at_once_is_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    def refuse(*_: object, **__: object) -> None:
+        nonlocal asked
+        asked += 1
+        raise LinkClosed("not now")
+
+    monkeypatch.setattr(StubPublisher, "publish_nowait", refuse)
+    publisher = await AsyncPublisher.over([StubBroker().connect()], app_id="cms", timeout=2)
+    with pytest.raises(Unanswered):
+        await publisher.publish(TOPIC, {"headline": "Hello"})
+    # Without a pause it would be thousands.
+    assert 2 <= asked < 50
+    await publisher.close()
