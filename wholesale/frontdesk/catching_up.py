@@ -14,6 +14,10 @@ comes, and who asked for it is told to come back (503): so whoever has missed li
 others who missed much. Nobody is kept waiting for room: who waits would hold a connection, too.
 What a reader takes slowly is no affair of this module (:mod:`newsfabric.taking`).
 
+A question that nobody waits for any more can't be ended: Tornado's client keeps it until the box
+answers, or for 15 s. A box that has left a few of them open is slow or silent, and isn't asked
+until they have ended, so it keeps nobody from the others.
+
 A box says where its gateway is, so its name may lead anywhere, and elsewhere each time that it is
 looked up. Where the operator has listed no hosts, the addresses are checked that are connected to.
 """
@@ -28,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urljoin
 
-from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.netutil import DefaultLoopResolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
@@ -49,6 +53,9 @@ _BOXES_TRIED: Final = 3
 # However many of them are asked. A box that sends a byte a second holds nobody up for longer.
 _SECONDS: Final = 20.0
 _AT_ONCE: Final = 100
+# That nobody waits for any more: by one box, and by all. Beside those above they keep connections.
+_LEFT_BY_A_BOX: Final = 10
+_LEFT: Final = 100
 # Of all answers that are on their way: four of the largest, or a hundred of a usual page.
 _MOST_BYTES: Final = 64 << 20
 # What a gateway goes by. Cookies are no business of other boxes.
@@ -77,16 +84,18 @@ class CatchingUp:
         ``most_bytes`` together, and each question ``seconds``."""
         self._http = SimpleAsyncHTTPClient(
             force_instance=True,
-            max_clients=_AT_ONCE,
+            max_clients=_AT_ONCE + _LEFT,
             max_body_size=_MAX_ANSWER,
             resolver=None if machines is None else _Checked(machines=machines),
         )
         self._room = _Room(most_bytes)
         self._seconds = seconds
         self._asking = 0
+        self._left = _Left()
 
     def close(self) -> None:
         """Let go of the connections."""
+        self._left.close()
         self._http.close()
 
     async def ask(
@@ -110,8 +119,9 @@ class CatchingUp:
     async def _ask_some(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
     ) -> Answer:
-        if self._asking >= _AT_ONCE:
+        if self._asking >= _AT_ONCE or self._left.are_many():
             raise _busy()
+        boxes = [box for box in boxes if not self._left.is_slow(box.box)]
         self._asking += 1
         try:
             async with asyncio.timeout(self._seconds):
@@ -137,8 +147,9 @@ class CatchingUp:
             follow_redirects=False,
             streaming_callback=body.take,
         )
+        asked = asyncio.ensure_future(fetch(self._http, request, raise_error=False))
         try:
-            response = await fetch(self._http, request, raise_error=False)
+            response = await asyncio.shield(asked)
             if body.given_up:
                 raise _busy()
             # Draining or full, asked too often, or not its real answer: another may do better.
@@ -148,12 +159,46 @@ class CatchingUp:
         except (OSError, ValueError, HTTPClientError) as exc:
             logger.debug("%s can't be asked: %s", box.box, exc)
             return None
+        except asyncio.CancelledError:
+            self._left.add(box.box, asked)
+            raise
         finally:
             body.give_up()
 
 
 def _busy() -> HttpProblem:
     return HttpProblem(503, "busy", "too many are catching up", headers=RETRY)
+
+
+class _Left:
+    """Questions that nobody waits for any more, by box, until they end."""
+
+    def __init__(self) -> None:
+        self._open: dict[asyncio.Future[HTTPResponse], str] = {}
+
+    def add(self, box: str, asked: asyncio.Future[HTTPResponse]) -> None:
+        """Nobody waits for ``asked``, which is a question to ``box``."""
+        self._open[asked] = box
+        asked.add_done_callback(self._ended)
+
+    def is_slow(self, box: str) -> bool:
+        """Whether ``box`` has left too many open."""
+        return sum(each == box for each in self._open.values()) >= _LEFT_BY_A_BOX
+
+    def are_many(self) -> bool:
+        """Whether all boxes together have."""
+        return len(self._open) >= _LEFT
+
+    def close(self) -> None:
+        """Forget them."""
+        for asked in self._open:
+            asked.cancel()
+
+    def _ended(self, asked: asyncio.Future[HTTPResponse]) -> None:
+        del self._open[asked]
+        if not asked.cancelled():
+            # Nobody else is told of its error.
+            asked.exception()
 
 
 class _Body:

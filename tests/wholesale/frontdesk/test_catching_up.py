@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,12 +15,13 @@ from loads import load
 from newsfabric.control import LoadReport
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import catching_up, counters
-from wholesale.frontdesk.catching_up import CatchingUp
+from wholesale.frontdesk.catching_up import Answer, CatchingUp
 from wholesale.http import HttpProblem
 
 MIB = 1 << 20
 LARGE = b'"%s"' % (b"x" * (4 * MIB))
 BUSY = "503 busy, {'Retry-After': '1'}"
+UNAVAILABLE = "503 unavailable, {'Retry-After': '1'}"
 SMALL = b'{"messages": []}'
 
 
@@ -133,4 +135,50 @@ async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
         there.go_on.set()
         assert await asyncio.gather(*begun) == ["answered"] * 2
         assert await asked(catching, there.box, "small") == "answered"
+        catching.close()
+
+
+async def leave(catching: CatchingUp, boxes: list[LoadReport], number: int) -> None:
+    """So many readers ask, and go before anybody answers."""
+    questions = [
+        asyncio.create_task(catching.ask(boxes, {"topic": "small"}, {})) for _ in range(number)
+    ]
+    await asyncio.sleep(0)
+    for question in questions:
+        question.cancel()
+    await asyncio.gather(*questions, return_exceptions=True)
+
+
+async def test_readers_who_leave_a_silent_box_keep_nobody_from_another_one():
+    async with gateway() as silent, gateway() as there:
+        silent_box = dataclasses.replace(silent.box, box="silent")
+        there.go_on.set()
+        catching = CatchingUp()
+        await leave(catching, [silent_box], 10)
+        # The silent one isn't waited for any more.
+        for _ in range(100):
+            answer = await catching.ask([silent_box, there.box], {"topic": "small"}, {})
+            assert answer == Answer(200, SMALL)
+        assert await asked(catching, silent_box, "small") == UNAVAILABLE
+        silent.go_on.set()
+        await until(lambda: silent.asked == 10)
+        await until_answered(catching, silent_box)
+        assert silent.asked == 11
+        catching.close()
+
+
+async def until_answered(catching: CatchingUp, box: LoadReport) -> None:
+    while await asked(catching, box, "small") != "answered":
+        await asyncio.sleep(0.01)
+
+
+async def test_boxes_that_are_all_silent_bound_the_questions_that_readers_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catching_up, "_LEFT", 12)
+    async with gateway() as silent:
+        catching = CatchingUp()
+        for name in ("a", "b"):
+            await leave(catching, [dataclasses.replace(silent.box, box=name)], 6)
+        assert await asked(catching, silent.box, "small") == BUSY
         catching.close()
