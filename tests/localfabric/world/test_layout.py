@@ -147,7 +147,7 @@ def test_what_publishers_can_send_leaves_room_for_what_shovels_add() -> None:
     layout = lay_out(WorldOptions(proxy=True, client_nodes=2), STATE)
     entrances = [*layout.proxy_nodes, *(node for each in layout.regions for node in each.client)]
     behind = [node for each in layout.regions for node in each.core]
-    assert {node.frame_max for node in entrances} == {64 * 1024}
+    assert {node.frame_max for node in entrances} == {20 * 1024}
     assert {node.frame_max for node in behind} == {128 * 1024}
     assert {node.message_max for node in entrances} == {128 * 1024}
     assert {node.message_max for node in behind} == {1024 * 1024}
