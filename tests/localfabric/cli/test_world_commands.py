@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from localfabric.cli import up
+from localfabric.nodes.ports import free_ports
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.cli import cli
 
@@ -28,11 +29,12 @@ def test_down_without_a_world_is_no_error(state: Path) -> None:
 def test_a_taken_port_is_one_line_and_leaves_nothing(
     state: Path, rabbitmq_home: RabbitmqHome
 ) -> None:
-    with socket.create_server(("127.0.0.1", 22400)):
-        result = run("up", "--detach", "--state", str(state), "--port-base", "22400")
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        result = run("up", "--detach", "--state", str(state), "--port-base", str(port))
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: port 22400 (Erlang's port mapper) is taken: "
+        f"error: port {port} (Erlang's port mapper) is taken: "
         "stop what uses it, or choose --port-base\n"
     )
     assert not state.exists()

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from localfabric.cli.doctor_command import doctor
+from localfabric.nodes.ports import free_ports
 from localfabric.world import doctor as examining
 from localfabric.world.doctor import Finding, Level, worst
 
@@ -109,8 +110,9 @@ def test_a_machine_without_rabbitmq_is_told_so_and_the_rest_is_looked_at(tmp_pat
 
 
 def test_a_taken_port_is_an_error_with_what_to_do(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 22400)):
-        result = examined("--json", "--port-base", "22400", "--state", str(tmp_path / "world"))
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        result = examined("--json", "--port-base", str(port), "--state", str(tmp_path / "world"))
     assert result.exit_code == 1
     document = json.loads(result.output)
     assert document["level"] == "error"
@@ -118,7 +120,7 @@ def test_a_taken_port_is_an_error_with_what_to_do(tmp_path: Path) -> None:
     assert found == {
         "what": "ports",
         "level": "error",
-        "says": "port 22400 (Erlang's port mapper) is taken",
+        "says": f"port {port} (Erlang's port mapper) is taken",
         "do": "stop what uses it, or choose --port-base",
     }
     assert not (tmp_path / "world").exists()
