@@ -67,7 +67,6 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "hours_disbelieved": (WRONG_CLOCKS, 310, 6),
     "hold_off": (DEFAULT, 660, 10),
     "blob_only": (DEFAULT, 435, 9),
-    "covered_void": (PARTIAL, 1320, 11),
     "covered_unsettled": (PARTIAL, 50_007_380, 11),
     "silent_from_top": (DEFAULT, 0, 4),
     "mark_skips": (SOME_PARTIAL, 0, 1),
