@@ -42,7 +42,7 @@ FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     "since_time": (SOME_PARTIAL, 0, 7),
     "tail_here": (HARDEST, 60, 18),
     "unseen_given": (DEFAULT, 0, 9),
-    "void_is_gap": (SOME_PARTIAL, 10_130, 8),
+    "void_is_gap": (SOME_PARTIAL, 1_660, 4),
     "half_found": (SOME_PARTIAL, 0, 5),
     "no_proof": (SOME_PARTIAL, 0, 11),
     "void_wrong": (SOME_PARTIAL, 0, 9),
