@@ -17,7 +17,7 @@ from localfabric.world.options import PROXY
 from localfabric.world.processes import MARKER, last_lines, process_id, spawn
 from localfabric.world.programs import LINKS, Program, links_program, region_programs
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from localfabric.world.state import ENGINE_VARIABLES, Notes, shown, write_notes
+from localfabric.world.state import ENGINE, Notes, shown, write_notes
 from newsfabric.environment import without_secrets
 from newsfabric.errors import WorldError
 
@@ -95,9 +95,10 @@ class Running:
 
     def start_program(self, program: Program) -> None:
         """Start a service; its output goes to its log file."""
-        ours = {name: said for name, said in os.environ.items() if name not in ENGINE_VARIABLES}
-        # Logs are read while things go wrong: nothing of them may wait in a buffer. Who heals a
-        # world, or makes it grow, may have another environment than who started it.
+        # Who heals a world, or makes it grow, may have another environment than who started it, and
+        # another newsfabric, whose native engine is elsewhere.
+        ours = {name: said for name, said in os.environ.items() if name != ENGINE}
+        # Logs are read while things go wrong: nothing of them may wait in a buffer.
         variables = ours | self.notes.engine | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
         self._start(program.name, program.command, variables)
 

@@ -46,8 +46,10 @@ _FOLDERS: Final = (
     "sockets",
     "logs",
 )
-#: gateway/__main__.py and gateway/native/program.py read them.
-ENGINE_VARIABLES: Final = ("NEWSFABRIC_GATEWAY_ENGINE", "NEWSFABRIC_DATAPLANE")
+#: Which engine a gateway runs (gateway/__main__.py).
+ENGINE: Final = "NEWSFABRIC_GATEWAY_ENGINE"
+# And where the native one is (gateway/native/program.py).
+_ENGINE_VARIABLES: Final = (ENGINE, "NEWSFABRIC_DATAPLANE")
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 
@@ -77,7 +79,7 @@ class Notes:
 
 def engine_said(environ: Mapping[str, str]) -> dict[str, str]:
     """What of ``environ`` decides which engine a gateway runs."""
-    return {name: str(environ[name]) for name in ENGINE_VARIABLES if name in environ}
+    return {name: str(environ[name]) for name in _ENGINE_VARIABLES if name in environ}
 
 
 def state_path(path: Path) -> Path:

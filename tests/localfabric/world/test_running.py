@@ -43,5 +43,8 @@ def test_what_is_healed_keeps_the_engine_that_the_world_was_started_with(
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/elsewhere")
     monkeypatch.setenv("NEWSFABRIC_LOG_FORMAT", "text")
     found = told(tmp_path / "world", notes)
-    assert engine_said(found) == {"NEWSFABRIC_GATEWAY_ENGINE": "tornado"}
+    assert engine_said(found) == {
+        "NEWSFABRIC_GATEWAY_ENGINE": "tornado",
+        "NEWSFABRIC_DATAPLANE": "/elsewhere",
+    }
     assert found["NEWSFABRIC_LOG_FORMAT"] == "text"
