@@ -50,4 +50,5 @@ def thaw(node: LocalNode) -> None:
 
 
 def _machine(node: LocalNode) -> list[ProcessId]:
-    return [one for one in marked(node.folder) if "beam" in arguments_of(one)[0]]
+    # Erlang's helpers come and go; one that has just gone has no command line.
+    return [one for one in marked(node.folder) if any("beam" in s for s in arguments_of(one)[:1])]
