@@ -1,15 +1,18 @@
-"""Which of Ansible's programs the tests run."""
+"""Which of Ansible's programs the tests run, and the playbooks' own that makes logins."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+_LOGINS: Final = ROOT / "deploy/ansible/roles/cassandra/files/store_login.py"
 
 
 def program(name: str) -> str:
@@ -35,3 +38,14 @@ def playbook() -> str:
 def inventory() -> str:
     """``ansible-inventory``."""
     return program("ansible-inventory")
+
+
+@pytest.fixture(scope="module")
+def store_login() -> ModuleType:
+    """What playbooks run at a store node to make its logins."""
+    spec = importlib.util.spec_from_file_location("store_login", _LOGINS)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -19,19 +19,7 @@ from tests.deploy.unit_templates import ROLES
 
 pytestmark = [pytest.mark.slow, pytest.mark.cassandra, pytest.mark.timeout(600)]
 
-LOGINS: Final = ROLES / "cassandra" / "files" / "store_login.py"
 STAYS, LEAVES = "oregon-store-1", "dublin-store-1"
-
-
-@pytest.fixture(scope="module")
-def program() -> ModuleType:
-    """What the playbook runs at a node to make logins."""
-    spec = importlib.util.spec_from_file_location("store_login", LOGINS)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 @pytest.fixture
@@ -65,19 +53,24 @@ def decommission(home: CassandraHome, port: int, *options: str) -> subprocess.Co
 
 
 def test_its_logins_keep_one_replica_until_its_node_has_left(
-    cassandra_home: CassandraHome, program: ModuleType, regions: LocalCassandra, management: int
+    cassandra_home: CassandraHome, store_login: ModuleType, regions: LocalCassandra, management: int
 ) -> None:
-    node = program.Node(Namespace(hosts="127.0.0.1", port=regions.nodes[0].cql_port, ca=None))
+    node = store_login.Node(Namespace(hosts="127.0.0.1", port=regions.nodes[0].cql_port, ca=None))
     session: Any = node.session("anybody", "of a cluster without logins")
 
     def replicated(replication: str, *, fewer: bool) -> dict[str, str]:
         """What a run of the playbook leaves."""
         told = Namespace(replication=replication, fewer_replicas=fewer)
-        program.replicate(session, told)
-        found = dict(session.execute(program.REPLICATION).one().replication)
+        store_login.replicate(session, told)
+        found = dict(session.execute(store_login.REPLICATION).one().replication)
         return {dc: n for dc, n in found.items() if dc != "class"}
 
     try:
+        # A node answers before the others have heard which data centre it is of.
+        deadline = time.monotonic() + 60
+        while "dublin" not in {row.data_center for row in session.execute(store_login.PEERS)}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         assert replicated("oregon=1,dublin=1", fewer=False) == {"oregon": "1", "dublin": "1"}
         assert replicated("oregon=1", fewer=True) == {"oregon": "1", "dublin": "1"}
         refused = decommission(cassandra_home, management)

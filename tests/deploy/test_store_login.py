@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from argparse import Namespace
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from cassandra import AuthenticationFailed, OperationTimedOut
 from cassandra.cluster import NoHostAvailable
 
-FILE = Path(__file__).parents[2] / "deploy/ansible/roles/cassandra/files/store_login.py"
 SIMPLE = {"class": "org.apache.cassandra.locator.SimpleStrategy", "replication_factor": "1"}
 BY_CENTRE = {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy"}
 NODE = Namespace(hosts="192.0.2.1", port=9042, ca=None)
-
-
-@pytest.fixture(scope="module")
-def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("store_login", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -39,18 +26,18 @@ def program() -> ModuleType:
     ],
 )
 def test_a_data_centre_has_all_its_replicas_when_it_has_as_many_nodes(
-    program: ModuleType, nodes: list[str], now: dict[str, str], replicas: dict[str, str]
+    store_login: ModuleType, nodes: list[str], now: dict[str, str], replicas: dict[str, str]
 ) -> None:
-    found = program.wanted(nodes, now, "oregon=3,dublin=3")
+    found = store_login.wanted(nodes, now, "oregon=3,dublin=3")
     assert found == {"class": "NetworkTopologyStrategy"} | replicas
 
 
 @pytest.mark.parametrize("text", ["oregon=1,dublin=3", "dublin=3"])
 def test_replicas_are_not_taken_away_because_the_inventory_lacks_a_node(
-    program: ModuleType, text: str
+    store_login: ModuleType, text: str
 ) -> None:
     nodes, now = ["oregon"] * 3 + ["dublin"] * 3, BY_CENTRE | {"oregon": "3", "dublin": "1"}
-    found = program.wanted(nodes, now, text)
+    found = store_login.wanted(nodes, now, text)
     assert found == {"class": "NetworkTopologyStrategy", "oregon": "3", "dublin": "3"}
 
 
@@ -64,16 +51,16 @@ def test_replicas_are_not_taken_away_because_the_inventory_lacks_a_node(
     ],
 )
 def test_replicas_are_taken_away_on_purpose(
-    program: ModuleType, nodes: list[str], replicas: dict[str, str]
+    store_login: ModuleType, nodes: list[str], replicas: dict[str, str]
 ) -> None:
     now = BY_CENTRE | {"oregon": "3", "dublin": "3"}
-    found = program.wanted(nodes, now, "oregon=1", fewer=True)
+    found = store_login.wanted(nodes, now, "oregon=1", fewer=True)
     assert found == {"class": "NetworkTopologyStrategy"} | replicas
 
 
-def test_a_data_centre_whose_nodes_have_all_left_has_no_replicas(program: ModuleType) -> None:
+def test_a_data_centre_whose_nodes_have_all_left_has_no_replicas(store_login: ModuleType) -> None:
     now = BY_CENTRE | {"oregon": "3", "dublin": "1"}
-    found = program.wanted(["oregon"] * 3, now, "oregon=3")
+    found = store_login.wanted(["oregon"] * 3, now, "oregon=3")
     assert found == {"class": "NetworkTopologyStrategy", "oregon": "3"}
 
 
@@ -83,22 +70,22 @@ def test_a_data_centre_whose_nodes_have_all_left_has_no_replicas(program: Module
     ids=["its first connection", "one after it, which the driver gives no reasons for"],
 )
 def test_a_login_that_a_node_refuses_is_no_session(
-    program: ModuleType, monkeypatch: pytest.MonkeyPatch, errors: object
+    store_login: ModuleType, monkeypatch: pytest.MonkeyPatch, errors: object
 ) -> None:
-    refuse(program, monkeypatch, errors)
-    assert program.Node(NODE).session("writer", "of before") is None
+    refuse(store_login, monkeypatch, errors)
+    assert store_login.Node(NODE).session("writer", "of before") is None
 
 
 def test_nodes_that_do_not_answer_are_an_error(
-    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+    store_login: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse(program, monkeypatch, {"192.0.2.1": OperationTimedOut()})
+    refuse(store_login, monkeypatch, {"192.0.2.1": OperationTimedOut()})
     with pytest.raises(NoHostAvailable):
-        program.Node(NODE).session("writer", "of before")
+        store_login.Node(NODE).session("writer", "of before")
 
 
-def refuse(program: ModuleType, monkeypatch: pytest.MonkeyPatch, errors: object) -> None:
+def refuse(store_login: ModuleType, monkeypatch: pytest.MonkeyPatch, errors: object) -> None:
     def connect(_: object) -> None:
         raise NoHostAvailable("Unable to connect to any servers", errors)
 
-    monkeypatch.setattr(program.Cluster, "connect", connect)
+    monkeypatch.setattr(store_login.Cluster, "connect", connect)
