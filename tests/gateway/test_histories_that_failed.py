@@ -221,6 +221,15 @@ async def gold_of_a_cut(fabric: Fabric, far: Written, near: Written) -> None:
     assert given(fabric) == 5
 
 
+async def comes_after_all_and_once(fabric: Fabric, far: Written) -> None:
+    """The cut is over: number 1 of ``far`` is no more missing, and wasn't given again."""
+    await healed(fabric)
+    fabric.tick(far, AT_ONCE)
+    await asyncio.sleep(20.0)
+    assert core_of(fabric).hub.logs.has(far.log, 1)
+    assert given(fabric) == 5
+
+
 @pytest.mark.promise("D1")
 def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_set_back() -> None:
     """Seed 469 of the model with --clocks --partial 0.3: its copies were looked for an hour off."""
@@ -232,11 +241,7 @@ def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_se
         await gold_of_a_cut(fabric, far, near)
         # Its times lose the hour, a tenth of what goes by.
         fabric.ahead_ms[AWAY] -= 100_000
-        await healed(fabric)
-        fabric.tick(far, AT_ONCE)
-        await asyncio.sleep(20.0)
-        assert core_of(fabric).hub.logs.has(far.log, 1)
-        assert given(fabric) == 5
+        await comes_after_all_and_once(fabric, far)
 
     played(history)
 
@@ -253,10 +258,6 @@ def test_what_a_region_routed_before_it_was_heard_of_comes_once_though_it_looks_
         await gold_of_a_cut(fabric, far, near)
         # All its routers were dead for as long: the next goes on from the last row.
         fabric.ahead_ms[AWAY] -= 990_000
-        await healed(fabric)
-        fabric.tick(far, AT_ONCE)
-        await asyncio.sleep(20.0)
-        assert core_of(fabric).hub.logs.has(far.log, 1)
-        assert given(fabric) == 5
+        await comes_after_all_and_once(fabric, far)
 
     played(history)
