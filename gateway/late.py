@@ -2,9 +2,9 @@
 
 A gateway knows for 15 minutes which messages it gave to readers. Copies of one message get their
 numbers up to 750 s apart (docs/guarantees.md, S4), by clocks that are up to 30 s from right. So
-when a copy is older than two minutes, another one may have been given so long ago that nobody here
-remembers. Before it is offered its other copies are looked up, in every region: where any of them
-was given here, or was past when this gateway began, it is one more copy.
+when a copy is older than two minutes (:attr:`.Times.late_ms`), another one may have been given so
+long ago that nobody here remembers. Before it is offered its other copies are looked up, in every
+region: where any of them was given here, or was past when this gateway began, it is one more copy.
 (docs/design/0012 has an example.)
 
 Copies are found by their times, and these are apart by more where clocks are wrong, or were: by the
@@ -19,21 +19,14 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from gateway.log_times import QUEUES_MS
-from gateway.logs import CLOCKS_MS, Logs
+from gateway.logs import Logs
 from gateway.position import copy_of
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import Store
+from newsfabric.topology.times import TIMES
 
-# So far apart copies of one message get their numbers.
-APART_MS: Final = 750_000
-# How far the times in two copies may be apart: one router may be ahead, and the other one behind.
-MARGIN_MS: Final = APART_MS + 2 * CLOCKS_MS
-# The identity window of 15 minutes, less by how much the other copy may be older, and by how much
-# the time in this one may be ahead of all that is known here.
-LATE_MS: Final = 900_000 - APART_MS - CLOCKS_MS
 # Of a region that was silent for so long nothing is asked any more: a repeat is better than a
 # message that nobody gets.
 _SILENT_SECONDS: Final = 3_600.0
@@ -52,19 +45,19 @@ class _TooMany(StoreError):
 def is_late(envelope: Envelope, time_ms: int) -> bool:
     """Whether its copies must be looked up before it is offered, at the latest of all times
     (:mod:`gateway.log_times`)."""
-    return time_ms - ms_of_id(envelope.id) > LATE_MS
+    return time_ms - ms_of_id(envelope.id) > TIMES.late_ms
 
 
 def is_ahead(routed_ms: int, reached_ms: int) -> bool:
     """Whether a message was routed at a time of its region's that nobody has told yet: before that
     isn't known how old it is. ``reached_ms``: what was told (:meth:`.LogTimes.reached_ms`)."""
-    return routed_ms > reached_ms + 2 * CLOCKS_MS
+    return routed_ms > reached_ms + 2 * TIMES.clock_ms
 
 
 def span_of(times: Iterable[int], spread_ms: int) -> tuple[int, int]:
     """First and last time that copies of the messages routed at these ``times`` can have, in ms."""
     routed = list(times)
-    margin_ms = MARGIN_MS + spread_ms
+    margin_ms = TIMES.margin_ms + spread_ms
     return max(0, min(routed) - margin_ms), max(routed) + margin_ms
 
 
@@ -73,7 +66,7 @@ def clusters(messages: Iterable[Envelope], spread_ms: int) -> Iterator[list[Enve
 
     A page of a quiet log can span hours: what lies between needn't be read.
     """
-    margin_ms = MARGIN_MS + spread_ms
+    margin_ms = TIMES.margin_ms + spread_ms
     group: list[Envelope] = []
     for one in sorted(messages, key=lambda one: one.id):
         if group and ms_of_id(one.id) - ms_of_id(group[-1].id) > 2 * margin_ms:
@@ -117,7 +110,7 @@ class LateCopies:
         StoreError or TimeoutError if that can't be known now.
         """
         times = [ms_of_id(one.id) for one in messages]
-        near = first, last = span_of(times, min(spread_ms, QUEUES_MS))
+        near = first, last = span_of(times, min(spread_ms, TIMES.queues_ms))
         begin, end = span_of(times, spread_ms)
         found: set[int] = set()
         for region in self._regions():

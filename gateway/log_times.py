@@ -28,10 +28,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
+from newsfabric.topology.times import TIMES
+
 # No spread is larger: a topic would be read for days to look up one message.
 _MOST_SPREAD_MS: Final = 86_400_000
-# Clocks that are right look so far apart at most: as long as queues hold what the feed tells.
-QUEUES_MS: Final = 600_000
 # While a region isn't heard its lead may shrink: its routers wait for their clocks, or are all
 # dead, and go on from the last row. One that is silent for longer isn't asked (gateway/late.py).
 _UNHEARD_MS: Final = 3_600_000
@@ -128,7 +128,7 @@ class LogTimes:
         if self.least_ms is not None:
             times.append(self.least_ms + int(now * 1000))
         spread_ms = max(times) - min(times)
-        return min(spread_ms + (_UNHEARD_MS if spread_ms > QUEUES_MS else 0), _MOST_SPREAD_MS)
+        return min(spread_ms + (_UNHEARD_MS if spread_ms > TIMES.queues_ms else 0), _MOST_SPREAD_MS)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """The earliest of all, and none later than the latest that was told or found.

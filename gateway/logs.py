@@ -23,9 +23,8 @@ from gateway.position import MAX_LOGS, Copy, Position, log_hash, token
 from gateway.runs import Run
 from newsfabric.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
+from newsfabric.topology.times import TIMES
 
-# So far the clock of a router that routes may be from that of its region's store.
-CLOCKS_MS: Final = 30_000
 # So long after the directory was read for the last time positions say that it was.
 _DIRECTORY_MS: Final = 3_600_000
 # A position may be told again so long, while nothing is heard.
@@ -147,7 +146,7 @@ class Logs:
     def is_past(self, log: Log) -> bool:
         """Whether ``log``, which isn't known, counts as past and settled: it is so old."""
         passed_ms = self.times.passed_ms(log.region, self.directory_ms)
-        return log.epoch < passed_ms - self.reach_ms - CLOCKS_MS
+        return log.epoch < passed_ms - self.reach_ms - TIMES.clock_ms
 
     def unfinished(self) -> list[KnownLog]:
         """The logs of which more may come; some that are whole may be among them."""
@@ -252,7 +251,7 @@ class Listing:
         logs = self._logs
         time_ms = min(wall_ms, logs.directory_ms + _DIRECTORY_MS)
         if self._listed is None:
-            oldest = time_ms - logs.reach_ms - CLOCKS_MS
+            oldest = time_ms - logs.reach_ms - TIMES.clock_ms
             wanted = [one for one in logs if one.log.epoch >= oldest or not one.is_whole]
             wanted.sort(key=lambda one: one.log.epoch)
             if len(wanted) > MAX_LOGS:

@@ -33,6 +33,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.store.logs import Log
+from newsfabric.topology.times import TIMES
 
 VERSION: Final = 3
 # Those that other releases have, or will.
@@ -41,7 +42,7 @@ HASH_BYTES: Final = 5
 MAX_LOGS: Final = 64
 MAX_SEQ: Final = 2**63 - 1
 # By so much the times of a router of the release before may go back.
-CLOCK_STEP_MS: Final = 30_000
+CLOCK_STEP_MS: Final = TIMES.clock_ms
 _TIME_BYTES: Final = 6
 _HEAD_BYTES: Final = 1 + _TIME_BYTES
 # 7 bits each: 9 bytes hold MAX_SEQ, 6 bytes the largest time in seconds.

@@ -47,13 +47,8 @@ from newsfabric.topology import (
 from newsfabric.topology.rights import hash_password
 from newsfabric.topology.roles import operator
 from newsfabric.topology.values import (
-    BOX_BOUNDS,
-    GATEWAY_BOUNDS,
-    PROXY_BOUNDS,
-    REGION_BOUNDS,
     ROUTER_BOUNDS,
 )
-from wholesale.router.jobs import HOLD_SECONDS
 from wholesale.router.window import KEEP_MS, MOST
 
 OREGON_CORE = broker("oregon-core-1")
@@ -280,14 +275,6 @@ def test_regions_dont_touch_each_others_shovels_and_queues_at_a_proxy() -> None:
     assert not owned_queue("dublin", HARBOR.cluster, "shovel.publish.oregon.1")
     assert owned_shovel("dublin", DUBLIN_CLIENT.cluster, "proxy.harbor.1")
     assert not owned_shovel("dublin", OREGON_CLIENT.cluster, "proxy.harbor.1")
-
-
-@pytest.mark.promise("S4")
-def test_no_copy_can_wait_for_longer_than_identities_are_remembered() -> None:
-    waits = [PROXY_BOUNDS, REGION_BOUNDS, ROUTER_BOUNDS, REGION_BOUNDS, BOX_BOUNDS, GATEWAY_BOUNDS]
-    remembered_ms = min(KEEP_MS, HubLimits().identity_seconds * 1000)
-    in_queues = sum(bounds.message_ttl_ms or remembered_ms for bounds in waits)
-    assert in_queues + HOLD_SECONDS * 1000 < remembered_ms
 
 
 @pytest.mark.promise("S4", "D1")

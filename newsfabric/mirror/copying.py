@@ -29,6 +29,7 @@ from newsfabric.envelope import (
     taken_ms,
 )
 from newsfabric.topics import CANARY_TOPIC, CONTROL_WORD, NOTES, TopicClass, TopicPolicy, TopicTable
+from newsfabric.topology.times import TIMES
 
 #: Why a message doesn't go. ``own``: the fabric says it to itself, and the other one says its own.
 #: ``public_there``: it is private here, and everyone's by the other's topics.toml.
@@ -38,7 +39,7 @@ LeftOut = Literal[
 
 # As long as routers remember identities, at a thousand messages a second.
 _REMEMBERED: Final = 1_000_000
-_REMEMBERED_SECONDS: Final = 900.0
+_REMEMBERED_SECONDS: Final = TIMES.identity_ms / 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

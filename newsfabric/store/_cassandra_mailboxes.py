@@ -24,13 +24,14 @@ from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together
 from newsfabric.topics import TopicTable, owner_of
+from newsfabric.topology.times import TIMES
 
 # Partitions that one statement reads, and rows of each. Of the largest bodies, 128 MiB.
 _USERS: Final = 16
 _MESSAGES: Final = 128
 _MARKS: Final = 512
 # Copies of one message are never further apart: identities are remembered for so long.
-_APART_MS: Final = 900_000
+_APART_MS: Final = TIMES.identity_ms
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

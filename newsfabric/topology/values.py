@@ -71,9 +71,8 @@ ROUTER_BOUNDS: Final = Bounds(
     max_length=100_000,
     # Half of the smallest broker's memory, so that 100,000 large messages can't stop publishers.
     max_bytes=256 * MIB,
-    # All that a copy can wait on its way (to a router, in it, to another region, to a box, for its
-    # gateway) is below the quarter of an hour for which identities are remembered: one that was
-    # held back for longer would no longer be known as a copy.
+    # A copy that was held back for longer could be one that readers have had: times.py adds up all
+    # that a copy can wait on its way.
     message_ttl_ms=150_000,
 )
 REJECTED_BOUNDS: Final = Bounds(

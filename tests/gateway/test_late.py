@@ -8,11 +8,7 @@ import pytest
 from envelopes import START_MS, envelope
 
 from gateway import late as late_module
-from gateway.hub import HubLimits
 from gateway.late import (
-    APART_MS,
-    LATE_MS,
-    MARGIN_MS,
     LateCopies,
     clusters,
     given,
@@ -20,16 +16,12 @@ from gateway.late import (
     is_late,
     span_of,
 )
-from gateway.logs import CLOCKS_MS, Logs
-from gateway.position import CLOCK_STEP_MS
+from gateway.logs import Logs
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
-from wholesale.router.jobs import HOLD_SECONDS
-from wholesale.router.log_clock import APART_MS as ROUTER_MS
-from wholesale.router.log_clock import WAITING_SPEED
 
 OREGON = Log("oregon", "oregon-router-1", START_MS)
 DUBLIN = Log("dublin", "dublin-router-1", START_MS)
@@ -73,23 +65,6 @@ def test_and_by_as_much_more_as_clocks_have_been_apart() -> None:
 
 def test_no_copy_was_routed_before_the_beginning_of_time() -> None:
     assert span_of([5_000], 0) == (0, 815_000)
-
-
-def test_the_times_that_clocks_and_copies_may_be_apart_fit_together() -> None:
-    window_ms = HubLimits().identity_seconds * 1000
-    # A router that is as far from its store as it may be still routes.
-    assert CLOCKS_MS >= ROUTER_MS
-    # A step of its clock that it doesn't notice may be in ids that a position's time is told by.
-    assert CLOCK_STEP_MS >= ROUTER_MS
-    # Of two copies one may be of a router that is ahead, and one of another that is behind.
-    assert MARGIN_MS >= APART_MS + 2 * ROUTER_MS
-    # What isn't looked up is so young that any other copy was given within the window: also if its
-    # id is ahead of all clocks that are known here,
-    assert window_ms >= LATE_MS + APART_MS + CLOCKS_MS
-    # and if its age goes by the time of a router that waits for its clock.
-    assert window_ms >= LATE_MS / WAITING_SPEED + APART_MS
-    # A router holds a message for so long after it was delivered: one that just came isn't late.
-    assert LATE_MS < HOLD_SECONDS * 1000 <= APART_MS
 
 
 def test_a_message_was_given_if_another_copy_was() -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.late import LATE_MS, is_ahead, span_of
+from gateway.late import is_ahead, span_of
 from gateway.logs import Logs
+from newsfabric.topology.times import TIMES
 from tests.logmodel.rows import Copy
 
 
@@ -19,7 +20,7 @@ class LateMessages:
     """When other copies are looked up, and what follows from them."""
 
     #: Two minutes: 900 - 750 - 30.
-    after = LATE_MS / 1000
+    after = TIMES.late_ms / 1000
 
     def is_late(self, routed_at: float, now: float) -> bool:
         """Whether it must be looked up before it is offered."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 
+from newsfabric.topology.times import TIMES
+
 # A broker closes the connection of a frozen router after this.
 HEARTBEAT = 30.0
 # Numbers under way above low. 4,096 in the design. A history draws its own, up to this one.
 WINDOW = 6
 SMALLEST_WINDOW = 3
 # Gateways remember for so long which messages they gave to readers.
-IDENTITY_WINDOW = 900.0
+IDENTITY_WINDOW = TIMES.identity_ms / 1000
 # Copies of one message are numbered within this time (docs/guarantees.md).
-APART = 750.0
+APART = TIMES.apart_ms / 1000
 # A router publishes nothing that it has held for longer, and queues keep nothing for longer.
-HOLD = 150.0
+HOLD = TIMES.hold_ms / 1000
 QUEUE_TTL = 150.0
 # A position counts a log that it doesn't list as seen whole if it began so long before. Six hours
 # in the design; here still more than a cut and the late rows after it.

@@ -15,13 +15,13 @@ from newsfabric.amqp.message import Delivery
 from newsfabric.envelope import Envelope, Submission
 from newsfabric.fixed import fixed
 from newsfabric.topics import TopicClass
+from newsfabric.topology.times import TIMES
 from wholesale.outgoing import PendingPublish
 from wholesale.router.stream import Stream
 
-# So long after its arrival a message may still go out: as long as it may wait in the queue before.
-# With all that a copy can wait elsewhere that is less than the time for which gateways remember
-# identities (S4). One that is routed later could be one that its readers have had.
-HOLD_SECONDS: Final = 150.0
+# So long after its arrival a message may still go out: one that is routed later could be one that
+# its readers have had (S4).
+HOLD_SECONDS: Final = TIMES.hold_ms / 1000
 
 
 class Source(Protocol):

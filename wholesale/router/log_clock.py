@@ -24,18 +24,17 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from newsfabric.topology.times import TIMES
+
 # So far the wall clock may be from the store's, and step without being compared again.
-APART_MS: Final = 30_000
-# A gateway looks up the copies of what is older than two minutes: at this speed 133 s, and it must
-# be no more than 150 (tests/gateway/test_late.py holds all of these together).
-WAITING_SPEED: Final = 0.9
+APART_MS: Final = TIMES.clock_ms
 
 
 class LogClock:
     """``wall_ms`` is in ms since the epoch, ``now`` in seconds of a clock that only goes on."""
 
     #: Of the speed of ``now``, while the wall clock is waited for.
-    waiting_speed: ClassVar[float] = WAITING_SPEED
+    waiting_speed: ClassVar[float] = TIMES.waiting_speed
 
     def __init__(self) -> None:
         #: By how many ms the wall clock is ahead of the store's, when they were last compared; None

@@ -13,9 +13,10 @@ import collections
 from typing import Final, NamedTuple
 
 from newsfabric.envelope import MAX_MS
+from newsfabric.topology.times import TIMES
 
 # As long as gateways: a copy may be twelve minutes on its way.
-KEEP_MS: Final = 15 * 60 * 1000
+KEEP_MS: Final = TIMES.identity_ms
 # 160 bytes each, so 250 MB at the bound, which is reached from 1,722 messages/s on. At 10,000/s,
 # more than one router manages with Cassandra, they last for 155 s: longer than the 150 s for which
 # a queue holds a copy back.
