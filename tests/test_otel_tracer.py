@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from metric_values import value
 from trace_collector import Collector, open_collector, span
 
 from newsfabric import otel_tracer
@@ -15,7 +16,7 @@ from newsfabric.otel_tracer import BATCH, ROOM, SPANS, Tracer, TraceSettings
 
 
 def count(outcome: str) -> float:
-    return float(SPANS.labels(outcome)._value.get())
+    return value(SPANS.labels(outcome))
 
 
 def running(collector: Collector, sample: float = 0.0):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from clusters import core_cluster
 from core_cluster import until
+from metric_values import value
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from newsfabric.amqp.stub import StubBroker
@@ -51,7 +52,7 @@ class Process:
         return dict(self.more)
 
     def count(self, outcome: str) -> float:
-        return float(self.outcomes.labels(outcome)._value.get())
+        return value(self.outcomes.labels(outcome))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from fabrics import fabric
 from guarded import TOPICS, Attempt, Guarded, opened, publishes
 from house import SETTINGS, open_house
 from loads import load
+from metric_values import value
 from tornado.netutil import DefaultLoopResolver
 
 from gateway.native.program import Child, find_program, start
@@ -140,10 +141,10 @@ async def test_what_a_queue_refuses_keeps_no_router_from_publishing(core: Guarde
         sent = [PendingPublish("postoffice", Message("news.breaking", b"{}")) for _ in range(10)]
         for pending in sent:
             await send(publisher, pending)
-        before = REFUSED._value.get()
+        before = value(REFUSED)
         async with asyncio.timeout(30):
             await confirmed(publisher, sent, PUBLISH_RETRIES, refused=REFUSED)
-        assert REFUSED._value.get() == before + 10
+        assert value(REFUSED) == before + 10
     finally:
         await link.close()
         core.takes("root", lambda channel: channel.queue_delete("refusing"))
@@ -182,12 +183,12 @@ async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> 
     async with open_house(TOPICS, settings) as house:
         house.report()
         house.report(box="oregon-retail-2", **{url: "http://169.254.169.254/latest"})
-        await until(lambda: counters.REPORT_MISPLACED._value.get() > 0)
+        await until(lambda: value(counters.REPORT_MISPLACED) > 0)
         offered = json.loads((await house.fetch("/endpoints.json")).body)["gateways"]
         assert [one["sse_url"] for one in offered] == ["http://r1.example/events"]
-        before = counters.REPORT_BAD._value.get()
+        before = value(counters.REPORT_BAD)
         house.report(capacity=10_000_000)
-        await until(lambda: counters.REPORT_BAD._value.get() == before + 1)
+        await until(lambda: value(counters.REPORT_BAD) == before + 1)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +208,10 @@ async def test_a_box_names_other_schemes_and_this_machine(urls: dict[str, str]) 
     keys = (ApiKey("0123456789abcdef"),)
     settings = dataclasses.replace(SETTINGS, host="0.0.0.0", api_keys=keys)
     async with open_house(TOPICS, settings) as house:
-        before = counters.REPORT_MISPLACED._value.get()
+        before = value(counters.REPORT_MISPLACED)
         house.report()
         house.report(box="oregon-retail-2", **urls)
-        await until(lambda: counters.REPORT_MISPLACED._value.get() == before + 1)
+        await until(lambda: value(counters.REPORT_MISPLACED) == before + 1)
         offered = json.loads((await house.fetch("/endpoints.json")).body)["gateways"]
         assert [one["sse_url"] for one in offered] == ["http://r1.example/events"]
 
@@ -245,10 +246,10 @@ async def test_a_box_has_a_frontdesk_ask_this_machine_by_a_name_that_leads_there
 
 async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guarded) -> None:
     """Under its own key, which is all that a broker looks at."""
-    before = counters.SEEN_FORGED._value.get()
+    before = value(counters.SEEN_FORGED)
     async with _frontdesk(core) as service:
         async with asyncio.timeout(30):
-            while counters.SEEN_FORGED._value.get() < before + 2 or not _shown(service):
+            while value(counters.SEEN_FORGED) < before + 2 or not _shown(service):
                 await asyncio.to_thread(_pretend, core)
                 await asyncio.sleep(0.1)
         assert _shown(service) == {"edge-1"}
@@ -283,11 +284,11 @@ def _pretend(core: Guarded) -> None:
 
 
 async def test_a_box_reports_under_its_own_key_about_another(core: Guarded) -> None:
-    before = counters.REPORT_FORGED._value.get()
+    before = value(counters.REPORT_FORGED)
     async with _frontdesk(core) as service:
         # Again and again: the frontdesk's queue may not be there yet.
         async with asyncio.timeout(30):
-            while counters.REPORT_FORGED._value.get() < before + 2:
+            while value(counters.REPORT_FORGED) < before + 2:
                 await asyncio.to_thread(_forge, core)
                 await asyncio.sleep(0.1)
         assert service.boxes.count(now=0.0) == 0

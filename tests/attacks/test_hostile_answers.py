@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from core_cluster import until
 from loads import load
+from metric_values import value
 from pictures import PLACE
 from trace_collector import span
 
@@ -226,7 +227,7 @@ async def test_a_collector_refuses_no_more_spans_than_it_was_sent(count: str) ->
 
 def _spans() -> float:
     """Spans that were sent or refused, so far."""
-    return sum(SPANS.labels(outcome)._value.get() for outcome in ("sent", "refused"))
+    return sum(value(SPANS.labels(outcome)) for outcome in ("sent", "refused"))
 
 
 @pytest.mark.parametrize(

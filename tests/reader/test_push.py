@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metric_values import value
 
 from newsfabric.reader.endpoints import parse_endpoints
 from newsfabric.reader.push import DROPPED, parse_push, parse_pushes
@@ -44,10 +45,10 @@ def test_what_has_no_id_has_no_identity(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "[]", "7", b"\xff", 1025 * "[" + 1025 * "]"])
 def test_what_cant_be_read_is_counted_and_the_rest_is_there(text: str | bytes) -> None:
-    before = DROPPED._value.get()
+    before = value(DROPPED)
     found = parse_pushes(['{"type": "message"}', text, b'{"type": "error"}'])
     assert [push.type for push in found] == ["message", "error"]
-    assert DROPPED._value.get() == before + 1
+    assert value(DROPPED) == before + 1
 
 
 def test_endpoints_are_read() -> None:

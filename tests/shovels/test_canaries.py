@@ -7,6 +7,7 @@ import dataclasses
 import random
 
 from fabrics import CREDENTIALS, TOPICS, broker, fabric
+from metric_values import value
 from shovelled import shovelled
 
 from newsfabric.amqp import Delivery
@@ -32,11 +33,11 @@ async def test_one_that_was_not_sent_yet_is_forged_and_not_believed() -> None:
     made = fabric(client=1, core=3)
     watch = Watch(region_links(made, REGION, TOPICS), random.Random(1))
     canaries = Canaries(made, REGION, watch, CREDENTIALS)
-    host, before = broker("oregon-core-1"), FORGED._value.get()
+    host, before = broker("oregon-core-1"), value(FORGED)
     now = asyncio.get_running_loop().time()
     later = round(1000 * (now + 3600))
     canaries._arrived(host, arrival(canaries._token, later))
-    assert (watch.ages(now)[LINK], FORGED._value.get()) == (None, before + 1)
+    assert (watch.ages(now)[LINK], value(FORGED)) == (None, before + 1)
     canaries._arrived(host, arrival(canaries._token, round(1000 * (now - 1))))
     age = watch.ages(now)[LINK]
     assert age is not None
@@ -47,7 +48,7 @@ async def test_one_under_another_login_is_forged_whatever_token_it_has() -> None
     made = fabric(client=1, core=3)
     watch = Watch(region_links(made, REGION, TOPICS), random.Random(1))
     canaries = Canaries(made, REGION, watch, CREDENTIALS)
-    now, before = asyncio.get_running_loop().time(), FORGED._value.get()
+    now, before = asyncio.get_running_loop().time(), value(FORGED)
     forged = arrival(canaries._token, round(1000 * (now - 1)), "cms")
     canaries._arrived(broker("oregon-core-1"), forged)
-    assert (watch.ages(now)[LINK], FORGED._value.get()) == (None, before + 1)
+    assert (watch.ages(now)[LINK], value(FORGED)) == (None, before + 1)

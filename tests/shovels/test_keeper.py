@@ -6,6 +6,7 @@ import random
 
 import pytest
 from fabrics import TOPICS, broker, fabric
+from metric_values import value
 
 from newsfabric.settings import Credentials
 from newsfabric.topology import Bounds, Queue
@@ -60,7 +61,7 @@ class OtherKeeper:
 
 
 def rounds(outcome: str) -> float:
-    return float(ROUNDS.labels(outcome)._value.get())
+    return value(ROUNDS.labels(outcome))
 
 
 async def test_a_keeper_whose_queue_another_one_makes_anew_waits_and_says_so(
@@ -73,12 +74,12 @@ async def test_a_keeper_whose_queue_another_one_makes_anew_waits_and_says_so(
         for _ in range(3):
             await keeper.round()
         assert other.made == 1
-        assert WAITING._value.get() == 1
+        assert value(WAITING) == 1
         assert "queue shovel.publish.oregon.1 on oregon-client-1 has other bounds" in (caplog.text)
         # An upgrade of the other keeper's host waits for this one.
         assert "plan" not in keeper.readiness().waiting_for
         other.wants = False
         await keeper.round()
-        assert WAITING._value.get() == 0
+        assert value(WAITING) == 0
         after = [rounds(each) for each in ("unsettled", "waiting", "settled")]
         assert [b - a for a, b in zip(before, after, strict=True)] == [1, 2, 1]

@@ -15,6 +15,7 @@ import pytest
 from brokers import Brokers as Nodes
 from click.testing import CliRunner, Result
 from fabrics import TOPICS, broker
+from metric_values import value
 
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import PikaLink, connect
@@ -163,7 +164,7 @@ async def test_a_message_that_names_its_user_needs_a_direct_shovel_or_the_tag_im
         for queue in ("t.from", "t.to"):
             await api.put_queue(queue, {"x-expires": 60_000})
         await api.put_binding(Binding("amq.topic", "t.to", "t.from"))
-        value = {
+        shovel = {
             "src-protocol": "amqp091",
             "src-uri": "amqp://",
             "src-queue": "t.from",
@@ -180,7 +181,7 @@ async def test_a_message_that_names_its_user_needs_a_direct_shovel_or_the_tag_im
             "payload_encoding": "string",
         }
         await api._send("POST", "/exchanges/%2F/amq.default/publish", message)
-        await api.put_shovel("t.user", value)
+        await api.put_shovel("t.user", shovel)
         try:
 
             async def done() -> bool:
@@ -267,10 +268,10 @@ async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
     keeping = asyncio.create_task(keeper.run(stop))
     try:
         await _until(lambda: _ready(keeper))
-        before = RESTARTS.labels(name)._value.get()
+        before = value(RESTARTS.labels(name))
 
         async def restarted() -> bool:
-            return bool(RESTARTS.labels(name)._value.get() > before)
+            return value(RESTARTS.labels(name)) > before
 
         thief = _Thief(nodes.node("oregon-client-1").amqp_url, "shovel.publish.oregon.1")
         with thief:

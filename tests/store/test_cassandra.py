@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 from cassandra_keyspace import Keyspace
 from envelopes import START_MS, Clock, envelope
+from metric_values import value
 
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.nodes.ports import free_ports
@@ -127,9 +128,9 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_it_is_counted(store,
     )
     expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
     expected[3] = Number(4, State.HALF)
-    before = UNREADABLE._value.get()
+    before = value(UNREADABLE)
     assert await store.numbers(LOG, first=1, last=8, limit=100) == expected
-    assert UNREADABLE._value.get() == before + 1
+    assert value(UNREADABLE) == before + 1
     for limit in (3, 4, 7):
         assert await store.numbers(LOG, first=1, last=8, limit=limit) == expected[:limit]
 
@@ -294,9 +295,9 @@ async def test_a_row_of_the_directory_that_no_router_wrote_hides_no_other(store,
     await store.list_log(LOG)
     where = f"region = 'oregon' AND router = '{LOG.router}' AND epoch = {LOG.epoch}"
     keyspace.execute(f"UPDATE logs SET {column} WHERE {where}")
-    before = UNREADABLE._value.get()
+    before = value(UNREADABLE)
     assert await store.directory("oregon", LOG.day) == [DirectoryRow(other)]
-    assert UNREADABLE._value.get() == before + 1
+    assert value(UNREADABLE) == before + 1
 
 
 async def test_logs_of_other_regions_are_changed_by_nobody_here(store):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from envelopes import START_MS, Clock, envelope
+from metric_values import value
 from stores import TOPICS
 
 from newsfabric.envelope import Envelope
@@ -147,9 +148,9 @@ async def test_a_message_that_an_index_hides_is_said(path, expect_error_log):
         found = await store.since(hidden.topic, from_ms=0, limit=1_000)
         assert hidden not in found
         await store.write([envelope(MANY + 1, at=MANY + 1)])
-        said = UNREADABLE._value.get()
+        said = value(UNREADABLE)
         async with asyncio.timeout(60):
-            while UNREADABLE._value.get() == said:  # noqa: ASYNC110 - no event tells
+            while value(UNREADABLE) == said:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.05)
     finally:
         await store.close()

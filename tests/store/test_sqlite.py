@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from envelopes import START_MS, Clock, envelope
+from metric_values import value
 
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store import _sqlite_file as file
@@ -254,10 +255,10 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, 
     expected = [Number(e.seq, State.MESSAGE, e) for e in batch]
     expected[3] = Number(4, State.HALF)
     log = Log("oregon", "oregon-router-1", START_MS)
-    before = UNREADABLE._value.get()
+    before = value(UNREADABLE)
     assert await store.numbers(log, first=1, last=8, limit=100) == expected
     # An empty one is none: the number's message isn't there.
-    assert UNREADABLE._value.get() == before + (1 if rest else 0)
+    assert value(UNREADABLE) == before + (1 if rest else 0)
     for limit in (3, 4, 7):
         assert await store.numbers(log, first=1, last=8, limit=limit) == expected[:limit]
     for found in (

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from envelopes import envelope
 from gateways import TABLE, Box, Reader, opened_box, settle, until
+from metric_values import value
 
 from gateway import measures
 from gateway.hub import HubLimits
@@ -432,9 +433,9 @@ async def test_a_tick_of_another_year_makes_no_message_late(engine: str) -> None
     async with opened_box(engine) as box, box.reader(TOPIC) as reader:
         box.publish(body=1)
         assert await reader.hear_bodies(1) == [1]
-        left = measures.LEFT._value.get()
+        left = value(measures.LEFT)
         next_year = int(time.time() * 1000) + 365 * 86_400_000
         tick(box, 0, origin="nowhere", router="no-router", sent_ms=next_year)
         box.publish(body=2)
         assert await reader.hear_bodies(1) == [2]
-        assert measures.LEFT._value.get() == left
+        assert value(measures.LEFT) == left

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fake_dataplane import fake_dataplane
 from gateways import TABLE
+from metric_values import value
 
 from gateway import measures
 from gateway.core import Core
@@ -22,6 +23,6 @@ async def test_what_waits_there_is_counted_once_however_many_look(tmp_path: Path
         core = Core(told, TABLE, MemoryStore(TABLE), engine)
         engine.tally.update({"outbox_bytes": 1_000, "identities": 7})
         await asyncio.gather(*(core.look() for _ in range(3)))
-        assert measures.OUTBOXES._value.get() == 1_000
-        assert measures.IDENTITIES._value.get() == 7
+        assert value(measures.OUTBOXES) == 1_000
+        assert value(measures.IDENTITIES) == 7
         await core.close()

@@ -10,6 +10,7 @@ from fake_dataplane import (
     fake_dataplane,
 )
 from gateways import until
+from metric_values import value
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, attached, past, seqs
 from signing import token
 
@@ -64,12 +65,12 @@ async def test_who_logs_in_with_the_same_token_in_the_same_moment_is_decided_on_
     desk: Desk,
 ) -> None:
     good = measures.TOKENS.labels("good")
-    before = good._value.get()
+    before = value(good)
     first = await desk.ask(action="login", token=token("42"), by=READER + OTHER)
     second = await desk.visit.hear_named("auth")
     assert (first.fields["connections"], second["connections"]) == (READER, OTHER)
     assert (first.fields["user"], second["user"]) == ("42", "42")
-    assert good._value.get() == before + 2
+    assert value(good) == before + 2
 
 
 async def test_bad_tokens_are_counted_in_the_auth_state_and_one_too_many_is_the_end(

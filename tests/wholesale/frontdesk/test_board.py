@@ -16,6 +16,7 @@ import pytest
 from authorities import certify
 from core_cluster import until
 from house import DUBLIN, FABRIC, JSON, SETTINGS, House, open_house
+from metric_values import value
 from pictures import BOX, ROUTER
 from signing import AUDIENCE, ISSUER, keys_file, token
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
@@ -80,7 +81,7 @@ async def test_the_board_shows_who_reports(house: House):
 
 
 async def test_reports_in_anothers_name_are_dropped_and_counted(house: House):
-    before = counters.SEEN_FORGED._value.get()
+    before = value(counters.SEEN_FORGED)
     for forged in (
         said(dataclasses.replace(BOX, name="oregon-retail-2"), by="box.oregon-retail-1"),
         # A box that says that it is a router, and who says no name.
@@ -88,14 +89,14 @@ async def test_reports_in_anothers_name_are_dropped_and_counted(house: House):
         encode_report(BOX),
     ):
         house.core.publish("upstream", forged)
-    await until(lambda: counters.SEEN_FORGED._value.get() == before + 3)
+    await until(lambda: value(counters.SEEN_FORGED) == before + 3)
     assert await names(house) <= {"oregon-frontdesk-1"}
 
 
 async def test_what_is_no_report_is_counted(house: House):
-    before = counters.SEEN_BAD._value.get()
+    before = value(counters.SEEN_BAD)
     house.core.publish("upstream", Message(reports.report_key("oregon", "x"), b"not a report"))
-    await until(lambda: counters.SEEN_BAD._value.get() == before + 1)
+    await until(lambda: value(counters.SEEN_BAD) == before + 1)
 
 
 async def test_it_answers_without_core_client_and_store(house: House):

@@ -11,6 +11,7 @@ import pytest
 from core_cluster import until
 from house import House, open_house
 from loads import load
+from metric_values import value
 
 from newsfabric.control import LoadReport
 from newsfabric.topics import TopicTable
@@ -80,7 +81,7 @@ async def asked(catching: CatchingUp, box: LoadReport, topic: str) -> str:
 
 
 def held() -> float:
-    return float(counters.CATCHING_UP_BYTES._value.get())
+    return value(counters.CATCHING_UP_BYTES)
 
 
 async def test_all_answers_on_their_way_have_one_bound_and_the_largest_makes_room():
@@ -114,13 +115,13 @@ async def test_nothing_is_held_for_a_reader_who_is_gone(house: House):
     async with gateway() as there:
         house.report(sse_url=there.box.sse_url)
         await until(lambda: house.service.boxes.count(now=0.0) == 1)
-        before = counters.CATCHING_UP_LEFT._value.get()
+        before = value(counters.CATCHING_UP_LEFT)
         _, writer = await asyncio.open_connection("127.0.0.1", house.service.port)
         writer.write(b"GET /history?topic=large&after= HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: held() > MIB)
         writer.close()
         await until(lambda: held() == 0)
-        assert counters.CATCHING_UP_LEFT._value.get() == before + 1
+        assert value(counters.CATCHING_UP_LEFT) == before + 1
 
 
 async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(

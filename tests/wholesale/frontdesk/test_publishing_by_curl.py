@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from core_cluster import until
 from house import JSON, SETTINGS, House, open_house
+from metric_values import value
 from tornado.httpclient import HTTPResponse
 
 from newsfabric.envelope import identity_of, identity_text
@@ -62,7 +63,7 @@ async def rehearse(house: House, document: Any, query: str = "dry_run", **header
 
 
 def counted(status: int) -> float:
-    return float(counters.PUBLISHED.labels(str(status))._value.get())
+    return value(counters.PUBLISHED.labels(str(status)))
 
 
 # Several at once

@@ -16,6 +16,7 @@ from core_cluster import until
 from envelopes import envelope
 from gateways import opened_box
 from house import DUBLIN, FABRIC, JSON, LOAD, SETTINGS, House, open_house
+from metric_values import value
 from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
@@ -100,7 +101,7 @@ async def test_a_strangers_message_among_the_load_reports_is_ignored(house: Hous
 async def test_what_a_box_reports_in_anothers_name_is_dropped_and_said(
     house: House, caplog: pytest.LogCaptureFixture
 ):
-    before = counters.REPORT_FORGED._value.get()
+    before = value(counters.REPORT_FORGED)
     forged = dataclasses.replace(LOAD, box="oregon-retail-2")
     house.core.publish("upstream", reported(forged, by="oregon-retail-1"))
     # Nor is what says no name: a broker has checked it, or it is nobody's.

@@ -14,6 +14,7 @@ import pytest
 from clusters import said_by_box
 from core_cluster import EPOCH, CoreCluster, running, until
 from envelopes import START_MS, envelope
+from metric_values import value
 
 from newsfabric import metrics, topology
 from newsfabric.amqp import Message, Properties
@@ -159,7 +160,7 @@ async def test_an_announcement_ends_with_the_message(core: CoreCluster):
 
 
 async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(core: CoreCluster):
-    repeated = counters.REPEATED._value.get()
+    repeated = value(counters.REPEATED)
     async with marking(core) as made:
         send(core, marked(at=10))
         await settled(core, made)
@@ -168,7 +169,7 @@ async def test_a_mark_that_is_there_is_announced_again_as_it_was_made(core: Core
     told = core.arrived("intake")
     assert told[:2] == told[2:]
     assert (await core.store.kept("user.42", LETTER.id)) == Kept(LETTER, (marked(at=10),))
-    assert counters.REPEATED._value.get() == repeated + 1
+    assert value(counters.REPEATED) == repeated + 1
 
 
 async def test_two_services_do_a_mark_twice_and_readers_see_it_once(core: CoreCluster):
@@ -250,11 +251,11 @@ BAD = {
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
 async def test_what_is_no_mark_is_counted_and_dropped(core: CoreCluster, body: Any):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    bad = counters.BAD._value.get()
+    bad = value(counters.BAD)
     async with marking(core) as made:
         send(core, Message(MARK_KEY, raw, Properties(type=MARK)), marked("ack"))
         await settled(core, made)
-    assert counters.BAD._value.get() == bad + 1
+    assert value(counters.BAD) == bad + 1
     assert [json.loads(m.body)["mark"] for m in core.arrived("intake")] == ["ack", "ack"]
 
 
@@ -270,21 +271,21 @@ async def test_a_message_that_says_it_is_something_else_is_no_mark(core: CoreClu
 async def test_a_mark_that_no_box_has_said_is_forged(core: CoreCluster, login: str | None):
     mark = encode_mark(marked())
     forged = dataclasses.replace(mark.properties, user_id=login)
-    before = counters.FORGED._value.get()
+    before = value(counters.FORGED)
     async with marking(core) as made:
         core.broker.publish(topology.UPSTREAM, dataclasses.replace(mark, properties=forged))
         send(core, marked("ack"))
         await settled(core, made)
-    assert counters.FORGED._value.get() == before + 1
+    assert value(counters.FORGED) == before + 1
     assert [json.loads(m.body)["mark"] for m in core.arrived("intake")] == ["ack", "ack"]
 
 
 async def test_a_mark_on_what_comes_a_little_later_is_carried_out_then(core: CoreCluster):
     late = envelope(9, topic="user.42", app_id="billing")
-    later = counters.LATER._value.get()
+    later = value(counters.LATER)
     async with marking(core) as made:
         send(core, marked(letter=late), marked("ack"))
-        await until(lambda: counters.LATER._value.get() > later)
+        await until(lambda: value(counters.LATER) > later)
         # Others don't wait for it.
         await until(lambda: len(core.arrived("intake")) == 2)
         await core.store.write([late])
@@ -297,7 +298,7 @@ async def test_a_mark_on_what_isnt_there_comes_to_nothing(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("wholesale.mailbox.waiting.DELAYS", (0.0, 0.0))
-    unknown = counters.UNKNOWN._value.get()
+    unknown = value(counters.UNKNOWN)
     theirs = envelope(5, topic="user.43")
     await core.store.write([theirs])
     async with marking(core) as made:
@@ -305,7 +306,7 @@ async def test_a_mark_on_what_isnt_there_comes_to_nothing(
         send(core, marked(letter=envelope(9, topic="user.42")))
         send(core, marked(letter=dataclasses.replace(theirs, topic="user.42")))
         await settled(core, made)
-    assert counters.UNKNOWN._value.get() == unknown + 2
+    assert value(counters.UNKNOWN) == unknown + 2
     assert core.arrived("intake") == []
     assert await core.store.mailboxes(["user.43"], limit=9) == [[Kept(theirs)]]
 
@@ -318,11 +319,11 @@ async def test_one_that_the_store_cant_do_or_we_cant_doesnt_hold_up_the_others(
     assert isinstance(core.store, FailingStore)
     # For the batch, and then for the one that comes first alone.
     core.store.fails = [(call, problem)] * (times + 1)
-    failed = counters.FAILED._value.get()
+    failed = value(counters.FAILED)
     async with marking(core) as made:
         send(core, marked("read"), marked("dismiss"), marked("ack"))
         await settled(core, made)
-    assert counters.FAILED._value.get() == failed + 1
+    assert value(counters.FAILED) == failed + 1
     assert [json.loads(m.body)["mark"] for m in core.arrived("intake")[::2]] == ["dismiss", "ack"]
     assert "garbage" in caplog.text
 
@@ -400,7 +401,7 @@ class Forbidding:
 
 
 async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(core: CoreCluster):
-    failed = counters.FAILED._value.get()
+    failed = value(counters.FAILED)
     others = [envelope(n, topic=f"user.{n}", app_id="billing") for n in range(3, 6)]
     await core.store.write(others)
     link = core.broker.connect()
@@ -423,4 +424,4 @@ async def test_what_may_not_be_announced_is_given_up_and_holds_nobody_back(core:
     assert "user.42" not in told
     # It is in the store all the same.
     assert await core.store.kept("user.42", LETTER.id) == Kept(LETTER, (marked(),))
-    assert counters.FAILED._value.get() == failed + 1
+    assert value(counters.FAILED) == failed + 1

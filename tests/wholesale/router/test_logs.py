@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from core_cluster import EPOCH, CoreCluster, message, running, until
+from metric_values import value
 
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
@@ -117,8 +118,8 @@ async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_read
         await until(lambda: router.store_answers)
         store.directory_is_away = True
         core.publish(message(message_id="1"))
-        retries = counters.LISTING_RETRIES._value.get()
-        await until(lambda: counters.LISTING_RETRIES._value.get() > retries + 1)
+        retries = value(counters.LISTING_RETRIES)
+        await until(lambda: value(counters.LISTING_RETRIES) > retries + 1)
         # It has a lease yet, and routes.
         assert router.store_answers
         assert caplog.records == []
@@ -276,12 +277,12 @@ async def test_a_message_that_the_store_cant_hold_is_a_void_number(
 ):
     store = store_of(core)
     store.poison = "2"
-    before = counters.VOID._value.get()
+    before = value(counters.VOID)
     async with running(core) as router:
         core.publish(*(message(message_id=str(n)) for n in (1, 2, 3)))
         await until(lambda: router.stream.numbering.low == 3)
     assert await store.states() == {1: State.MESSAGE, 2: State.VOID, 3: State.MESSAGE}
-    assert counters.VOID._value.get() == before + 1
+    assert value(counters.VOID) == before + 1
     expect_error_log("it can't hold this")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pika
 import pytest
 from brokers import Brokers as Nodes
+from metric_values import value
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Message
@@ -195,7 +196,7 @@ class Watch:
 async def test_under_overload_gold_arrives_bronze_is_dropped_and_all_is_bounded(
     region: Region, router: RouterService, store: SlowStore
 ) -> None:
-    shed_before = counters.SHED._value.get()
+    shed_before = value(counters.SHED)
     watch = Watch(region.core[0].amqp_url, router)
     async with sending(region) as publisher, asyncio.timeout(PATIENCE):
         await publisher.send(numbered("news", 99_999))
@@ -208,7 +209,7 @@ async def test_under_overload_gold_arrives_bronze_is_dropped_and_all_is_bounded(
         watching.cancel()
         recovery = await watch.until_empty()
         afterwards = await paced(publisher, "news", 5, 0.1)
-    shed = counters.SHED._value.get() - shed_before
+    shed = value(counters.SHED) - shed_before
     figures = {
         "slowest gold": max(gold),
         "slowest silver with a receipt": max(waited),

@@ -9,6 +9,7 @@ import logging
 
 import pytest
 from core_cluster import EPOCH, CoreCluster, message, running, until
+from metric_values import value
 from shovelled import shovelled
 
 from gateway.hub import Hub
@@ -194,11 +195,11 @@ async def test_identities_that_had_to_go_early_are_counted(
 ):
     monkeypatch.setattr(router_module, "Window", functools.partial(Window, most=3))
     monkeypatch.setattr(router_module, "TICK_SECONDS", 0.01)
-    before = counters.EVICTED_EARLY._value.get()
+    before = value(counters.EVICTED_EARLY)
     async with running(core) as router:
         core.publish(*(message(message_id=str(n)) for n in range(5)))
         await core.none_owed(router)
-        await until(lambda: counters.EVICTED_EARLY._value.get() == before + 2)
+        await until(lambda: value(counters.EVICTED_EARLY) == before + 2)
 
 
 @pytest.mark.promise("R3")
@@ -214,12 +215,12 @@ async def test_copies_that_come_together_are_routed_once_and_each_is_answered(co
 async def test_of_two_bodies_under_one_message_id_the_first_wins_and_it_is_said_once(
     core: CoreCluster, caplog: pytest.LogCaptureFixture
 ):
-    before = counters.DIFFERING._value.get()
+    before = value(counters.DIFFERING)
     async with running(core) as router:
         core.publish(*(message(body=b"%d" % n, message_id="m1") for n in range(4)))
         await core.none_owed(router)
         assert [e.body for e in core.envelopes()] == [b"0"]
-    assert counters.DIFFERING._value.get() == before + 3
+    assert value(counters.DIFFERING) == before + 3
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1
 
@@ -246,7 +247,7 @@ async def test_a_publishers_clock_is_shown_and_decides_nothing(core: CoreCluster
 async def test_what_publishers_say_of_their_time_is_measured_apart(core: CoreCluster):
     def figures() -> tuple[int, float, float]:
         age = counters.CLAIMED_AGE
-        return sum(age.counts), age.sum, counters.CLAIMED_AHEAD._value.get()
+        return sum(age.counts), age.sum, value(counters.CLAIMED_AHEAD)
 
     before = figures()
     async with running(core) as router:
@@ -320,7 +321,7 @@ async def test_bad_input_is_rejected_with_its_bytes_counted_answered_and_gone(
 
 
 def _rejected(reason: str) -> float:
-    return counters.REJECTED[reason]._value.get()
+    return value(counters.REJECTED[reason])
 
 
 async def test_a_tick_names_the_last_number_in_both_exchanges(core: CoreCluster):
@@ -377,7 +378,7 @@ async def test_what_a_publisher_wrote_where_shovels_write_is_no_hop(core: CoreCl
 async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(
     core: CoreCluster, way: str
 ):
-    refused_before = counters.REJECTED["cc_not_allowed"]._value.get()
+    refused_before = value(counters.REJECTED["cc_not_allowed"])
     async with running(core) as router:
         for topic in ("news.world", "live.x"):
             for shovel in ("publish.oregon.1", way):
@@ -392,7 +393,7 @@ async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(
     }
     (evidence,) = core.arrived("rejected")
     assert evidence.properties.headers["topic"] == "news.world"
-    assert counters.REJECTED["cc_not_allowed"]._value.get() == refused_before + 1
+    assert value(counters.REJECTED["cc_not_allowed"]) == refused_before + 1
 
 
 async def test_silver_within_a_pattern_of_gold_comes_by_golds_ways_too() -> None:
@@ -432,10 +433,10 @@ async def test_canaries_end_here_and_are_no_ones_message(core: CoreCluster):
 @pytest.mark.parametrize("login", [None, "cms", "keeper.dublin", "keeper", "frontdesk.oregon"])
 async def test_a_canary_that_is_no_keepers_is_counted(core: CoreCluster, login: str | None):
     canary = Canary(region="oregon", token="t", sent_ms=1)
-    before = FORGED_CANARIES._value.get()
+    before = value(FORGED_CANARIES)
     async with running(core) as router:
         core.publish(
             encode_canary(canary, user_id=login), encode_canary(canary, user_id="keeper.oregon")
         )
         await core.none_owed(router)
-    assert FORGED_CANARIES._value.get() == before + 1
+    assert value(FORGED_CANARIES) == before + 1

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from core_cluster import CoreCluster, message, until
+from metric_values import value
 from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
@@ -141,11 +142,11 @@ async def test_while_the_broker_refuses_what_it_publishes_it_isnt_ready(
 async def test_what_a_queue_refuses_is_routed_all_the_same(core: CoreCluster):
     async with serving(core) as (router, _):
         await until(lambda: router.readiness().ready)
-        before = counters.REFUSED._value.get()
+        before = value(counters.REFUSED)
         core.broker.nacks = True
         core.publish(message())
         # To postoffice and to outbound.
-        await until(lambda: counters.REFUSED._value.get() == before + 2)
+        await until(lambda: value(counters.REFUSED) == before + 2)
         await until(lambda: router.under_way == 0)
         assert router.readiness().ready
 

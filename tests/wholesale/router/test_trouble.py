@@ -11,6 +11,7 @@ import pytest
 from core_cluster import EPOCH, CoreCluster, message, running, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_values import value
 
 from gateway.hub import Hub
 from gateway.logs import Logs
@@ -337,7 +338,7 @@ async def test_what_waited_for_the_store_for_too_long_has_no_receipt_and_may_com
 ):
     time = Time()
     store.fails = away
-    before = counters.EXPIRED._value.get()
+    before = value(counters.EXPIRED)
     async with running(core, now=time.now) as router:
         core.publish(*(message(reply_to="me", message_id=str(n)) for n in range(300)))
         await until(lambda: store.writes >= 1)
@@ -348,7 +349,7 @@ async def test_what_waited_for_the_store_for_too_long_has_no_receipt_and_may_com
         store.fails = lambda _: None
         await core.none_owed(router)
         assert [r.message_id for r in core.receipts()] == ["young"]
-        assert counters.EXPIRED._value.get() - before == 300
+        assert value(counters.EXPIRED) - before == 300
         core.publish(message(reply_to="me", message_id="0"))
         await core.none_owed(router)
         assert [(r.message_id, r.status) for r in core.receipts()][1:] == [("0", "routed")]
@@ -360,11 +361,11 @@ async def test_what_waited_for_the_broker_for_too_long_isnt_routed(
     # A refusal to confirm would mean that it is published.
     monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
     time = Time()
-    refused = counters.PUBLISH_RETRIES._value.get() + 2
+    refused = value(counters.PUBLISH_RETRIES) + 2
     async with running(core, now=time.now) as router:
         core.broker.nacks = True
         core.publish(message(reply_to="me", message_id="m1"))
-        await until(lambda: counters.PUBLISH_RETRIES._value.get() == refused)
+        await until(lambda: value(counters.PUBLISH_RETRIES) == refused)
         time.seconds = HOLD_SECONDS
         core.broker.nacks = False
         await core.none_owed(router)

@@ -13,6 +13,7 @@ import pytest
 from clusters import core_cluster, reported
 from core_cluster import until
 from fleets import report
+from metric_values import value
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
 from newsfabric.amqp import Message
@@ -112,13 +113,13 @@ async def test_scale_says_what_is_wanted_with_the_sums(place: Place) -> None:
 
 
 async def test_what_a_box_reports_in_anothers_name_is_dropped(place: Place) -> None:
-    before = counters.REPORT_FORGED._value.get(), counters.REPORT_BAD._value.get()
+    before = value(counters.REPORT_FORGED), value(counters.REPORT_BAD)
     place.broker.publish("upstream", reported(report("b1", 900), by="b2"))
     place.broker.publish("upstream", Message(load_key("oregon", "b1"), b"nonsense"))
     place.hear(report("b3", 5))
     await until(lambda: place.service.brain.sight and place.service.brain.sight.boxes)
     assert [box["name"] for box in (await place.scale())["boxes"]] == ["b3"]
-    after = counters.REPORT_FORGED._value.get(), counters.REPORT_BAD._value.get()
+    after = value(counters.REPORT_FORGED), value(counters.REPORT_BAD)
     assert after == (before[0] + 1, before[1] + 1)
 
 
@@ -158,11 +159,11 @@ async def test_a_core_that_takes_no_orders_holds_up_the_decisions_for_a_second_a
 ) -> None:
     core: Any = Blocked()
     boxes = tuple(f"b{n}" for n in range(50))
-    failed = counters.DRAINS.labels("failed")._value.get()
+    failed = value(counters.DRAINS.labels("failed"))
     async with asyncio.timeout(60):
         await place.service._order(core, boxes)
     assert core.asked == len(boxes)
-    assert counters.DRAINS.labels("failed")._value.get() == failed + len(boxes)
+    assert value(counters.DRAINS.labels("failed")) == failed + len(boxes)
 
 
 async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: Place) -> None:
