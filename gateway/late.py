@@ -1,14 +1,14 @@
-"""Messages so late that this gateway may have forgotten that it gave a copy of them.
+"""The lookup of late messages: they may be duplicates of a copy that this gateway has forgotten.
 
-A gateway knows for 15 minutes which messages it gave to readers. Copies of one message get their
-numbers up to 750 s apart (docs/guarantees.md, S4), by clocks that are up to 30 s from right. So
-when a copy is older than two minutes (:attr:`.Times.late_ms`), another one may have been given so
-long ago that nobody here remembers. Before it is offered its other copies are looked up, in every
-region: where any of them was given here, or was past when this gateway began, it is one more copy.
-(docs/design/0012 has an example.)
+A gateway remembers for 15 minutes which messages it gave to readers. The copies of one message are
+numbered up to 750 s apart (docs/guarantees.md, S4), by clocks that are up to 30 s from right. So
+when a message is older than two minutes (:attr:`.Times.late_ms`), another copy may have been given
+here so long ago that it is forgotten. Before such a message is offered, its other copies are looked
+up in every region. If one of them was given here, or was past when this gateway began, the message
+is a duplicate. (docs/design/0012 has an example.)
 
-Copies are found by their times, and these are apart by more where clocks are wrong, or were: by the
-**spread** (:meth:`.LogTimes.spread_ms`). What lies so far away is read up to a bound.
+Copies are found by their times. Where clocks are or were wrong, these times differ by more: by the
+**spread** (:meth:`.LogTimes.spread_ms`). At such distances the number of pages read is bounded.
 """
 
 from __future__ import annotations
@@ -27,44 +27,43 @@ from newsfabric.errors import StoreError
 from newsfabric.store import Store
 from newsfabric.topology.times import TIMES
 
-# Of a region that was silent for so long nothing is asked any more: a repeat is better than a
-# message that nobody gets.
+# A region silent for so long isn't asked any more: a duplicate is better than a lost message.
 _SILENT_SECONDS: Final = 3_600.0
-# Copies are read so many at a time.
+# Copies in one page, and the limit of pages.
 _PAGE: Final = 5_000
 _MOST_PAGES: Final = 400
-# Of what is further away no more is read: a clock that is a day ahead would else have a busy topic
-# read for minutes, and its messages stay missing.
+# Limit of pages further away: after a clock that was a day ahead, a busy topic would otherwise be
+# read for minutes, and its messages would stay missing.
 _FAR_PAGES: Final = 10
 
 
 class _TooMany(StoreError):
-    """There are more copies than are looked through."""
+    """Error: there are more copies than are looked through."""
 
 
 def is_late(envelope: Envelope, time_ms: int) -> bool:
-    """Whether its copies must be looked up before it is offered, at the latest of all times
-    (:mod:`gateway.log_times`)."""
+    """Return whether the copies of ``envelope`` must be looked up before it is offered. ``time_ms``
+    is the latest of all known times (:mod:`gateway.log_times`)."""
     return time_ms - ms_of_id(envelope.id) > TIMES.late_ms
 
 
 def is_ahead(routed_ms: int, reached_ms: int) -> bool:
-    """Whether a message was routed at a time of its region's that nobody has told yet: before that
-    isn't known how old it is. ``reached_ms``: what was told (:meth:`.LogTimes.reached_ms`)."""
+    """Return whether a message was routed later than ``reached_ms``, the time that its region has
+    reported (:meth:`.LogTimes.reached_ms`). Until a later report, its age is unknown."""
     return routed_ms > reached_ms + 2 * TIMES.clock_ms
 
 
 def span_of(times: Iterable[int], spread_ms: int) -> tuple[int, int]:
-    """First and last time that copies of the messages routed at these ``times`` can have, in ms."""
+    """Return the first and last time, in ms, of possible copies of messages routed at ``times``."""
     routed = list(times)
     margin_ms = TIMES.margin_ms + spread_ms
     return max(0, min(routed) - margin_ms), max(routed) + margin_ms
 
 
 def clusters(messages: Iterable[Envelope], spread_ms: int) -> Iterator[list[Envelope]]:
-    """These messages, in order of time, in groups whose copies lie near to each other.
+    """Yield the messages in order of time, in groups whose copies have times near each other.
 
-    A page of a quiet log can span hours: what lies between needn't be read.
+    A page of a quiet log can span hours: the time between two groups needn't be read.
     """
     margin_ms = TIMES.margin_ms + spread_ms
     group: list[Envelope] = []
@@ -78,7 +77,7 @@ def clusters(messages: Iterable[Envelope], spread_ms: int) -> Iterator[list[Enve
 
 
 def given(late: Iterable[Envelope], copies: Iterable[Envelope], logs: Logs) -> set[int]:
-    """The identities of those ``late`` ones of which another one of ``copies`` was given here."""
+    """Return the identities of ``late`` messages if another one of ``copies`` was given here."""
     places = {one.identity: copy_of(one)[:2] for one in late}
     return {
         one.identity
@@ -91,23 +90,23 @@ def given(late: Iterable[Envelope], copies: Iterable[Envelope], logs: Logs) -> s
 
 @dataclasses.dataclass(eq=False, repr=False)
 class LateCopies:
-    """Looks up whether late messages were given here before. ``clock`` only goes on."""
+    """A lookup of whether late messages were given here before. ``clock`` is monotonic."""
 
     store: Store
     logs: Logs
     settings: GatewaySettings
     clock: Callable[[], float]
-    # When each region was heard last.
+    # By region, the time of its last message or tick.
     _heard_at: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def heard(self, region: str, now: float) -> None:
-        """A message or a tick of a log of ``region`` has come."""
+        """Note a message or a tick of a log of ``region``."""
         self._heard_at[region] = now
 
     async def given(self, topic: str, messages: Sequence[Envelope], spread_ms: int) -> set[int]:
-        """The identities of those of ``messages`` that were given here.
+        """Return the identities of ``messages`` that were given here before.
 
-        StoreError or TimeoutError if that can't be known now.
+        Raise StoreError or TimeoutError if the store can't answer now.
         """
         times = [ms_of_id(one.id) for one in messages]
         near = first, last = span_of(times, min(spread_ms, TIMES.queues_ms))
@@ -117,7 +116,7 @@ class LateCopies:
             async for page in self._pages(topic, region, near, _MOST_PAGES):
                 found |= given(messages, page, self.logs)
             for far in ((begin, first), (last, end)):
-                # A repeat is better than a message that nobody gets.
+                # A duplicate is better than a lost message.
                 with contextlib.suppress(_TooMany):
                     async for page in self._pages(topic, region, far, _FAR_PAGES):
                         found |= given(messages, page, self.logs)
@@ -126,7 +125,7 @@ class LateCopies:
     async def _pages(
         self, topic: str, region: str, span: tuple[int, int], most: int
     ) -> AsyncIterator[list[Envelope]]:
-        """All copies in ``span``, the newest page first; _TooMany after ``most`` of them."""
+        """Yield all copies in ``span``, the newest page first; _TooMany after ``most`` pages."""
         begin, end = span
         for _ in range(most if begin < end else 0):
             async with asyncio.timeout(self.settings.store_timeout):
@@ -136,14 +135,14 @@ class LateCopies:
             yield page
             if len(page) < _PAGE:
                 return
-            # The oldest millisecond may not be whole, and comes again.
+            # The page may have only a part of its oldest millisecond, which is read again.
             end = ms_of_id(page[0].id) + 1
         if begin < end:
             raise _TooMany(f"too many copies on {topic}")
 
     def _regions(self) -> list[str]:
         now = self.clock()
-        # Of one that has no log of which more may come everything was seen here.
+        # All numbers of a region without an unfinished log were seen here.
         for known in self.logs.unfinished():
             self._heard_at.setdefault(known.log.region, now)
         lives = (

@@ -1,13 +1,13 @@
 """The readers' listening socket.
 
-Tornado's own accept handler lets EMFILE go up to the loop, which calls it again at once: a
-gateway out of descriptors would spin and log without end. This one stops listening for
-a moment instead; the connections wait in the kernel's backlog. It also stops while so many of its
-connections are open that the rest of the gateway would run out of them.
+Tornado's own accept handler lets EMFILE reach the event loop, which calls the handler again at
+once: a gateway out of file descriptors would spin and log without end. This listener stops
+accepting for a moment instead, and connections wait in the kernel's backlog. It also stops at a
+limit of open connections, so that other parts of the gateway have file descriptors left.
 
-One connection more than its address may have is served to the extent that it is told so. A network
-that has gone without a word leaves its readers here, who would stand in its way when it is back: so
-those of an address without room are asked for a sign of life, and who gives none ends.
+A connection above its address's limit is accepted only to be refused. When a network fails
+silently, its readers' dead connections stay open here, and would block the same readers on its
+return. So the readers of a full address are asked for a sign of life: without one they are closed.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from newsfabric.pace import Pace, Rate
 
 logger = logging.getLogger(__name__)
 
-# accept(2): out of descriptors (process, system) or of memory.
+# accept(2): out of file descriptors (process, system) or of memory.
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.5
 _BACKLOG: Final = 1024
-# Accepted in one turn of the loop, so that a storm of readers doesn't stop the others.
+# Connections accepted in one turn of the event loop: a storm of readers must not stop the others.
 _AT_ONCE: Final = 64
-# What the kernel may hold for one reader (it doubles the number). Left to itself it takes up to
-# 4 MiB, where no policy reaches the messages any more.
+# Send buffer in the kernel for one reader (the kernel doubles the number). By default it grows to 4
+# MiB, and no policy for slow readers reaches the messages in it.
 _SEND_BUFFER: Final = 128 * 1024
-# A stream reads ahead at most so much; the largest thing that is read whole is an xhr_send.
+# Limit of a stream's read-ahead; the largest thing that is read whole is an xhr_send.
 _READ_BUFFER: Final = 256 * 1024
-# Who are told that their address has no room, at once; beyond them there is no answer.
+# Refusals under way at once for full addresses; above this, a connection gets no answer.
 _TURNED_AWAY_AT_ONCE: Final = 1_000
-# How often the readers of one address are asked for signs of life at most.
+# For one address: how often its readers are asked for signs of life at most.
 _ROUNDS: Final = Rate(burst=1, per_second=0.1)
 
 
 class Listener:
-    """Accepts connections for ``server`` from :meth:`start` until :meth:`stop`, at the address of
-    ``settings``; ConfigError if it is taken.
+    """An acceptor of connections for ``server``, from :meth:`start` until :meth:`stop`, at the
+    address in ``settings``; ConfigError if that is taken.
 
-    At most as many at once as descriptors allow, of one address as ``settings`` do. What waits for
-    them counts in ``budget``.
+    File descriptors bound the connections in total, ``settings`` those of one address. Bytes that
+    wait for readers count in ``budget``.
     """
 
     def __init__(self, server: HTTPServer, budget: Budget, settings: GatewaySettings) -> None:
@@ -66,7 +66,7 @@ class Listener:
         self._most = connections_at_most()
         self._open = 0
         self._addresses = Addresses(settings.per_address)
-        # By place, where a place has a bound.
+        # By place, if there is a limit for each place.
         self._streams = StreamsByPlace() if settings.per_address else None
         self._rounds = Pace(_ROUNDS)
         self._turned_away = 0
@@ -78,16 +78,16 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port that it has, also where it was asked for any (0)."""
+        """The port in use, also where any port was asked for (0)."""
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        """Accept from now on. Also how it goes on after a pause."""
+        """Accept connections from now on; also used to resume after a pause."""
         self._resume = None
         self._loop.add_reader(self._socket, self._accept)
 
     def stop(self) -> None:
-        """Accept no more, and close the socket. Idempotent."""
+        """Stop accepting, and close the socket. Idempotent."""
         if self._resume is not None:
             self._resume.cancel()
             self._resume = None
@@ -139,7 +139,7 @@ class Listener:
         def closed(_: ReaderStream) -> None:
             self._open -= 1
             self._turned_away -= 1
-            # Else it would keep those who have left: more than are told at once.
+            # Otherwise the timers keep closed streams alive: more than the limit of refusals.
             timer.cancel()
 
         stream = serve_connection(self._server, connection, address, self._budget, closed)
@@ -147,7 +147,7 @@ class Listener:
         timer = self._loop.call_later(self._told_within, stream.close)
 
     def _ask_for_life(self, address: str) -> None:
-        """Ask those of ``address`` for a sign of life, unless that was done lately."""
+        """Ask the readers of ``address`` for a sign of life, unless they were asked lately."""
         if self._streams is None or self._rounds.ask(address, self._loop.time()):
             return
         self._streams.ask_for_life(address)
@@ -163,24 +163,24 @@ class Listener:
 
 
 class StreamsByPlace:
-    """The streams of readers, by what their addresses are counted under."""
+    """The streams of readers, by the place under which their address is counted."""
 
     def __init__(self) -> None:
         self._streams: dict[bytes, set[ReaderStream]] = {}
 
     def add(self, address: str, stream: ReaderStream) -> None:
-        """One of ``address`` is served."""
+        """Add a stream of ``address`` that is served now."""
         self._streams.setdefault(_place(address), set()).add(stream)
 
     def remove(self, address: str, stream: ReaderStream) -> None:
-        """It is closed."""
+        """Remove a stream of ``address`` that is closed."""
         left = self._streams[_place(address)]
         left.remove(stream)
         if not left:
             del self._streams[_place(address)]
 
     def ask_for_life(self, address: str) -> None:
-        """Ask all of the place of ``address`` for a sign of life: who gives none makes room."""
+        """Ask each stream at the place of ``address`` for a sign of life, or close it."""
         for stream in tuple(self._streams.get(_place(address), ())):
             if stream.ask_for_life is not None:
                 stream.ask_for_life()
@@ -197,10 +197,10 @@ def serve_connection(
     budget: Budget,
     closed: Callable[[ReaderStream], None],
 ) -> ReaderStream:
-    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here.
+    """Serve a connected socket from which nothing was read yet. ``server`` owns it from here on.
 
-    What waits for it counts in ``budget``. ``closed`` is called once when it is closed, in a later
-    turn; never if this raises OSError.
+    Bytes that wait for its reader count in ``budget``. ``closed`` is called once after the stream
+    is closed, in a later turn of the event loop; never if this raises OSError.
     """
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -210,11 +210,11 @@ def serve_connection(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening, non-blocking socket; ConfigError if the port is taken."""
+    """Return a listening, non-blocking socket; raise ConfigError if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted connections inherit it.
+    # Accepted connections inherit this option.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     try:
         listening.bind((host, port))

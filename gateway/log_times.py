@@ -1,26 +1,27 @@
-"""What time it is, as far as a gateway can be certain: by its own clock and by what the routers of
-each region have told. Pure.
+"""The current time, as far as a gateway can be certain of it: by its own clock, and by the times
+that the routers of each region have reported. Pure.
 
-A log of a region begins later than all that the region's routers had told before, whatever their
-clocks say (:mod:`wholesale.router.log_clock`). So what "began well before now" is decided by the
-earliest of all these times: then no clock that is ahead makes a log seem old that is new, be it
-ours, a router's, or those of a whole region. And how old a message is goes by the latest of them:
-then no clock that is behind makes it seem young. And how far the times of two copies of one
-message may be apart goes by all that was ever told: a region whose clocks were wrong gives times of
-its own for hours after they were set right.
+A log of a region begins later than all times that the region's routers had reported before,
+whatever their clocks read (:mod:`wholesale.router.log_clock`).
 
-A region that falls silent is taken to go on: it may be cut off. One of which nothing but old rows
-was found has told nothing: it may have been dead for days.
+* Whether something began well before now is decided by the earliest of all these times. So no clock
+  that is ahead, be it ours, a router's or a whole region's, makes a new log seem old.
+* How old a message is goes by the latest time. So no clock that is behind makes it seem young.
+* How far the times of a message's copies may be apart goes by all times ever reported. A region
+  whose clocks were wrong gives such times for hours after they were set right.
 
-A time that is more than a day from our clock is of no clock that is wrong, since a router that is
-more than 30 s from its store routes nothing: a bit has flipped, or somebody lies. One such tick
-would make every message old until we end, so that each is looked up in the store before readers
-have it. So it isn't believed while any region tells a time within a day of ours. If none does, our
-own clock is years behind, and all are believed.
+A silent region's time is assumed to go on: the region may be cut off. A region of which only old
+rows were found has reported nothing: it may have been dead for days.
 
-Example. Our clock reads 12:00, routers of Oregon told 12:00:02 a second ago, and Dublin, which has
-its clocks five hours ahead, 17:00:00. Then 12:00 is certain, and a message that was routed at
-11:57 in Oregon is five hours old: it is looked up before it is offered.
+No clock that is merely wrong gives a time more than a day from ours, since a router more than 30 s
+from its store routes nothing: a bit has flipped, or somebody lies. One such tick would make each
+message look old, and have it looked up in the store, until this process ends. So it isn't believed
+while any region reports a time within a day of ours. If none does, our own clock is wrong, and all
+times are believed.
+
+Example. Our clock reads 12:00. Oregon's routers reported 12:00:02 a second ago, and Dublin's, whose
+clocks are five hours ahead, 17:00:00. Then 12:00 is certain, and a message routed at 11:57 in
+Oregon is five hours old: its copies are looked up before it is offered.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ from typing import ClassVar, Final
 
 from newsfabric.topology.times import TIMES
 
-# No spread is larger: a topic would be read for days to look up one message.
+# Limit of a spread: beyond it, one lookup would read days of a topic.
 _MOST_SPREAD_MS: Final = 86_400_000
-# While a region isn't heard its lead may shrink: its routers wait for their clocks, or are all
-# dead, and go on from the last row. One that is silent for longer isn't asked (gateway/late.py).
+# The lead that a region may lose unheard: its routers wait for their clocks, or are all dead and go
+# on from the last row. A region silent for longer isn't asked (gateway/late.py).
 _UNHEARD_MS: Final = 3_600_000
-# Far more than a fabric has. Who invents others costs no more than these.
+# Far more than a fabric has: a bound on the memory that invented regions cost.
 _MOST_REGIONS: Final = 64
 
 
 class _Told:
-    """Times that routers tell, by region."""
+    """Times that routers have reported, by region."""
 
     def __init__(self) -> None:
-        # The latest that was told, or found in a row at the start.
+        # The latest time that was reported, or found in a row at the start.
         self.known: dict[str, int] = {}
-        # Of those that told one, by how many ms that was ahead of ``now`` at most. A backlog that
-        # comes after a cut tells old times, and takes nothing back.
+        # The largest lead over ``now`` of each region's reported times, in ms. A backlog that
+        # arrives after a cut reports old times, and lowers no lead.
         self.leads: dict[str, int] = {}
 
     def find(self, region: str, ms: int) -> None:
@@ -60,32 +61,32 @@ class _Told:
 
 
 class LogTimes:
-    """``wall_ms`` is our clock, ``now`` one in seconds that only goes on."""
+    """The times of all regions. ``wall_ms`` is our clock, ``now`` a monotonic clock in seconds."""
 
-    #: By so much no router's clock is wrong.
+    #: By more than this no router's clock is wrong.
     apart_ms: ClassVar[int] = 86_400_000
 
     def __init__(self) -> None:
-        # Those that aren't too far ahead of what our clock read last, and those that are.
+        # Times that aren't too far ahead of our clock's last reading, and times that are.
         self._near, self._far = _Told(), _Told()
         self._wall_ms: int | None = None
-        # The highest lead of a predecessor.
+        # The largest lead that a predecessor has left.
         self._left_ms: int | None = None
-        #: How many times were told that are too far ahead.
+        #: Number of reported times that were too far ahead.
         self.too_far = 0
-        #: The lowest lead that the feed has told, to a predecessor too. Rows of the directory don't
-        #: count here: they come hours late.
+        #: The smallest lead of a time on the feed, a predecessor's included. Rows of the directory
+        #: don't count here: they arrive hours late.
         self.least_ms: int | None = None
 
     @property
     def known(self) -> tuple[tuple[str, int], ...]:
-        """Of each region the latest time that was told or found, for a successor to find."""
+        """The latest time of each region, reported or found in a row, for a successor to find."""
         return tuple(sorted(self._known().items()))
 
     @property
     def lead_ms(self) -> int | None:
-        """By how many ms the latest time is ahead of ``now``, for a successor; None if nobody told
-        anything."""
+        """The lead of the latest time over ``now`` in ms, for a successor; None if no time was
+        reported."""
         return max([*self._left(), *(self._near.leads or self._far.leads).values()], default=None)
 
     def take(
@@ -97,17 +98,17 @@ class LogTimes:
             self.found(region, ms)
 
     def found(self, region: str, ms: int) -> None:
-        """A row that was found at the start tells the time ``ms``, nobody knows how long ago."""
+        """Note the time ``ms`` of a row found at the start; the age of the row is unknown."""
         self._told_by(ms).find(region, ms)
 
     def told(self, region: str, ms: int, now: float) -> None:
-        """A message, a tick or a row that has moved tells the time ``ms``."""
+        """Note the time ``ms`` that a message, a tick or a moved row reports."""
         told = self._told_by(ms)
         self.too_far += told is self._far
         told.tell(region, ms, _lead_ms(ms, now))
 
     def heard(self, region: str, ms: int, now: float) -> None:
-        """The feed has brought a message or a tick that tells the time ``ms``: minutes ago at most,
+        """Note the time ``ms`` of a message or a tick on the feed. It was sent minutes ago at most,
         since no queue holds it for longer."""
         self.told(region, ms, now)
         if self._wall_ms is not None and abs(ms - self._wall_ms) > self.apart_ms:
@@ -116,12 +117,12 @@ class LogTimes:
         self.least_ms = lead_ms if self.least_ms is None else min(self.least_ms, lead_ms)
 
     def spread_ms(self, wall_ms: int, now: float) -> int:
-        """By how much the times of two routers may have differed at one moment, as far as is known:
-        by all that was told and is believed, and by our own clock. A day at most.
+        """Return by how many ms the times of two routers may have differed at one moment, as far as
+        is known; a day at most. All believed times count, and our own clock.
 
         Example. Oregon's clocks were an hour ahead and were set back: its times lose that hour in
-        ten hours. Dublin's were right. So of a message that both have routed one copy's time may be
-        an hour later than the other's, and by one more if we hadn't heard of it then: two hours,
+        ten hours. Dublin's were right. So the two copies of a message that both have routed may be
+        an hour apart. Another hour is added, since a region may lose its lead unheard: two hours,
         until this gateway ends.
         """
         times = [wall_ms, *self._believed(wall_ms, now, self._left())]
@@ -131,25 +132,25 @@ class LogTimes:
         return min(spread_ms + (_UNHEARD_MS if spread_ms > TIMES.queues_ms else 0), _MOST_SPREAD_MS)
 
     def certain_ms(self, wall_ms: int, now: float) -> int:
-        """The earliest of all, and none later than the latest that was told or found.
+        """Return the earliest of all times, but none later than the latest one reported or found.
 
-        While no router at all tells anything, time stands still: whoever starts then goes on from
-        the last row.
+        While no router reports anything, this time stands still: a router that starts then goes on
+        from the last row.
         """
         known_ms = max(self._known().values(), default=wall_ms)
         return min([wall_ms, known_ms, *self._believed(wall_ms, now, [])])
 
     def passed_ms(self, region: str, certain_ms: int) -> int:
-        """Logs of ``region`` that begin from now on begin later than this, at ``certain_ms``."""
+        """Return a time before all logs of ``region`` that begin after now, at ``certain_ms``."""
         return min(certain_ms, self._known().get(region, certain_ms))
 
     def latest_ms(self, wall_ms: int, now: float) -> int:
-        """The latest of all: it never goes back, though a region's routers, all dead for a while
-        and behind, go on from where they were."""
+        """Return the latest of all times. It never goes back, even if all routers of a region were
+        dead for a while and go on behind."""
         return max([wall_ms, *self._believed(wall_ms, now, self._left())])
 
     def reached_ms(self, region: str, wall_ms: int, now: float) -> int:
-        """The latest time that routers of ``region`` can give now, as far as anybody has told."""
+        """Return the latest time that routers of ``region`` can give now, as far as reported."""
         return max(self.latest_ms(wall_ms, now), self._known().get(region, 0))
 
     def _known(self) -> dict[str, int]:
@@ -159,8 +160,8 @@ class LogTimes:
         return [] if self._left_ms is None else [self._left_ms]
 
     def _believed(self, wall_ms: int, now: float, left: list[int]) -> list[int]:
-        """What time it is now by those whom we believe at our clock, and those whose leads are
-        ``left``."""
+        """Return the current time by each region whose lead is believed at our clock, and by each
+        believed lead in ``left``."""
         self._wall_ms, now_ms = wall_ms, int(now * 1000)
 
         def is_near(lead: int) -> bool:
@@ -179,5 +180,5 @@ class LogTimes:
 
 
 def _lead_ms(ms: int, now: float) -> int:
-    """By how much the time ``ms`` is ahead of the clock that only goes on."""
+    """Return by how many ms the time ``ms`` is ahead of the monotonic clock."""
     return ms - int(now * 1000)

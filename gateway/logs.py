@@ -1,12 +1,12 @@
-"""All logs that one gateway knows of, and the positions of its readers. Pure.
+"""All logs that one gateway knows, and the positions of its readers. Pure.
 
-:mod:`gateway.known_log` says what is known of one log. A gateway that starts takes each log of the
-directory from where it is settled (:meth:`Logs.begin`); one that it hears of later is expected from
-its first number. docs/design/0028 has the rules and why.
+:mod:`gateway.known_log` has the state of one log. A gateway that starts takes each log of the
+directory from its low on (:meth:`Logs.begin`). Of a log that it hears of later, it expects all
+numbers from 1 on. docs/design/0028 has the rules and their reasons.
 
-Whole logs are forgotten at a bound, those that began first. What isn't known here and began more
-than six hours before the directory was last read counts as settled and past: it was known once, or
-was in the directory no more when this gateway began.
+Above a limit, whole logs are forgotten, the oldest first. A log that isn't known here and began
+more than six hours before the last read of the directory counts as settled and past. Such a log was
+known once, or had left the directory before this gateway began.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from newsfabric.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topology.times import TIMES
 
-# So long after the directory was read for the last time positions say that it was.
+# A position's time is at most so much later than the last read of the directory.
 _DIRECTORY_MS: Final = 3_600_000
-# A position may be told again so long, while nothing is heard.
+# So long the same position may be sent again while nothing is heard.
 _TOLD_MS: Final = 1_000
 
 
 class LeftLogs(NamedTuple):
-    """What a gateway process leaves to its successor: when it read the directory last, and until
-    when logs began of which it has forgotten some, and :attr:`.LogTimes.lead_ms`, ``known`` and
-    ``least_ms``."""
+    """The state that a gateway process leaves to its successor: logs, when it read the directory
+    last, and until when logs began of which some are forgotten. The other fields are
+    :attr:`.LogTimes.lead_ms`, ``known`` and ``least_ms``."""
 
     logs: tuple[Left, ...]
     directory_ms: int
@@ -46,38 +46,37 @@ class LeftLogs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """``logs`` are remembered; beyond, whole ones are forgotten. ``runs`` are of a log's numbers.
-
-    A log with more runs takes nothing new from the feed: it is read from the store in its order.
-    """
+    """Limits: ``logs`` that are known, above which whole ones are forgotten; ``runs`` of one log's
+    numbers. A log with more runs takes nothing new from the feed: it is read from the store, in
+    order."""
 
     logs: int = 10_000
     runs: int = 65_536
 
 
 class Logs:
-    """What one gateway knows. ``now`` is in seconds, and monotonic."""
+    """The logs that one gateway knows. ``now`` is in seconds, and monotonic."""
 
-    #: What is known of one log, and how far back positions cover logs that they don't list.
+    #: The class of a log's state, and how far back positions cover logs that they don't list.
     known_log: type[KnownLog] = KnownLog
     reach_ms: int = Position.reach_ms
 
     def __init__(self, directory_ms: int = 0, limits: LogLimits | None = None) -> None:
         self.limits = limits or LogLimits()
-        #: All logs that began well before it are known (:meth:`directory_read`).
+        #: All logs that began well before this time are known (:meth:`directory_read`).
         self.directory_ms = directory_ms
-        #: What the routers have told of the time.
+        #: The times that routers have reported.
         self.times = LogTimes()
-        #: Of logs that began until then some are forgotten.
+        #: Of the logs that began up to this time, some are forgotten.
         self.forgotten_ms = 0
-        #: What positions say, until logs come, go or end.
+        #: The content of positions, until logs begin, end or are forgotten.
         self.listing = Listing(self)
-        #: Another one after whatever was heard, seen or learned.
+        #: Changes whenever something is heard, seen or learned.
         self.version = 0
         self._logs: dict[Log, KnownLog] = {}
-        # Those that aren't whole; whole ones among them do no harm.
+        # The logs that aren't whole; whole logs among them do no harm.
         self._unfinished: list[KnownLog] | None = None
-        # Of a version, the highest number of each log; and of those that aren't unfinished.
+        # The highest number of each log at a version; and the highest numbers of whole logs.
         self._tops: tuple[int, Mapping[Log, int]] = -1, {}
         self._whole_tops: dict[Log, int] = {}
 
@@ -88,7 +87,7 @@ class Logs:
         return iter(self._logs.values())
 
     def begin(self, rows: Iterable[DirectoryRow], *, now: float) -> None:
-        """We start, and this is the whole directory."""
+        """Start with ``rows``, the whole directory."""
         for row in rows:
             self.times.found(row.log.region, row.told_ms)
             start = self.known_log.start_for(row)
@@ -96,7 +95,7 @@ class Logs:
         self._arrange()
 
     def take(self, left: LeftLogs, *, now: float) -> None:
-        """Go on from what another gateway process has left."""
+        """Go on from the state that another gateway process has left."""
         self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
         self.times.take(left.lead_ms, left.told, left.least_ms)
         for one in left.logs:
@@ -104,24 +103,24 @@ class Logs:
         self._arrange()
 
     def learn(self, row: DirectoryRow, *, now: float) -> None:
-        """This is what the directory says of a log."""
+        """Learn the directory's row of one log."""
         known = self._logs.get(row.log)
         if known is None and row.ended is not None and row.log.epoch <= self.forgotten_ms:
-            # It may be one that was forgotten here.
+            # The log may have been forgotten here.
             return
         if (known or self._began(row.log, now)).learn(row):
             self.times.told(row.log.region, row.told_ms, now)
         self.version += 1
 
     def directory_read(self, wall_ms: int, now: float) -> None:
-        """All of the directory that can have changed was read, and learned: at the time that is
+        """Note that all changed rows of the directory were read and learned, at the time that is
         certain now."""
         self.directory_ms = self.times.certain_ms(wall_ms, now)
         self._bound()
         self._arrange()
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int, now: float) -> KnownLog:
-        """The feed has brought a message, or a tick whose last number is ``seq``."""
+        """Note a message of the feed, or a tick whose last number is ``seq``."""
         self.times.heard(log.region, sent_ms, now)
         known = self._logs.get(log) or self._began(log, now)
         known.heard(seq, low, sent_ms=sent_ms, now=now)
@@ -129,27 +128,27 @@ class Logs:
         return known
 
     def saw(self, log: Log, seq: int) -> None:
-        """``seq`` was offered to the hub."""
-        # One that was never heard is silent.
+        """Note that ``seq`` was offered to the hub."""
+        # A log that was never heard is silent.
         (self._logs.get(log) or self._began(log, -math.inf)).saw(seq)
         self.version += 1
 
     def skip(self, log: Log, first: int, last: int) -> None:
-        """These numbers of a log that is known are void, or their time is over."""
+        """Pass over these numbers of a known log: they are void, or their messages have expired."""
         self._logs[log].skip(first, last)
         self.version += 1
 
     def find(self, log: Log) -> KnownLog | None:
-        """What is known of ``log``; None if it was never heard of, or is forgotten."""
+        """Return the state of ``log``; None if it was never heard of, or is forgotten."""
         return self._logs.get(log)
 
     def is_past(self, log: Log) -> bool:
-        """Whether ``log``, which isn't known, counts as past and settled: it is so old."""
+        """Return whether an unknown ``log`` is so old that it counts as past and settled."""
         passed_ms = self.times.passed_ms(log.region, self.directory_ms)
         return log.epoch < passed_ms - self.reach_ms - TIMES.clock_ms
 
     def unfinished(self) -> list[KnownLog]:
-        """The logs of which more may come; some that are whole may be among them."""
+        """Return the logs that may still get numbers; some whole logs may be among them."""
         if self._unfinished is None:
             self._unfinished = [known for known in self if not known.is_whole]
             whole = {known.log: known.seen.top for known in self if known.is_whole}
@@ -158,24 +157,24 @@ class Logs:
         return self._unfinished
 
     def has(self, log: Log, seq: int) -> bool:
-        """Whether nothing needs to be done about this number."""
+        """Return whether nothing is left to do about this number: it was seen, or is past."""
         known = self._logs.get(log)
         return known is not None and known.has(seq)
 
     def gave(self, log: Log, seq: int) -> bool:
-        """Whether its message was given to readers here, or was past when this gateway began."""
+        """Return whether the message of ``seq`` was given to readers, or past at the start."""
         known = self._logs.get(log)
         return self.is_past(log) if known is None else known.gave(seq)
 
     def stays(self, log: Log, seq: int) -> bool:
-        """Whether whoever passed this number had a message there, if there is one."""
+        """Return whether this number, if it is a message, is one at each gateway that passed it."""
         known = self._logs.get(log)
         return self.is_past(log) if known is None else known.stays(seq)
 
     def tops(self) -> Mapping[Log, int]:
-        """Of each log the highest number that was seen, or is past. Not to be changed.
+        """Return the highest number of each log that was seen or is past. Don't change the mapping.
 
-        Many topics' memories keep what this returns: what it has of whole logs is shared.
+        Many topics' memories keep this mapping: its part for whole logs is shared.
         """
         if self._tops[0] != self.version:
             unfinished = {known.log: known.seen.top for known in self.unfinished() if known.seen}
@@ -183,14 +182,14 @@ class Logs:
         return self._tops[1]
 
     def left(self) -> LeftLogs:
-        """What a successor of this gateway process goes on from."""
+        """Return the state from which a successor of this gateway process goes on."""
         logs = tuple(known.left() for known in self)
         times = self.times
         told = times.lead_ms, times.known, times.least_ms
         return LeftLogs(logs, self.directory_ms, self.forgotten_ms, *told)
 
     def missing(self) -> list[Run]:
-        """The runs of numbers that exist for certain and weren't seen, of all logs."""
+        """Return the runs of numbers of all logs that certainly exist and weren't seen."""
         return [run for known in self.unfinished() for run in known.missing()]
 
     def _began(self, log: Log, now: float, *, start: int = 0) -> KnownLog:
@@ -199,13 +198,13 @@ class Logs:
         return known
 
     def _arrange(self) -> None:
-        """Logs have come, gone or ended."""
+        """Make the listing anew: logs have begun, ended or were forgotten."""
         self.listing, self._unfinished = Listing(self), None
         self.version += 1
 
     def _bound(self) -> None:
-        """Forget whole logs, the oldest first; what was passed over in one is remembered, and what
-        was given that ended void."""
+        """Forget whole logs, the oldest first. A log is kept if a number was passed over in it, or
+        if a number was given in it that ended void."""
         over = len(self._logs) - self.limits.logs
         if over <= 0:
             return
@@ -217,28 +216,28 @@ class Logs:
 
 
 class Listing:
-    """The position of a reader who was given everything until now: which logs it lists.
+    """The position of a reader who was given everything until now: the logs that it lists.
 
-    A position's time is at most an hour after the directory was last read: of a log that began and
-    ended since then this gateway knows nothing. (A row may take five of the six hours to another
-    region.)
+    A position's time is at most an hour after the directory was last read: this gateway knows
+    nothing of a log that began and ended since then. (A row may take five of the six hours to
+    another region.)
 
     Example, with room for two logs. At 12:00 ``a`` of 03:00 goes on, ``b`` of 05:00 is whole, and
-    ``c`` of 08:00 and ``d`` of 09:00 aren't. ``b`` counts as had by its age, ``a`` and ``c`` are
-    listed, and so the time is 14:59 at most: from 15:00 on ``d`` would count as had.
+    ``c`` of 08:00 and ``d`` of 09:00 aren't. ``b`` is covered by its age, ``a`` and ``c`` are
+    listed. So the position's time is 14:59 at most: from 15:00 on it would cover ``d``.
     """
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
-        # In order of the hash; None when they are to be found out.
+        # In ascending order of the hash; None until it is computed.
         self._listed: list[tuple[bytes, KnownLog]] | None = None
-        # Later positions would count a log as had that there is no room for.
+        # Positions with a later time would cover a log that they have no room to list.
         self._last_ms = MAX_MS
-        # What was told last, when, and of which version.
+        # The token that was sent last, its time, and its version.
         self._told = "", 0, -1
 
     def token(self, wall_ms: int) -> str:
-        """The token for everything seen until now, at most a second old while nothing is heard."""
+        """Return the token for all that was seen, at most a second old while nothing is heard."""
         told, told_ms, version = self._told
         if version == self._logs.version and told_ms <= wall_ms < told_ms + _TOLD_MS:
             return told
@@ -247,7 +246,7 @@ class Listing:
         return self._told[0]
 
     def at(self, wall_ms: int) -> tuple[int, list[tuple[bytes, KnownLog]]]:
-        """The position's time, and the logs that it lists with their hashes."""
+        """Return the position's time, and the logs that it lists with their hashes."""
         logs = self._logs
         time_ms = min(wall_ms, logs.directory_ms + _DIRECTORY_MS)
         if self._listed is None:
@@ -262,28 +261,28 @@ class Listing:
 
 
 class ReaderAt(NamedTuple):
-    """A reader who comes back with ``position``, and what it has of these ``logs``.
+    """A reader who returns with ``position``, compared with the ``logs`` known here.
 
-    Example. Number 2 of ``r1`` was read beyond low here, and given. A position of elsewhere covers
-    it, where it may have been passed over as void. Until low is 2 this reader doesn't have all of
-    ``r1`` up to 2, and is given its message. 1, which was published, it has.
+    Example. Number 2 of ``r1`` was read beyond low here, and given. A position from another gateway
+    covers it, where it may have been passed over as void. Until low is 2, this reader doesn't have
+    all of ``r1`` up to 2, and is given the message of 2. Number 1 was published: the reader has it.
     """
 
     position: Position
     logs: Logs
 
     def has_all(self, log: Log, upto: int) -> bool:
-        """Whether it has each message of ``log`` up to number ``upto`` that was given here."""
+        """Return whether the reader has each message of ``log`` up to ``upto`` given here."""
         known = self.logs.find(log)
         if known is None:
             return self.logs.is_past(log) and self.position.covers(log, upto)
         return self.position.covers(log, upto) and not any(known.doubtful.within(1, upto))
 
     def lacks(self, copies: Iterable[Copy]) -> bool:
-        """Whether it may lack the message that has these copies.
+        """Return whether the reader may lack the message that has these copies.
 
-        It has a message of which it has a number that stays one. Otherwise it is given what was
-        given here, since no copy that comes later will be.
+        The reader has the message if the position covers a number of it that can't end void.
+        Otherwise the reader is sent the copy that was given here, since later copies are dropped.
         """
         lacked = False
         for log, seq, _ in copies:
@@ -293,7 +292,7 @@ class ReaderAt(NamedTuple):
         return lacked
 
     def may_lack_forgotten(self) -> bool:
-        """Whether it may lack something of logs that are forgotten here."""
+        """Return whether the reader may lack messages of logs that are forgotten here."""
         logs, position = self.logs, self.position
         if not logs.forgotten_ms:
             return False

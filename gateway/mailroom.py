@@ -1,8 +1,8 @@
-"""What is kept for users who come: their mailboxes, read from the store, many at a time.
+"""Reads of users' mailboxes from the store, many at a time. docs/design/0016 has the reasons.
 
-docs/design/0016 says why. Whoever waits while reads are under way goes into the next one, and the
-devices of one user share a read. To what was read the last minute of what the hub remembers of the
-topic is added. When it has forgotten some of that in the meantime, the mailbox is read again.
+Requests that arrive while reads are under way are in the next batch, and the devices of one user
+share a read. The hub's messages that arrived during the read, or were routed up to a minute before,
+are added. If the hub has forgotten some of these in the meantime, the mailbox is read again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from newsfabric.topics import TopicPolicy
 
 logger = logging.getLogger(__name__)
 
-# More than a region's store lags behind the messages of another, unless it is cut off.
+# More than a region's store lags behind messages of another region, unless it is cut off.
 _LAG_MS: Final = 60_000
 _ATTEMPTS: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """What the store had of a topic when ``arrived`` messages had arrived in ``memory``."""
+    """The store's messages of a topic, read when ``arrived`` messages had arrived in ``memory``."""
 
     kept: list[Kept]
     memory: TopicMemory
@@ -50,20 +50,20 @@ class _Read:
     began_ms: int
 
     def holds(self, memory: TopicMemory) -> bool:
-        """Whether nothing that has arrived since is forgotten."""
+        """Return whether ``memory`` still has all messages that arrived since the read."""
         return self.memory is memory and memory.lost <= self.arrived
 
 
-# Topics, and those who wait for them.
+# Topics, and the futures of the requests that wait for them.
 _Batch = Sequence[tuple[str, asyncio.Future[_Read]]]
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Mailroom:
-    """Reads mailboxes for all readers of one gateway. Lives on the loop that made it.
+    """The mailbox reads of one gateway. Lives on the event loop that made it.
 
-    ``archive`` has the copies of what is kept, and is told when the store itself failed. ``now`` is
-    a clock in seconds since the epoch, ``clock`` one that only goes on.
+    ``archive`` has the copies of kept messages, and is notified when the store fails. ``now`` is a
+    clock in seconds since the epoch, ``clock`` a monotonic one.
     """
 
     hub: Hub
@@ -76,18 +76,18 @@ class Mailroom:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        # By topic, in the order in which they were asked for. Those that are being read are gone.
+        # By topic, in the order of the requests. Topics that are being read aren't here any more.
         self._waiting: dict[str, asyncio.Future[_Read]] = {}
         self._reads = 0
-        # Those who share a read share what it needs beside.
+        # Requests that share a read share its lookup of other copies.
         self._given: SingleFlight[_Read, list[Kept]] = SingleFlight(self.spawn)
-        # Each login of its user reads it again.
+        # A mailbox that can't be read fails at each login of its user.
         self._failing = LineLimit()
 
     async def collect(self, topic: str) -> Recalled:
-        """What is kept on ``topic``, a user's own, in the order to send it. Join at once after.
+        """Return the messages kept on ``topic``, a user's own, in the order to send them.
 
-        StoreError if it can't be read.
+        Join at once afterwards. StoreError if they can't be read.
         """
         for _ in range(_ATTEMPTS):
             read = await self._read(topic)
@@ -97,13 +97,13 @@ class Mailroom:
                 read = dataclasses.replace(read, kept=await self._given.do(read, work))
             if read.holds(self.hub.memory(topic)):
                 return self._sorted_out(topic, read)
-        # So much arrives for this user that memory loses it before the store has answered.
+        # Memory loses this user's new messages before the store has answered.
         raise StoreUnavailable(f"{topic} can't be read as fast as it grows")
 
     async def _as_given(self, topic: str, kept: list[Kept], void: Sequence[Envelope]) -> list[Kept]:
-        """What is ``kept`` on ``topic``, of which the store gives the newest copy each.
+        """Return ``kept``, for which the store gives the newest copy of each message.
 
-        Where that one's number is ``void`` here, another one counts.
+        A copy whose number is ``void`` here is replaced by another copy of its message.
         """
         try:
             spread_ms = self.hub.spread_ms(self.now())
@@ -126,12 +126,12 @@ class Mailroom:
             if self._reads < self.settings.mailbox_reads:
                 self._reads += 1
                 self.spawn(self._read_all())
-        # Others may wait for the same: who is cancelled must not take it with them.
+        # Others may wait for the same read: a request that is cancelled must not cancel it.
         return await asyncio.shield(waiting)
 
     async def _read_all(self) -> None:
-        """Read what waits, batch by batch, until nothing does."""
-        # A moment later: who asks in the same turn of the loop comes along.
+        """Read the waiting mailboxes batch by batch, until none waits."""
+        # Requests of the same turn of the event loop join the first batch.
         await asyncio.sleep(0)
         try:
             while self._waiting:
@@ -149,13 +149,14 @@ class Mailroom:
             self._reads -= 1
 
     async def _read_batch(self, batch: _Batch) -> None:
-        """Answer those who wait for ``batch``. StoreUnavailable or TimeoutError: it is away."""
+        """Read ``batch`` and resolve its futures. Without an answer: StoreUnavailable,
+        TimeoutError."""
         topics = [topic for topic, _ in batch]
         memories = [self.hub.memory(topic) for topic in topics]
         arrived = [memory.arrived for memory in memories]
         times = self.hub.logs.times
-        # By any clock of a router's it was no earlier: what one was behind had routed a moment ago
-        # the store may lack as well.
+        # The earliest time by any router's clock. The store may lack messages of a moment ago, and
+        # a router whose clock is behind gave them earlier times.
         now = self.now()
         certain_ms = times.certain_ms(int(now * 1000), self.clock())
         began_ms = certain_ms - self.hub.spread_ms(now)
@@ -166,7 +167,7 @@ class Mailroom:
             raise
         except StoreError as exc:
             if len(batch) > 1:
-                # One of them is spoilt, which is nothing to the others.
+                # One mailbox is damaged: read each alone, so that the others don't fail.
                 for one in batch:
                     await self._read_batch([one])
                 return
@@ -183,12 +184,12 @@ class Mailroom:
         for _, waiting in batch:
             if not waiting.done():
                 waiting.set_exception(why)
-                # Who waited may be gone: then nobody has to be told.
+                # The waiter may be gone: mark the exception as retrieved.
                 waiting.exception()
 
     def _sorted_out(self, topic: str, read: _Read) -> Recalled:
         now = self.now()
-        # What has no other number than a void one comes under one.
+        # A message that has only void numbers arrives later, under another number.
         there = [one for one in read.kept if not self.hub.is_void(one.envelope)]
         self._hear_of(there, now)
         self.hub.past(topic, (one.envelope for one in there), now)
@@ -215,15 +216,15 @@ class Mailroom:
             position = self.hub.position(now)
             found[-1] = Publication(last.envelope, policy, position)
         gap = None if len(read.kept) < MAX_MAILBOX else Gap.TOO_MANY
-        # Its number is missing here: when it is found everybody is given it.
+        # A message whose number is missing here is sent to all readers when it is found.
         is_ahead = not all(self.hub.was_given(one.envelope) for one in there)
         return Recalled(found, gap, is_ahead)
 
     def _hear_of(self, kept: Sequence[Kept], now: float) -> None:
-        """What the feed hasn't brought yet goes to everyone, and its copy is dropped later.
+        """Publish kept messages that the feed hasn't brought yet; their later copies are dropped.
 
-        What is too old to be offered unseen (:mod:`gateway.late`) goes to the one who asks, and to
-        everyone, once more to that one, when its number was read and looked up.
+        A message too old to be offered at once (:mod:`gateway.late`) is sent only to the reader who
+        asks. After its number was read and looked up, it is sent to all, to that reader once more.
         """
         time_ms = self.hub.logs.times.latest_ms(int(now * 1000), self.clock())
         for one in kept:
@@ -235,7 +236,7 @@ class Mailroom:
 
 
 def _publications(kept: Kept, policy: TopicPolicy) -> Iterable[Publication]:
-    """A message and its marks, as if they had been announced after it."""
+    """Yield a message and its marks, as if the marks had been announced after it."""
     yield Publication(kept.envelope, policy, None)
     for mark in kept.marks:
         yield Publication(announced_again(mark, kept.envelope), policy, None)

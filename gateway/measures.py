@@ -96,12 +96,12 @@ LOG_FAILURES = metrics.counter(
     "gateway_log_failures", "Reads of the directory and of missing numbers that failed"
 )
 
-# Who computes an increase doesn't see a series' first value: what alerts count begins with 0.
+# An increase leaves out a series' first value: counters that alerts use start at 0.
 REJECTED_CONNECTS.labels("capacity")
 for _reason in (SLOW_READER.name, NO_PONG.name, "lost"):
     CLOSES.labels(_reason)
 
-# What the board shows of a gateway.
+# A gateway's metrics on the operations board.
 FIGURES = (
     Wanted(READERS),
     Wanted(CONNECTS),
@@ -128,7 +128,7 @@ FIGURES = (
 
 
 def delay_of(publication: Publication) -> Tally | None:
-    """Where the deliveries of ``publication`` are measured; None if they aren't."""
+    """Return the tally for the deliveries of ``publication``; None if they aren't measured."""
     if publication.way is None:
         return None
     topic_class, origin = publication.policy.topic_class, publication.envelope.origin
@@ -136,14 +136,14 @@ def delay_of(publication: Publication) -> Tally | None:
 
 
 def age(publication: Publication) -> float:
-    """Seconds since a router had it, whatever its publisher says. Clocks differ: never below 0."""
+    """Return the age in s by a router's time, not the publisher's; clocks differ: at least 0."""
     return max(0.0, time.time() - taken_ms(publication.envelope) / 1000)
 
 
 def published(publication: Publication) -> None:
-    """It has reached its last reader."""
+    """Count a publication that has reached its last reader."""
     PUBLICATIONS.labels(publication.policy.topic_class).inc()
     delay = delay_of(publication)
     if delay is not None:
-        # Deliveries were measured where they were made; this only names one message of many.
+        # Deliveries were measured where they were made; this only adds one message as an exemplar.
         delay.exemplify(age(publication), {"id": publication.envelope.id})

@@ -1,8 +1,8 @@
-"""What a gateway remembers of one topic: recent messages in the order of arrival, latest by key.
+"""A topic's memory in a gateway: recent messages in order of arrival, and the latest of each key.
 
-Pure, and it doesn't read the store: it says whether it can answer (:class:`Selection`; for readers
-who resume from a position :mod:`gateway.forgotten`), and is given what the store had to
-:meth:`TopicMemory.put_before` what arrived since.
+Pure, and without the store: it reports whether it can answer (:class:`Selection`; for readers who
+resume from a position, :mod:`gateway.forgotten`). Messages of the store are given to it, and are
+put in front of those that arrived since (:meth:`TopicMemory.put_before`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.windows import Window
 from newsfabric.envelope import Envelope
 from newsfabric.topics import TopicPolicy
 
-# Shared by all topics that have none, and never changed: a gateway has thousands of them.
+# Shared by all topics without messages, and never changed: a gateway has thousands of them.
 _NONE: Final[OrderedDict[Any, Publication]] = OrderedDict()
 _versions = itertools.count()
 Publications = Sequence[Publication]
@@ -30,9 +30,9 @@ Publications = Sequence[Publication]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """Publications oldest first. If ``covered`` is False the store may have more of them. Those of
-    ``missing`` (ids, of what was read from the store) nobody can be given; ``cut``: so many that no
-    more was read."""
+    """Publications, oldest first. Unless ``covered``, the store may have more of them. ``missing``
+    has the ids of messages that were read from the store and can't be given to anybody. ``cut``:
+    there were too many messages to read all."""
 
     publications: list[Publication]
     covered: bool
@@ -42,8 +42,8 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recent:
-    """A topic's recent messages as they arrived, without those that have expired ``now``; nothing
-    older exists if they are ``complete``."""
+    """A topic's recent messages in order of arrival, without those that have expired at ``now``. If
+    ``complete``, no older message exists."""
 
     messages: Reversible[Publication]
     complete: bool
@@ -53,24 +53,24 @@ class Recent:
         return _alive(self.messages, self.now)
 
     def last(self, count: int, *, before: str | None = None) -> Selection:
-        """The newest ``count`` of all, or of those that arrived before the one with this id."""
+        """Return the newest ``count`` messages, or the newest before the one with id ``before``."""
         newest_first = reversed(self.messages)
         if before is not None and before not in (p.envelope.id for p in newest_first):
             return Selection([], covered=False)
-        # What ``in`` has left: those that are older.
+        # The ``in`` has consumed the iterator up to ``before``: older messages are left.
         found = list(itertools.islice(_alive(newest_first, self.now), count))
         return Selection(found[::-1], self.complete or len(found) >= count)
 
     def since(self, since_ms: int) -> Selection:
-        """Everything that was routed at ``since_ms`` or later."""
+        """Return all messages that were routed at ``since_ms`` or later."""
         found = [p for p in self if p.routed_ms >= since_ms]
         oldest = next(iter(self.messages), None)
         reaches = oldest is not None and oldest.routed_ms < since_ms
         return Selection(found, self.complete or reaches)
 
     def lately(self, arrived: int, since_ms: int) -> list[Publication]:
-        """What has come after the first ``arrived`` messages or was routed since; without what is
-        :attr:`~TopicMemory.lost`."""
+        """Return the messages that arrived after the first ``arrived``, or were routed at
+        ``since_ms`` or later; without the :attr:`~TopicMemory.lost` ones."""
         return [p for p in self if p.arrival > arrived or p.routed_ms >= since_ms]
 
 
@@ -78,12 +78,12 @@ class Recent:
 class TopicMemory:
     """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``.
 
-    ``warm``: the store was asked for what came before. ``complete``: nothing older than the oldest
-    recent message exists, since the store's answer was shorter than what was asked for, and nothing
-    was trimmed since. ``forgotten`` says what was there before the memory was made; what it trims
-    is added. ``arrived`` messages were given to :meth:`add`, of which the first ``lost`` are not
-    remembered any more. ``version`` is another one after whatever changes what a reader who resumes
-    is given, and no other memory ever has it.
+    ``warm``: the store was asked for older messages. ``complete``: no message older than the oldest
+    recent one exists, since the store had fewer than it was asked for and nothing was trimmed
+    since. ``forgotten`` has the numbers of before this memory was made; trimmed messages are added.
+    ``arrived`` messages were given to :meth:`add`; the first ``lost`` of them are forgotten.
+    ``version`` changes with everything that decides a resuming reader's replay, and is unique among
+    all memories.
     """
 
     policy: TopicPolicy
@@ -96,20 +96,20 @@ class TopicMemory:
     lost: int = 0
     version: int = dataclasses.field(default_factory=_versions.__next__)
     _windows: weakref.WeakSet[Window] | None = None
-    # How many had arrived when the last one was begun.
+    # The value of ``arrived`` when the last window was begun.
     _read_at: int = 0
-    # How much more than policy.keep may be remembered, for each who holds it.
+    # For each holder, how many messages beyond policy.keep may be remembered.
     _held: tuple[int, ...] = ()
     _recent: OrderedDict[int, Publication] = dataclasses.field(default_factory=lambda: _NONE)
-    # By key, the one that was renewed last at the end.
+    # By key; the key that was renewed last is at the end.
     _latest: OrderedDict[str, Publication] = dataclasses.field(default_factory=lambda: _NONE)
 
     def find(self, identity: int) -> Publication | None:
-        """The recent message with this identity."""
+        """Return the recent message with this identity, or None."""
         return self._recent.get(identity)
 
     def holds(self, identity: int, key: str | None) -> bool:
-        """Whether this message is among those remembered."""
+        """Return whether this message is remembered, as recent or as the latest of its key."""
         if identity in self._recent:
             return True
         latest = None if key is None else self._latest.get(key)
@@ -135,7 +135,7 @@ class TopicMemory:
         _, publication = self._recent.popitem(last=False)
         self.weight -= publication.weight
         self.complete = False
-        # 0 for those that were put before what arrived.
+        # 0 for messages that were put in front.
         self.lost = max(self.lost, publication.arrival)
         for copy in publication.copies:
             self.forgotten.add(copy.log, copy.seq)
@@ -143,11 +143,11 @@ class TopicMemory:
 
     @property
     def windows(self) -> Iterable[Window]:
-        """What was read of the topic, or is being read, as far as somebody keeps it."""
+        """Reads of the topic, finished or under way, that are still kept somewhere."""
         return self._windows or ()
 
     def begin_read(self, region: str, asked_ms: int) -> Window:
-        """The topic is read in ``region`` from now on, from ``asked_ms`` on."""
+        """Note a read of the topic in ``region`` that begins now, from ``asked_ms`` on."""
         if self._windows is None:
             self._windows = weakref.WeakSet()
         self._read_at = self.arrived
@@ -157,8 +157,8 @@ class TopicMemory:
 
     @contextlib.contextmanager
     def held(self, most: int) -> Iterator[None]:
-        """Inside, up to ``most`` messages beyond the policy's bound aren't forgotten: whoever reads
-        the store needs what arrives meanwhile. Afterwards the next that arrives makes them go."""
+        """Keep up to ``most`` messages beyond the policy's limit while the context lasts: a read of
+        the store needs the messages that arrive meanwhile. The next arrival after it trims them."""
         self._held += (most,)
         try:
             yield
@@ -167,8 +167,8 @@ class TopicMemory:
             self._held = self._held[:at] + self._held[at + 1 :]
 
     def put_before(self, older: Publications, latest: Publications, *, complete: bool) -> None:
-        """Put messages, oldest first, in front of those remembered, none of which they are; and
-        learn versions of keys, oldest first: never an older version over a newer."""
+        """Put new messages, oldest first, in front of the remembered ones; and learn versions of
+        keys, oldest first: an older version never replaces a newer one."""
         kept = older[max(0, len(older) + len(self._recent) - self.policy.keep) :]
         if kept:
             before = OrderedDict((p.envelope.identity, p) for p in kept)
@@ -180,9 +180,9 @@ class TopicMemory:
             self._renew(publication)
 
     def note_copy(self, envelope: Envelope) -> bool:
-        """Another copy of a message has come; whether the one that is remembered has another body.
+        """Note another copy of a message; return whether the remembered copy has another body.
 
-        If it can't be noted it counts as forgotten: a position from elsewhere may lack it alone.
+        A copy that can't be noted counts as forgotten: a position may lack only that copy.
         """
         copy = copy_of(envelope)
         publication, arrival = self._recent.get(envelope.identity), 0
@@ -191,18 +191,18 @@ class TopicMemory:
         else:
             self.forgotten.add(copy.log, copy.seq)
         if arrival <= self._read_at:
-            # Memory may forget the message, and then this copy is in no read of before.
+            # If memory forgets the message, reads that began earlier lack this copy.
             for window in self.windows:
                 window.note_copy(envelope.identity, copy, arrival)
         self.version = next(_versions)
         return publication is not None and publication.envelope.body != envelope.body
 
     def recent(self, now: float) -> Recent:
-        """The recent messages at ``now``. To be used at once."""
+        """Return the recent messages at ``now``, to be used at once."""
         return Recent(self._recent.values(), self.complete, now)
 
     def with_latest(self, selected: Iterable[Publication], now: float) -> list[Publication]:
-        """``selected`` and the newest version of each key, each message once, oldest first."""
+        """Return ``selected`` and the newest of each key, each message once, oldest first."""
         latest = _alive(self._latest.values(), now)
         wanted = {p.envelope.identity: p for p in (*latest, *selected)}
         older = [p for identity, p in wanted.items() if identity not in self._recent]

@@ -1,22 +1,22 @@
-"""What one connection has not been sent yet, and when its reader is called too slow.
+"""Frames that one connection has not been sent yet, and when its reader counts as too slow.
 
-A plain data structure without socket or clock. Frames are bytes shared with other connections;
-what each connection pays for is an entry. A frame waits here only while the transport takes
-nothing: the fast path never comes here.
+A plain data structure without socket or clock. Frames are bytes shared with other connections; the
+cost of a connection is its entries. A frame waits here only while the transport takes nothing: the
+fast path doesn't use the outbox.
 
-Every waiting message falls under its topic's policy:
+Each waiting message is handled by its topic's policy:
 
-* ``disconnect`` and our own replies are **firm**: never dropped.
-* ``conflate``: a newer version of a key takes away the one that waits. It goes to the end, so the
-  order of a topic stays the order of arrival.
+* ``disconnect``, and our own replies, are **firm**: never dropped.
+* ``conflate``: a newer version of a key replaces the waiting one. The newer one is added at the
+  end, so the order of a topic stays the order of arrival.
 * ``drop_oldest``: may be dropped, the oldest first.
 
-At the hard limit, the oldest that aren't firm go (conflated topics too: their newest versions
-come again with the next subscribe). If that isn't enough the reader is too slow; a message that
-isn't firm is dropped then instead. The soft limit counts firm bytes alone, and bites only
-after they have stayed above it for ``soft_seconds``: a burst is forgiven.
+At the hard limit, the oldest frames that aren't firm are dropped (conflated ones too: the newest
+versions are sent again with the next subscribe). If that doesn't make enough room, a new frame that
+isn't firm is dropped, and a firm one makes the reader too slow. The soft limit counts firm bytes
+alone, and takes effect after ``soft_seconds`` above it: a burst is forgiven.
 
-What all outboxes of a process take together is in their :class:`Account`. A frame that a thousand
+The bytes of all outboxes of a process are counted in an :class:`Account`. A frame that a thousand
 readers wait for is in memory once, and counts once: readers of one topic who are all a little
 behind, because the network is, take little.
 """
@@ -31,17 +31,17 @@ from typing import Final
 from gateway.publication import Publication
 from newsfabric.topics import SlowPolicy
 
-# Counted for each frame beside its bytes, so that many small ones are bounded too: roughly what its
-# entry, number and key take in memory.
+# Counted for each frame beside its bytes, so that many small frames are bounded too: roughly the
+# memory that its entry, number and key take.
 ENTRY_BYTES: Final = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxLimits:
-    """Bytes a connection may keep waiting, and for how long."""
+    """Limits of one connection: bytes that may wait, and for how long."""
 
     hard_bytes: int = 4 << 20
-    # A replay of 1 MiB and what a transport puts around its pushes: measured, 3 to 16 %.
+    # A replay of 1 MiB and a transport's overhead around its pushes: measured, 3 to 16 %.
     soft_bytes: int = 5 << 18
     soft_seconds: float = 10.0
 
@@ -51,9 +51,9 @@ class OutboxLimits:
 
 
 class Account:
-    """What waits in all outboxes of a process.
+    """The bytes that wait in all outboxes of a process.
 
-    ``grown`` is called when it is more than before, ``dropped`` when a message is dropped.
+    ``grown`` is called when there are more than before, ``dropped`` when a message is dropped.
     """
 
     def __init__(
@@ -64,25 +64,25 @@ class Account:
         self.bytes = 0
         self.dropped = dropped
         self._grown = grown
-        # How many wait for each frame, by its address: while one waits, nothing else is there.
+        # Waiting connections by the frame's address: while one waits, no other frame has it.
         self._frames: dict[int, int] = {}
 
     def enter(self, frame: bytes) -> None:
-        """One more waits for ``frame``."""
+        """Count one more connection that waits for ``frame``."""
         waiting = self._frames.get(id(frame), 0)
         self._frames[id(frame)] = waiting + 1
         self.bytes += ENTRY_BYTES + (0 if waiting else len(frame))
         self._grown()
 
     def leave(self, frame: bytes) -> None:
-        """One of those who wait for ``frame`` doesn't any more."""
+        """Count one connection less that waits for ``frame``."""
         waiting = self._frames.pop(id(frame)) - 1
         self.bytes -= ENTRY_BYTES + (0 if waiting else len(frame))
         if waiting:
             self._frames[id(frame)] = waiting
 
     def hold(self, size: int) -> None:
-        """So many bytes of something else are kept for a reader; fewer if it is negative."""
+        """Count ``size`` bytes of something else that is kept for a reader; negative: released."""
         self.bytes += size
         if size > 0:
             self._grown()
@@ -97,7 +97,7 @@ class Outbox:
         self.pending_bytes = 0
         self._number = 0
         self._firm_bytes = 0
-        # By number, in the order to send them; those that aren't firm have a publication.
+        # Frames by number, in the order to send them; frames that aren't firm have a publication.
         self._frames: collections.OrderedDict[int, bytes] = collections.OrderedDict()
         self._droppable: collections.OrderedDict[int, Publication] = collections.OrderedDict()
         self._keys: dict[tuple[str, str | None], int] = {}
@@ -139,7 +139,7 @@ class Outbox:
         return fits and above <= self.limits.soft_seconds
 
     def take(self, max_bytes: int) -> list[bytes]:
-        """The oldest frames, as many as fit into ``max_bytes``, at least one if any waits."""
+        """Remove and return the oldest frames that fit into ``max_bytes``, at least one if any."""
         frames: list[bytes] = []
         size = 0
         while self._frames:
@@ -154,7 +154,7 @@ class Outbox:
         return frames
 
     def clear(self) -> int:
-        """Drop everything; returns how many frames waited."""
+        """Drop all frames; return how many waited."""
         count = len(self._frames)
         for frame in self._frames.values():
             self._account.leave(frame)
@@ -166,7 +166,7 @@ class Outbox:
         return count
 
     def _conflate(self, slot: tuple[str, str], publication: Publication) -> bool:
-        """Take away the waiting version; False if it is the newer one of the two."""
+        """Remove the waiting version; return False if it is newer than ``publication``."""
         number = self._keys.get(slot)
         if number is None:
             return True

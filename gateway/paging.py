@@ -1,4 +1,4 @@
-"""Pages of what a reader has missed: some of it, and the position behind it (``GET /history``)."""
+"""Pages of the messages that a reader missed, each with a position (``GET /history``)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gateway.recalled import Recalled
 def page(
     recalled: Recalled, token: str | None, hub: Hub, *, limit: int, most_bytes: int
 ) -> tuple[list[Publication], str]:
-    """The first of what was recalled, and the position of a reader who has those.
+    """Return the first of the recalled messages, and the position of a reader who has them.
 
-    They are in the order in which they were routed: only so can a position stand between two of
-    them. That position stands for this topic alone: it says nothing of others' messages, which
-    have numbers in the same logs.
+    Messages are in the order in which they were routed: only then can a position lie between two of
+    them. The position is valid for this topic alone: it tells nothing of other topics' messages,
+    which have numbers in the same logs.
     """
     begins = UNKNOWN if token is None else decode(token)
     beyond = [one for one in recalled.publications if _is_beyond(begins, one, hub.logs)]
     publications = sorted(beyond, key=lambda one: min(map(_routed, one.copies)))
     sizes = itertools.accumulate(one.weight for one in publications[:limit])
-    # One at least, whatever it weighs.
+    # At least one message, whatever its weight.
     count = max(1, sum(size <= most_bytes for size in sizes))
     if not all(any(_is_up_to_mark(copy, hub.logs) for copy in one.copies) for one in publications):
-        # A number is missing here that lies before: no position stands between two of these.
+        # An earlier number is missing here: no position can lie between two of these messages.
         count = len(publications)
     while count < len(publications):
         taken, rest = publications[:count], publications[count:]
@@ -37,16 +37,16 @@ def page(
         covered = (any(reached.covers(*copy[:2]) for copy in one.copies) for one in taken)
         if len(reached.listed) <= MAX_LOGS and all(covered):
             return taken, encode(reached)
-        # A router's clock was set back between the two.
+        # A router's clock was set back between two of the messages.
         count += 1
     return publications, hub.position(time.time())
 
 
 def _is_beyond(begins: Position, publication: Publication, logs: Logs) -> bool:
-    """Whether a reader at ``begins`` lacks a copy that was given here.
+    """Return whether a reader at ``begins`` lacks a copy that was given here.
 
-    If it is covered and ends void elsewhere (:meth:`.ReaderAt.lacks`), another copy is on a later
-    page: who asks for pages isn't told of anything live that could be dropped as known.
+    If a number is covered but ends void elsewhere (:meth:`.ReaderAt.lacks`), another copy is on a
+    later page: a reader of pages gets no live message that could be dropped as a duplicate.
     """
     copies = (copy[:2] for copy in publication.copies)
     return any(logs.gave(*copy) and not begins.covers(*copy) for copy in copies)
@@ -60,10 +60,10 @@ def _is_up_to_mark(copy: Copy, logs: Logs) -> bool:
 def _after(
     begins: Position, taken: list[Publication], rest: list[Publication], logs: Logs
 ) -> Position:
-    """Beyond ``begins`` there are these two, and the reader has the first.
+    """Return the position of a reader at ``begins`` who got ``taken``, but not ``rest``.
 
-    Nobody has what is missing here: it comes later, though others of its log that were routed after
-    it are taken now.
+    A number that is missing here isn't covered: its message arrives later, although messages of the
+    same log that were routed after it are taken now.
     """
     listed = dict(begins.listed)
     for copy in _copies(taken):

@@ -1,12 +1,12 @@
-"""What a reader wants of a topic's past: its last messages, those since a time, or a history.
+"""A topic's past for a reader: its last messages, its messages since a time, or a history.
 
 Memory is asked first, then the store. A topic is *warmed* when the first reader asks for its past:
-the store is read once, however many readers wait for it, and memory begins with what it had.
+the store is read once, however many readers wait for it, and memory begins with the result.
 
-A crowd that asks the same in the same second is given the same object, so it costs one look into
-memory, and the data plane is sent the messages once. For that the look begins with a whole second,
-and what is too old is left out afterwards. ``rewind: "90s"`` at 12:00:30.7 looks from 11:59:00 on
-and leaves out what was routed before 11:59:00.7, which is nothing for most topics.
+Readers who ask the same in the same second are given the same object. So a crowd costs one look
+into memory, and the data plane is sent the messages once. For that, the look begins at a whole
+second, and messages that are too old are left out afterwards. ``rewind: "90s"`` at 12:00:30.7 looks
+from 11:59:00 on and leaves out messages routed before 11:59:00.7: none for most topics.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
 from newsfabric.store.sound import Sound
 
-# Answers that are kept for those who ask the same in the same second, and what they weigh.
+# Answers kept for readers who ask the same in the same second, and their weight in all.
 _ANSWERS: Final = 64
 _ANSWERS_BYTES: Final = 32 << 20
-# Reads during which memory was forgotten and made anew.
+# Number of tries, if memory is forgotten and made anew during a read.
 _ATTEMPTS: Final = 2
 NOTHING: Final = Recalled([])
 
 
 class _Asked(NamedTuple):
-    """What of a topic's past: the ``last`` so many, what came since a second, or neither."""
+    """A part of a topic's past: its ``last`` messages, its messages since a second, or neither."""
 
     topic: str
     last: int | None
@@ -46,7 +46,7 @@ class _Asked(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Older:
-    """What the store has, read while ``memory`` was the topic's; what was last found with it."""
+    """Messages of the store, read while ``memory`` was the topic's; the last result with them."""
 
     memory: TopicMemory
     publications: list[Publication]
@@ -70,7 +70,7 @@ class Past:
         self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
 
     def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
-        """What a ``subscribe`` that was said at ``asked_at`` gets first.
+        """Return the messages that come first for a ``subscribe`` received at ``asked_at``.
 
         None if the store has to be asked (:meth:`recover`). The answer holds until anything else is
         offered to the hub.
@@ -83,7 +83,7 @@ class Past:
             return None
         asked = _asked(verb, asked_at)
         if policy.access == "owner":
-            # One's own topic is nobody else's question.
+            # Only its owner asks for this topic: the answer isn't shared.
             found = self._look(asked)
         else:
             version, now = memory.version, self.now()
@@ -91,9 +91,9 @@ class Past:
         return None if found is None else found.since(_since_ms(verb, asked_at))
 
     async def recover(self, verb: Subscribe, asked_at: float) -> Recalled:
-        """:meth:`recall`, reading the store where that is needed. Subscribe at once afterwards.
+        """Return :meth:`recall`, reading the store if needed. Subscribe at once afterwards.
 
-        What can't be read is left out: news that comes matters more than news that went.
+        Messages that can't be read are left out: new messages matter more than old ones.
         """
         asked, topic = _asked(verb, asked_at), verb.topic
         older = _Older(self.hub.memory(topic), [])
@@ -107,20 +107,20 @@ class Past:
                     older = await self._reading.do(asked, lambda: self._read(asked))
                 if older.memory is self.hub.memory(topic):
                     break
-                # What has arrived meanwhile may be in neither.
+                # Messages that arrived meanwhile may be in neither memory nor the read.
         except StoreError as exc:
             self.archive.failed(exc)
         return self._with_older(asked, older).since(_since_ms(verb, asked_at))
 
     async def try_to_warm(self, topic: str) -> None:
-        """Warm ``topic``, unless it is; a store that can't be read is no error here."""
+        """Warm ``topic``, unless it is warm; a store that can't be read is no error here."""
         try:
             await self._warm(topic)
         except StoreError as exc:
             self.archive.failed(exc)
 
     def recall_history(self, verb: History) -> Selection | None:
-        """What ``history`` asks for; None if the store has to be asked."""
+        """Return the answer to ``history``; None if the store has to be asked."""
         memory, now = self.hub.memory(verb.topic), self.now()
         if not memory.warm:
             return None
@@ -128,7 +128,7 @@ class Past:
         return found if found.covered else None
 
     async def recover_history(self, verb: History) -> Selection:
-        """:meth:`recall_history`, reading the store where needed. StoreError if it can't be."""
+        """Return :meth:`recall_history`, reading the store if needed; StoreError if that fails."""
         try:
             await self._warm(verb.topic)
             found = self.recall_history(verb)
@@ -175,9 +175,9 @@ class Past:
         return _Older(memory, past)
 
     async def _as_given(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
-        """These messages of the store, of which it gives one copy each, oldest first.
+        """Return the ``stored`` messages, one copy of each as the store gives them, oldest first.
 
-        Where that one's number is void here, another one counts.
+        A copy whose number is void here is replaced by one that was given here.
         """
         void = [one for one in stored if self.hub.is_void(one)]
         if not void:
@@ -212,7 +212,7 @@ def _asked(verb: Subscribe, asked_at: float) -> _Asked:
 
 
 def _since_ms(verb: Subscribe, asked_at: float) -> int:
-    """Since when ``verb`` asks; 0 if it names no time."""
+    """Return the time since which ``verb`` asks; 0 if it names none."""
     if verb.rewind is None or verb.rewind.seconds is None:
         return 0
     return max(0, int((asked_at - verb.rewind.seconds) * 1000))
