@@ -1,9 +1,9 @@
-"""One AMQP connection: pika's protocol, on the loop's transport; messages go past pika.
+"""An AMQP connection: pika's protocol, on the loop's transport; messages bypass pika.
 
-pika does the handshake, heartbeats, channels and declarations; see :mod:`newsfabric.amqp.pika_seam`
-for how. What carries messages is read and written by :mod:`newsfabric.amqp.wire`.
+pika does the handshake, heartbeats, channels and declarations (:mod:`newsfabric.amqp.pika_seam`).
+Frames of messages are read and written by :mod:`newsfabric.amqp.wire`.
 
-A connection lives once. :mod:`newsfabric.amqp.link` makes the next one.
+A connection is never reopened. :mod:`newsfabric.amqp.link` makes the next one.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from newsfabric.errors import LinkClosed, LinkError, LinkRefused
 
 logger = logging.getLogger(__name__)
 
-# pika calls at ERROR what a link lives through each time that a broker restarts, and says
-# so up to six times. The link says it once, so only what pika can't explain comes through.
+# pika logs at ERROR, up to six times, each loss of a connection, as at any restart of a broker. The
+# link logs the loss once, so only errors that pika can't explain pass.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
-# AMQP 0-9-1's reply codes access-refused and not-allowed; the latter also for no such virtual host.
+# Reply codes of AMQP 0-9-1: access-refused, and not-allowed, also for no such virtual host.
 _REFUSALS: Final = (403, 530)
-# What a 530 says that passes: others leave, or operators lift the limit.
+# The text of a 530 that may pass: others disconnect, or operators lift the limit.
 _FULL: Final = "connection limit"
-# What a broker says before a connection is open is some hundred bytes, its name and what it can.
+# Before a connection is open a broker sends some hundred bytes: its name and capabilities.
 _MAX_GREETING: Final = 64 * 1024
 
 
 async def open_connection(parameters: Parameters, *, within: float) -> Connection:
-    """Connect, log in and open the virtual host ``within`` that many seconds, or LinkClosed.
+    """Connect, log in and open the virtual host ``within`` that many seconds, or raise LinkClosed.
 
     LinkRefused for a wrong login, no such virtual host, or a certificate that can't be trusted.
     """
@@ -63,7 +63,7 @@ async def open_connection(parameters: Parameters, *, within: float) -> Connectio
     except ssl.SSLCertVerificationError as exc:
         raise LinkRefused(f"certificate verify failed: {exc.verify_message}") from exc
     except (OSError, UnicodeError) as exc:
-        # UnicodeError is what a host name with a part of 64 letters gives.
+        # UnicodeError is raised for a host name with a label of more than 63 letters.
         raise LinkClosed(str(exc)) from exc
     except BaseException:
         connection.abort()
@@ -72,16 +72,16 @@ async def open_connection(parameters: Parameters, *, within: float) -> Connectio
 
 
 class Connection(asyncio.Protocol):
-    """A connection being opened, open, or gone; never again open once gone."""
+    """A connection that is being opened, open, or gone; a connection that is gone stays so."""
 
     def __init__(self, parameters: Parameters) -> None:
         loop = asyncio.get_running_loop()
         self.parameters = parameters
         self.opened: asyncio.Future[None] = loop.create_future()
-        # Resolves, never fails, with the reason.
+        # Resolves with the reason, never fails.
         self.closed: asyncio.Future[LinkError] = loop.create_future()
         self.blocked = False
-        # How much came before the connection was open, and who reads the rest.
+        # Bytes received before the connection was open, and the reader of later ones.
         self._greeting = 0
         self._reader: FrameReader | None = None
         self._pika = AsyncioConnection(
@@ -104,21 +104,23 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used now."""
+        """True if the connection can be used now."""
         return bool(self._pika.is_open)
 
     @property
     def why(self) -> BaseException | None:
-        """Why it is gone, where pika knows less of it than we; else None."""
+        """The reason of the end, where pika knows less of it than we; else None."""
         return self._stream.why
 
     @property
     def frame_max(self) -> int:
-        """How large a frame may be, as was agreed with the broker."""
+        """The largest size of a frame, as negotiated with the broker."""
         return int(self._pika.params.frame_max)
 
     def open_channel(self, on_open: Callable[[Any], None]) -> Any:
-        """A new channel of pika's, which calls ``on_open``; LinkClosed if that can't be."""
+        """Return a new channel of pika's, which calls ``on_open``; LinkClosed if the connection is
+        down.
+        """
         try:
             channel = self._pika.channel(on_open_callback=on_open)
         except pika.exceptions.AMQPError as exc:
@@ -134,7 +136,7 @@ class Connection(asyncio.Protocol):
         self._stream.write(frames)
 
     async def shut(self, *, within: float) -> None:
-        """Close in good order ``within`` that many seconds, else abruptly."""
+        """Close gracefully ``within`` that many seconds, else abruptly."""
         if self.is_open:
             self._pika.close()
             with suppress(TimeoutError):
@@ -143,16 +145,17 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        """Drop the socket. :attr:`closed` resolves soon after; nothing happens if it has."""
+        """Drop the socket. :attr:`closed` resolves soon after; nothing happens if it has
+        resolved."""
         self._stream.drop(pika.exceptions.ConnectionOpenAborted("dropped"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio calls it once there is a socket: the AMQP handshake begins."""
+        """Begin the AMQP handshake; asyncio calls this once there is a socket."""
         # uvloop's transports are no subclasses of asyncio's.
         self._stream.start(cast(asyncio.WriteTransport, transport))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the socket. Whatever goes wrong with them ends the connection."""
+        """Take bytes from the socket. Any error in these ends the connection."""
         try:
             if self._reader is None:
                 self._greet(data)
@@ -162,21 +165,23 @@ class Connection(asyncio.Protocol):
         except WireError as exc:
             self._stream.drop(exc)
         except Exception as exc:
-            # A bug of ours: a connection that stays up would be deaf.
+            # A bug of ours: a connection that stays up would handle no more frames.
             if self._reader is not None:
                 logger.exception("%s: can't handle what came; dropping the connection", self.name)
             self._stream.drop(WireError(f"this is no AMQP: {exc!r}"))
 
     def _greet(self, data: bytes) -> None:
-        # pika cuts the handshake into frames, and would wait for the end of one of any length.
-        # No content frame can come before a channel was opened.
+        # pika cuts the handshake into frames, and would wait for a frame of any length. No content
+        # frame can arrive before a channel was opened.
         self._greeting += len(data)
         if self._greeting > _MAX_GREETING:
             raise WireError(f"more than {_MAX_GREETING} bytes before the connection is open")
         self._stream.receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio calls it once; ``exc`` is None at an end of file, or after our own abort."""
+        """Note the end; asyncio calls this once, with None at an end of file or after our own
+        abort.
+        """
         self._stream.lost(exc)
 
     def _on_open(self, _connection: Any) -> None:
@@ -190,7 +195,7 @@ class Connection(asyncio.Protocol):
             self.closed.set_result(error)
         if not self.opened.done():
             self.opened.set_exception(error)
-            # It may be that nobody waits any more.
+            # The waiting task may have been cancelled: no "never retrieved" then.
             self.opened.exception()
 
     def _on_blocked(self, _connection: Any, frame: Any) -> None:
@@ -204,7 +209,7 @@ class Connection(asyncio.Protocol):
 
 
 def link_error(reason: BaseException) -> LinkError:
-    """``reason`` as an error of ours: whose words it is, and whether waiting may help."""
+    """Return our own error for ``reason``: its words, and whether a retry may help."""
     if _refuses(reason):
         error: LinkError = LinkRefused(_text(reason))
     elif isinstance(reason, pika.exceptions.ChannelClosedByBroker):
@@ -225,7 +230,7 @@ def _refuses(reason: BaseException) -> bool:
 
 
 def _text(reason: BaseException) -> str:
-    """One line for a person. pika's exceptions print as tuples, or as nothing."""
+    """Return one line for a person: pika's exceptions print as tuples, or as nothing."""
     if isinstance(reason, pika.exceptions.ConnectionClosed | pika.exceptions.ChannelClosed):
         return f"{reason.reply_code} {reason.reply_text}"
     return str(reason) or type(reason).__name__

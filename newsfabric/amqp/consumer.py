@@ -1,4 +1,4 @@
-"""Consuming one queue with acks, over a link that comes and goes."""
+"""A consumer of one queue with acks, over a link that reconnects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LinkConsumer:
 
     @property
     def established(self) -> bool:
-        """Whether it is given what comes to its queue, or was told to stop."""
+        """True if deliveries of its queue are sent to it, or it was cancelled."""
         return self._consuming or self._cancelled
 
     def ack(self, delivery: Delivery) -> None:
@@ -74,7 +74,7 @@ class LinkConsumer:
             channel.connection.send(encode_reject(channel.number, tag, requeue=requeue))
 
     def flush(self) -> None:
-        """Tell the broker of all acks so far."""
+        """Send the broker all acks so far."""
         self._flush_is_due = False
         channel = self._channel
         acks = self._acks.flush()
@@ -88,12 +88,12 @@ class LinkConsumer:
         """See :meth:`newsfabric.amqp.Consumer.cancel`."""
         self._cancelled = True
         if self._channel is not None and self._channel.is_open:
-            # A channel that is gone delivers nothing more either.
+            # A closed channel delivers nothing more either.
             with suppress(LinkError):
                 await self._channel.request("basic_cancel", consumer_tag=_CONSUMER_TAG)
 
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
-        """Keep consuming on ``connection`` for as long as that lives."""
+        """Keep consuming on ``connection`` until it is closed."""
         retry = Retry(self._name)
         while not self._cancelled and not connection.closed.done():
             try:
@@ -119,7 +119,7 @@ class LinkConsumer:
                 "basic_consume",
                 queue=self._queue if isinstance(self._queue, str) else self._queue(),
                 consumer_tag=_CONSUMER_TAG,
-                # For pika alone, which doesn't get to see deliveries.
+                # Only pika needs it: deliveries bypass pika.
                 on_message_callback=lambda *_delivery: None,
             )
             retry.succeeded()
@@ -132,12 +132,12 @@ class LinkConsumer:
             connection.owners.detach(channel.number, self)
 
     def _on_cancelled_by_broker(self, channel: Channel) -> None:
-        # The queue was deleted, or its node is gone. Closing the channel gives back what is
-        # still being worked on, if there is a queue to give it back to.
+        # The queue was deleted, or its node is gone. Closing the channel returns unacknowledged
+        # deliveries to the queue, if it exists.
         channel.close(because=LinkError("the broker has cancelled it"))
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
-        """The broker delivers; WireError at more than were asked for, or out of order."""
+        """Take a delivery; WireError above the prefetch, or out of order."""
         try:
             self._acks.delivered(tag)
         except ValueError as exc:
@@ -153,7 +153,7 @@ class LinkConsumer:
             self._failed(tag, redelivered, exc)
 
     def _failed(self, tag: int, redelivered: bool, exc: Exception) -> None:
-        """Give back what failed for the first time; another consumer may do better."""
+        """Give back a delivery that failed for the first time: another consumer may succeed."""
         FAILED.inc()
         unsaid = self._failing.may_log(self._loop.time())
         if unsaid is not None:
@@ -163,12 +163,12 @@ class LinkConsumer:
         self._reject(tag, requeue=not redelivered)
 
     def on_return(self, reason: Returned, message: Message) -> None:
-        """Nothing is published on a consumer's channel."""
+        """Raise WireError: nothing is published on a consumer's channel."""
         raise WireError("a return on a consumer's channel")
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
-        """Nothing is published on a consumer's channel."""
+        """Raise WireError: nothing is published on a consumer's channel."""
         raise WireError("a confirm on a consumer's channel")
 
     def on_unblocked(self) -> None:
-        """Consumers aren't blocked."""
+        """Do nothing: consumers aren't blocked."""

@@ -1,4 +1,4 @@
-"""Declaring exchanges, queues and bindings on a link, once per connection."""
+"""Declarations of exchanges, queues and bindings on a link, once per connection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from newsfabric.errors import LinkClosed, LinkError
 class ChannelDeclare:
     """A :class:`newsfabric.amqp.Declare` on a connection.
 
-    A broker answers a declaration that it refuses by closing the channel. The next one opens
-    another, so a caller may catch the LinkError and declare something else.
+    A broker refuses a declaration by closing the channel. The next declaration opens another
+    channel, so a caller may catch the LinkError and continue.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -61,22 +61,22 @@ class ChannelDeclare:
         return await self._channel.request(method, **arguments)
 
     def close(self) -> None:
-        """Give the channel back."""
+        """Close the channel."""
         if self._channel is not None:
             self._channel.close()
 
 
 class Declaration:
-    """One ``declare`` that a link runs on each connection, until it succeeds there."""
+    """A ``declare`` that a link runs on each connection, until it succeeds there."""
 
     def __init__(self, name: str, declare: Callable[[Declare], Awaitable[None]]) -> None:
         self._name = name
         self._declare = declare
-        #: Whether it has succeeded on the last connection.
+        #: True once it has succeeded on the last connection.
         self.established = False
 
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
-        """Declare on ``connection``; where the broker refuses, again with backoff."""
+        """Declare on ``connection``; if the broker refuses, retry with backoff."""
         retry = Retry(f"{self._name}: declaration")
         self.established = False
         while not connection.closed.done():

@@ -1,15 +1,15 @@
 """AMQP field tables and short strings as bytes: a decoder that no publisher can upset.
 
-It replaces pika's ``data`` module for everything that a stranger wrote. That one raises on
-timestamps past year 9999, turns floats into ints, recurses as deep as it is told to and
-mixes ``str`` with ``bytes``; a message that makes a consumer's decoder raise is delivered
-again after the reconnect, forever, so here nothing raises: what can't be a value becomes
-:class:`~newsfabric.amqp.message.Undecodable`, which validation refuses.
+It replaces pika's ``data`` module for all bytes from strangers. pika's decoder raises on timestamps
+past year 9999, turns floats into ints, recurses without a limit and mixes ``str`` with ``bytes``. A
+message that makes a consumer's decoder raise is delivered again after the reconnect, forever. So
+nothing raises here: bytes that are no value become :class:`~newsfabric.amqp.message.Undecodable`,
+which validation refuses.
 
-Whatever :func:`decode_table` returns, :func:`encode_table` can encode again in at most two and
-a half times the size, with types that every broker takes. So a message can always be
-passed on to ``rejected``. :func:`encode_table` raises ValueError on values that
-have no AMQP form; those are bugs of ours.
+:func:`encode_table` can encode again all values that :func:`decode_table` returns, in at most two
+and a half times the size, with types that every broker takes. So a message can always be passed on
+to ``rejected``. :func:`encode_table` raises ValueError on values that have no AMQP form; those are
+bugs of ours.
 
 Types are RabbitMQ's reading of AMQP 0-9-1 section 4.2.1, where ``L`` and ``l`` are both signed and
 ``s`` is a short, not a string.
@@ -28,13 +28,13 @@ from typing import Any, Final
 
 from newsfabric.amqp.message import SHOVELLED, Undecodable, Undecoded
 
-# Time spent on one header table is bounded with its size: 16 KiB of one-byte fields take
-# about 2 ms. Ours have a few hundred bytes.
+# The size of a header table bounds the time to decode it: 16 KiB of one-byte fields take about 2
+# ms. Our own tables have a few hundred bytes.
 MAX_TABLE_BYTES: Final = 16 * 1024
-# Tables within tables, as deep as anyone has had a use for. Python's own stack ends near 1000.
+# Nesting of tables, deeper than any use. Python's own stack ends near 1000.
 MAX_DEPTH: Final = 16
-# The single header of a message whose table is larger: its first MAX_TABLE_BYTES. A consumer holds
-# a thousand messages, and whoever passes one on must get it into a frame.
+# The single header of a message with a larger table: its first MAX_TABLE_BYTES. A consumer holds a
+# thousand messages, and a message that is passed on must fit into a frame.
 OVERSIZE: Final = "undecodable-headers"
 
 _MAX_SHORT: Final = 255
@@ -63,16 +63,16 @@ _LONG: Final = struct.Struct(">cq")
 
 
 class _Malformed(Exception):
-    """The bytes of this table can't be followed beyond this point."""
+    """An error: the rest of this table can't be decoded."""
 
 
 def decode_text(raw: bytes) -> str:
-    """``raw`` as text; bytes that aren't UTF-8 become surrogate escapes (PEP 383)."""
+    """Return ``raw`` as text; bytes that aren't UTF-8 become surrogate escapes (PEP 383)."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def encode_text(text: str) -> bytes:
-    """The bytes that :func:`decode_text` made ``text`` from; ValueError if there are none."""
+    """Return the bytes of which :func:`decode_text` made ``text``; ValueError if there are none."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
@@ -80,27 +80,28 @@ def encode_text(text: str) -> bytes:
 
 
 def encode_short(text: str) -> bytes:
-    """A short string with its length octet; ValueError past 255 bytes (section 4.2.5.3)."""
+    """Return a short string with its length octet; ValueError past 255 bytes (section 4.2.5.3)."""
     raw = encode_text(text)
     if len(raw) > _MAX_SHORT:
         raise ValueError(f"{len(raw)} bytes; AMQP ends short strings at {_MAX_SHORT}")
     return bytes((len(raw),)) + raw
 
 
-#: For what is few and repeated: exchanges, content types, types, app ids.
+#: For strings that are few and repeated: exchanges, content types, types, app ids.
 cached_short: Final = functools.lru_cache(maxsize=1024)(encode_short)
 
 
 def decode_short(data: bytes, at: int) -> tuple[str, int]:
-    """The short string at ``at``, and where it ends; IndexError if nothing is there."""
+    """Return the short string at ``at``, and its end; IndexError if there are no bytes at
+    ``at``."""
     after = at + 1 + data[at]
     return data[at + 1 : after].decode("utf-8", "surrogateescape"), after
 
 
 def decode_table(raw: bytes) -> dict[str, Any]:
-    """The fields in ``raw``, a table without its length. Never raises.
+    """Return the fields in ``raw``, a table without its length. Never raises.
 
-    A field whose length can't be known takes the rest of its table with it.
+    A field of unknown length takes the rest of its table with it.
     """
     if len(raw) > MAX_TABLE_BYTES:
         return {OVERSIZE: Undecodable(raw[:MAX_TABLE_BYTES])}
@@ -108,7 +109,7 @@ def decode_table(raw: bytes) -> dict[str, Any]:
 
 
 def decode_array(raw: bytes) -> list[Any]:
-    """The values in ``raw``, an array without its length. Never raises."""
+    """Return the values in ``raw``, an array without its length. Never raises."""
     return _array(raw, 0, len(raw), 1)
 
 
@@ -117,12 +118,12 @@ def _table(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
     while at < end:
         name_at = at + 1
         at = name_at + data[at]
-        # A name cut short is kept as far as it goes: something must carry the marker.
+        # A truncated name is kept as far as it reaches: the marker needs a name.
         name = decode_text(data[name_at : min(at, end)])
         value_at, repeated = at, name in fields
         try:
             if name == SHOVELLED and data[at : at + 1] == b"A":
-                # Two dozen fields, the same in every message that came this way.
+                # Two dozen fields, the same in every message of this path.
                 raw, at = _decode_bytes(data, at + 1, end, depth)
                 fields[name] = Undecoded(raw)
             else:
@@ -131,8 +132,8 @@ def _table(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
             fields[name] = Undecodable(data[at:end])
             break
         if repeated:
-            # AMQP 0-9-1 section 4.2.5.5: illegal. Brokers let it through and mean the first one, so
-            # what a shovel has written there mustn't be hidden behind another.
+            # AMQP 0-9-1 section 4.2.5.5: illegal. Brokers accept it and use the first field, so a
+            # second one must not hide the field that a shovel wrote.
             fields[name] = Undecodable(data[value_at:at])
     return fields
 
@@ -154,7 +155,7 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
         raise _Malformed
     kind = data[at]
     at += 1
-    # Ordered by how often the fabric's own messages have them.
+    # Ordered by their frequency in the fabric's own messages.
     if kind == 0x53:  # S
         at, after = _extent(data, at, end)
         return data[at:after].decode("utf-8", "surrogateescape"), after
@@ -171,7 +172,7 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
 
 
 def _extent(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where a value with a 32-bit length begins and ends."""
+    """Return the begin and the end of a value with a 32-bit length."""
     if at + 4 > end:
         raise _Malformed
     after = at + 4 + int(_unpack_u32(data, at)[0])
@@ -202,7 +203,7 @@ def _decode_double(data: bytes, at: int, end: int, _depth: int) -> tuple[Any, in
 
 
 def _finite(raw: bytes, value: float) -> Any:
-    # Erlang has no NaN and no infinity: sent on, they would cost us the connection.
+    # Erlang has no NaN and no infinity: a broker would close the connection that sends one.
     return value if math.isfinite(value) else Undecodable(raw)
 
 
@@ -258,7 +259,8 @@ _decoders: Final[dict[int, _Decoder]] = {
 
 
 def encode_table(fields: Mapping[str, Any]) -> bytes:
-    """``fields`` with the length before them; ValueError names the field that can't be sent."""
+    """Return ``fields`` after their length; ValueError with the name of a field that can't be
+    sent."""
     pieces: list[bytes] = []
     for name, value in fields.items():
         try:
@@ -270,7 +272,7 @@ def encode_table(fields: Mapping[str, Any]) -> bytes:
     return _U32.pack(len(raw)) + raw
 
 
-# Few and repeated.
+# Names are few and repeated.
 _encode_name: Final = functools.lru_cache(maxsize=1024)(encode_short)
 
 
@@ -336,7 +338,7 @@ _encoders: Final[dict[type, Callable[[Any], bytes]]] = {
     bool: lambda value: b"t\1" if value else b"t\0",
     float: _encode_float,
     bytes: lambda value: _with_length(b"x", value),
-    # As plain bytes: sent as it came, it might end a connection of ours.
+    # As plain bytes: the original bytes might end a connection of ours.
     Undecodable: lambda value: _with_length(b"x", value),
     Undecoded: lambda value: _with_length(b"x", value),
     type(None): lambda _value: b"V",

@@ -1,11 +1,11 @@
-"""A link to a broker over pika: connected, and connected again, until closed.
+"""A link to a broker over pika: connected, and reconnected, until closed.
 
-:func:`connect` returns at once, connected or not, so that services can start in any order: whoever
-needs the broker waits with :meth:`ConfirmingPublisher.ready` or for its first delivery.
+:func:`connect` returns at once, connected or not, so that services can start in any order: a caller
+that needs the broker waits with :meth:`ConfirmingPublisher.ready` or for its first delivery.
 
-One task per link runs connection after connection; on each of them one task per declaration,
-publisher and consumer keeps that one's channel. A channel that the broker closes (no such
-queue, other arguments) is opened again with backoff and costs its neighbours nothing.
+A task of the link runs one connection after the other; on each of them one task per declaration,
+publisher and consumer keeps the channel of that member. A channel that the broker closes (no such
+queue, other arguments) is opened again with backoff, without effect on other channels.
 
 ::
 
@@ -35,7 +35,7 @@ from newsfabric.settings import Credentials
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT: Final = 10.0
-# How long close() waits for confirms, and then for the broker's goodbye.
+# Seconds that close() waits for confirms, and then for the broker's close.
 CLOSE_TIMEOUT: Final = 2.0
 
 _GUEST: Final = Credentials()
@@ -48,10 +48,11 @@ async def connect(
     credentials: Credentials | None = _GUEST,
     connect_timeout: float = CONNECT_TIMEOUT,
 ) -> PikaLink:
-    """A link to whichever of ``urls`` answers, tried in random order. Connects in the background.
+    """Return a link to the first of ``urls`` that answers, in random order. Connects in the
+    background.
 
-    ``name`` is shown in the broker's management and in the log. ``credentials`` None takes those in
-    each URL. ConfigError if a URL isn't one.
+    ``name`` is shown in the broker's management and in the log. With ``credentials`` None those in
+    each URL are used. ConfigError if a URL is malformed.
     """
     if not urls:
         raise ConfigError(f"link {name}: no URL to connect to")
@@ -60,14 +61,14 @@ async def connect(
 
 
 class _Member(Protocol):
-    """Something that lives on each connection in turn."""
+    """A declaration, publisher or consumer of a link, which works on each connection in turn."""
 
     @property
     def established(self) -> bool:
-        """Whether the broker has granted what it asks for, on the connection of now."""
+        """True if the broker has granted its requests on the present connection."""
 
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
-        """Do its work until ``connection`` is closed; call ``attempted`` once it was tried."""
+        """Work until ``connection`` is closed; call ``attempted`` after the first try."""
 
 
 class _Seat:
@@ -87,7 +88,8 @@ class _Seat:
     def _on_done(self, task: asyncio.Task[None], connection: Connection) -> None:
         self.attempted.set()
         if not task.cancelled() and (error := task.exception()):
-            # A bug, ours or in a caller's declare: the link must not look alive without it.
+            # A bug, ours or in a caller's declare: the link must not look alive without this
+            # member.
             logger.error("%s: dropping the connection", connection.name, exc_info=error)
             connection.abort()
 
@@ -104,23 +106,24 @@ class PikaLink:
         self._connection: Connection | None = None
         self._trouble: LinkError | None = None
         self._losses = RepeatedFailures()
-        # Whether the last loss was told, and so that it is over has to be.
+        # The last loss was logged, and so the reconnection has to be.
         self._told = True
-        # A try to connect came to nothing, or to something.
+        # Notified after each try to connect, failed or not.
         self._tried = asyncio.Condition()
-        # Every declaration was tried on this connection: publishers and consumers have theirs.
+        # Every declaration was tried on this connection: publishers and consumers have their
+        # channels.
         self._serving = False
         self._closing = False
         self._runner = asyncio.create_task(self._run(), name=f"link {name}")
 
     @property
     def members(self) -> tuple[PikaLink]:
-        """See :attr:`newsfabric.amqp.Links.members`: itself."""
+        """See :attr:`newsfabric.amqp.Links.members`: the link itself."""
         return (self,)
 
     @property
     def connected(self) -> bool:
-        """Whether the link is up now, with its declarations tried."""
+        """True if the link is up now, with its declarations tried."""
         return self._serving and self._connection is not None and self._connection.is_open
 
     @property
@@ -154,7 +157,7 @@ class PikaLink:
     ) -> LinkConsumer:
         """See :meth:`newsfabric.amqp.Link.consumer`."""
         consumer = LinkConsumer(self._name, queue, on_delivery, prefetch)
-        # Not awaited: the caller has its consumer before the first delivery.
+        # Not awaited: the caller must have its consumer before the first delivery.
         self._seat(self._users, consumer, now=self._serving)
         return consumer
 
@@ -173,7 +176,7 @@ class PikaLink:
         await declare_once(self._connection, declare)
 
     def _seat(self, seats: list[_Seat], member: _Member, *, now: bool) -> _Seat:
-        """Give ``member`` a seat on this link, and on its connection if it is ``now`` time to."""
+        """Add ``member`` to this link, and start it on the connection if ``now``."""
         seat = _Seat(member)
         seats.append(seat)
         if now and self._connection is not None:
@@ -188,7 +191,7 @@ class PikaLink:
                 await self._finish_work()
         finally:
             self._closing = True
-            # Only once: a second cancel would cut the goodbye short.
+            # Only once: a second cancel would interrupt the closing of the connection.
             if not self._runner.cancelling():
                 self._runner.cancel()
             await asyncio.wait([self._runner])
@@ -220,7 +223,7 @@ class PikaLink:
                     logger.warning("link %s: %s; trying again", self._name, exc)
                 await self._note(exc)
             except Exception:
-                # A bug must not end in a link that is down for good and says nothing.
+                # A bug must not leave a link silently down for good.
                 logger.exception("link %s: trying again", self._name)
             await asyncio.sleep(backoff.failed(loop.time()))
 
@@ -230,9 +233,10 @@ class PikaLink:
             self._tried.notify_all()
 
     async def _connect_to_any(self) -> Connection:
-        """The first URL, in random order, that answers; LinkError with the reasons of all.
+        """Return a connection to the first URL, in random order, that answers; LinkError with all
+        reasons.
 
-        LinkRefused if every one turns us away: as long as another may take us, waiting may help.
+        LinkRefused if all brokers refuse us: if one only fails, waiting may help.
         """
         reasons = []
         refused = 0
@@ -244,14 +248,14 @@ class PikaLink:
                 refused += isinstance(exc, LinkRefused)
                 continue
             if refused:
-                # Otherwise nobody would hear of it before the others are gone.
+                # Without this line the refusals would be unknown until the others are gone.
                 logger.warning("link %s: %s; another took us", self._name, "; ".join(reasons))
             return connection
         text = "; ".join(sorted(reasons))
         raise LinkRefused(text) if refused == len(reasons) else LinkError(text)
 
     async def _use(self, connection: Connection) -> None:
-        """Serve everything on ``connection`` until it is lost."""
+        """Serve all members on ``connection`` until it is lost."""
         where = f"{connection.parameters.host}:{connection.parameters.port}"
         if self._told:
             logger.info("link %s: connected to %s", self._name, where)
@@ -271,8 +275,8 @@ class PikaLink:
             await connection.shut(within=CLOSE_TIMEOUT)
 
     async def _serve(self, connection: Connection) -> None:
-        # One after the other: a later declaration may bind what an earlier one makes. Those
-        # that are added meanwhile start by themselves.
+        # One after the other: a later declaration may bind to a queue of an earlier one.
+        # Declarations that are added meanwhile start by themselves.
         for seat in list(self._declarations):
             seat.seat_on(connection)
             await seat.attempted.wait()

@@ -1,8 +1,8 @@
-"""An AMQP message as values: what the adapters hand up and take down.
+"""An AMQP message as values, between the adapters and the services.
 
-Text that a publisher sent as something other than UTF-8 arrives with surrogate
-escapes (PEP 383), so nothing is lost on the way to ``rejected`` and
-nothing has to be decoded twice. Whoever validates refuses it.
+Text that a publisher sent in another encoding than UTF-8 arrives with surrogate escapes (PEP 383):
+so nothing is lost on the way to ``rejected``, and no byte is decoded twice. Validation refuses such
+text.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from newsfabric.fixed import fixed
 # AMQP 0-9-1: 1 is transient, 2 persistent. The fabric persists nothing in a broker.
 TRANSIENT: Final = 1
 
-# Where shovels write their names; see newsfabric.hops.
+# The header in which shovels write their names; see newsfabric.hops.
 SHOVELLED: Final = "x-shovelled"
 
 
 class Undecodable(bytes):
-    """A header value that is no AMQP value, as the bytes it came in. Validation refuses it.
+    """A header value that is no AMQP value, as the bytes received. Validation refuses it.
 
-    Published again it is a plain byte array, so that it can do no harm.
+    Published again, it is a plain byte array, so that it can do no harm.
     """
 
 
 class Undecoded(bytes):
-    """An array header that is taken as it came, because few who get it want to know.
+    """An array header as the bytes received, not decoded: few consumers need its values.
 
-    Published again it is a plain byte array, as :class:`Undecodable` is.
+    Published again, it is a plain byte array, as :class:`Undecodable` is.
     """
 
 
@@ -38,12 +38,11 @@ class Undecoded(bytes):
 class Properties:
     """The basic properties (AMQP 0-9-1 section 1.8) that the fabric uses.
 
-    ``timestamp`` is in seconds, ``expiration`` milliseconds as text, both as
-    the protocol has them. ``user_id``, where it is said, is the name that the publisher logged in
-    with: a broker lets no other through. ``headers`` values are what the wire had: str, int,
-    float, bool, bytes, None, datetime, Decimal, lists and dicts of these,
-    :class:`Undecodable` where the wire had something else, and :class:`Undecoded` for
-    :data:`SHOVELLED`.
+    ``timestamp`` is in seconds, ``expiration`` milliseconds as text, both as in the protocol.
+    ``user_id``, if present, is the name that the publisher logged in with: a broker accepts no
+    other. ``headers`` values have their types of the wire: str, int, float, bool, bytes, None,
+    datetime, Decimal, lists and dicts of these; :class:`Undecodable` for any other, and
+    :class:`Undecoded` for :data:`SHOVELLED`.
     """
 
     content_type: str | None = None
@@ -61,7 +60,7 @@ class Properties:
 
 @fixed(frozen=True, slots=True)
 class Message:
-    """One message: where it is addressed (``topic`` is its routing key), what it says."""
+    """A message: its address (``topic`` is its routing key) and its content."""
 
     topic: str
     body: bytes
@@ -70,11 +69,11 @@ class Message:
 
 @fixed(frozen=True, slots=True)
 class Delivery:
-    """A message that a consumer was given and owes an ack for.
+    """A message that was delivered to a consumer, which owes an ack for it.
 
-    Hand it back to the consumer's ``ack``; ``tag`` and ``generation`` (of the
-    channel) are the consumer's own bookkeeping: an ack for a channel that is
-    gone is dropped, since the broker delivers again by itself.
+    Give it to the consumer's ``ack``; ``tag`` and ``generation`` (of the channel) are the
+    consumer's own bookkeeping: an ack for a closed channel is dropped, since the broker delivers
+    the message again by itself.
     """
 
     message: Message

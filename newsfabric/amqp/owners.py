@@ -1,4 +1,4 @@
-"""The open channels of one connection, and who is told what arrives on each. No I/O."""
+"""The open channels of one connection, and the receiver of each channel's events. No I/O."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from newsfabric.amqp.wire import Returned, WireError
 
 
 class ChannelOwner(Protocol):
-    """Who is told what happens on one channel."""
+    """A receiver of the events of one channel."""
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
-        """A message for the channel's consumer."""
+        """Take a message for the channel's consumer."""
 
     def on_return(self, reason: Returned, message: Message) -> None:
-        """A mandatory message came back."""
+        """Take a mandatory message that the broker returned."""
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
-        """The broker took (or refused) publications."""
+        """Take the broker's confirm (``taken``) or refusal of publications."""
 
     def on_unblocked(self) -> None:
-        """The broker reads publications again."""
+        """Note that the broker reads publications again."""
 
 
 class Owners:
@@ -30,29 +30,31 @@ class Owners:
 
     def __init__(self, to_pika: Callable[[bytes], None]) -> None:
         self._to_pika = to_pika
-        # Of each open channel. A declaration's has none: all that it hears is pika's.
+        # The owner of each open channel. A declaration's channel has none: all its frames are
+        # pika's.
         self._owners: dict[int, ChannelOwner | None] = {}
 
     def opened(self, channel: int) -> None:
-        """``channel`` is pika's from now on."""
+        """Note that pika has opened ``channel``."""
         self._owners[channel] = None
 
     def closed(self, channel: int) -> None:
-        """Nothing may arrive on ``channel`` any more."""
+        """Note that ``channel`` is closed: a frame for it is an error now."""
         del self._owners[channel]
 
     def attach(self, channel: int, owner: ChannelOwner) -> None:
-        """What arrives on ``channel`` is for ``owner`` until :meth:`detach`, if it is open."""
+        """Send the events of ``channel`` to ``owner`` until :meth:`detach`, if the channel is
+        open."""
         if channel in self._owners:
             self._owners[channel] = owner
 
     def detach(self, channel: int, owner: ChannelOwner) -> None:
-        """Forget ``owner``, unless the channel number is another's by now."""
+        """Forget ``owner``, unless the channel number has another owner by now."""
         if self._owners.get(channel) is owner:
             self._owners[channel] = None
 
     def unblocked(self) -> None:
-        """Tell everyone that the broker reads publications again."""
+        """Notify all owners that the broker reads publications again."""
         for owner in list(self._owners.values()):
             if owner is not None:
                 owner.on_unblocked()
@@ -75,12 +77,12 @@ class Owners:
             owner.on_confirm(tag, multiple, taken)
 
     def on_frame(self, frame: bytes) -> None:
-        """See :class:`newsfabric.amqp.wire.Sink`: pika's business; WireError if it fails."""
-        # pika logs each of them, and goes on.
+        """See :class:`newsfabric.amqp.wire.Sink`: for pika; WireError if pika fails."""
+        # pika would log each such frame, and continue.
         if (channel := int.from_bytes(frame[1:3], "big")) and channel not in self._owners:
             raise WireError(f"a frame for channel {channel}, which isn't open")
         try:
             self._to_pika(frame)
         except Exception as exc:
-            # It raises whatever its parts do at a frame that makes no sense, or none now.
+            # pika raises various errors at a frame that makes no sense, or none now.
             raise WireError(f"a frame that can't be followed: {exc!r:.200}") from exc

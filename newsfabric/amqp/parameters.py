@@ -1,7 +1,7 @@
-"""Where to connect and as whom, read from an AMQP URL.
+"""The address and the login of a connection, read from an AMQP URL.
 
-pika reads the URL, but not what it says of TLS: there RabbitMQ's shovels are our model, whose
-URLs name files. pika would take Python's own options, which could turn verification off.
+pika reads the URL, but not its TLS options: these are as in the URLs of RabbitMQ's shovels, which
+name files. pika would take Python's own options, which could turn verification off.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from newsfabric.errors import ConfigError
 from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.tls import ClientTls
 
-# Seconds. pika looks each interval and five seconds whether anything came since it last
-# looked, so a silent peer is noticed after 15 to 30 s. A closed socket is noticed at once.
+# Seconds. pika checks each interval and five seconds whether bytes were received since the last
+# check, so a silent peer is noticed after 15 to 30 s. A closed socket is noticed at once.
 HEARTBEAT: Final = 10
-# A broker that has stopped reading for so long is left; another node may do better.
+# A broker that has stopped reading for so long is left; another node may be better.
 BLOCKED_TIMEOUT: Final = 300.0
 
-# What a URL may say of TLS.
+# TLS options that a URL may have.
 _IN_URL: Final = ("auth_mechanism", "cacertfile", "certfile", "keyfile", "ssl_options", "verify")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameters:
-    """Where to connect, and as whom."""
+    """The address and the login of a connection."""
 
-    #: What operators see the connection as.
+    #: The connection's name for operators.
     name: str
     host: str
     port: int
     #: None for amqp://.
     tls: ClientTls | None
-    #: The same and the rest, as pika wants to be told.
+    #: All of these and the rest, in pika's form.
     for_pika: Any
 
 
 def parameters_of(url: str, *, name: str, credentials: Credentials | None) -> Parameters:
-    """How to connect to ``url``; ConfigError if it isn't an AMQP URL.
+    """Return the parameters of ``url``; ConfigError if it isn't an AMQP URL.
 
-    Without ``credentials`` those in the URL hold, and else ``guest``. A broker at ``amqps://`` must
-    show a certificate for its host's name, by an authority of ``credentials``, or of the PEM file
-    ``?cacertfile=``. It knows us by our certificate if ``credentials`` have one, or the URL has
-    ``certfile``, ``keyfile`` and ``auth_mechanism=external``.
+    Without ``credentials`` the login is that of the URL, else ``guest``. A broker at ``amqps://``
+    must show a certificate for its host's name, by an authority of ``credentials``, or of the PEM
+    file ``?cacertfile=``. The broker authenticates us by our certificate if ``credentials`` have
+    one, or the URL has ``certfile``, ``keyfile`` and ``auth_mechanism=external``.
     """
     shown = url.rsplit("@", 1)[-1]
     if not url.startswith(("amqp://", "amqps://")):
@@ -70,7 +70,8 @@ def _parameters(url: str, name: str, files: TlsFiles) -> Parameters:
     for_pika.client_properties = {"connection_name": name, "product": "newsfabric"}
     tls = None
     if for_pika.ssl_options is not None:
-        # Of a certificate in the URL RabbitMQ's own client says how it is used; so must who asks.
+        # For a certificate in the URL, the URL must state its use (auth_mechanism), as with
+        # RabbitMQ's own client.
         ours = files.certificate is not None
         files = _with_url(files, told)
         tls = ClientTls(files)
@@ -82,7 +83,7 @@ def _parameters(url: str, name: str, files: TlsFiles) -> Parameters:
 
 
 def _without_tls(url: str) -> tuple[str, dict[str, str]]:
-    """``url`` without what it says of TLS, and that."""
+    """Return ``url`` without its TLS options, and these options."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     told = {}
@@ -109,7 +110,7 @@ def _with_url(files: TlsFiles, told: dict[str, str]) -> TlsFiles:
 
 
 def _is_external(mechanism: str, files: TlsFiles) -> bool:
-    """Whether the certificate of ``files`` is the login."""
+    """Return whether the certificate of ``files`` is the login."""
     if mechanism not in ("plain", "external"):
         raise ValueError("auth_mechanism is plain or external")
     if mechanism == "external" and files.certificate is None:

@@ -1,6 +1,6 @@
 """A message's basic properties as bytes: a decoder that no publisher can upset.
 
-No I/O. AMQP 0-9-1 section 4.2.6.1; the flags' numbers are the specification's XML's.
+No I/O. AMQP 0-9-1 section 4.2.6.1; the flags' numbers are those of the specification's XML.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _HAS_MORE_FLAGS: Final = 1
 
 
 def decode_properties(raw: bytes) -> Properties:
-    """Basic properties from a content header's payload, after its body size. Never raises.
+    """Return basic properties from a content header's payload, after its body size. Never raises.
 
-    Where the bytes can't be followed, what is left is one undecodable header.
+    Malformed bytes become one undecodable header.
     """
     try:
         return _decode_properties(raw)
@@ -92,7 +92,7 @@ def _decode_properties(raw: bytes) -> Properties:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """What :func:`decode_properties` reads; ValueError if one of them has no AMQP form."""
+    """Return the bytes of ``properties``; ValueError if one of them has no AMQP form."""
     flags = 0
     pieces: list[bytes] = []
     if properties.content_type is not None:

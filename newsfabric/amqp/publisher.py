@@ -1,8 +1,8 @@
-"""Publishing with confirms, a bounded number at a time, over a link that comes and goes.
+"""A publisher with confirms, with bounded publications in flight, over a link that reconnects.
 
-Nothing is queued here: what can't be handed to the broker now is refused or waits in its
-caller, and what is unconfirmed when the channel goes fails. Whoever cares sends it
-again, and receivers drop copies by identity.
+Nothing is queued here: a publication that the broker can't take now is refused, or its caller
+waits. Unconfirmed publications fail when the channel is lost. Callers that need them publish again,
+and receivers drop copies by identity.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ class LinkPublisher:
 
     @property
     def established(self) -> bool:
-        """Always: it asks for nothing but a channel. What it may publish, publishing shows."""
+        """Always True: a publisher needs only a channel. Rights to publish show only on
+        publishing."""
         return True
 
     @property
     def in_flight(self) -> int:
-        """How many are unconfirmed now."""
+        """The number of unconfirmed publications."""
         return len(self._confirms)
 
     async def ready(self) -> None:
@@ -78,7 +79,7 @@ class LinkPublisher:
         self._watchers.append(changed)
 
     async def idle(self) -> None:
-        """Return when nothing is unconfirmed."""
+        """Return when no publication is unconfirmed."""
         await self._idle.wait()
 
     async def publish(self, exchange: str, message: Message, *, mandatory: bool = False) -> None:
@@ -98,7 +99,7 @@ class LinkPublisher:
             raise LinkBusy(f"{self._name}: {len(self._confirms)} unconfirmed publications")
         number = channel.number
         if message is not self._encoded:
-            # Most of the work, and a router publishes each message to two exchanges in a row.
+            # Most of the work, and a router publishes each message to two exchanges in sequence.
             self._content = encode_content(number, message, frame_max=self._frame_max)
             self._encoded = message
         address = encode_address(number, exchange, message.topic, mandatory=mandatory)
@@ -114,7 +115,7 @@ class LinkPublisher:
         return self._channel is not None and self._channel.is_open
 
     def _update(self) -> bool:
-        """Whether a publication would be taken now; wakes those who wait for it."""
+        """Return whether a publication would be taken now; wake the waiting callers if so."""
         channel = self._channel
         good = (
             channel is not None
@@ -134,7 +135,7 @@ class LinkPublisher:
             changed()
 
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
-        """Keep a channel open on ``connection`` for as long as that lives."""
+        """Keep a channel open on ``connection`` until it is closed."""
         retry = Retry(f"{self._name}: publisher")
         while not connection.closed.done():
             try:
@@ -149,7 +150,7 @@ class LinkPublisher:
         self, connection: Connection, attempted: Callable[[], None], retry: Retry
     ) -> LinkError:
         channel = await Channel.open(connection)
-        # The callback is for pika alone, which doesn't get to see confirms.
+        # Only pika needs the callback: confirms bypass pika.
         await channel.request("confirm_delivery", ack_nack_callback=lambda _frame: None)
         connection.owners.attach(channel.number, self)
         self._frame_max = connection.frame_max
@@ -168,18 +169,18 @@ class LinkPublisher:
 
     def _lose(self, reason: LinkError) -> None:
         self._channel = None
-        # Sending it again doesn't help where one of them was refused, whichever it was.
+        # If one publication was refused, whichever it was, a retry doesn't help.
         kind = LinkRefused if isinstance(reason, LinkRefused) else LinkClosed
         for future in self._confirms.clear():
             _fail(future, kind(f"{self._name}: {reason}"))
         self._confirms = Confirms()
         self._idle.set()
         self._tell()
-        # Those who wait in publish() find out that the link is down.
+        # Callers that wait in publish() must notice that the link is down.
         self._open.set()
 
     def on_confirm(self, tag: int, multiple: bool, taken: bool) -> None:
-        """The broker has taken publication ``tag``, or not; with ``multiple`` all up to it."""
+        """Settle publication ``tag``, taken or not; with ``multiple`` all up to it."""
         for future, returned in self._confirms.settled(tag, multiple=multiple):
             if not taken:
                 _fail(future, PublishNacked(f"{self._name}: the broker refused the message"))
@@ -192,22 +193,22 @@ class LinkPublisher:
         self._tell()
 
     def on_return(self, reason: Returned, message: Message) -> None:
-        """A mandatory message came back; its confirm follows."""
+        """Note a mandatory message that the broker returned; its confirm follows."""
         text = f"{reason.code} {reason.text}, exchange {reason.exchange!r}, key {message.topic!r}"
         if not self._confirms.returned(reason.exchange, message, text):
             logger.warning("%s: a message came back that isn't in flight: %s", self._name, text)
 
     def on_unblocked(self) -> None:
-        """The broker reads again."""
+        """Note that the broker reads again."""
         self._tell()
 
     def on_deliver(self, tag: int, redelivered: bool, message: Message) -> None:
-        """Nothing is consumed on a publisher's channel: WireError, which ends the connection."""
+        """Raise WireError, which ends the connection: a publisher's channel has no consumer."""
         raise WireError(f"delivery {tag} on a publisher's channel")
 
 
 def _fail(future: asyncio.Future[None], error: LinkError) -> None:
     if not future.done():
         future.set_exception(error)
-        # Marks it as seen: a pipeline that awaits none of them isn't told "never retrieved".
+        # Marks the error as retrieved: no "never retrieved" for a pipeline that awaits none.
         future.exception()

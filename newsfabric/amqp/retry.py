@@ -1,4 +1,4 @@
-"""Trying again on one channel's behalf: backoff, and one line in the log per news."""
+"""Retries of one channel: backoff, and one log line per new failure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ logger = logging.getLogger(__name__)
 
 
 def broker_backoff() -> Backoff:
-    """For what one process asks of a broker: soon again, never later than 2 s.
+    """Return the backoff for requests of one process to a broker: soon again, at most every 2 s.
 
-    A node boots in some eight seconds, in which the pauses grow to their longest. What waits for it
-    then waits for half of that more.
+    A node boots in some eight seconds, in which the pauses grow to their longest. So a process that
+    waits for it loses at most half as much again.
     """
     return Backoff(base=0.2, cap=2.0, reset_after=60.0)
 
 
 class Retry:
-    """Waits between the tries of ``what``, and says what is wrong while it is."""
+    """A pause between tries of ``what``, and log lines while these fail."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -30,11 +30,11 @@ class Retry:
         self._failures = RepeatedFailures()
 
     def succeeded(self) -> None:
-        """This try worked, so far."""
+        """Note that this try worked, so far."""
         self._backoff.succeeded(asyncio.get_running_loop().time())
 
     async def failed(self, error: LinkError) -> None:
-        """This try failed, or worked until now; returns when the next is due."""
+        """Note that this try failed, or worked until now; return when the next is due."""
         now = asyncio.get_running_loop().time()
         if self._failures.should_log(str(error), now):
             logger.warning("%s: %s; trying again", self._what, error)

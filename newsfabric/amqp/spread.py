@@ -1,12 +1,13 @@
-"""Brokers side by side: a link to each, and publications that go to all of them.
+"""Brokers side by side: a link to each, and publications that are sent to all of them.
 
-The first confirm counts. A broker that is down, takes no publications, or owes as many confirms as
-it may, doesn't get a message: that is counted, and nobody waits for it. It has its next message as
-soon as it has room again. So a broker that hangs costs ``in_flight`` messages of memory, no time.
+The first confirm counts. A broker that is down, takes no publications, or owes the maximum of
+confirms doesn't get a message: that is counted, and nothing waits for it. The broker gets messages
+again as soon as it has room. So a broker that hangs costs ``in_flight`` messages of memory, no
+time.
 
-The decision that one would question: a publication isn't kept for a broker that has no room for it.
-Whoever misses it there has it from another, or finds it by its number; what is kept here would come
-late, and after its time.
+The decision that a reader may question: a publication isn't kept for a broker that has no room for
+it. Its consumers get the message from another broker, or find it by its number; a kept message
+would arrive late, and after its time.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ SKIPPED: Final = metrics.counted(
     "Publications that a broker didn't get: it was down, full or silent",
     ["node"],
 )
-#: Seconds without a confirm after which a publication is sent again, if a broker that didn't get it
-#: would take it now.
+#: Seconds without a confirm after which a publication is given up, so that its caller retries, if a
+#: broker that didn't get it would take it now.
 PATIENCE: Final = 0.5
 _LOOK_SECONDS: Final = PATIENCE / 2
-# How long consumers are waited for when they are cancelled: a broker that hangs says nothing.
+# Seconds that the cancelling of consumers may take: a broker that hangs never replies.
 _CANCEL_SECONDS: Final = 1.0
 
 
 async def connect_each(
     brokers: Mapping[str, str], *, name: str, credentials: Credentials | None
 ) -> Links:
-    """Links to ``brokers``, AMQP URLs by the broker's name; to one broker a link as any other.
+    """Return links to ``brokers``, AMQP URLs by the broker's name; to a single broker a plain link.
 
     See :func:`newsfabric.amqp.link.connect`.
     """
@@ -64,19 +65,19 @@ class SpreadLink:
 
     @property
     def connected(self) -> bool:
-        """Whether one link is up."""
+        """True if at least one link is up."""
         return any(member.connected for member in self._members.values())
 
     @property
     def established(self) -> bool:
-        """Whether one link is: a service works as long as one broker does.
+        """True if at least one link is established: a service works as long as one broker does.
 
-        :data:`SKIPPED` says which one doesn't.
+        :data:`SKIPPED` shows which broker doesn't.
         """
         return any(member.established for member in self._members.values())
 
     async def publisher(self, *, in_flight: int = 1000) -> SpreadPublisher:
-        """See :meth:`newsfabric.amqp.Links.publisher`; ``in_flight`` is of each broker."""
+        """See :meth:`newsfabric.amqp.Links.publisher`; ``in_flight`` is per broker."""
         made = await asyncio.gather(
             *(member.publisher(in_flight=in_flight) for member in self._members.values())
         )
@@ -88,7 +89,7 @@ class SpreadLink:
 
 
 class _Member:
-    """One broker's publisher."""
+    """The publisher to one broker."""
 
     __slots__ = ("name", "publisher", "skipped")
 
@@ -99,13 +100,13 @@ class _Member:
 
 
 class _Sending:
-    """One publication, until somebody has confirmed it or nobody will."""
+    """A publication until a broker has confirmed it, or all have failed."""
 
     __slots__ = ("at", "confirm", "error", "open", "settled", "without")
 
     def __init__(self, confirm: asyncio.Future[None]) -> None:
         self.confirm = confirm
-        # Brokers that owe an answer, and those that don't have it.
+        # Number of brokers that owe a confirm, and the brokers that don't have the message.
         self.open = 0
         self.without: list[_Member] = []
         self.at = 0.0
@@ -114,14 +115,16 @@ class _Sending:
 
 
 class SpreadPublisher:
-    """A :class:`newsfabric.amqp.ConfirmingPublisher` over those of brokers, by broker.
+    """A :class:`newsfabric.amqp.ConfirmingPublisher` over one publisher per broker.
 
-    A publication has failed when it has at every broker that got it. Of several errors the one is
-    told that promises most: LinkClosed, then PublishNacked, then LinkRefused. So LinkRefused means
-    that each of them refused it. LinkClosed also means that those which got it don't answer, while
-    another would take it now. A ``mandatory`` one is returned if no broker had a queue for it.
+    A publication has failed when it has failed at every broker that got it. Of several errors the
+    one with the best chance of a retry is raised: LinkClosed, then PublishNacked, then LinkRefused.
+    So LinkRefused means that each broker refused it. LinkClosed also means that the brokers that
+    got it don't confirm, while another would take it now. A ``mandatory`` one is returned if no
+    broker had a queue for it.
 
-    ``in_flight`` counts what no broker has confirmed yet. ``now`` is monotonic, in seconds.
+    ``in_flight`` counts publications that no broker has confirmed yet. ``now`` is monotonic, in
+    seconds.
     """
 
     def __init__(
@@ -134,7 +137,8 @@ class SpreadPublisher:
         self._now = now or self._loop.time
         self._members = [_Member(name, publisher) for name, publisher in members.items()]
         self._in_flight = 0
-        # Those that a broker doesn't have, the oldest first; settled ones may be among them.
+        # Publications that a broker doesn't have, the oldest first; settled ones may be among
+        # these.
         self._partial: collections.deque[_Sending] = collections.deque()
         self._look: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -142,16 +146,16 @@ class SpreadPublisher:
 
     @property
     def in_flight(self) -> int:
-        """How many no broker has confirmed."""
+        """The number of publications that no broker has confirmed."""
         return self._in_flight
 
     @property
     def is_ready(self) -> bool:
-        """Whether one of the brokers would take a message now."""
+        """True if at least one broker would take a message now."""
         return any(member.publisher.is_ready for member in self._members)
 
     async def ready(self) -> None:
-        """Return as soon as one of the brokers would take a message."""
+        """Return as soon as at least one broker would take a message."""
         while not self.is_ready:
             await self._wait()
 
@@ -176,7 +180,7 @@ class SpreadPublisher:
     ) -> asyncio.Future[None]:
         """See :meth:`newsfabric.amqp.ConfirmingPublisher.publish_nowait`.
 
-        LinkBusy if some broker is up and none has room; LinkClosed if none is up.
+        LinkBusy if at least one broker is up and none has room; LinkClosed if none is up.
         """
         confirm: asyncio.Future[None] = self._loop.create_future()
         sending = _Sending(confirm)
@@ -201,8 +205,8 @@ class SpreadPublisher:
         return confirm
 
     def give_up_late(self) -> None:
-        """Fail what has waited for a confirm for :data:`PATIENCE`, if a broker that doesn't have it
-        would take it now. Called by itself while there is any."""
+        """Fail publications that have waited for a confirm for :data:`PATIENCE`, if a broker that
+        doesn't have them would take them now. Runs by a timer while there are any."""
         late = self._now() - PATIENCE
         for sending in self._partial:
             if sending.settled or sending.at > late:
@@ -250,27 +254,27 @@ class SpreadPublisher:
         sending.settled = True
         self._in_flight -= 1
         if sending.confirm.done():
-            # Whoever waited has gone.
+            # The waiting caller was cancelled.
             return
         if error is None:
             sending.confirm.set_result(None)
         else:
             sending.confirm.set_exception(error)
-            # Marks it as seen: a pipeline that awaits none of them isn't told "never retrieved".
+            # Marks the error as retrieved: no "never retrieved" for a pipeline that awaits none.
             sending.confirm.exception()
 
 
 def _promise(error: LinkError) -> int:
-    """How much sending it again may help."""
+    """Return a rank of how much a retry may help."""
     if isinstance(error, LinkRefused):
         return 0
     return 1 if isinstance(error, PublishNacked) else 2
 
 
 async def cancel_all(consumers: Sequence[Consumer]) -> None:
-    """Cancel ``consumers``: none of them takes anything any more.
+    """Cancel ``consumers``: all stop taking deliveries.
 
-    A broker that hangs is waited for a second, no longer.
+    Waits at most a second for a broker that hangs.
     """
     if not consumers:
         return

@@ -1,10 +1,9 @@
-"""A broker in memory, for the tests of services: the part of RabbitMQ that the fabric leans on.
+"""A broker in memory, for the tests of services: the part of RabbitMQ that the fabric relies on.
 
-It keeps the same contract as a real one (tests/amqp/test_contract.py runs on both): topic,
-direct and fanout exchanges, competing consumers with prefetch, acks, requeue in
-order, drop-head bounds, TTL, confirms, mandatory returns, redelivery after a cut. It isn't
-a RabbitMQ: no clusters, no policies, no flow control, and a declaration that fails
-is tried again at the next connect only.
+It keeps the same contract as a real broker (tests/amqp/test_contract.py runs on both): topic,
+direct and fanout exchanges, competing consumers with prefetch, acks, requeue in order, drop-head
+bounds, TTL, confirms, mandatory returns, redelivery after a cut. It has no clusters, no policies,
+no flow control, and a declaration that fails is tried again only at the next connect.
 
 Messages move in turns of the loop, never inside a call, as they would over a socket.
 
@@ -41,7 +40,7 @@ from newsfabric.errors import (
 
 logger = logging.getLogger(__name__)
 
-# What RabbitMQ proposes unless it is told otherwise.
+# RabbitMQ's default.
 _FRAME_MAX: Final = 131_072
 _Declaring = Callable[[Declare], Awaitable[None]]
 
@@ -60,25 +59,25 @@ class StubBroker:
         self._links: list[StubLink] = []
 
     def connect(self) -> StubLink:
-        """A link to this broker, up if the broker is."""
+        """Return a link to this broker, up if the broker is."""
         link = StubLink(self)
         self._links.append(link)
         return link
 
     def cut(self) -> None:
-        """Every link loses its connection, and stays down until :meth:`heal`."""
+        """Cut the connection of every link; all stay down until :meth:`heal`."""
         self.up = False
         for link in self._links:
             link.lose()
 
     async def heal(self) -> None:
-        """Every link connects again and runs its declarations."""
+        """Connect every link again and run its declarations."""
         self.up = True
         for link in list(self._links):
             await link.restore()
 
     def publish(self, exchange: str, message: Message) -> bool:
-        """Route ``message`` as if a stranger had sent it; whether any queue took it."""
+        """Route ``message`` as if a stranger had sent it; return whether any queue took it."""
         queues = self.route(exchange, message.topic)
         for name in queues:
             self._queues[name].push(message, self._clock())
@@ -86,32 +85,32 @@ class StubBroker:
         return bool(queues)
 
     def tap(self, exchange: str, key: str = "#") -> str:
-        """A new queue bound to ``exchange``, to see with :meth:`take` what is published there."""
+        """Return a new queue bound to ``exchange``, to read publications with :meth:`take`."""
         options = Options(durable=False, exclusive=False, auto_delete=False, arguments={})
         queue = self.declare_queue("", options, None)
         self.bind(queue, exchange, key)
         return queue
 
     def take(self, queue: str) -> list[Message]:
-        """Empty ``queue`` and return what was in it."""
+        """Empty ``queue`` and return its messages."""
         return [stored.message for stored in iter(lambda: self._pop(queue), None)]
 
     def _pop(self, queue: str) -> Stored | None:
         return self._queues[queue].pop(self._clock())
 
     def depth(self, queue: str) -> int:
-        """How many messages wait in ``queue``, those being worked on not counted."""
+        """Return the number of messages that wait in ``queue``, without the unacknowledged."""
         return self._queues[queue].depth(self._clock())
 
     def route(self, exchange: str, key: str) -> list[str]:
-        """Names of the queues that a message would go to; LinkError if there is no exchange."""
+        """Return the names of the queues for a message; LinkError if there is no such exchange."""
         if not exchange:
             # The default exchange: each queue is bound with its name (section 3.1.3.1).
             return [key] if key in self._queues else []
         return self._exchanges.route(exchange, key)
 
     def declare_exchange(self, name: str, kind: str = "topic") -> None:
-        """An exchange of type topic, direct or fanout; LinkError if it is there as another."""
+        """Declare an exchange: topic, direct or fanout; LinkError if it has another type."""
         self._exchanges.declare(name, kind)
 
     def delete_exchange(self, name: str) -> None:
@@ -119,7 +118,7 @@ class StubBroker:
         self._exchanges.delete(name)
 
     def declare_queue(self, name: str, options: Options, owner: StubLink | None) -> str:
-        """A queue; LinkError if it is there with other options."""
+        """Declare a queue; LinkError if it exists with other options."""
         if not name:
             name = f"amq.gen-{next(NAMES)}"
         queue = self._queues.get(name)
@@ -133,7 +132,7 @@ class StubBroker:
         return name
 
     def bind(self, queue: str, exchange: str, key: str) -> None:
-        """A binding; LinkError if either end is missing."""
+        """Bind a queue; LinkError if the queue or the exchange is missing."""
         if queue not in self._queues:
             raise LinkError(f"404 NOT_FOUND - no queue '{queue}'")
         self._exchanges.bind(queue, exchange, key)
@@ -152,12 +151,12 @@ class StubBroker:
             self.delete_queue(name)
 
     def add_consumer(self, consumer: StubConsumer) -> None:
-        """From now on ``consumer`` has its share of its queue."""
+        """Give ``consumer`` its share of its queue from now on."""
         self._consumers.setdefault(consumer.queue, collections.deque()).append(consumer)
         self.dispatch(consumer.queue)
 
     def remove_consumer(self, consumer: StubConsumer) -> None:
-        """No more deliveries to ``consumer``; its auto-delete queue goes with the last one."""
+        """Stop deliveries to ``consumer``; delete an auto-delete queue with its last one."""
         consumers = self._consumers.get(consumer.queue, collections.deque())
         if consumer in consumers:
             consumers.remove(consumer)
@@ -172,7 +171,7 @@ class StubBroker:
             self.dispatch(queue)
 
     def dispatch(self, queue: str) -> None:
-        """Deliver what can be delivered from ``queue``, in the next turn of the loop."""
+        """Deliver as many messages of ``queue`` as possible, in the next turn of the loop."""
         if self._consumers.get(queue):
             asyncio.get_running_loop().call_soon(self._dispatch, queue)
 
@@ -192,7 +191,7 @@ class StubBroker:
         return None
 
     def forget(self, link: StubLink) -> None:
-        """``link`` is closed for good."""
+        """Forget ``link``, which is closed for good."""
         if link in self._links:
             self._links.remove(link)
 
@@ -213,11 +212,11 @@ class StubLink:
 
     @property
     def established(self) -> bool:
-        """Consumers wait here for their queue."""
+        """True if the link is up with all its declarations; consumers wait for their queue."""
         return self.connected and not self._undeclared
 
     async def refused(self) -> LinkRefused:
-        """A broker in memory turns nobody away."""
+        """Wait for ever: a broker in memory refuses no login."""
         return await asyncio.Future[LinkRefused]()
 
     async def publisher(self, *, in_flight: int = 1000) -> StubPublisher:
@@ -265,7 +264,7 @@ class StubLink:
         self.broker.forget(self)
 
     def lose(self) -> None:
-        """The connection is gone: publications fail, deliveries go back."""
+        """Lose the connection: publications fail, deliveries return to their queue."""
         self.connected = False
         for publisher in self._publishers:
             publisher.lose("the link was cut")
@@ -274,7 +273,7 @@ class StubLink:
         self.broker.delete_queues_of(self)
 
     async def restore(self) -> None:
-        """Connected again: declarations first, then publishers and consumers."""
+        """Connect again: declarations first, then publishers and consumers."""
         if self.connected or self._closed:
             return
         for declare in list(self._declarations):
@@ -324,7 +323,7 @@ class StubDeclare:
 
 
 class StubPublisher:
-    """A :class:`newsfabric.amqp.ConfirmingPublisher`: confirms come in the next loop turn."""
+    """A :class:`newsfabric.amqp.ConfirmingPublisher`: confirms arrive in the next loop turn."""
 
     def __init__(self, link: StubLink, in_flight: int) -> None:
         if in_flight < 1:
@@ -337,7 +336,7 @@ class StubPublisher:
 
     @property
     def in_flight(self) -> int:
-        """How many are unconfirmed now."""
+        """The number of unconfirmed publications."""
         return len(self._unconfirmed)
 
     async def ready(self) -> None:
@@ -366,7 +365,7 @@ class StubPublisher:
             raise LinkClosed("no link to publish on")
         if not self.is_ready:
             raise LinkBusy(f"{len(self._unconfirmed)} unconfirmed publications")
-        # Raises ValueError for what can't be put on a wire.
+        # Raises ValueError for a message that has no AMQP form.
         encode_publish(1, exchange, message, mandatory=mandatory, frame_max=_FRAME_MAX)
         loop = asyncio.get_running_loop()
         confirmed: asyncio.Future[None] = loop.create_future()
@@ -381,7 +380,7 @@ class StubPublisher:
     def _arrive(
         self, confirmed: asyncio.Future[None], exchange: str, message: Message, mandatory: bool
     ) -> None:
-        """The message is at the broker."""
+        """Take the message at the broker."""
         if confirmed not in self._unconfirmed:
             return
         error: LinkError | None = None
@@ -391,7 +390,7 @@ class StubPublisher:
             elif not self._link.broker.publish(exchange, message) and mandatory:
                 error = PublishReturned(f"returned: no queue for {message.topic!r}")
         except LinkError as exc:
-            # A broker closes the channel, and with it goes all that is in flight on it.
+            # A broker closes the channel, and all publications in flight on it fail.
             self.lose(str(exc))
             return
         self._unconfirmed.discard(confirmed)
@@ -399,14 +398,14 @@ class StubPublisher:
         self.update()
 
     def lose(self, reason: str) -> None:
-        """Everything unconfirmed fails."""
+        """Fail all unconfirmed publications."""
         for confirmed in self._unconfirmed:
             _settle(confirmed, LinkClosed(reason))
         self._unconfirmed.clear()
         self.update()
 
     def update(self) -> None:
-        """Those who wait or watch look again."""
+        """Call all watchers."""
         for changed in self._watchers:
             changed()
 
@@ -418,7 +417,7 @@ def _settle(confirmed: asyncio.Future[None], error: LinkError | None) -> None:
         confirmed.set_result(None)
     else:
         confirmed.set_exception(error)
-        # Marks it as seen: "never retrieved" is nothing that a pipeline has to hear.
+        # Marks the error as retrieved: a pipeline needs no "never retrieved".
         confirmed.exception()
 
 
@@ -442,11 +441,11 @@ class StubConsumer:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be given another message."""
+        """True if another message may be delivered to it."""
         return len(self._unacked) < self._prefetch
 
     def deliver(self, stored: Stored) -> None:
-        """Give it a message, in a turn of the loop; what fails goes back once, then is dropped."""
+        """Deliver a message, in a turn of the loop; a failed one is requeued once, then dropped."""
         self._tag += 1
         self._unacked[self._tag] = stored
         delivery = Delivery(stored.message, stored.redelivered, self._tag, self._generation)
@@ -458,11 +457,11 @@ class StubConsumer:
             self.reject(delivery, requeue=not delivery.redelivered)
 
     def ack(self, delivery: Delivery) -> None:
-        """See :meth:`newsfabric.amqp.Consumer.ack`; nothing happens if the link was cut since."""
+        """See :meth:`newsfabric.amqp.Consumer.ack`; no effect if the link was cut since."""
         self._settle(delivery)
 
     def reject(self, delivery: Delivery, *, requeue: bool) -> None:
-        """See :meth:`newsfabric.amqp.Consumer.reject`; the same holds."""
+        """See :meth:`newsfabric.amqp.Consumer.reject`; no effect if the link was cut since."""
         stored = self._settle(delivery)
         if stored is not None and requeue:
             self._broker.put_back(self.queue, [stored])
@@ -480,7 +479,7 @@ class StubConsumer:
         self._broker.remove_consumer(self)
 
     def resume(self) -> None:
-        """Its link is up."""
+        """Consume again: the link is up."""
         if not self._cancelled:
             self.queue = self._named if isinstance(self._named, str) else self._named()
             self._generation += 1
@@ -488,13 +487,13 @@ class StubConsumer:
             self._broker.add_consumer(self)
 
     def pause(self) -> None:
-        """Its link is gone: what it had goes back to the queue."""
+        """Requeue all unacknowledged deliveries: the link is gone."""
         self._broker.remove_consumer(self)
         unacked = list(self._unacked.values())
         self.forget()
         self._broker.put_back(self.queue, unacked)
 
     def forget(self) -> None:
-        """Acks for what it had count for nothing from now on."""
+        """Ignore acks of all deliveries so far from now on."""
         self._generation += 1
         self._unacked.clear()

@@ -1,6 +1,6 @@
-"""What a :class:`newsfabric.amqp.stub.StubBroker` keeps: queues, and exchanges with bindings.
+"""The state of a :class:`newsfabric.amqp.stub.StubBroker`: queues, and exchanges with bindings.
 
-No I/O and no clock. Who consumes, and when messages move, is the broker's business.
+No I/O and no clock. Consumers, and the moments when messages move, are the broker's business.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.errors import LinkError
 from newsfabric.topics import matches
 
-# Of queues, at all brokers: a name that one has made up no other does.
+# Numbers of queue names, unique over all brokers: no two brokers generate the same name.
 NAMES: Final = itertools.count(1)
 
 _MATCH: Final[dict[str, Callable[[str, str], bool]]] = {
@@ -37,7 +37,7 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a queue was declared with; declaring it again with something else is refused."""
+    """Options of a queue's declaration; a second declaration with different ones is refused."""
 
     durable: bool
     exclusive: bool
@@ -46,7 +46,7 @@ class Options:
 
 
 class StubQueue:
-    """One classic queue. ``owner`` is the link that has it for itself, if one has."""
+    """A classic queue. ``owner`` is the link that has exclusive use of it, if any."""
 
     def __init__(self, options: Options, owner: object | None) -> None:
         self.options = options
@@ -55,7 +55,7 @@ class StubQueue:
         self._ready: collections.deque[Stored] = collections.deque()
 
     def push(self, message: Message, now: float) -> None:
-        """Append ``message``; of a queue that is full the oldest are dropped."""
+        """Append ``message``; the oldest messages of a full queue are dropped."""
         self._ready.append(Stored(self._next, message, self._expiry(message, now)))
         self._next += 1
         self._drop_head()
@@ -77,7 +77,7 @@ class StubQueue:
             self._ready.popleft()
 
     def pop(self, now: float) -> Stored | None:
-        """The oldest that hasn't expired, if there is one."""
+        """Return the oldest message that hasn't expired, if there is one."""
         while self._ready:
             stored = self._ready.popleft()
             if stored.expires is None or now < stored.expires:
@@ -85,7 +85,7 @@ class StubQueue:
         return None
 
     def put_back(self, returned: Iterable[Stored]) -> None:
-        """Requeue what was delivered, each in its old place."""
+        """Requeue deliveries, each in its old place."""
         for stored in returned:
             stored.redelivered = True
             self._ready.append(stored)
@@ -93,19 +93,19 @@ class StubQueue:
         self._drop_head()
 
     def depth(self, now: float) -> int:
-        """How many haven't expired."""
+        """Return the number of messages that haven't expired."""
         return sum(1 for stored in self._ready if stored.expires is None or now < stored.expires)
 
 
 class StubExchanges:
-    """Exchanges, and which queues are bound to them."""
+    """The exchanges, and the queues bound to each."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._bindings: list[tuple[str, str, str]] = []
 
     def declare(self, name: str, kind: str) -> None:
-        """An exchange of type topic, direct or fanout; LinkError if it is there as another."""
+        """Declare an exchange: topic, direct or fanout; LinkError if it has another type."""
         if kind not in _MATCH:
             raise LinkError(f"503 COMMAND_INVALID - unknown exchange type '{kind}'")
         if self._kinds.setdefault(name, kind) != kind:
@@ -117,7 +117,7 @@ class StubExchanges:
         self._bindings = [binding for binding in self._bindings if binding[0] != name]
 
     def bind(self, queue: str, exchange: str, key: str) -> None:
-        """A binding; LinkError if there is no such exchange."""
+        """Bind a queue; LinkError if there is no such exchange."""
         if exchange not in self._kinds:
             raise LinkError(f"404 NOT_FOUND - no exchange '{exchange}'")
         if (exchange, queue, key) not in self._bindings:
@@ -128,7 +128,7 @@ class StubExchanges:
         self._bindings = [binding for binding in self._bindings if binding[1] != queue]
 
     def route(self, exchange: str, key: str) -> list[str]:
-        """Names of the queues that a message goes to; LinkError if there is no such exchange."""
+        """Return the names of the queues for a message; LinkError if there is no such exchange."""
         if exchange not in self._kinds:
             raise LinkError(f"404 NOT_FOUND - no exchange '{exchange}'")
         match = _MATCH[self._kinds[exchange]]

@@ -1,15 +1,15 @@
-"""What the fabric remembers: one protocol, several stores, one contract suite (tests/store).
+"""Storage of routed envelopes: one protocol, several stores, one contract suite (tests/store).
 
-Writes are idempotent upserts, so "when in doubt, write again" is always safe.
-Every envelope is found in two ways: by topic and time (history, resume), and by its number in the
-log of its router (:mod:`newsfabric.store.logs`).
+Writes are idempotent upserts, so "when in doubt, write again" is always safe. An envelope can be
+found in two ways: by topic and time (history, resume), and by its number in the log of its router
+(:mod:`newsfabric.store.logs`).
 
-An envelope is the same as another if its id *and* its place in a log (router, epoch, seq) are.
-The id alone won't do: routers that route copies of one message in the same millisecond give them
-the same id, and a gateway that lacks a number needs the one of that log.
+Two envelopes are the same if their ids *and* their places in a log (router, epoch, seq) are equal.
+The id alone isn't enough: two routers that route copies of one message in the same millisecond give
+both copies the same id. A gateway that lacks a number needs the copy of that log.
 
-Individual messages (:mod:`newsfabric.mailbox`) are kept for their users as well, by the same write,
-with the marks that the users have put on them.
+The same write keeps individual messages (:mod:`newsfabric.mailbox`) for their users as well. Users'
+marks on these messages are kept too.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from newsfabric.topics import TopicTable
 
 
 class Store(Protocol):
-    """Where routed envelopes last. Every method may raise StoreUnavailable: try again.
+    """A place where routed envelopes are kept. Every method may raise StoreUnavailable: retry.
 
-    After :meth:`close` they may raise StoreError.
+    After :meth:`close` every method may raise StoreError.
     """
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
-        """Keep ``envelopes`` for their topics' ttl; on return they are readable by everyone.
+        """Keep ``envelopes`` for their topics' ttl; after the return every process can read them.
 
-        Writing one again changes nothing. All or nothing isn't promised: after an error, write
-        all of them again. So too after a cancelled call, which may or may not have written.
+        The write is idempotent, and not atomic: after an error write all of ``envelopes`` again,
+        and so after a cancelled call.
         """
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        """The newest ``limit`` envelopes of ``topic``, oldest first, one per identity.
+        """Return the newest ``limit`` envelopes of ``topic``, oldest first, one per identity.
 
-        ``since_ms`` leaves out those routed before it (the time in their id);
-        ``before`` is an id: only older ones (to page backwards), ValueError if it is none.
-        Of several copies the oldest among those read stands for all, as connected readers had the
-        first: it is read from the newest back until there are ``limit`` messages. Expired ones are
-        left out. One that can't be read has an empty body, as in :meth:`since` and :meth:`latest`
-        (:mod:`newsfabric.store.sound`).
+        ``since_ms`` leaves out envelopes routed before it (the time in their id); ``before`` is an
+        id: only older envelopes are returned (to page backwards), ValueError if it is no id. Rows
+        are read from the newest back until there are ``limit`` messages. Of several copies the
+        oldest one read is returned, as connected readers received the first copy. Expired envelopes
+        are left out. An envelope that can't be read has an empty body, as in :meth:`since` and
+        :meth:`latest` (:mod:`newsfabric.store.sound`).
         """
 
     async def since(
@@ -61,108 +61,116 @@ class Store(Protocol):
         limit: int,
         region: str | None = None,
     ) -> list[Envelope]:
-        """Every copy of every message of ``topic`` routed in [from_ms, to_ms), in id order.
+        """Return every copy of every message of ``topic`` routed in [from_ms, to_ms), in id order.
 
-        For readers who resume: whether they have a message depends on all of its copies, so
-        none stands for another here (order: id, router, epoch, seq). With more than ``limit``
-        of them, the newest ``limit``; exactly ``limit`` means that there may be older ones.
-        Expired ones are left out. StoreError if some had to be dropped before they
-        expired: what is here may not be all.
+        For readers who resume: whether a reader has a message depends on all of its copies, so all
+        copies are returned (order: id, router, epoch, seq). If there are more than ``limit``, the
+        newest ``limit``; exactly ``limit`` envelopes mean that there may be older ones. Expired
+        envelopes are left out. StoreError if some envelopes had to be dropped before they expired:
+        the result may be incomplete.
 
-        With ``region`` it is read at quorum in that region, and StoreUnavailable if that can't be
-        asked: only so is everything found that its routers wrote. Else as everything is read.
+        With ``region`` the read is at quorum in that region, and raises StoreUnavailable if that
+        region doesn't answer: only such a read finds everything that the region's routers wrote.
+        Without, the read is as all others.
         """
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
-        """The newest envelope of each key of ``topic``, oldest first, at most ``limit`` and 1,000.
+        """Return the newest envelope of each key of ``topic``, oldest first, at most ``limit`` and
+        1,000.
 
-        Newest is the highest version, then the highest id; one without a version is older than
-        any with one. Those without a key aren't among them. A newest one that has expired
-        hides its key: what it replaced doesn't come back.
+        The newest has the highest version, then the highest id; an envelope without a version is
+        older than any with one. Envelopes without a key are left out. A newest envelope that has
+        expired hides its key: the envelope that it replaced isn't shown again.
         """
 
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
-        """What is there of the numbers ``first`` to ``last`` of ``log``, in order; ValueError for
-        more than 4,096 of them.
+        """Return the state of the numbers ``first`` to ``last`` of ``log``, in order; ValueError
+        for more than 4,096 numbers.
 
-        The first ``limit`` of those that have an index row; fewer than ``limit`` are all. With
-        ``at_home`` they are read at quorum in the region that wrote them, and StoreUnavailable if
-        that can't be asked: only there does a number that isn't found not exist. Else as everything
-        is read, where a number that isn't found may come yet. What topics with a short ttl or the
-        publisher's expiration end sooner is read here for ten minutes at least. Index rows outlive
-        their messages by two days, in which the number is GONE. A message that can't be read is
-        counted, and its number is HALF; everywhere else that is a StoreError.
+        Only numbers with an index row are returned, the first ``limit`` of them; fewer than
+        ``limit`` are all. With ``at_home`` the read is at quorum in the region that wrote the log,
+        and raises StoreUnavailable if that region doesn't answer: only there a number that isn't
+        found doesn't exist. Without, the read is as all others, and a number that isn't found may
+        still arrive. Messages with a shorter life (the topic's ttl, the publisher's expiration) are
+        read here for ten minutes at least. Index rows outlive their messages by two days, in which
+        the number is GONE. A message that can't be read is counted, and its number is HALF;
+        everywhere else that is a StoreError.
         """
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
-        """Each of ``numbers`` is VOID; on return everyone reads it so. After an error, say it
-        again. For numbers whose messages can't be written, or are lost for good. StoreError for a
-        log of another region than this store's."""
+        """Make each of ``numbers`` VOID; after the return every process reads it so. After an
+        error, call again. For numbers whose messages can't be written, or are lost for good.
+        StoreError for a log of another region than this store's."""
 
     async def list_log(self, log: Log) -> bool:
-        """Put the first row of ``log`` into the directory; False if there is one already.
+        """Put the first row of ``log`` into the directory; False if the log has a row already.
 
-        After an error it may be there: then the log is given up and another one begun.
+        After an error the row may be there: then give the log up and begin another one.
         """
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        """Have ``row`` replace the one there, where it may (:meth:`DirectoryRow.may_replace`).
+        """Replace the log's row by ``row``, where that is allowed
+        (:meth:`DirectoryRow.may_replace`).
 
-        True if ``row`` stands now: saying it again does no harm. False if the log has ended or
-        moved, or isn't listed. StoreError for a log of another region than this store's.
+        True if ``row`` stands now: the call is idempotent. False if the log has ended or moved, or
+        isn't listed. StoreError for a log of another region than this store's.
         """
 
     async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
-        """(region, day) of every part of the directory that has rows, in order.
+        """Return (region, day) of every part of the directory that has rows, in order.
 
-        With ``at_home`` as this region itself has them, or StoreUnavailable: its own are all there.
+        With ``at_home`` as this region has them, or StoreUnavailable: the region's own are all
+        there.
         """
 
     async def directory(
         self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
-        """The logs of ``region`` that began on ``day``, by router and epoch.
+        """Return the logs of ``region`` that began on ``day``, by router and epoch.
 
-        Without those in ``but``, which the caller knows to have ended: they don't change any more.
-        What isn't read ``at_home``, in ``region`` itself, may be what was there some time ago.
+        Logs in ``but`` are left out: the caller knows that they have ended, so their rows don't
+        change. Rows that aren't read ``at_home``, in ``region`` itself, may be stale.
         """
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
-        """What is kept on each of ``topics``, users' own: the newest ``limit``, at most 1,000.
+        """Return the newest ``limit`` messages, at most 1,000, of the mailbox of each of
+        ``topics``.
 
-        Neither dismissed nor expired, oldest first, each message once, with its marks. For many at
-        once, because of a crowd that comes back each reader asks for a mailbox of its own.
+        A mailbox has the messages that are neither dismissed nor expired, oldest first, each once,
+        with its marks. One call reads many, as in a crowd that reconnects each reader asks for its
+        own mailbox.
         """
 
     async def kept(self, topic: str, id: str) -> Kept | None:
-        """The individual message of ``topic`` that ``id`` is a copy of, dismissed or not.
+        """Return the individual message of ``topic`` that ``id`` is a copy of, dismissed or not.
 
-        It may be given as another copy of it. None if there is none, or it has expired; ValueError
-        if ``id`` isn't an id.
+        The message returned may be another copy. None if there is none, or it has expired;
+        ValueError if ``id`` isn't an id.
         """
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
-        """Keep ``marks`` for as long as what they mark; on return they are readable by everyone.
+        """Keep ``marks`` for as long as the marked messages; after the return every process can
+        read them.
 
-        Of two marks of one kind on one message the earlier stands, whichever is written first.
-        Nothing is ever taken back. After an error, write all of them again.
+        Of two marks of one kind on one message the earlier stands, whichever is written first. No
+        mark is ever removed. After an error, write all of ``marks`` again.
         """
 
     async def clocks_ms(self) -> list[int]:
-        """What the clocks of some of its nodes read, in ms since the epoch; none if it has no other
-        clock than this machine's."""
+        """Return the clocks of some of the store's nodes, in ms since the epoch; an empty list if
+        the store has no clock but this machine's."""
 
     async def check(self) -> None:
         """Return if the store answers; StoreUnavailable otherwise. For readiness."""
 
     async def close(self) -> None:
-        """Finish what was begun and let go. Idempotent."""
+        """Finish the work under way and disconnect. Idempotent."""
 
 
 def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.environ) -> Store:
-    """The store that ``url`` names: ``sqlite:PATH``, ``memory:`` (one process only), or
+    """Return the store that ``url`` names: ``sqlite:PATH``, ``memory:`` (one process only), or
     ``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME[&tls=FILE]``, with the user and password in
     ``environ``."""
     scheme, _, rest = url.partition(":")
@@ -188,9 +196,9 @@ def open_store(url: str, topics: TopicTable, *, environ: Mapping[str, str] = os.
 
 
 def check_region(url: str, region: str) -> None:
-    """ConfigError unless the store at ``url`` is that of ``region``: its data centre is called so.
+    """Raise ConfigError unless the data centre of the store at ``url`` has the name ``region``.
 
-    A log is listed and closed by its own region's nodes.
+    Only a region's own nodes list and close its logs.
     """
     if not url.startswith("cassandra:"):
         return

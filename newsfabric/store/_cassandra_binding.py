@@ -1,7 +1,7 @@
-"""Rows as the bytes of the CQL protocol, for the driver's statements.
+"""Encoding of rows as bytes of the CQL protocol, for the driver's prepared statements.
 
-The driver's own ``bind`` looks at each value from several sides (names, encryption, values left
-out), and costs 8 µs for a row of ten; this costs a fifth. It knows the types that our tables have
+The driver's own ``bind`` checks each value for several cases (names, encryption, unset values), and
+costs 8 µs for a row of ten values; this module costs a fifth. It encodes the types of our tables
 (CQL binary protocol v5, section 6) and leaves others to the driver. No value may be null or unset.
 """
 
@@ -29,7 +29,7 @@ _PACKS: Final[dict[str, _Pack]] = {
 
 
 class Binding:
-    """Makes requests of one prepared statement."""
+    """A maker of requests of one prepared statement."""
 
     def __init__(self, prepared: PreparedStatement) -> None:
         self._prepared = prepared
@@ -38,13 +38,13 @@ class Binding:
         ]
 
     def one(self, row: Values) -> BoundStatement:
-        """The statement with ``row``; TypeError if a value isn't of its column's type."""
+        """Return the statement with ``row``; TypeError if a value isn't of its column's type."""
         bound = BoundStatement(self._prepared)
         bound.values = self._packed(row)
         return bound
 
     def many(self, rows: Sequence[Values]) -> BoundStatement | BatchStatement:
-        """The statement with each of ``rows``, which are of one partition, as one request."""
+        """Return one request of the statement with each of ``rows``, all of one partition."""
         if len(rows) == 1:
             return self.one(rows[0])
         request = BatchStatement(batch_type=BatchType.UNLOGGED)

@@ -1,8 +1,7 @@
-"""The driver's cluster, as every connection to the store needs it: nodes, profiles, TLS, errors.
+"""The driver's cluster as all connections to the store need it: nodes, profiles, TLS, errors.
 
-Its libev reactor is asked for by name: under
-load the driver's asyncio reactor broke frames of protocol v5 (measured: more than half of all
-requests failed, none with libev).
+The libev reactor is asked for by name: under load the driver's asyncio reactor broke frames of
+protocol v5 (measured: more than half of all requests failed, none with libev).
 """
 
 from __future__ import annotations
@@ -63,18 +62,18 @@ CONNECT_S: Final = 5.0
 REQUEST_S: Final = 4.0
 # A lightweight transaction; a lease lasts for several of them.
 TRANSACTION_S: Final = 2.0
-# An answer takes milliseconds. After this long another replica is asked as well.
+# A reply takes milliseconds. After this time another replica is asked as well.
 _SPECULATE_S: Final = 0.25
 _HEARTBEAT_S: Final = 5.0
-# Two small reads of the node that the driver is told by.
+# Period of reading the list of nodes again: two small reads of the driver's control node.
 _REREAD_S: Final = 30.0
-# Reads and writes by a quorum of our own region.
+# Profile of reads and writes by a quorum of our own region.
 QUORUM: Final = "quorum"
-# Reads that another region answers, by a quorum of its own.
+# Profile of reads that another region answers, by a quorum of its own.
 ELSEWHERE: Final = "elsewhere"
-# Lightweight transactions of our own region.
+# Profile of lightweight transactions of our own region.
 TRANSACTION: Final = "transaction"
-# So many nodes of each other region are connected to.
+# The driver connects to so many nodes of each other region.
 _NODES_ELSEWHERE: Final = 2
 _PASSING: Final = (
     ConnectionException,
@@ -91,8 +90,8 @@ _PASSING: Final = (
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    # Logged at ERROR and raised as well; who catches it says what it means. And that a node is
-    # still down isn't said every two seconds: it was said once that it is.
+    # The driver raises these errors as well, and the caller logs their meaning. A node that stays
+    # down was logged once: not again every two seconds.
     said = (
         "Control connection failed to connect",
         "Failed to authenticate to",
@@ -106,14 +105,15 @@ for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
 
 
 class AskAnother(RetryPolicy):  # type: ignore[misc]
-    """Ask one other replica once. Right for us alone: everything we send is idempotent."""
+    """A policy: retry once, at another replica. Right for us, as all our requests are
+    idempotent."""
 
     def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
-        """The driver asks it when too few replicas have answered a read in time."""
+        """Decide after too few replicas have answered a read in time; the driver calls it."""
         return self._once(retry_num)
 
     def on_write_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
-        """The driver asks it when too few replicas have answered a write in time."""
+        """Decide after too few replicas have answered a write in time; the driver calls it."""
         return self._once(retry_num)
 
     def _once(self, retry_num: int) -> Any:
@@ -121,10 +121,10 @@ class AskAnother(RetryPolicy):  # type: ignore[misc]
 
 
 class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
-    """The nodes of all regions but ``local_dc``; of one alone if the request has a ``region``."""
+    """The nodes of all regions but ``local_dc``, or of the ``region`` that the request has."""
 
     def make_query_plan(self, working_keyspace: Any = None, query: Any = None) -> Iterator[Any]:
-        """The driver asks it for the nodes to try, in order."""
+        """Return the nodes to try, in order; the driver calls it."""
         plan = super().make_query_plan(working_keyspace, query)
         region = getattr(query, "region", None)
         if region is not None:
@@ -135,15 +135,15 @@ class OtherRegions(DCAwareRoundRobinPolicy):  # type: ignore[misc]
 def cluster(
     address: Address, login: Credentials | None, *, level: int = ConsistencyLevel.LOCAL_QUORUM
 ) -> Cluster:
-    """A driver's cluster, not connected, that talks to the nodes of ``address.centre``.
+    """Make a driver's cluster, not connected, that talks to the nodes of ``address.centre``.
 
-    ``level`` is that of profile QUORUM. Of profile ELSEWHERE all other nodes are asked. ConfigError
-    if ``address.tls`` names no file of certificates.
+    ``level`` is the consistency level of profile QUORUM. Profile ELSEWHERE asks all other nodes.
+    ConfigError if ``address.tls`` names no file of certificates.
     """
     auth = None if login is None else PlainTextAuthProvider(login.username, login.password)
     here = functools.partial(DCAwareRoundRobinPolicy, address.centre)
-    # The driver's own questions may be answered by any node: a process that starts while all of
-    # its region are down learns where the others are.
+    # Any node may answer the driver's own queries: a process that starts while all nodes of its
+    # region are down finds the others.
     anywhere = here(used_hosts_per_remote_dc=_NODES_ELSEWHERE)
     others = OtherRegions(address.centre, used_hosts_per_remote_dc=_NODES_ELSEWHERE)
 
@@ -160,7 +160,7 @@ def cluster(
             **usual | options,
         )
 
-    # Of a transaction the nodes try a second one only to find the first in their way.
+    # A second try of a transaction would only conflict with the first one.
     once = {
         "retry_policy": FallthroughRetryPolicy(),
         "speculative_execution_policy": NoSpeculativeExecutionPolicy(),
@@ -173,15 +173,16 @@ def cluster(
         auth_provider=auth,
         ssl_context=tls_context(address),
         connection_class=RefusalsPass,
-        # Cassandra 4.0 and later. Asking for what the driver knows takes it three tries.
+        # Cassandra 4.0 and later. To negotiate from the driver's newest version takes three
+        # attempts.
         protocol_version=ProtocolVersion.V5,
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
         execution_profiles={
             QUORUM: profile(level, TokenAwarePolicy(here())),
-            # By any node, each time the next: a replica that hangs mustn't have all of them.
+            # Round robin over all nodes: a replica that hangs must not get all transactions.
             TRANSACTION: profile(ConsistencyLevel.LOCAL_QUORUM, here(), **once),
-            # Aware of tokens it would begin with replicas of our own region.
+            # A token-aware policy would begin with replicas of our own region.
             ELSEWHERE: profile(ConsistencyLevel.LOCAL_QUORUM, others),
             EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_ONE, anywhere),
         },
@@ -193,38 +194,39 @@ def cluster(
 
 
 async def keep_nodes_known(made: Cluster, *, every: float = _REREAD_S) -> None:
-    """Read a connected cluster's list of nodes again, until cancelled: each ``every`` seconds, give
-    or take a fifth.
+    """Read a connected cluster's list of nodes again each ``every`` seconds (±20 %), until
+    cancelled.
 
-    The driver alone reads it when it connects and when it is told of a change. A node that is not
-    yet in the list when it connects is forgotten, though the store's URL names it, and if the word
-    of it went out a moment before, that is for good: such a process would lose the store with the
-    one node that it knows.
+    The driver reads the list only when it connects or is notified of a change. A node that isn't
+    yet in the list then is forgotten, though the store's URL names it; for good, if the
+    notification was sent a moment before. Such a process would lose the store with the one node
+    that it knows.
     """
     while True:
         await asyncio.sleep(every * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
         try:
             await asyncio.to_thread(made.refresh_nodes)
         except DriverException as exc:
-            # It connects to another node by itself, and reads the list there.
+            # The driver connects to another node by itself, and reads the list there.
             logger.debug("the list of the store's nodes couldn't be read: %s", exc)
 
 
 class LoginRefused(ConnectionException):  # type: ignore[misc]
-    """A node refused our user or password: perhaps not yet known to it, or not any more."""
+    """A node refused our user or password: it may not know them yet, or not any more."""
 
 
 class RefusalsPass(LibevConnection):  # type: ignore[misc]
-    """A connection whose refused login is an error like others, after which a node is tried again.
+    """A connection whose refused login is an ordinary error, after which the node is tried again.
 
-    After the driver's own AuthenticationFailed it never is, and a new node refuses every login
-    until it has the cluster's. Example: a region's only store node is replaced; a router that
-    reaches the new one a second too early would lack its region's store for as long as it runs.
+    After the driver's own AuthenticationFailed a node is never tried again, and a new node refuses
+    every login until it has the cluster's. Example: a region's only store node is replaced; a
+    router that reaches the new one a second too early would lack its region's store for as long as
+    it runs.
     """
 
     @classmethod
     def factory(cls, *args: Any, **named: Any) -> Any:
-        """A connection that is logged in. LoginRefused, and whatever else connecting raises."""
+        """Return a connection that is logged in. LoginRefused, and all errors of connecting."""
         try:
             return super().factory(*args, **named)
         except AuthenticationFailed as exc:
@@ -232,13 +234,13 @@ class RefusalsPass(LibevConnection):  # type: ignore[misc]
 
 
 class DriverTls:
-    """What the driver takes for a context: for each connection the one of now.
+    """The driver's TLS context: each new connection uses the certificates of that moment.
 
-    A node's certificate must name the IP address at which it is reached: the driver looks names up
-    first, and checks what it finds.
+    A node's certificate must name the IP address at which it is reached: the driver resolves names
+    first, and checks the address found.
     """
 
-    #: Has the driver say which address that is.
+    #: The driver passes that address as ``server_hostname``.
     check_hostname: Final = True
 
     def __init__(self, tls: ClientTls) -> None:
@@ -250,8 +252,7 @@ class DriverTls:
 
 
 def tls_context(address: Address) -> DriverTls | None:
-    """What connections are secured with; None for plain ones. ConfigError if the file can't be
-    read."""
+    """Return the TLS context; None for plain connections. ConfigError for an unreadable file."""
     if address.tls is None:
         return None
     authorities = None if address.tls == SYSTEM_TLS else Path(address.tls)
@@ -259,7 +260,9 @@ def tls_context(address: Address) -> DriverTls | None:
 
 
 def wrapped(exc: Exception, what: str) -> StoreError:
-    """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
+    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from
+    exc``.
+    """
     if isinstance(exc, StoreError):
         return exc
     if isinstance(exc, ConfigError):
@@ -281,5 +284,5 @@ def _host(host: Any) -> str:
 
 
 def one_line(exc: Exception) -> str:
-    """What ``exc`` says, in one line of at most 300 characters."""
+    """Return the message of ``exc`` as one line of at most 300 characters."""
     return " ".join(str(exc).split())[:300] or type(exc).__name__

@@ -1,14 +1,13 @@
-"""Logs and their directory in Cassandra: statements, and what reads and changes them.
+"""Logs and their directory in Cassandra: reads and changes.
 
 Index rows are written with the messages (:func:`newsfabric.store._cassandra_rows.plan`). The
 directory is changed by lightweight transactions of the region's own nodes (LOCAL_SERIAL), so of two
-changes that don't know of each other one is refused. One that isn't answered may have been applied.
+concurrent changes one is refused. A transaction without a reply may have been applied.
 
-Each log is a partition of its own, since transactions of one partition hinder each other: on one
-node of Cassandra 5.0.4 one after the other made 23 a second, two at a time 2, of which nine in ten
-ended in a time-out. So tables ``log_days`` and ``log_names`` list what there is: by days, since
-most logs ended long ago and needn't be read again. A day is that of the router's clock, however
-wrong.
+Each log is a partition of its own, since transactions of one partition hinder each other. Measured
+on one node of Cassandra 5.0.4: one after the other 23 a second; two at a time 2 a second, of which
+nine in ten timed out. So tables ``log_days`` and ``log_names`` list the logs: by days, since most
+logs ended long ago and needn't be read again. A day is that of the router's clock, right or wrong.
 """
 
 from __future__ import annotations
@@ -32,26 +31,27 @@ from newsfabric.store._unreadable import left_out, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
-# Names of logs in one answer, and logs of one router in one question: each is another partition.
+# Names of logs in one page, and logs of one router in one query: each log is a partition.
 _PAGE_NAMES: Final = 1_000
 _TOGETHER: Final = 50
 # (region, day) pairs: far more than any ttl makes.
 _MOST_DAYS: Final = 10_000
-# Of a row without a topic.
+# Size of a row without a topic.
 _VOID_BYTES: Final = 128
-# Names are written again, lest they end before their rows, whose time each change puts off.
+# Names are written again once a day, so that they don't expire before the rows of their logs: each
+# change of a row extends its TTL.
 _NAME_AGAIN_S: Final = 86_400.0
 _NO_ID: Final = uuid.UUID(int=0)
 
 
 class Logs:
-    """The logs behind ``session``. ``now_ms`` is the clock that expiry goes by."""
+    """The logs behind ``session``. Expiry is by the clock ``now_ms``."""
 
     def __init__(self, session: Session, topics: TopicTable, now_ms: Callable[[], int]) -> None:
         self._session = session
         self._topics = topics
         self._now_ms = now_ms
-        # The log that was named last, and until when that needn't be said again (monotonic).
+        # The log named last, and until when its name needn't be written again (monotonic).
         self._named: dict[Log, float] = {}
 
     async def numbers(
@@ -104,9 +104,9 @@ class Logs:
         return Number(seq, state, envelope)
 
     def _state(self, topic: str | None, id_: uuid.UUID | None, now: int) -> State:
-        """What its row says of a number; HALF if it names no message.
+        """Return the state that the row gives the number; HALF if the row names no message.
 
-        Cassandra has a checksum for each block of rows, so what it returns is what was written.
+        Cassandra has a checksum for each block of rows, so its rows are as they were written.
         """
         if not topic:
             return State.VOID
@@ -122,7 +122,7 @@ class Logs:
         batches = rows.Batches()
         for seq in numbers:
             block = seq // rows.LOG_BLOCK
-            # Later than any message whose place it may take, though a clock was set back.
+            # Later than the timestamp of any message at this place, even if a clock was set back.
             row = (log.router, log.epoch, block, seq, "", _NO_ID, (now + rows.AHEAD_MS) * 1000, ttl)
             batches.add(rows.INSERT_LOG, (log.router, log.epoch, block), row, _VOID_BYTES)
         await self._session.write(batches.all)
@@ -130,13 +130,13 @@ class Logs:
     async def list_log(self, log: Log) -> bool:
         """As :meth:`newsfabric.store.Store.list_log`."""
         self._check_home(log)
-        # First: what isn't named isn't read.
+        # The name first: rows without a name aren't found.
         await self._name(log)
         values = (*log, self._directory_ttl())
         return bool((await self._session.transact(rows.LIST_LOG, values))[0])
 
     async def _name(self, log: Log) -> None:
-        """See that the tables of names have ``log`` for as long as its row lasts."""
+        """Write ``log`` into the tables of names, for as long as its row lasts."""
         now = time.monotonic()
         if self._named.get(log, now) > now:
             return
@@ -166,7 +166,7 @@ class Logs:
         else:
             ending = (*values, row.ended, *row.log, row.version)
             answer = await self._session.transact(rows.END_LOG, ending)
-        # If it was refused, then perhaps because it was said before and not answered.
+        # A refusal may mean that an earlier try was applied, and its reply lost.
         return bool(answer[0]) or await self._rows(row.log, [row.log.epoch], row.log.region) == [
             row
         ]
@@ -204,7 +204,7 @@ class Logs:
                 return found
 
     async def _rows(self, log: Log, epochs: list[int], at: str | None) -> list[DirectoryRow]:
-        """The rows of one router's logs, whatever the epoch of ``log``."""
+        """Return the rows of one router's logs with ``epochs``; the epoch of ``log`` is ignored."""
         found = await self._session.read(rows.LOGS, (log.region, log.router, epochs), at=at)
         return list(readable_rows(log.region, found))
 

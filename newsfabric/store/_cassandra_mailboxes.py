@@ -1,13 +1,12 @@
-"""What is kept for users, read from tables ``inbox`` and ``inbox_marks``.
+"""Users' mailboxes, read from tables ``inbox`` and ``inbox_marks``.
 
-Many users come back together, each to a mailbox of its own, and most mailboxes are small. So one
-statement reads the partitions of several users, up to a bound for each. Whoever has reached the
-bound has perhaps more, and is read apart, a page at a time: what comes in one answer stays bounded,
-and no mailbox is ever cut without a word.
+Many users come back together, each to its own mailbox, and most mailboxes are small. So one
+statement reads the partitions of several users, up to a bound for each. A mailbox that reaches the
+bound may have more, and is read alone, a page at a time. So each reply is bounded, and no mailbox
+is silently cut.
 
-Both tables are read at quorum, the marks too. Nothing that one replica has says what it hasn't: a
-message that it missed would be a hole that nobody knows of, and a mark that it missed would bring
-back what was dismissed.
+Both tables are read at quorum, the marks too: one replica may lack rows. A missing message would be
+an unnoticed gap, and a missing mark would bring back a dismissed message.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, togethe
 from newsfabric.topics import TopicTable, owner_of
 from newsfabric.topology.times import TIMES
 
-# Partitions that one statement reads, and rows of each. Of the largest bodies, 128 MiB.
+# Partitions that one statement reads, and rows of each. With the largest bodies, 128 MiB.
 _USERS: Final = 16
 _MESSAGES: Final = 128
 _MARKS: Final = 512
-# Copies of one message are never further apart: identities are remembered for so long.
+# Copies of one message are never further apart: identities are remembered for this time.
 _APART_MS: Final = TIMES.identity_ms
 
 
@@ -42,14 +41,14 @@ class _Inbox:
     marks: list[Row]
 
     def kept(self, topic: str) -> list[Kept]:
-        """What is kept on ``topic``, shown or not, newest first."""
+        """Return the messages on ``topic``, shown or not, newest first."""
         messages = [row[1:] for row in self.messages if row[0] == topic]
         marks = [row[1:] for row in self.marks if row[0] == topic]
         return _with_marks(topic, messages, marks)
 
 
 class Mailboxes:
-    """Reads mailboxes, and what single messages in them are marked with."""
+    """Reader of mailboxes, and of the marks on single messages in them."""
 
     def __init__(self, session: Session, topics: TopicTable, now_ms: Callable[[], int]) -> None:
         self._session = session
@@ -83,7 +82,7 @@ class Mailboxes:
         return next((kept for kept in found if now < self._end_of(kept)), None)
 
     async def _small(self, users: list[str]) -> dict[str, _Inbox]:
-        """What is kept for each of ``users``, but for those who may have more."""
+        """Return the mailbox of each of ``users``, without the users who may have more."""
         starts = range(0, len(users), _USERS)
         parts = await together(self._inboxes(users[at : at + _USERS]) for at in starts)
         return dict(itertools.chain.from_iterable(parts))
@@ -118,7 +117,7 @@ class Mailboxes:
         return list(found.values())[::-1]
 
     def _add(self, found: dict[int, Kept], newest_first: Iterable[Kept], most: int) -> None:
-        """Those that are shown, each message once, until there are ``most``."""
+        """Add the messages that are shown, each once, until there are ``most``."""
         now = self._now_ms()
         for kept in newest_first:
             if len(found) >= most:
@@ -130,7 +129,7 @@ class Mailboxes:
         return rules.lifetime(kept.envelope, self._topics).readable_until
 
     async def _marked(self, topic: str, page: Sequence[Row]) -> list[Kept]:
-        """A page of the inbox with the marks on all copies of its messages, in its order."""
+        """Return a page of the inbox with the marks on all copies of its messages, in its order."""
         if not page:
             return []
         times = [ms_of_id(str(id_)) for id_, _ in page]
@@ -149,7 +148,7 @@ class Mailboxes:
 
 
 def _with_marks(topic: str, messages: Iterable[Row], marks: Iterable[Row]) -> list[Kept]:
-    """The messages of (id, cell), each with its marks of (id, mark, at)."""
+    """Return the messages of (id, cell), each with its marks of (id, mark, at)."""
     made: dict[int, list[UserMark]] = {}
     for id_, kind, at_ms in marks:
         mark = UserMark(topic=topic, id=str(id_), kind=kind, at_ms=at_ms)

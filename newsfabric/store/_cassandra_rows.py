@@ -1,12 +1,12 @@
-"""What the Cassandra store writes and reads, as values: CQL, partitions, timestamps, TTLs. Pure.
+"""The Cassandra store's requests as values: CQL, partitions, timestamps, TTLs. Pure.
 
-Every write carries a timestamp that follows from the id alone, so that writing again,
-from anywhere and in any order, is the same write: hints, speculative copies and retries can't
-undo anything. TTLs only free room; readers go by :func:`newsfabric.store.rules.lifetime`.
+Every write carries a timestamp that follows from the id alone. So a repeated write, from anywhere
+and in any order, is the same write: hints, speculative copies and retries can't undo anything. TTLs
+only free room; readers go by :func:`newsfabric.store.rules.lifetime`.
 
-The decision that one would question: all rows of one partition in one call are *one* request (an
-unlogged batch of a single partition is one mutation), so a router's batch of 256 messages
-costs a dozen requests, not 800.
+The decision that a reader may question: all rows of one partition in one call are *one* request (an
+unlogged batch of a single partition is one mutation). A router's batch of 256 messages costs a
+dozen requests, not 800.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ from newsfabric.topics import TopicTable, owner_of
 DAY_MS: Final = 86_400_000
 # Numbers of a log in one partition: 400 KB.
 LOG_BLOCK: Final = 4_096
-# By so much ids may be ahead of the wall clock of their router, which was set back: their rows go
-# that much later. It only bounds a TTL, so it is more than a router believes of a row of the
-# directory when it starts, which is a day (wholesale/router/clock_watch.py): its clock may be set
-# back after that.
+# A router's clock that was set back is behind its ids by at most this, and their rows expire that
+# much later. It only bounds a TTL. A starting router believes rows of the directory that are a day
+# ahead (wholesale/router/clock_watch.py), and its clock may be set back after that: so it is more.
 AHEAD_MS: Final = 7 * DAY_MS
-# Clocks of routers and store nodes may differ by this, and a row mustn't go before its time.
+# Clocks of routers and store nodes may differ by this, and a row must not expire too early.
 _SLACK_S: Final = 60
-# Cassandra can't hold an expiry after 2038 unless told otherwise; no news is kept for longer.
+# Cassandra can't hold an expiry after 2038 unless configured; no news is kept for longer.
 _MAX_TTL_S: Final = 5 * 365 * 86_400
-# One mutation; half a commit log segment (16 MiB by default) is Cassandra's limit.
+# Bounds of one mutation; Cassandra's limit is half a commit log segment (16 MiB by default).
 _BATCH_ROWS: Final = 128
 _BATCH_BYTES: Final = 512 * 1024
-# What a row has beside its body and its JSON: names, numbers, their lengths.
+# Bytes of a row beside its body and its JSON: names, numbers, their lengths.
 _KEY_BYTES: Final = 256
 
 INSERT_MESSAGE: Final = (
@@ -78,12 +77,12 @@ MARKS: Final = (
     "SELECT id, mark, at FROM inbox_marks WHERE user = ? AND topic = ?"
     " AND (id, mark) > (?, ?) AND (id) <= (?) LIMIT ?"
 )
-# Of many users at once, whatever their topics.
+# Statements for many users at once, of all topics.
 INBOXES: Final = "SELECT user, topic, id, envelope FROM inbox WHERE user IN ? PER PARTITION LIMIT ?"
 MARKS_OF_MANY: Final = (
     "SELECT user, topic, id, mark, at FROM inbox_marks WHERE user IN ? PER PARTITION LIMIT ?"
 )
-# Of a log and of the directory (_cassandra_logs.py).
+# Statements of logs and of the directory (_cassandra_logs.py).
 INSERT_LOG: Final = (
     "INSERT INTO log (router, epoch, block, seq, topic, id)"
     " VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
@@ -102,7 +101,7 @@ INSERT_LOG_DAY: Final = (
 INSERT_LOG_NAME: Final = (
     "INSERT INTO log_names (region, day, router, epoch) VALUES (?, ?, ?, ?) USING TTL ?"
 )
-# Of the node that is asked, in ms. Each node has this row.
+# The clock of the node that answers, in ms. Each node has this row.
 CLOCK: Final = "SELECT host_id, toUnixTimestamp(now()) FROM system.local"
 LOG_DAYS: Final = "SELECT region, day FROM log_days WHERE directory = 'logs' LIMIT ?"
 LOG_NAMES: Final = (
@@ -113,8 +112,8 @@ LIST_LOG: Final = (
     "INSERT INTO logs (region, router, epoch, version, low, voids)"
     " VALUES (?, ?, ?, 1, 0, '[]') IF NOT EXISTS USING TTL ?"
 )
-# What may replace what: newsfabric.store.logs.DirectoryRow.may_replace. All columns are written
-# anew each time, so that they end together.
+# The condition is newsfabric.store.logs.DirectoryRow.may_replace. All columns are written anew each
+# time, so that they expire together.
 CHANGE_LOG: Final = (
     "UPDATE logs USING TTL ? SET version = ?, low = ?, voids = ?"
     " WHERE region = ? AND router = ? AND epoch = ? IF ended = null AND version < ?"
@@ -154,11 +153,11 @@ STATEMENTS: Final = (
     MARKS_OF_MANY,
 )
 
-# Marks made later than this many ms (49 days) after their message are all the same.
+# Marks made later than this many ms (49 days) after their message have the same timestamp.
 _LONGEST_WAIT: Final = 2**32
 
 Values = tuple[Any, ...]
-# A row key with the id as Cassandra sorts it: ids of ours sort alike as texts and as uuids.
+# A row key with the id as Cassandra sorts it: our ids sort alike as texts and as uuids.
 Place = tuple[uuid.UUID, str, int, int]
 Slot = tuple[str, int]
 
@@ -173,14 +172,15 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What one write comes to: ``slots`` (with their TTL) first, then ``batches`` in any order."""
+    """Requests of one write: ``slots`` (with their TTL) first, then ``batches`` in any order."""
 
     slots: dict[Slot, int]
     batches: list[Batch]
 
 
 def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> Plan:
-    """What to write for ``envelopes``. ValueError or TypeError for what no router makes."""
+    """Return the plan that writes ``envelopes``. ValueError or TypeError for values of no
+    router."""
     slots: dict[Slot, int] = {}
     batches = Batches()
     add = batches.add
@@ -201,7 +201,8 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         log_row = (e.router, e.epoch, block, e.seq, topic, key[0], stamp, log_ttl)
         add(INSERT_LOG, (e.router, e.epoch, block), log_row, _KEY_BYTES)
         if e.key is not None:
-            # Twice as long: what it replaced, routed at most a ttl later, must not come back.
+            # Twice as long: the row that it replaced, routed at most a ttl later, must not come
+            # back.
             stays = min(ttl + ttl_s(kept_ms), _MAX_TTL_S)
             version = -1 if e.version is None else e.version
             latest = (topic, e.key, version, row, stamp, stays)
@@ -221,11 +222,11 @@ class Batches:
 
     def __init__(self) -> None:
         self.all: list[Batch] = []
-        # The last one of each partition, and its bytes.
+        # The last batch of each partition, and its bytes.
         self._open: dict[tuple[str, Any], tuple[Batch, int]] = {}
 
     def add(self, statement: str, partition: Any, row: Values, size: int) -> None:
-        """One more row, of about ``size`` bytes."""
+        """Add a row of about ``size`` bytes."""
         key = (statement, partition)
         batch, before = self._open.get(key, (None, 0))
         if batch is None or len(batch.rows) == _BATCH_ROWS or before + size > _BATCH_BYTES:
@@ -236,7 +237,7 @@ class Batches:
 
 
 def mark_batches(marks: Sequence[UserMark], topics: TopicTable, *, now_ms: int) -> list[Batch]:
-    """What to write for ``marks``."""
+    """Return the batches that write ``marks``."""
     batches = []
     for mark in marks:
         ttl = ttl_s(rules.mark_ends(mark, topics) - now_ms)
@@ -249,44 +250,45 @@ def mark_batches(marks: Sequence[UserMark], topics: TopicTable, *, now_ms: int) 
 
 
 def mark_timestamp(mark: UserMark) -> int:
-    """The earlier the mark, the higher, so that of two the first one stands.
+    """Return a timestamp that is higher for an earlier mark, so that of two the first one stands.
 
-    Within little more than an hour after the time of what is marked, which isn't the distant
-    future even for a mark made at once.
+    The timestamp is at most little more than an hour after the time of the marked message: not the
+    distant future even for a mark made at once.
     """
     routed_ms = ms_of_id(mark.id)
     return routed_ms * 1000 + _LONGEST_WAIT - min(max(mark.at_ms - routed_ms, 0), _LONGEST_WAIT)
 
 
 def topic_scope(topic: str) -> str:
-    """Scope of the days of ``topic``."""
+    """Return the scope of the days of ``topic``."""
     return f"topic:{topic}"
 
 
 def timestamp(e: Envelope) -> int:
-    """When ``e`` was routed, in µs: later ids have later ones, down to the ms and beyond."""
+    """Return when ``e`` was routed, in µs: later ids have later timestamps, to the ms and
+    beyond."""
     return ms_of_id(e.id) * 1000 + (e.identity * 1000 >> IDENTITY_BITS)
 
 
 def ttl_s(ms: int) -> int:
-    """A TTL that keeps a row for so long, and a little longer."""
+    """Return a TTL that keeps a row for ``ms``, and a little longer."""
     return min(max(math.ceil(ms / 1000), 0) + _SLACK_S, _MAX_TTL_S)
 
 
 def _slot_ttl(kept_ms: int) -> int:
-    # Written once by each process, for rows that come up to the end of its day.
+    # Each process writes it once, for rows that arrive until the end of its day.
     return min(ttl_s(kept_ms) + 2 * DAY_MS // 1000, _MAX_TTL_S)
 
 
 def first_place(ms: int) -> Place:
-    """Before everything routed at ``ms`` or later, after everything routed earlier."""
+    """Return the place before all rows routed at ``ms`` or later, after all earlier ones."""
     if ms > MAX_MS:
         return (uuid.UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"), "~", 0, 0)
     return (uuid.UUID(id_of(max(ms, 0), 0)), "", 0, 0)
 
 
 def place_before(id_text: str) -> Place:
-    """Before every copy of the message ``id_text``; ValueError if it is no id."""
+    """Return the place before every copy of the message ``id_text``; ValueError if it is no id."""
     return (uuid.UUID(rules.checked_id(id_text)), "", 0, 0)
 
 
@@ -309,10 +311,10 @@ def _rest(e: Envelope) -> str:
 
 
 def envelope(topic: str, row: Sequence[Any]) -> Envelope:
-    """The envelope of (id, router, epoch, seq, body, rest) in ``topic``.
+    """Return the envelope of (id, router, epoch, seq, body, rest) in ``topic``.
 
-    ValueError, KeyError or TypeError if that isn't what :func:`plan` wrote. What a later release
-    adds to the rest is left out.
+    ValueError, KeyError or TypeError if :func:`plan` didn't write the row. Fields that a later
+    release adds to ``rest`` are ignored.
     """
     id_, router, epoch, seq, body, rest = row
     fields = orjson.loads(rest)
@@ -333,15 +335,15 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
 
 
 def read_envelope(topic: str, row: Sequence[Any]) -> Envelope:
-    """As :func:`envelope`; StoreError for what :func:`plan` hasn't written."""
+    """As :func:`envelope`; StoreError for a row that :func:`plan` didn't write."""
     return read_row(row, functools.partial(envelope, topic))
 
 
 def envelope_or_blank(topic: str, row: Sequence[Any]) -> Envelope:
-    """As :func:`envelope`; without a body for what :func:`plan` hasn't written."""
+    """As :func:`envelope`; without a body for a row that :func:`plan` didn't write."""
     return read_or_blank(topic, row[:4], row, functools.partial(envelope, topic))
 
 
 def place(row: Sequence[Any]) -> Place:
-    """Where ``row`` of HISTORY is."""
+    """Return the place of ``row`` of HISTORY."""
     return (row[0], row[1], row[2], row[3])

@@ -1,9 +1,9 @@
 """The Cassandra schema: the numbered CQL files, and bringing a cluster up to them. Blocks.
 
-Each file is applied once and noted in ``schema_versions``. Every statement is safe to run again,
-so a run that dies halfway is simply repeated. Two runs at once take turns by a row that only a
-lightweight transaction can write; the two tables that this itself needs have ids of our choice,
-because two nodes that make one table at once would otherwise make two.
+Each file is applied once and noted in ``schema_versions``. Every statement can be run again safely,
+so a run that dies halfway is simply repeated. Concurrent runs take turns by a row that only a
+lightweight transaction can write. The two tables of this module have ids that we choose: two nodes
+that make one table at once would otherwise make two.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from newsfabric.store._cassandra_url import Address
 
 _FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.cql")
 _COMMENT: Final = re.compile(r"(^|\s)--.*$", re.MULTILINE)
-# A run that dies lets the next one in after this long; a living one renews it.
+# A run that dies lets the next one in after this time; a living run renews it.
 _LOCK_S: Final = 60
 _WAIT_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.5
 _DDL_S: Final = 30.0
-# How often a write that timed out is tried: a transaction beside another one's often does.
+# Tries of a write that times out: concurrent transactions often do.
 _TRIES: Final = 5
 _OWN_TABLES: Final = {
     "schema_versions": "version int PRIMARY KEY, name text, checksum text, applied_at timestamp",
@@ -46,7 +46,7 @@ _OWN_TABLES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered CQL file."""
+    """A numbered CQL file."""
 
     version: int
     name: str
@@ -56,11 +56,11 @@ class Migration:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SchemaPlan:
-    """What a cluster has, and what ``apply`` would do to it.
+    """The state of a cluster, and the changes that ``apply`` would make.
 
-    ``replication`` is by data centre, None where the keyspace doesn't exist;
-    ``replicate`` is what it is to become, None to leave it. ``kept`` has the data centres that
-    keep more replicas than are asked for.
+    ``replication`` is by data centre, None where the keyspace doesn't exist; ``replicate`` is the
+    new replication, None to leave it. ``kept`` has the data centres that keep more replicas than
+    are asked for.
     """
 
     keyspace: str
@@ -72,13 +72,13 @@ class SchemaPlan:
 
     @property
     def raised(self) -> list[str]:
-        """Data centres that get more replicas of what is there already, which nobody copies yet."""
+        """Data centres that get more replicas of existing data, which is not copied yet."""
         had, gets = self.replication, self.replicate or {}
         return [] if had is None else sorted(c for c in gets if gets[c] > had.get(c, 0))
 
     @property
     def notes(self) -> list[str]:
-        """One line for each data centre that keeps more replicas than are asked for."""
+        """A line for each data centre that keeps more replicas than are asked for."""
         return [
             f"{centre} keeps {count} replicas of {self.keyspace}, though fewer are asked for "
             "(--fewer-replicas takes them away)"
@@ -87,7 +87,7 @@ class SchemaPlan:
 
     @property
     def changes(self) -> list[str]:
-        """One line for each change, for a person."""
+        """A line for each change, for a person."""
         lines = []
         if self.replicate is not None:
             verb = "create" if self.replication is None else "alter"
@@ -100,13 +100,14 @@ def _shown(replicas: Mapping[str, int]) -> str:
 
 
 def cql_folder() -> Path:
-    """The folder of the CQL files: inside the installed package, else in the checkout."""
+    """Return the folder of the CQL files: inside the installed package, else in the checkout."""
     installed = Path(__file__).parent / "cql"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "cassandra"
 
 
 def load_migrations(folder: Path) -> tuple[Migration, ...]:
-    """The CQL files in ``folder`` by number; ConfigError if one is missing or there is none."""
+    """Return the CQL files in ``folder`` by number; ConfigError if one is missing or there is
+    none."""
     found = []
     for path in sorted(folder.glob("*.cql")):
         name = _FILE.fullmatch(path.name)
@@ -121,14 +122,15 @@ def load_migrations(folder: Path) -> tuple[Migration, ...]:
 
 
 def statements(text: str) -> Iterator[str]:
-    """The statements of a CQL file: they end with a semicolon at the end of a line."""
+    """Yield the statements of a CQL file: each ends with a semicolon at the end of a line."""
     for part in re.split(r";\s*$", _COMMENT.sub("", text), flags=re.MULTILINE):
         if statement := part.strip():
             yield statement
 
 
 def parse_replication(text: str) -> dict[str, int]:
-    """``oregon=3,dublin=3``; ConfigError where a data centre would have two replicas or none."""
+    """Parse ``oregon=3,dublin=3``; ConfigError where a data centre would have two replicas or
+    none."""
     replicas: dict[str, int] = {}
     for part in text.split(","):
         centre, _, count = part.strip().partition("=")
@@ -147,16 +149,17 @@ def parse_replication(text: str) -> dict[str, int]:
 
 
 def more_than_wanted(has: Mapping[str, int], wanted: Mapping[str, int]) -> dict[str, int]:
-    """The replicas of those data centres that have more than are wanted there."""
+    """Return the replicas of the data centres that have more than are wanted there."""
     return {centre: count for centre, count in has.items() if count > wanted.get(centre, 0)}
 
 
 def pending(
     migrations: Sequence[Migration], applied: Mapping[int, tuple[str, str]]
 ) -> tuple[Migration, ...]:
-    """Those of ``migrations`` that aren't ``applied`` (version → name, checksum).
+    """Return the ``migrations`` that aren't ``applied`` (version → name, checksum).
 
-    StoreError if one has changed since, or if the cluster's schema is of a newer release.
+    StoreError if an applied file has changed since, or if the cluster's schema is of a newer
+    release.
     """
     known = {m.version: m for m in migrations}
     if newer := sorted(set(applied) - set(known)):
@@ -174,7 +177,8 @@ def pending(
 
 
 class Schema:
-    """The schema of one cluster, as seen from ``address``. A context manager: it connects."""
+    """The schema of one cluster, as seen from ``address``. A context manager: entering it
+    connects."""
 
     def __init__(
         self,
@@ -185,7 +189,9 @@ class Schema:
         replication: Mapping[str, int] | None = None,
         fewer_replicas: bool = False,
     ) -> None:
-        """``replication`` lowers no data centre's replicas, unless ``fewer_replicas`` says so."""
+        """Set up; ``replication`` lowers no data centre's replicas unless ``fewer_replicas`` is
+        set.
+        """
         self._address = address
         self._login = login
         self._migrations = migrations
@@ -209,12 +215,12 @@ class Schema:
             self._cluster.shutdown()
 
     def plan(self) -> SchemaPlan:
-        """What :meth:`apply` would do. Changes nothing."""
+        """Return the changes that :meth:`apply` would make. Changes nothing."""
         replication = self._replication()
         wanted = self._checked(replication)
         kept: dict[str, int] = {}
         if wanted is not None and replication is not None and not self._fewer_replicas:
-            # A node that nobody named this time isn't gone, and holds its share still.
+            # A data centre that wasn't named this time isn't gone, and keeps its replicas.
             kept = more_than_wanted(replication, wanted)
             wanted |= kept
         applied = {} if replication is None else self._applied()
@@ -228,9 +234,9 @@ class Schema:
         )
 
     def apply(self, say: Callable[[str], None]) -> list[str]:
-        """Do what the plan says; returns a line for each change. ``say`` hears of the progress.
+        """Apply the plan; return a line for each change. ``say`` is called with lines of progress.
 
-        StoreUnavailable when another run has had its turn for too long, or nodes don't agree.
+        StoreUnavailable if another run holds the lock for too long, or nodes don't agree.
         """
         done = []
         planned = self.plan()
@@ -247,7 +253,7 @@ class Schema:
         assert self._session is not None
         self._session.set_keyspace(self._address.keyspace)
         with self._turn(say) as renew:
-            # Again: another run may just have done it.
+            # The plan again: another run may just have applied it.
             for migration in self.plan().pending:
                 line = f"apply {migration.version:03d}_{migration.name}.cql"
                 say(line)
@@ -258,7 +264,7 @@ class Schema:
                 done.append(line)
         return done
 
-    # What the cluster has.
+    # Reads of the cluster's state.
 
     def _replication(self) -> dict[str, int] | None:
         found = self._execute(
@@ -274,7 +280,7 @@ class Schema:
         return {centre: int(count) for centre, count in options.items()}
 
     def _checked(self, has: Mapping[str, int] | None) -> dict[str, int] | None:
-        """The replicas that are asked for; None if nobody says, and the keyspace is there."""
+        """Return the replicas that are asked for; None if none are, and the keyspace exists."""
         if self._wanted is None:
             if has is None:
                 raise StoreError(
@@ -319,11 +325,11 @@ class Schema:
             ),
         )
 
-    # Taking turns.
+    # The lock.
 
     @contextlib.contextmanager
     def _turn(self, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-        """Hold the lock; yields what renews it."""
+        """Hold the lock; yield a function that renews it."""
         owner = uuid.uuid4()
         table = f"{self._address.keyspace}.schema_lock"
         deadline = time.monotonic() + _WAIT_S
@@ -346,7 +352,7 @@ class Schema:
         try:
             yield renew
         finally:
-            # Left behind by a failure here, the row ends by itself.
+            # After a failure here the row expires by itself.
             with contextlib.suppress(StoreError):
                 self._execute(
                     f"DELETE FROM {table} WHERE name = 'schema' IF owner = %s",  # noqa: S608
@@ -359,7 +365,7 @@ class Schema:
             f" IF NOT EXISTS USING TTL {_LOCK_S}",
             (owner,),
         )
-        # The row there may be our own: a transaction that timed out may have happened.
+        # The row may be our own: a transaction that timed out may have been applied.
         return bool(found[0]) or owner in found
 
     # Requests.
@@ -382,7 +388,7 @@ class Schema:
             )
 
     def _execute(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run one statement; each of ours may be run again."""
+        """Run one statement; all our statements are idempotent."""
         assert self._session is not None
         statement = SimpleStatement(text, serial_consistency_level=ConsistencyLevel.SERIAL)
         for tries_left in reversed(range(_TRIES)):
@@ -400,10 +406,10 @@ class Schema:
 
 
 def _is_not_known_yet(exc: Exception) -> bool:
-    """Whether the node that was asked may lack what others know.
+    """Return whether the node that was asked may lack changes that others know.
 
-    While nodes join, the one that told us of all data centres, or has made the keyspace, needn't be
-    the one that is asked next.
+    While nodes join, consecutive requests may reach different nodes: one that knows of all data
+    centres, or made the keyspace, and one that doesn't know these yet.
     """
     if isinstance(exc, InvalidRequest):
         return re.search(r"Keyspace '\w+' doesn't exist", str(exc)) is not None
@@ -411,14 +417,14 @@ def _is_not_known_yet(exc: Exception) -> bool:
 
 
 def _timed_out(exc: Exception) -> bool:
-    """Whether replicas didn't confirm a write in time, which may have happened all the same."""
+    """Return whether replicas didn't confirm a write in time; the write may have been applied."""
     errors = exc.errors if isinstance(exc, NoHostAvailable) else None
     found = [exc, *errors.values()] if isinstance(errors, dict) else [exc]
     return any(isinstance(one, WriteTimeout) for one in found)
 
 
 def _own_table(name: str, columns: str) -> str:
-    # Ids are the cluster's, not the keyspace's.
+    # Ids are unique in the cluster, not in the keyspace.
     own_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
     return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITH ID = {own_id}"
 

@@ -1,12 +1,12 @@
-"""The driver behind the Cassandra store: connecting, requests in flight, answers, errors.
+"""The driver behind the Cassandra store: connecting, requests in flight, replies, errors.
 
-The driver has threads of its own and calls back in them; answers are collected and handed
-to the event loop together, since waking the loop for each would cost more than the answer.
+The driver has threads of its own and calls back in them; replies are collected and handed to the
+event loop together, since waking the loop for each would cost more than the reply.
 
-What its own region can't read another region is asked for, sooner where the answer is in a hurry
-and needn't be the last word (:mod:`newsfabric.store._cassandra_presence`). Writes wait for their
-own region: what was written elsewhere would be missing here, and nobody would know, from the return
-of this region's nodes until they have caught up.
+If its own region can't answer a read, another region is asked; sooner where the caller is in a
+hurry and the reply needn't be final (:mod:`newsfabric.store._cassandra_presence`). Writes wait for
+their own region: rows written elsewhere would silently be missing here after this region's nodes
+return, until they have caught up.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from newsfabric.store._cassandra_url import Address
 
 logger = logging.getLogger(__name__)
 
-# Requests that nodes work on for this process; a node works on 16 to 32 writes at a time.
+# Requests in flight of this process; a node works on 16 to 32 writes at a time.
 DEFAULT_IN_FLIGHT: Final = 128
-# Those that wait for their turn beyond that; then callers are told to come again.
+# Requests that wait beyond these; above this bound callers get StoreUnavailable.
 DEFAULT_WAITING: Final = 4_096
-# Rows of one partition in one answer: of the largest bodies, 16 MiB.
+# Rows of one partition in one reply: with the largest bodies, 16 MiB.
 PAGE_ROWS: Final = 256
 
 Row = tuple[Any, ...]
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class Bridge:
-    """Carries answers from the driver's threads to the event loop, many at a time."""
+    """A carrier of replies from the driver's threads to the event loop, many at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -67,16 +67,16 @@ class Bridge:
         self._woken = False
 
     def post(self, deliver: Callable[[], None]) -> None:
-        """Have ``deliver`` called in the loop, soon. From any thread."""
+        """Have the event loop call ``deliver`` soon. From any thread."""
         self._arrived.append(deliver)
         if not self._woken:
             self._woken = True
-            # The loop may be gone, and with it all who wait.
+            # The loop may be gone, and all waiting tasks with it.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        # Before the first look: what arrives after the last one wakes the loop again.
+        # Cleared before the loop below: a reply that arrives after it wakes the loop again.
         self._woken = False
         while self._arrived:
             self._arrived.popleft()()
@@ -93,10 +93,10 @@ class _Link:
 
 
 class Session:
-    """Sends requests to the nodes of one data centre; belongs to the event loop that uses it.
+    """A sender of requests to the nodes of one data centre; belongs to the event loop that uses it.
 
-    It connects when first used, again after a failure (not at once: calls in between fail with
-    StoreUnavailable), and stays connected through the loss of any node. At most ``in_flight``
+    The session connects when first used, and again after a failure with a backoff: calls in between
+    raise StoreUnavailable. It stays connected through the loss of any node. At most ``in_flight``
     requests are under way; up to ``waiting`` more wait for their turn, the rest fail at once.
     """
 
@@ -108,7 +108,7 @@ class Session:
         in_flight: int = DEFAULT_IN_FLIGHT,
         waiting: int = DEFAULT_WAITING,
     ) -> None:
-        # Sooner than with the first request, which may be long after the start.
+        # At construction: the first request may be long after the start.
         tls_context(address)
         self._address = address
         self._login = login
@@ -139,10 +139,11 @@ class Session:
         wait: ReadWait = LONG_WAIT,
         at: str | None = None,
     ) -> list[Row]:
-        """The rows that ``statement`` finds: in this region, or in another if it doesn't answer.
+        """Return the rows that ``statement`` finds: in this region, or in another if it doesn't
+        answer.
 
-        The other one lacks what this one has written in its last moments and not passed on. With
-        ``at`` that region is asked and no other, and StoreUnavailable if it doesn't answer.
+        The other region lacks rows that this one wrote in its last moments and hadn't replicated.
+        With ``at`` only that region is asked, and StoreUnavailable is raised if it doesn't answer.
         """
         link = await self._connected()
         if at is not None:
@@ -171,9 +172,10 @@ class Session:
             raise
 
     async def transact(self, statement: str, values: Values) -> Row:
-        """The answer to a lightweight transaction of this region: first, whether it was applied.
+        """Return the reply to a lightweight transaction of this region: first, whether it was
+        applied.
 
-        One that fails may have been applied, or be yet.
+        A transaction that fails may have been applied, or may be applied later.
         """
         link = await self._connected()
         request = link.bindings[statement].one(values)
@@ -200,7 +202,7 @@ class Session:
     async def write(self, batches: Sequence[Batch]) -> None:
         """Write each batch by one request; return when all are done.
 
-        After an error some may have been written.
+        After an error some batches may have been written.
         """
         link = await self._connected()
         answers: list[asyncio.Future[list[Row]]] = []
@@ -215,12 +217,12 @@ class Session:
                 answer.cancel()
             raise
         errors = [error for answer in answers if (error := answer.exception()) is not None]
-        # What can't be mended by trying again is what the caller has to know of.
+        # An error that a retry can't help is raised before others.
         for error in sorted(errors, key=lambda error: isinstance(error, StoreUnavailable)):
             raise error
 
     async def close(self) -> None:
-        """Wait for what is in flight and disconnect. Idempotent."""
+        """Wait for the requests in flight and disconnect. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -242,7 +244,8 @@ class Session:
         if self._connecting is None and time.monotonic() >= self._rest_until:
             self._connecting = asyncio.create_task(self._connect(), name="store connect")
         if self._connecting is not None:
-            # Others wait for the same: who is cancelled must not take it with them.
+            # Other callers wait for the same connection: the cancellation of one must not cancel
+            # it.
             await asyncio.shield(self._connecting)
         if self._link is None:
             assert self._failure is not None
@@ -250,7 +253,7 @@ class Session:
         return self._link
 
     async def _connect(self) -> None:
-        """Sets the link or the failure."""
+        """Connect, and set the link or the failure."""
         self._bridge = Bridge(asyncio.get_running_loop())
         try:
             self._link = await asyncio.to_thread(_connect, self._address, self._login)
@@ -284,7 +287,7 @@ class Session:
         *,
         within: float = REQUEST_S,
     ) -> asyncio.Future[list[Row]]:
-        """Send ``request``; the turn ends with the answer, whether anybody still waits or not."""
+        """Send ``request``; its turn ends with the reply, even if no task waits for it any more."""
         assert self._bridge is not None
         bridge = self._bridge
         answer: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
@@ -311,13 +314,13 @@ class Session:
                 request, execution_profile=profile, timeout=within
             ).add_callbacks(arrived, failed)
         except Exception as exc:
-            # What the driver finds wrong before it has sent anything.
+            # An error that the driver finds before it sends anything.
             settle(None, exc)
         return answer
 
 
 class _Turn:
-    """The right to one request. Ends once, though a speculative request may be answered twice."""
+    """The right to one request. Ends once, though a speculative request may get two replies."""
 
     __slots__ = ("_turns",)
 
@@ -331,7 +334,7 @@ class _Turn:
 
 
 def _connect(address: Address, login: Credentials | None) -> _Link:
-    """Blocks. StoreError says what is in the way."""
+    """Connect, and prepare all statements. Blocks. StoreError has the reason of a failure."""
     made: Cluster | None = None
     try:
         made = cluster(address, login)
@@ -342,7 +345,8 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         if address.centre not in centres:
             known = ", ".join(sorted(str(centre) for centre in centres))
             raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
-        # Of nodes that were away before their region was known nothing more is told.
+        # The driver sends no more notifications of nodes that were away before their region was
+        # known.
         presence.look()
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}
@@ -356,14 +360,16 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         raise wrapped(exc, str(address)) from exc
     for statement in prepared.values():
         statement.is_idempotent = True
-        # Each says itself how many rows it wants, and the driver's first page isn't the answer.
+        # Each statement has its own limit, and the driver's first page isn't the whole reply.
         statement.fetch_size = None
     bindings = {text: Binding(statement) for text, statement in prepared.items()}
     return _Link(made, session, bindings, presence)
 
 
 async def together(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
-    """What each of ``reads`` found, all of them at once. Raises what the first of them raised."""
+    """Return the result of each of ``reads``, run concurrently. Raises the error of the first that
+    fails.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(read) for read in reads]

@@ -1,7 +1,7 @@
-"""``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME[&tls=…]``, and who logs in. Pure.
+"""``cassandra://HOST[:PORT],…/KEYSPACE?dc=NAME[&tls=…]``, and the login. Pure.
 
 The URL is shown in process lists and logs, so it never holds a password: user and password come
-from the environment, the password from a file where one is named.
+from the environment, the password from a file if the environment names one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _CENTRE: Final = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
-    """Where a store is. ``hosts`` are asked for the others; ``centre`` is the data centre
-    (the region) whose nodes this process talks to. ``tls`` is :data:`SYSTEM_TLS` or the path of a
-    PEM file of the authorities that nodes' certificates are checked against; None: no TLS."""
+    """The address of a store. ``hosts`` are the first nodes asked, for the list of all; ``centre``
+    is the data centre (the region) whose nodes this process talks to. ``tls`` is :data:`SYSTEM_TLS`
+    or the path of a PEM file of authorities for nodes' certificates; None: no TLS."""
 
     hosts: tuple[tuple[str, int], ...]
     keyspace: str
@@ -42,7 +42,7 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """The address in ``url``; ConfigError says what is wrong with it."""
+    """Return the address in ``url``; ConfigError with the reason if it is wrong."""
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ConfigError(
@@ -80,7 +80,7 @@ def _wrong(url: str, why: str) -> ConfigError:
 
 
 def login_from(environ: Mapping[str, str]) -> Credentials | None:
-    """NEWSFABRIC_CASSANDRA_USERNAME with …_PASSWORD_FILE or …_PASSWORD; None without a user.
+    """Return NEWSFABRIC_CASSANDRA_USERNAME with …_PASSWORD_FILE or …_PASSWORD; None without a user.
 
     ConfigError for a file that can't be read.
     """

@@ -1,8 +1,8 @@
-"""Whether the SQLite file is damaged: asked now and then, in a thread of its own.
+"""A periodic check of the SQLite file for damage, in a thread of its own.
 
-A message says itself that it has changed (its checksum), an index can't: a bit that was flipped
-there hides a message from those who ask by topic. SQLite compares indexes with tables when it is
-asked to, which takes about a second for each 100 MB. Nobody waits for it meanwhile.
+A message has a checksum, an index has none: a flipped bit in an index hides a message from readers
+by topic. SQLite compares indexes with tables only when asked to, which takes about a second for
+each 100 MB. Nothing waits for it meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class DamageWatch:
-    """Looks for damage about every ``every_s`` seconds, and says what it finds."""
+    """A check for damage about every ``every_s`` seconds; damage is counted and logged."""
 
     def __init__(self, path: Path, *, busy_s: float, every_s: float) -> None:
         self._path = path
@@ -34,17 +34,17 @@ class DamageWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, in the midst of a look, too. Blocks for that."""
+        """End the thread, also in the middle of a check. Blocks until it has ended."""
         self._ending.set()
         connection = self._connection
         if connection is not None:
-            # It may be closed by now.
+            # The connection may be closed by now.
             with contextlib.suppress(sqlite3.ProgrammingError):
                 connection.interrupt()
         self._thread.join()
 
     def _run(self) -> None:
-        # Processes that were started together needn't look together.
+        # Processes that were started together should not check together.
         while not self._ending.wait(random.uniform(0.5, 1.0) * self._every_s):  # noqa: S311
             self._look()
 
@@ -57,7 +57,7 @@ class DamageWatch:
                 self._connection.close()
                 self._connection = None
         except (sqlite3.Error, StoreError) as exc:
-            # Whoever reads or writes meets it, too, and says so.
+            # Readers and writers meet the same error, and report it.
             logger.warning("can't look whether %s is damaged: %s", self._path, exc)
             return
         if damage:

@@ -2,12 +2,12 @@
 
 Plain blocking functions on a connection; threads and futures are the callers' business.
 
-What looks odd and is measured: rows go in by a few statements of many rows, and come out as *one*
-row of JSON. Python's sqlite3 gives up the GIL at every step, and beside a busy loop each step
-waits up to a few switch intervals for its turn: 100 rows took 540 ms by ``executemany``
-and 17 ms by one statement.
+The unusual statements are measured: rows are inserted by a few statements of many rows, and read as
+*one* row of JSON. Python's sqlite3 releases the GIL at every step, and beside a busy loop each step
+waits for the GIL for up to a few switch intervals: 100 rows took 540 ms by ``executemany`` and 17
+ms by one statement.
 
-Ids are their own index of time: no column holds the router's clock.
+Ids are an index of time themselves: no column holds the router's clock.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from newsfabric.store import rules
 from newsfabric.store._sqlite_numbers import message_row
 from newsfabric.topics import TopicTable
 
-# `rest`, one JSON text, is what nobody searches by: 3.2 µs a row to write, 4.4 as columns. Its last
-# element is a checksum of the row: SQLite's pages have none, and a disk may return other bits.
-# `latest_by_key` holds no body: it names the message. No statement names an index: in older
-# files one has another name.
+# `rest`, one JSON text, has the fields that no query needs: 3.2 µs a row to write, 4.4 as columns.
+# Its last element is a checksum of the row: SQLite's pages have none, and a disk may return other
+# bits. `latest_by_key` holds no body: it names the message. No statement names an index: in older
+# files one index has another name.
 _MESSAGES: Final = (
     """CREATE TABLE messages (
         topic TEXT NOT NULL, id TEXT NOT NULL,
@@ -49,8 +49,8 @@ _MESSAGES: Final = (
         PRIMARY KEY (topic, key))""",
     "CREATE INDEX latest_by_end ON latest_by_key (kept_until)",
 )
-# These hold no body either. `who` is the id without its time: the same for all copies of a message,
-# of which the newest is named here.
+# These tables hold no body either. `who` is the id without its time, the same for all copies of a
+# message; `id` is the id of the newest copy.
 _INBOX: Final = (
     """CREATE TABLE inbox (
         topic TEXT NOT NULL, who TEXT NOT NULL, id TEXT NOT NULL,
@@ -64,8 +64,8 @@ _INBOX: Final = (
         PRIMARY KEY (topic, who, mark))""",
     "CREATE INDEX inbox_marks_by_end ON inbox_marks (kept_until)",
 )
-# A void number has no topic, and in the place of an id its check (_sqlite_numbers.py). The rest of
-# a row of the directory is JSON.
+# A void number has no topic, and a check (_sqlite_numbers.py) in the place of an id. `voids` of a
+# row of the directory is JSON.
 _LOGS: Final = (
     """CREATE TABLE log (
         router TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL,
@@ -79,7 +79,7 @@ _LOGS: Final = (
         PRIMARY KEY (region, day, router, epoch)) WITHOUT ROWID""",
     "CREATE INDEX logs_by_end ON logs (kept_until)",
 )
-# What each version of the schema has added to the one before.
+# Tables that each version of the schema has added to the one before.
 _STEPS: Final = (_MESSAGES, _INBOX, _LOGS)
 SCHEMA_VERSION: Final = len(_STEPS)
 
@@ -104,14 +104,14 @@ _INSERT_MARKS: Final = (
     """ ON CONFLICT (topic, who, mark) DO UPDATE SET at = excluded.at, id = excluded.id
         WHERE (excluded.at, excluded.id) < (at, id)""",
 )
-# Of a void number nothing else comes; and it may take the place of a message that is lost.
+# A void number never changes, and may replace a message that is lost.
 _INSERT_LOG: Final = (
     "INSERT INTO log VALUES ",
     6,
     """ ON CONFLICT (router, epoch, seq) DO UPDATE SET topic = '', id = excluded.id
         WHERE excluded.topic = ''""",
 )
-# Elements of `rest`.
+# Elements of `rest`, without the checksum.
 _REST_FIELDS: Final = 10
 # Powers of two, so that a handful of prepared statements serve batches of any size.
 _ROWS_PER_STATEMENT: Final = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -131,7 +131,7 @@ PURGE: Final = tuple(
     )
 )
 
-# What may pass by itself; all else (not a database, malformed) needs a person.
+# Errors that may pass by themselves; all others (not a database, malformed) need a person.
 _PASSING: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -145,7 +145,7 @@ _PASSING: Final = frozenset(
     }
 )
 _BUSY_POLL_S: Final = 0.01
-# Of an id, with its hyphens.
+# The characters of an id that are its time, with its hyphen.
 _TIME_DIGITS: Final = 14
 
 Row = tuple[Any, ...]
@@ -153,7 +153,7 @@ Row = tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """What one :meth:`write` adds to each of the tables."""
+    """The rows that one :meth:`write` adds to each of the tables."""
 
     messages: list[Row] = dataclasses.field(default_factory=list)
     latest: list[Row] = dataclasses.field(default_factory=list)
@@ -175,7 +175,9 @@ class Rows:
 
 
 def wrapped(path: Path, exc: sqlite3.Error) -> StoreError:
-    """``exc`` as our own error, by whether trying again can help. Raise it ``from exc``."""
+    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from
+    exc``.
+    """
     # Absent on errors that the Python module raises itself (misuse, not the file).
     code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)
     kind = StoreUnavailable if code & 0xFF in _PASSING else StoreError
@@ -183,21 +185,22 @@ def wrapped(path: Path, exc: sqlite3.Error) -> StoreError:
 
 
 def connect(path: Path, *, busy_s: float) -> sqlite3.Connection:
-    """A connection to the store at ``path``, which is made if there is none.
+    """Return a connection to the store at ``path``, which is made if it doesn't exist.
 
-    It waits up to ``busy_s`` for other processes' locks. StoreError if the file is another
-    version's; sqlite3.Error otherwise. Any number of processes may do this at once.
+    The connection waits up to ``busy_s`` for other processes' locks. StoreError if the file is of
+    another version; sqlite3.Error otherwise. Any number of processes may connect at once.
     """
-    # Whoever holds it uses it; which thread that is may change.
+    # One thread at a time uses a connection, not always the same one.
     connection = sqlite3.connect(
         path, timeout=busy_s, isolation_level=None, check_same_thread=False
     )
-    # A text with flipped bits must not hide all others of its page. Its row's checksum tells.
+    # A text with flipped bits must not hide all other rows of its page. The row's checksum finds
+    # it.
     connection.text_factory = lambda raw: raw.decode(errors="replace")
     try:
         _use_wal(connection, time.monotonic() + busy_s)
-        # A receipt outlasts the machine: with NORMAL a power cut took back what had been
-        # committed since the last checkpoint (tests/store/test_power_cuts.py).
+        # A receipt must survive a crash of the machine: with NORMAL a power cut took back all that
+        # was committed since the last checkpoint (tests/store/test_power_cuts.py).
         connection.execute("PRAGMA synchronous = FULL")
         if _version(connection) != SCHEMA_VERSION:
             _create(connection, path)
@@ -226,7 +229,7 @@ def _version(connection: sqlite3.Connection) -> int:
 def _create(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again under the lock: another process may have just done it.
+        # Read again under the lock: another process may have just created the tables.
         version = _version(connection)
         if not 0 <= version <= SCHEMA_VERSION:
             raise StoreError(
@@ -244,7 +247,7 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
-    """``envelopes`` as rows. ValueError or TypeError for what no router makes."""
+    """Return ``envelopes`` as rows. ValueError or TypeError for values that no router makes."""
     rows = Rows()
     for e in envelopes:
         life = rules.lifetime(e, topics)
@@ -259,7 +262,7 @@ def rows_of(envelopes: Sequence[Envelope], topics: TopicTable) -> Rows:
 
 
 def rows_of_marks(marks: Sequence[UserMark], topics: TopicTable) -> Rows:
-    """``marks`` as rows."""
+    """Return ``marks`` as rows."""
     return Rows(
         marks=[
             (m.topic, who_of(m.id), m.kind, m.at_ms, m.id, rules.mark_ends(m, topics))
@@ -269,7 +272,7 @@ def rows_of_marks(marks: Sequence[UserMark], topics: TopicTable) -> Rows:
 
 
 def who_of(id_text: str) -> str:
-    """What is the same in the ids of all copies of a message."""
+    """Return the part of an id that is the same for all copies of a message."""
     return id_text[_TIME_DIGITS:]
 
 
@@ -290,20 +293,20 @@ def _rest(e: Envelope) -> bytes:
 
 
 def _checksum(place: Sequence[Any], rest: Sequence[Any], body: bytes) -> int:
-    """CRC-32 of a message: of (topic, id, router, epoch, seq), of :data:`_REST_FIELDS` values and
-    of its body."""
+    """Return the CRC-32 of a message: of (topic, id, router, epoch, seq), of :data:`_REST_FIELDS`
+    values and of its body."""
     return zlib.crc32(body, zlib.crc32(orjson.dumps((place, rest))))
 
 
 def read_envelope(fields: list[Any]) -> Envelope:
-    """The envelope of (topic, id, router, epoch, seq, body and rest in hex).
+    """Return the envelope of (topic, id, router, epoch, seq, body and rest in hex).
 
-    ValueError or TypeError if that isn't what :func:`rows_of` wrote.
+    ValueError or TypeError if :func:`rows_of` didn't write these.
     """
     *place, body_text, rest_text = fields
     topic, id_text, router, epoch, seq = place
     body = bytes.fromhex(body_text)
-    # What a later release adds comes last.
+    # A later release appends its fields.
     rest, checksum = _split(orjson.loads(bytes.fromhex(rest_text)))
     if checksum is not None and checksum != _checksum(place, rest, body):
         raise ValueError("its checksum is of something else")
@@ -330,7 +333,9 @@ def read_envelope(fields: list[Any]) -> Envelope:
 
 
 def _split(rest: list[Any]) -> tuple[list[Any], int | None]:
-    """The values of ``rest``, and its checksum if it has one: releases before didn't write it."""
+    """Return the values of ``rest``, and its checksum if it has one: older releases didn't write
+    it.
+    """
     return rest[:_REST_FIELDS], rest[_REST_FIELDS] if len(rest) > _REST_FIELDS else None
 
 
@@ -367,22 +372,22 @@ def _insert_rows(
 
 
 def check(connection: sqlite3.Connection) -> None:
-    """Read a page of the file; sqlite3.Error if that can't be done."""
+    """Read a page of the file; sqlite3.Error if that fails."""
     connection.execute("SELECT 1 FROM messages LIMIT 1").fetchall()
 
 
 def damage(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with the file, at most 100 things; seconds for a large one."""
+    """Return the file's defects, at most 100; takes seconds for a large file."""
     found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check")]
     return [] if found == ["ok"] else found
 
 
 def purge(connection: sqlite3.Connection, *, now_ms: int, most: int) -> bool:
-    """Delete at most ``most`` rows of each table that have ended; True if there may be more."""
+    """Delete at most ``most`` expired rows of each table; True if there may be more."""
     counts = [connection.execute(sql, (now_ms, most)).rowcount for sql in PURGE]
     return most in counts
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Copy the write-ahead log into the file as far as can be done without stopping anyone."""
+    """Copy the write-ahead log into the file, as far as possible without blocking others."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -17,7 +17,7 @@ from newsfabric.store._sqlite_numbers import says_over, says_void, void_row
 from newsfabric.store._unreadable import left_out, read_directory_row, readable, readable_rows
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 
-# Cast, since a flipped bit makes a text a blob, which JSON has no place for.
+# CAST, since a flipped bit makes a blob of a text, and JSON can't hold a blob.
 _NUMBERS: Final = """SELECT json_group_array(json_array(
         seq, CAST(topic AS TEXT), CAST(id AS TEXT), CAST(kept_until AS INTEGER),
         hex(body), hex(rest))) FROM
@@ -28,7 +28,7 @@ _NUMBERS: Final = """SELECT json_group_array(json_array(
         ORDER BY l.seq LIMIT ?)"""
 # At most this many bodies are in one JSON text, as in _sqlite_file.
 _PAGE_ROWS: Final = 256
-# Statements of one page that may fail: some for each damaged row.
+# Statements of one page that may fail: a few for each damaged row.
 _MOST_FAILED: Final = 64
 _LARGEST: Final = 2**63 - 1
 _LIST: Final = "INSERT OR IGNORE INTO logs VALUES (?, ?, ?, ?, 1, 0, NULL, '[]', ?)"
@@ -38,7 +38,7 @@ _DIRECTORY: Final = "SELECT router, epoch, version, low, ended, voids FROM logs 
 
 
 def void_rows(log: Log, numbers: Iterable[int], ends_ms: int) -> list[Row]:
-    """Rows of table ``log`` for numbers that are void."""
+    """Return rows of table ``log`` for numbers that are void."""
     return [void_row(log.router, log.epoch, number, ends_ms) for number in numbers]
 
 
@@ -52,15 +52,16 @@ def numbers(
     now_ms: int,
     kept_until: Callable[[str, str], int],
 ) -> list[Number]:
-    """As :meth:`newsfabric.store.Store.numbers`; ``kept_until(id, topic)`` says when the time of a
-    message is over, ValueError if it is none."""
+    """As :meth:`newsfabric.store.Store.numbers`; ``kept_until(id, topic)`` returns when the
+    message's time is over, ValueError if there is no such message."""
     found: dict[int, Number] = {}
     last = min(last, _LARGEST)
     while first <= last and len(found) < limit:
         size = min(limit - len(found), _PAGE_ROWS)
         asked = log.router, log.epoch, first, last, size
         page = _page(connection, asked, [_MOST_FAILED])
-        # Beside a row whose number has changed SQLite finds what wasn't asked for, and some twice.
+        # Near a row whose number has changed SQLite returns rows that weren't asked for, some
+        # twice.
         asked_for = [fields for fields in page if is_whole(fields[0], first, last)]
         for fields in asked_for:
             number = _number(log, fields, now_ms, kept_until)
@@ -69,18 +70,18 @@ def numbers(
         if len(page) < size or not asked_for:
             break
         first = max(fields[0] for fields in asked_for) + 1
-    # The aggregate promises no order.
+    # The aggregate guarantees no order.
     return sorted(found.values())
 
 
 def _page(
     connection: sqlite3.Connection, asked: tuple[str, int, int, int, int], tries: list[int]
 ) -> list[list[Any]]:
-    """The rows of (router, epoch, first, last, at most so many), in any order.
+    """Return the rows of (router, epoch, first, last, at most so many), in any order.
 
-    SQLite answers for none where the head of one is damaged. Then the halves are asked, down to
-    that one, which is a row of nothing. Unless ``tries`` of them fail, too: the whole file may be
-    damaged.
+    SQLite returns no row if the head of one is damaged. Then the range is halved until the damaged
+    row is alone, which is returned empty. After more than ``tries`` failed reads the error is
+    raised: the whole file may be damaged.
     """
     try:
         rows: list[list[Any]] = orjson.loads(connection.execute(_NUMBERS, asked).fetchone()[0])
@@ -99,7 +100,7 @@ def _page(
 
 
 def _counts(number: Number, other: Number | None) -> bool:
-    """Whether of two rows of one number this is the one to believe."""
+    """Return whether ``number`` is the one to trust of two rows of one number."""
     return other is None or other.state is State.HALF or number.state is State.MESSAGE
 
 
@@ -117,7 +118,7 @@ def _number(
     over = now_ms >= end
     if over and says_over(row, end):
         return Number(seq, State.GONE)
-    # hex() makes an empty text of what isn't there, and `rest` is never empty.
+    # hex() returns an empty text for a missing message, and `rest` is never empty.
     message = [topic, id_text, log.router, log.epoch, seq, body, rest]
     envelope = next(readable([message], read_envelope), None) if rest else None
     if envelope is not None:
@@ -126,7 +127,9 @@ def _number(
 
 
 def _damaged(seq: int, fields: list[Any], why: str) -> Number:
-    """A row that names no message, or another one than it did: what it was about is missing."""
+    """Report a row that names no message, or another one than before: the number's message is
+    missing.
+    """
     left_out(fields, ValueError(why))
     return Number(seq, State.HALF)
 

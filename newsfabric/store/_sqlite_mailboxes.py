@@ -14,7 +14,7 @@ from newsfabric.store import rules
 from newsfabric.store._sqlite_file import PAGE_ROWS, read_envelope, who_of
 from newsfabric.store._unreadable import read_row
 
-# One mailbox after the other, of each the newest messages, and their marks.
+# Several mailboxes: of each its newest messages, and their marks.
 _KEPT: Final = """json_array(m.topic, m.id, m.router, m.epoch, m.seq, hex(m.body), hex(m.rest),
     (SELECT json_group_array(json_array(k.id, k.mark, k.at)) FROM inbox_marks AS k
         WHERE k.topic = i.topic AND k.who = i.who)) AS one
@@ -27,7 +27,7 @@ MAILBOXES: Final = f"""SELECT json_group_array(json((
                 WHERE d.topic = i.topic AND d.who = i.who AND d.mark = 'dismiss')
         ORDER BY i.id DESC LIMIT ?3)))) FROM json_each(?4) AS t"""  # noqa: S608
 KEPT: Final = f"SELECT {_KEPT} WHERE i.topic = ? AND i.who = ? AND i.readable_until > ?"
-# Mailboxes in one statement, and messages of each; who has more of them is asked for again.
+# Mailboxes in one statement, and messages of each; a mailbox with more is read again alone.
 _MAILBOXES: Final = 16
 _USUAL_MAILBOX: Final = PAGE_ROWS // _MAILBOXES
 
@@ -54,12 +54,14 @@ def mailboxes(
 def _mailboxes(
     connection: sqlite3.Connection, topics: Sequence[str], end: str, now_ms: int, limit: int
 ) -> list[list[Kept]]:
-    """Of each of ``topics`` the newest ``limit`` with ids before ``end``, newest first."""
+    """Return the newest ``limit`` messages with ids before ``end`` of each of ``topics``, newest
+    first.
+    """
     asked = (end, now_ms, limit, orjson.dumps(topics).decode())
     text = connection.execute(MAILBOXES, asked).fetchone()[0]
     found = [[_kept(fields) for fields in each] for each in orjson.loads(text)]
     for each in found:
-        # The aggregate promises no order.
+        # The aggregate guarantees no order.
         each.sort(key=lambda kept: kept.envelope.id, reverse=True)
     return found
 

@@ -1,9 +1,9 @@
-"""Messages of a topic out of the SQLite file: plain blocking functions on a connection.
+"""Reads of a topic's messages from the SQLite file: plain blocking functions on a connection.
 
-A page comes as one row of JSON (:mod:`newsfabric.store._sqlite_file` says why). Where one row of it
-is damaged in its head, or in what names it, nothing of the page can be read. Then its rows are read
-one by one, by an index that has their ids, and the damaged one is given without a body, under the
-id by which the index knows it: so whoever asks hears what is missing.
+A page is read as one row of JSON (:mod:`newsfabric.store._sqlite_file` has the reason). If one row
+of it is damaged in its head, or in its topic or id, the whole page can't be read. Then its rows are
+read one by one, by an index that has their ids. The damaged row is returned without a body, under
+the id that the index has, so the caller is informed of the missing message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from newsfabric.store import rules
 from newsfabric.store._sqlite_file import PAGE_ROWS, Row, read_envelope
 from newsfabric.store._unreadable import blank, left_out, read_or_blank
 
-# hex(): a body is whatever bytes were written, and JSON text can't hold all of those.
+# hex(): a body may be any bytes, and JSON text can't hold all of them.
 _AS_JSON: Final = """SELECT json_group_array(json_array(
     topic, id, router, epoch, seq, hex(body), hex(rest))) FROM """
 HISTORY: Final = f"""{_AS_JSON} (SELECT * FROM messages
@@ -40,7 +40,7 @@ _PLACES: Final = """SELECT id, rowid FROM messages WHERE topic = ? AND id >= ? A
 _LATEST_PLACES: Final = """SELECT id, (SELECT rowid FROM messages
         WHERE id = l.id AND topic = l.topic LIMIT 1)
     FROM latest_by_key AS l WHERE topic = ? AND readable_until > ? ORDER BY id DESC LIMIT ?"""
-# What SQLite says of a row that it can't read, or that has become what JSON has no place for.
+# Errors of SQLite for a row that it can't read, or that has values that JSON can't hold.
 _OF_ROWS: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 _ROW: Final = f"{_AS_JSON} messages WHERE rowid = ? AND readable_until > ?"
 
@@ -56,7 +56,7 @@ def history(
 ) -> list[Envelope]:
     """As :meth:`newsfabric.store.Store.history`."""
     end = rules.first_id(MAX_MS + 1) if before is None else rules.checked_id(before)
-    # Twice as many as wanted: of a gold message both regions' copies are here.
+    # Twice as many as wanted: a gold message has a copy of each region here.
     newest_first = _newest_first(connection, topic, since_ms, end, now_ms, 2 * limit)
     return rules.oldest_of_each(newest_first, limit)[::-1]
 
@@ -81,7 +81,9 @@ def since(
 def _newest_first(
     connection: sqlite3.Connection, topic: str, since_ms: int, end: str, now_ms: int, wanted: int
 ) -> Iterator[Envelope]:
-    """The copies in [since_ms, ``end``), read in pages of ``wanted`` or as large as pages are."""
+    """Yield the copies in [since_ms, ``end``), read in pages of ``wanted`` or as large as pages
+    are.
+    """
     page_end: rules.RowKey = (end, "", 0, 0)
     size = min(wanted, PAGE_ROWS)
     while True:
@@ -94,13 +96,13 @@ def _newest_first(
 
 
 def _page(connection: sqlite3.Connection, asked: tuple[Any, ...]) -> list[Envelope]:
-    """What HISTORY finds, newest first."""
+    """Return the envelopes that HISTORY finds, newest first."""
     try:
         return _read(connection, HISTORY, asked)[::-1]
     except (StoreError, sqlite3.DatabaseError) as exc:
         _check_damaged(exc)
     topic, first, end, router, epoch, seq, now_ms, size = asked
-    # The index alone is read for these.
+    # Only the index is read for these.
     places = connection.execute(_PLACES, (topic, first, end))
     rows = _one_by_one(connection, topic, places, now_ms)
     before = (end, router, epoch, seq)
@@ -121,15 +123,15 @@ def latest(
 
 
 def _read(connection: sqlite3.Connection, sql: str, parameters: Row) -> list[Envelope]:
-    """The envelopes that ``sql`` finds, sorted by their keys."""
+    """Return the envelopes that ``sql`` finds, sorted by their keys."""
     found = orjson.loads(connection.execute(sql, parameters).fetchone()[0])
-    # The aggregate promises no order.
+    # The aggregate guarantees no order.
     found.sort(key=lambda fields: fields[1:5])
     return [read_or_blank(fields[0], fields[1:5], fields, read_envelope) for fields in found]
 
 
 def _check_damaged(exc: StoreError | sqlite3.Error) -> None:
-    """Raise ``exc`` unless it is of a row that can't be read."""
+    """Raise ``exc`` unless the cause is a row that can't be read."""
     if isinstance(exc, sqlite3.Error) and exc.sqlite_errorcode & 0xFF not in _OF_ROWS:
         raise exc
 
@@ -137,7 +139,7 @@ def _check_damaged(exc: StoreError | sqlite3.Error) -> None:
 def _one_by_one(
     connection: sqlite3.Connection, topic: str, places: Iterable[tuple[str, int]], now_ms: int
 ) -> Iterator[Envelope]:
-    """The messages of ``topic`` at these (id, rowid) that haven't expired, in this order."""
+    """Yield the messages of ``topic`` at these (id, rowid) that haven't expired, in this order."""
     for id_text, rowid in places:
         try:
             found = orjson.loads(connection.execute(_ROW, (rowid, now_ms)).fetchone()[0])

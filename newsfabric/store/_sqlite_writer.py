@@ -1,10 +1,10 @@
 """The one thread of a process that writes to its SQLite file: group commit, then housekeeping.
 
-What comes while a transaction runs waits, and goes together into the next one, so the
-more is written at once the less each write costs. Nothing is held back to wait for company.
+Writes submitted while a transaction runs wait, and are committed together by the next one: the more
+writes at once, the less each costs. No write is delayed to wait for others.
 
-The thread is a daemon: a process that ends without ``close`` must not hang, and a
-transaction that dies with it never happened.
+The thread is a daemon: a process that ends without ``close`` must not hang, and a transaction that
+dies with it never happened.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from newsfabric.store import _sqlite_file as file
 
 logger = logging.getLogger(__name__)
 
-# Writes in one transaction: others wait for the lock meanwhile (about 15 ms for 1,000 rows).
+# Writes in one transaction: other processes wait for the lock meanwhile (about 15 ms for 1,000
+# rows).
 _MOST_WRITES: Final = 1_000
-# While there is more to delete: short turns, so that writes come in between.
+# Pause while there is more to delete: short turns, so that writes run in between.
 _PURGE_AGAIN_S: Final = 0.05
 _PURGE_ROWS: Final = 500
 
@@ -43,7 +44,7 @@ class _Write:
 
 
 class Writer:
-    """Commits what :meth:`submit` is given; belongs to the event loop that made it."""
+    """A committer of the rows given to :meth:`submit`; belongs to the event loop that made it."""
 
     def __init__(
         self,
@@ -67,9 +68,9 @@ class Writer:
         self._thread.start()
 
     async def submit(self, rows: file.Rows) -> None:
-        """Return when ``rows`` are committed. StoreUnavailable at once if too many wait.
+        """Return when ``rows`` are committed. StoreUnavailable at once if too many writes wait.
 
-        Cancelling gives up the wait, not the write.
+        A cancelled call gives up the wait, not the write.
         """
         if self._waiting >= self._max_waiting:
             raise StoreUnavailable(f"{self._path}: {self._waiting} envelopes wait to be written")
@@ -79,7 +80,7 @@ class Writer:
         await write.done
 
     async def close(self) -> None:
-        """Commit what waits and end the thread. Nothing may be submitted after this."""
+        """Commit the waiting writes and end the thread. No call of :meth:`submit` may follow."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -93,7 +94,7 @@ class Writer:
             else:
                 write.done.set_exception(error)
 
-    # From here on: the thread.
+    # From here on: methods that run in the thread.
 
     def _run(self) -> None:
         purge_at = time.monotonic() + self._until_purge()
@@ -107,7 +108,9 @@ class Writer:
         self._disconnect()
 
     def _next_batch(self, timeout: float) -> tuple[list[_Write], bool]:
-        """What waits, at least one unless ``timeout`` seconds pass, and whether to end after it."""
+        """Return the waiting writes, at least one unless ``timeout`` seconds pass, and whether to
+        end then.
+        """
         batch: list[_Write] = []
         with contextlib.suppress(queue.Empty):
             write = self._queue.get(timeout=max(timeout, 0.0))
@@ -120,7 +123,7 @@ class Writer:
         return batch, False
 
     def _tell(self, outcome: _Outcome) -> None:
-        # The loop may be gone, and with it all who wait.
+        # The loop may be gone, and all waiting tasks with it.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, outcome)
 
@@ -128,7 +131,7 @@ class Writer:
         error = self._insert(batch)
         if error is None or isinstance(error, StoreUnavailable) or len(batch) == 1:
             return [(write, error) for write in batch]
-        # One that can't be written must not take its neighbours with it.
+        # A write that fails must not make the other writes of its batch fail.
         return [(write, self._insert([write])) for write in batch]
 
     def _insert(self, batch: list[_Write]) -> StoreError | None:
@@ -142,7 +145,7 @@ class Writer:
         except StoreError as exc:
             return exc
         except Exception as exc:
-            # What SQLite can't hold. Whoever wrote it has to know; the thread goes on.
+            # A value that SQLite can't hold. The writer is sent the error; the thread continues.
             error = StoreError(f"{self._path}: can't write: {exc!r}")
             error.__cause__ = exc
             return error
@@ -159,7 +162,7 @@ class Writer:
             self._connection = None
 
     def _purge(self) -> float:
-        """Delete some of what has ended; returns seconds until the next turn."""
+        """Delete some expired rows; return the seconds until the next turn."""
         try:
             more = file.purge(self._connected(), now_ms=self._now_ms(), most=_PURGE_ROWS)
         except (sqlite3.Error, StoreError) as exc:
@@ -169,5 +172,5 @@ class Writer:
         return _PURGE_AGAIN_S if more else self._until_purge()
 
     def _until_purge(self) -> float:
-        # Processes that were started together needn't purge together.
+        # Processes that were started together should not purge together.
         return random.uniform(0.5, 1.0) * self._purge_every_s  # noqa: S311

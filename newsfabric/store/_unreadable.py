@@ -1,9 +1,8 @@
-"""Rows that no router of ours wrote, or that aren't any more what it wrote: what becomes of each
-where it is read.
+"""Handling of rows that no router of ours wrote, or that have changed since.
 
-One bad row must not keep anybody from all the others. Whoever asks for a topic's messages must hear
-that one can't be read, or would take what is left for everything: gets it without a body. Where
-numbers are read, a row that is left out stays missing, and those who look for it know that.
+One bad row must not hide all others. A caller that reads a topic's messages gets such a row without
+a body: else the caller would believe that the others are all. Where numbers are read, such a row is
+left out: its number stays missing, and the caller knows that.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ UNREADABLE: Final = metrics.counter(
 )
 _MAX_NUMBER: Final = 2**63 - 1
 _GARBAGE: Final = (AttributeError, KeyError, TypeError, ValueError)
-# Whoever looks for a number meets its row again and again.
+# A caller that looks for a number reads its row again and again.
 _lines: Final = LineLimit()
 
 R = TypeVar("R", bound=Sequence[Any])
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 def read_row(row: R, read: Callable[[R], T]) -> T:
-    """What ``read`` makes of ``row``; StoreError if that can't be done."""
+    """Return ``read(row)``; StoreError if the row can't be read."""
     try:
         return read(row)
     except _GARBAGE as exc:
@@ -48,10 +47,10 @@ def read_row(row: R, read: Callable[[R], T]) -> T:
 def read_or_blank(
     topic: str, place: Sequence[Any], row: R, read: Callable[[R], Envelope]
 ) -> Envelope:
-    """What ``read`` makes of ``row``. Where it can't be read, what its ``place`` says (id, router,
-    epoch, seq), with an empty body, which is no JSON; StoreError if that is none either.
+    """Return ``read(row)``. For an unreadable row return an envelope of its ``place`` (id, router,
+    epoch, seq) with an empty body, which is no JSON; StoreError if ``place`` is unreadable too.
 
-    Whoever leaves it out for that counts it (:mod:`newsfabric.store.sound`).
+    Callers that leave the envelope out count it (:mod:`newsfabric.store.sound`).
     """
     try:
         return read(row)
@@ -61,8 +60,8 @@ def read_or_blank(
 
 
 def blank(topic: str, place: Sequence[Any]) -> Envelope:
-    """A message of ``topic`` of which nothing is known but its ``place``, without a body; TypeError
-    or ValueError if that is none."""
+    """Return a message of ``topic`` of which only the ``place`` is known, without a body; TypeError
+    or ValueError if ``place`` is none."""
     id_, router, epoch, seq = place
     id_text = str(id_)
     if not (isinstance(router, str) and is_whole(epoch, 0, _MAX_NUMBER)):
@@ -83,7 +82,7 @@ def blank(topic: str, place: Sequence[Any]) -> Envelope:
 
 
 def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envelope]:
-    """What ``read`` makes of ``rows``, but for those that it can't read."""
+    """Yield ``read(row)`` of all ``rows`` that can be read; others are counted."""
     for row in rows:
         try:
             envelope = read(row)
@@ -94,7 +93,7 @@ def readable(rows: Iterable[R], read: Callable[[R], Envelope]) -> Iterator[Envel
 
 
 def left_out(row: Sequence[Any], why: Exception) -> None:
-    """Count ``row``, and say now and then that one like it can't be read."""
+    """Count ``row``, and log at a limited rate that such a row can't be read."""
     UNREADABLE.inc()
     _tell(row, why)
 
@@ -102,7 +101,7 @@ def left_out(row: Sequence[Any], why: Exception) -> None:
 def _tell(row: Sequence[Any], why: Exception) -> None:
     unsaid = _lines.may_log(time.monotonic())
     if unsaid is not None:
-        # Names and numbers; the body comes behind them.
+        # Names and numbers only; the body comes after these.
         logger.warning(
             "a row of the store can't be read (and %d more): %s: %s",
             unsaid, list(row[:4]), why,
@@ -110,7 +109,9 @@ def _tell(row: Sequence[Any], why: Exception) -> None:
 
 
 def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:
-    """The row of (router, epoch, version, low, ended, voids as JSON); StoreError if it is none."""
+    """Return the row of (router, epoch, version, low, ended, voids as JSON); StoreError if
+    unreadable.
+    """
 
     def read(fields: Sequence[Any]) -> DirectoryRow:
         router, epoch, version, low, ended, voids = fields
@@ -127,7 +128,7 @@ def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:
 
 
 def readable_rows(region: str, rows: Iterable[Sequence[Any]]) -> Iterator[DirectoryRow]:
-    """Those rows of the directory that can be read: one bad row must not hide all other logs."""
+    """Yield the directory rows that can be read: one bad row must not hide all other logs."""
     for fields in rows:
         try:
             yield read_directory_row(region, fields)

@@ -1,16 +1,16 @@
-"""The store in Cassandra: what production runs, one cluster with a data centre for each region.
+"""The store in Cassandra, for production: one cluster with a data centre for each region.
 
-Tables and their reasons are in ``cassandra/README.md``; ``newsfabric schema apply`` makes them.
-A process writes to the nodes of its own region alone, and waits while too few of them live. What
-it writes reaches the other regions a little later; a gateway that lacks a number there asks
-again. It reads in its own region, or in another one while its own can't answer.
+Tables and their reasons are in ``cassandra/README.md``; ``newsfabric schema apply`` makes them. A
+process writes only to the nodes of its own region, and waits while too few of them live. Its writes
+reach the other regions a little later; a gateway that lacks a number there asks again. A process
+reads in its own region, or in another one while its own can't answer.
 
-A finished write is on a majority of this region's replicas, so that no single node's death takes
-it back and every reader of this region finds it. Bronze too: all classes share the numbers of a
-log, and one that nobody finds would be looked for for ever.
+A finished write is on a majority of this region's replicas: the death of any single node doesn't
+undo it, and every reader of this region finds it. Bronze too: all classes share the numbers of a
+log, and a lost number would be searched for ever.
 
-What differs from the other stores: of two *different* envelopes with one id and one place in
-a log, which no router makes, either may stand.
+The difference to the other stores: of two *different* envelopes with one id and one place in a log,
+which no router makes, either may stand.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from newsfabric.store._cassandra_url import Address, login_from
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
-# Days of a topic that are looked at together, after the first: few messages, many days.
+# Days of a topic that are read together, after the first: few messages, many days.
 _MOST_DAYS: Final = 8
-# Nodes of which the clock is asked, and how often as many questions may be asked for that.
+# Nodes whose clocks are read, and rounds of as many reads for that.
 _CLOCKS: Final = 3
 _CLOCK_ROUNDS: Final = 3
-# Partitions a topic can have; far more than any ttl makes.
+# Partitions that a topic can have; far more than any ttl makes.
 _MOST_SLOTS: Final = 10_000
-# Partitions known to be noted; forgetting one costs writing a row again.
+# Partitions known to be noted; to forget one costs writing a row again.
 _MOST_NOTED: Final = 50_000
-# And after so long it is written again all the same: where a node is the only one, its sudden
-# death may take back what it had only just accepted, and the partition would stay unread.
+# A note is repeated after this time: where there is a single node, its sudden death may undo a
+# write just accepted, and the partition would stay unread.
 DEFAULT_NOTE_AGAIN_S: Final = 60.0
 
 
 class CassandraStore:
     """A :class:`~newsfabric.store.Store` in the Cassandra cluster at ``address``.
 
-    It connects when first used. ``environ`` says who logs in
+    It connects when first used. ``environ`` has user and password
     (:func:`~newsfabric.store._cassandra_url.login_from`).
     """
 
@@ -71,7 +71,7 @@ class CassandraStore:
         self._mailboxes = Mailboxes(self._session, topics, now_ms)
         self._logs = Logs(self._session, topics, now_ms)
         self._note_again_s = note_again_s
-        # Until when, on the monotonic clock; the first noted come first.
+        # The end of each note, on the monotonic clock; the oldest first.
         self._noted: dict[rows.Slot, float] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
@@ -82,7 +82,7 @@ class CassandraStore:
         now = time.monotonic()
         new = {s: ttl for s, ttl in plan.slots.items() if self._noted.get(s, now) <= now}
         if new:
-            # First: a partition that isn't noted isn't read.
+            # The notes first: a partition without a note isn't read.
             await self._session.write(
                 [rows.Batch(rows.INSERT_SLOT, [(*slot, ttl)]) for slot, ttl in new.items()]
             )
@@ -103,7 +103,7 @@ class CassandraStore:
         span = rows.first_place(MAX_MS + 1), MAX_MS
         if before is not None:
             span = rows.place_before(before), ms_of_id(before)
-        # Twice as many as wanted: of a gold message both regions' copies are here.
+        # Twice as many as wanted: a gold message has a copy of each region here.
         backwards = self._backwards(topic, since_ms, *span, page_rows=2 * limit)
         return await backwards.read(limit, rules.oldest_of_each)
 
@@ -134,7 +134,7 @@ class CassandraStore:
         at: str | None = None,
     ) -> _Backwards:
         now = self._now_ms()
-        # What is older than the ttl isn't shown any more.
+        # Messages older than the ttl aren't shown any more.
         since_ms = max(since_ms, now - rules.ttl_ms(topic, self._topics) + 1, 0)
         return _Backwards(
             session=self._session,
@@ -214,8 +214,8 @@ class CassandraStore:
             await self._session.write(batches)
 
     async def clocks_ms(self) -> list[int]:
-        """As :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: each question goes
-        to the next one, or to the same where others ask in between. Each node counts once."""
+        """As :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: the driver sends
+        each read to the next node, or to the same while others read. Each node counts once."""
         at = self._address.centre
         told: dict[uuid.UUID, int] = {}
         for _ in range(_CLOCK_ROUNDS):
@@ -226,8 +226,8 @@ class CassandraStore:
         return list(told.values())
 
     async def check(self) -> None:
-        """As :meth:`newsfabric.store.Store.check`, asked of this region's nodes alone."""
-        # Also for routers, which write here and nowhere else.
+        """As :meth:`newsfabric.store.Store.check`, of this region's nodes alone."""
+        # Routers write only here, so readiness needs this region.
         asked = (rows.topic_scope(""), 0, 0, 1)
         await self._session.read(rows.SLOTS, asked, at=self._address.centre)
 
@@ -236,13 +236,13 @@ class CassandraStore:
         await self._session.close()
 
 
-# Of envelopes, newest first, at most so many.
+# A choice of at most so many envelopes; arguments and result are newest first.
 Choose = Callable[[Iterable[Envelope], int], list[Envelope]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Backwards:
-    """Reads the partitions of one topic from the newest row in [``start``, ``end``) back."""
+    """A reader of one topic's partitions, from the newest row in [``start``, ``end``) back."""
 
     session: Session
     topics: TopicTable
@@ -255,7 +255,7 @@ class _Backwards:
     at: str | None
 
     async def read(self, limit: int, choose: Choose) -> list[Envelope]:
-        """What ``choose`` takes of the envelopes that are shown, oldest first."""
+        """Return the envelopes that ``choose`` selects of those shown, oldest first."""
         if limit <= 0:
             return []
         asked = (rows.topic_scope(self.topic), *self.days, _MOST_SLOTS)

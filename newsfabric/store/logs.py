@@ -1,17 +1,18 @@
 """Logs, and the directory that lists them: the values that every store keeps. Pure.
 
-A **log** is what one router routes in one life. Its numbers run 1, 2, 3 … without gaps, and each of
-them ends as a message or as **void**. In a store a number is an index row, (log, number) → (topic,
-id), beside the message's own row, so nothing is stored twice. A number is there when both are.
+A **log** has all messages that one router routes in one life. Its numbers are 1, 2, 3 … without
+gaps, and each ends as a message or as **void**. In a store a number is an index row, (log, number)
+→ (topic, id), beside the message's own row, so nothing is stored twice. A number is present when
+both rows are.
 
-The **directory** has one row for each log: how far all of it is settled (``low``), and where it
-ended. A row is only ever replaced by one of a higher version, and never once the log has ended
-(:meth:`DirectoryRow.may_replace`), so that of two who don't know of each other one is refused.
+The **directory** has one row for each log: the number up to which it is settled (``low``), and the
+last number if it has ended. Only a row of a higher version replaces a row, and none replaces the
+row of an ended log (:meth:`DirectoryRow.may_replace`). So of two concurrent changes one is refused.
 
 Example. Router ``oregon-router-1`` starts: version 1, low 0. It routes 9 messages: version 2, low
-9. It is killed. Two routers see version 2 stand still and read that the log goes up to 11, without
-10. Both ask for version 3, ended 11, void 10; the second one is refused. If the router had only
-slept, its own version 3, low 11, would be refused as well, and it begins a new log.
+9. It is killed. Two routers see that version 2 doesn't change, and read numbers up to 11, but not
+the 10th. Both write version 3, ended 11, void 10; the second write is refused. If the router was
+only suspended, its own version 3, low 11, is refused as well, and it begins a new log.
 
 docs/design/0028 has the rules and their reasons.
 """
@@ -26,12 +27,13 @@ from newsfabric.fixed import fixed
 
 DAY_MS: Final = 86_400_000
 
-# First and last number of each, in order.
+# First and last number of each run, in order.
 Runs = tuple[tuple[int, int], ...]
 
 
 class Log(NamedTuple):
-    """What ``router`` of ``region`` has routed since ``epoch``: when it began, in ms by its clock.
+    """All that ``router`` of ``region`` has routed since ``epoch``: its beginning, in ms by the
+    router's clock.
 
     No epoch is used twice under one name.
     """
@@ -42,16 +44,17 @@ class Log(NamedTuple):
 
     @property
     def day(self) -> int:
-        """The day on which it began, since 1970-01-01; the directory is kept by day."""
+        """Return the day on which the log began, since 1970-01-01; the directory is kept by day."""
         return self.epoch // DAY_MS
 
 
 @fixed(frozen=True, slots=True)
 class DirectoryRow:
-    """``log`` as the directory has it.
+    """The directory's row of ``log``.
 
-    All numbers up to ``low`` are settled. ``ended`` is the last number of a log that has ended,
-    and ``voids`` are those up to it that whoever closed it found to be nothing.
+    All numbers up to ``low`` are settled. ``ended`` is the last number of a log that has ended.
+    ``voids`` are the numbers up to ``ended`` that are void, as the router that closed the log
+    found.
     """
 
     log: Log
@@ -62,35 +65,36 @@ class DirectoryRow:
 
     @property
     def told_ms(self) -> int:
-        """The latest time that it tells, in ms: its router's clock read that then, or a bit more.
+        """Return the latest time known from this row, in ms: its router's clock read this, or a bit
+        less.
 
-        Of a router of the release before it is when the log began.
+        For a row of a router of the release before: when the log began.
         """
         return max(self.log.epoch, self.version)
 
     def may_replace(self, old: DirectoryRow) -> bool:
-        """Whether this may be written over ``old``, of the same log."""
+        """Return whether this row may be written over ``old``, of the same log."""
         return old.ended is None and old.version < self.version
 
 
 def next_version(version: int, now_ms: int) -> int:
-    """The version of the row that its router writes over one of this ``version`` at ``now_ms``."""
+    """Return the version for a router that writes over its row of ``version`` at ``now_ms``."""
     return max(version + 1, now_ms)
 
 
 class State(enum.Enum):
-    """What a number of a log is."""
+    """The state of a number of a log."""
 
     MESSAGE = "message"
     VOID = "void"
-    #: Its index row is there and its message isn't: another replica may have it.
+    #: The index row is present and the message isn't: another replica may have it.
     HALF = "half"
     #: A message whose time is over (:func:`newsfabric.store.rules.lifetime`).
     GONE = "gone"
 
 
 class Number(NamedTuple):
-    """One number of a log, as it was read; ``envelope`` is there for a MESSAGE."""
+    """A number of a log, as it was read; a MESSAGE has its ``envelope``."""
 
     seq: int
     state: State

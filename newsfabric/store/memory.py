@@ -1,7 +1,8 @@
-"""The store of one process and its tests: nothing lasts, everything else is as in the others.
+"""The store of one process and its tests: nothing survives the process; all else is as in the
+others.
 
-Bounded in bytes, not per topic: the topics ``user.<id>`` alone can be millions. At the bound
-the oldest twentieth goes, whichever topics it is of, and its numbers are gone.
+Bounded in bytes, not per topic: the topics ``user.<id>`` alone can be millions. At the bound the
+oldest twentieth of all rows is deleted, and its numbers are GONE.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable
 
 DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
-# An envelope's objects beside its body, roughly, and its places in our tables.
+# Bytes of an envelope's objects beside its body, roughly, and of its places in our tables.
 _OVERHEAD_BYTES: Final = 1_500
-# One more, and the mark that was written first is forgotten.
+# Above this bound the mark that was written first is forgotten.
 _MOST_MARKS: Final = 200_000
-# One more, and the one of those that have ended which was listed first is forgotten.
+# Above this bound, the log listed first of those that have ended is forgotten.
 _MOST_LOGS: Final = 10_000
 # No row has this key.
 _NOTHING: Final[rules.RowKey] = ("", "", 0, 0)
@@ -42,7 +43,9 @@ class _Row:
 
 
 class _LogRows:
-    """The numbers of one log. Up to ``dropped`` all others are gone, for want of room."""
+    """The numbers of one log. Numbers up to ``dropped`` that have no row are GONE, dropped for
+    room.
+    """
 
     def __init__(self) -> None:
         self.messages: dict[int, rules.RowKey] = {}
@@ -50,7 +53,7 @@ class _LogRows:
         self.dropped = 0
 
     def within(self, first: int, last: int, limit: int) -> list[int]:
-        """The first ``limit`` of the numbers ``first`` to ``last`` that there are."""
+        """Return the first ``limit`` of the numbers ``first`` to ``last`` that are present."""
         numbers = range(first, last + 1)
         there = (n for n in numbers if n <= self.dropped or n in self.messages or n in self.void)
         return list(itertools.islice(there, max(limit, 0)))
@@ -59,8 +62,7 @@ class _LogRows:
 class MemoryStore:
     """A :class:`~newsfabric.store.Store` in dicts and sorted lists.
 
-    ``now_ms`` is the clock that expiry goes by; expired envelopes are hidden at once
-    and freed at the bound.
+    Expiry is by the clock ``now_ms``; expired envelopes are hidden at once and freed at the bound.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class MemoryStore:
         now_ms: Callable[[], int] = rules.clock_ms,
     ) -> None:
         self.bytes_kept = 0
-        # Routed until then, and not surely here.
+        # Messages routed until this time may be missing here.
         self._dropped_ms = 0
         self._topics = topics
         self._max_bytes = max_bytes
@@ -86,7 +88,7 @@ class MemoryStore:
         self._directory: dict[Log, DirectoryRow] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
-        """As :meth:`newsfabric.store.Store.write`; over ``max_bytes`` the oldest go."""
+        """As :meth:`newsfabric.store.Store.write`; above ``max_bytes`` the oldest are deleted."""
         for envelope in envelopes:
             key = rules.row_key(envelope)
             if key not in self._rows:
@@ -151,12 +153,13 @@ class MemoryStore:
         return self._logs.setdefault((router, epoch), _LogRows())
 
     async def list_log(self, log: Log) -> bool:
-        """As :meth:`newsfabric.store.Store.list_log`; of over 10,000 one that ended goes."""
+        """As :meth:`newsfabric.store.Store.list_log`; above 10,000 logs one that ended is
+        deleted."""
         if log in self._directory:
             return False
         self._directory[log] = DirectoryRow(log)
         while len(self._directory) > _MOST_LOGS:
-            # Those that have ended first.
+            # Ended logs first.
             ended = (row.log for row in self._directory.values() if row.ended is not None)
             oldest = next(ended, next(iter(self._directory)))
             del self._directory[oldest]
@@ -208,7 +211,7 @@ class MemoryStore:
         return Kept(e, tuple(mark for mark in marks if mark is not None))
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
-        """As :meth:`newsfabric.store.Store.mark`; of over 200,000 the first goes."""
+        """As :meth:`newsfabric.store.Store.mark`; above 200,000 marks the first is deleted."""
         for mark in marks:
             place = (mark.topic, mark.identity, mark.kind)
             known = self._marks.get(place)
@@ -218,14 +221,14 @@ class MemoryStore:
             del self._marks[next(iter(self._marks))]
 
     async def clocks_ms(self) -> list[int]:
-        """As :meth:`newsfabric.store.Store.clocks_ms`: it has none."""
+        """As :meth:`newsfabric.store.Store.clocks_ms`: this store has no clock of its own."""
         return []
 
     async def check(self) -> None:
-        """As :meth:`newsfabric.store.Store.check`: it always answers."""
+        """As :meth:`newsfabric.store.Store.check`: never fails."""
 
     async def close(self) -> None:
-        """As :meth:`newsfabric.store.Store.close`: there is nothing to let go of."""
+        """As :meth:`newsfabric.store.Store.close`: does nothing."""
 
     def _add(self, key: rules.RowKey, row: _Row) -> None:
         envelope = row.envelope
@@ -242,7 +245,8 @@ class MemoryStore:
             newest[envelope.key] = row
 
     def _readable(self, topic: str, since_ms: int, end: str | None) -> Iterator[Envelope]:
-        """Envelopes of ``topic`` with ids before ``end`` that readers may see, newest first."""
+        """Yield envelopes of ``topic`` with ids before ``end`` that readers may see, newest
+        first."""
         now = self._now_ms()
         keys = self._by_topic.get(topic, [])
         start = bisect.bisect_left(keys, (rules.first_id(since_ms),))
@@ -259,7 +263,7 @@ class MemoryStore:
             if self.bytes_kept <= self._max_bytes * 19 // 20:
                 break
             counts[self._forget(key)] += 1
-        # The oldest of all are the oldest of their topics: one cut each, not one per row.
+        # The oldest of all are also the oldest of their topics: one cut per topic, not one per row.
         del self._by_time[: counts.total()]
         for topic, count in counts.items():
             del self._by_topic[topic][:count]
@@ -268,7 +272,7 @@ class MemoryStore:
                 self._latest.pop(topic, None)
 
     def _forget(self, key: rules.RowKey) -> str:
-        """Let go of one row; returns its topic, whose list the caller has to cut."""
+        """Delete one row; return its topic, whose list the caller has to cut."""
         row = self._rows.pop(key)
         if self._now_ms() < row.life.readable_until:
             self._dropped_ms = ms_of_id(row.envelope.id)

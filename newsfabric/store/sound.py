@@ -1,8 +1,8 @@
-"""Which messages of a store readers can be given: those whose bodies are JSON.
+"""The choice of a store's messages that readers can be given: those whose bodies are JSON.
 
-Answers and frames are spliced from bodies, and one that isn't JSON would break the whole of one.
-Routers let nothing else in, so this is about what others wrote, and rows that can't be read: those
-have no body. It is left out, named as missing, and counted.
+Replies and frames are spliced from bodies, and a body that isn't JSON would break the whole reply.
+Routers accept only JSON, so this concerns rows of other writers, and unreadable rows, which have no
+body. Such a message is left out, reported as missing, and counted.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import orjson
 from newsfabric.envelope import Envelope
 from newsfabric.store._unreadable import UNREADABLE
 
-# Bodies are looked through for so long that nobody else waits.
+# Bytes of bodies that are parsed before other tasks get a turn.
 _CHECKED_BYTES: Final = 1 << 20
-# Where some are left out, it is read on: so many rows of a topic at most, or so many times what was
-# asked for. A hundred bad ones in a row must not hide what is behind them, nor may one who asks for
-# the newest message have a whole topic read.
+# If some messages are left out, more rows of the topic are read: up to this number of rows, or this
+# multiple of the limit. A hundred bad rows in sequence must not hide the rows behind them, and a
+# request for the newest message must not read a whole topic.
 _MOST_ROWS: Final = 256
 _BEYOND: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sound:
-    """Messages that readers can be given, and the ids of those between and behind them that they
-    can't; both oldest first. ``cut``: so many can't that no more was read, and there may be older
-    messages."""
+    """Messages that readers can be given, and the ids of unreadable ones between and behind them;
+    both oldest first. ``cut``: so many were unreadable that the search ended, and there may be
+    older messages."""
 
     envelopes: list[Envelope]
     missing: tuple[str, ...] = ()
@@ -38,9 +38,9 @@ class Sound:
 
 
 async def newest_sound(read: Callable[[int], Awaitable[list[Envelope]]], limit: int) -> Sound:
-    """The newest ``limit`` of what ``read(limit)`` brings without what is no JSON.
+    """Return the newest ``limit`` messages of ``read(limit)`` whose bodies are JSON.
 
-    Fewer where too much of it is none. It raises whatever ``read`` raises.
+    Fewer if too many bodies are no JSON. Errors of ``read`` are raised.
     """
     most = max(_MOST_ROWS, _BEYOND * limit)
     asked = limit
@@ -58,14 +58,14 @@ def _newest(
     found: list[Envelope], sound: list[Envelope], *, full: bool = False, cut: bool = False
 ) -> Sound:
     known = {id(envelope) for envelope in sound}
-    # What is older than all of them is for who asks for older ones.
+    # Older ids than the oldest message are reported to readers that page back.
     oldest = sound[0].id if full and sound else ""
     left = (one.id for one in found if id(one) not in known and one.id > oldest)
     return Sound(sound, tuple(left), cut)
 
 
 async def only_sound(found: Iterable[Envelope]) -> list[Envelope]:
-    """``found`` without what is no JSON."""
+    """Return the envelopes of ``found`` whose bodies are JSON."""
     sound: list[Envelope] = []
     size = 0
     for envelope in found:
@@ -79,7 +79,7 @@ async def only_sound(found: Iterable[Envelope]) -> list[Envelope]:
 
 
 def is_sound(envelope: Envelope) -> bool:
-    """Whether readers can be given it; what they can't is counted."""
+    """Return whether readers can be given ``envelope``; if not, count it."""
     try:
         orjson.loads(envelope.body)
     except ValueError:

@@ -2,14 +2,14 @@
 
 Not for several machines: SQLite's locks and shared memory need one kernel (WAL mode).
 
-The loop never waits for the file: writes go through one thread
-(:mod:`newsfabric.store._sqlite_writer`), reads through a few others, each with its own connection.
+The event loop never waits for the file: writes are done by one thread
+(:mod:`newsfabric.store._sqlite_writer`), reads by a few others, each with its own connection.
 
-What a finished write promises: every process on this machine can read it, and the death of any
-of them doesn't undo it, nor does a power cut.
+A finished write can be read by every process on this machine. Neither the death of any process nor
+a power cut undoes it.
 
-What that costs is measured in docs/design/0004. What can't be had from threads: beside a loop that
-never pauses they get their turn after tens of ms, now and then seconds.
+The cost is measured in docs/design/0004. A limit of threads: beside a loop that never pauses they
+get their turn after tens of ms, now and then seconds.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from newsfabric.store._sqlite_writer import Writer
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 
-# How long to wait for another process's transaction; they take milliseconds.
+# Seconds to wait for another process's transaction; a transaction takes milliseconds.
 DEFAULT_BUSY_S: Final = 5.0
 # Envelopes and marks that are not committed yet; with the largest bodies 256 MiB.
 DEFAULT_MAX_WAITING: Final = 4_096
 DEFAULT_MAX_READS: Final = 256
-# Each process that writes deletes what has ended, about this often.
+# Each process that writes deletes expired rows, about this often.
 DEFAULT_PURGE_EVERY_S: Final = 60.0
-# It also looks whether the file is damaged.
+# A process that writes also checks whether the file is damaged.
 DEFAULT_LOOK_EVERY_S: Final = 3600.0
-# Enough for one long read not to hold up the short ones.
+# Enough readers that one long read doesn't delay the short ones.
 _READERS: Final = 2
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ class SqliteStore:
         )
 
     async def clocks_ms(self) -> list[int]:
-        """As :meth:`newsfabric.store.Store.clocks_ms`: it has none."""
+        """As :meth:`newsfabric.store.Store.clocks_ms`: this store has no clock of its own."""
         return []
 
     async def check(self) -> None:
@@ -207,7 +207,7 @@ class SqliteStore:
         await self._read(file.check)
 
     async def close(self) -> None:
-        """As :meth:`newsfabric.store.Store.close`; what waits is committed first."""
+        """As :meth:`newsfabric.store.Store.close`; waiting writes are committed first."""
         self._closed = True
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -228,7 +228,7 @@ class SqliteStore:
         if not len(rows):
             return
         if self._writer is None:
-            # Not before: who only reads needs no thread for writing.
+            # Made by the first write: a process that only reads needs no writer thread.
             self._writer = self._make_writer()
             self._watch = self._make_watch()
         await self._writer.submit(rows)
