@@ -1,4 +1,4 @@
-"""``python -m gateway``: one retail box's gateway."""
+"""The command line of a retail box's gateway: its options, and the choice of the engine."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _RUNNING: Final = {"native": native_app.running, "tornado": app.running}
 
 
 def choose_engine(wanted: str) -> str:
-    """The engine to run; SetupError if the one that was asked for isn't there.
+    """Return the engine to run. SetupError if ``native`` is wanted and its program isn't there.
 
-    ``auto`` takes the best there is. ``native`` never falls back: production must notice.
+    ``auto`` takes ``native`` if possible. ``native`` never falls back: production must notice.
     """
     if wanted == "tornado":
         return "tornado"
@@ -53,13 +53,13 @@ def choose_engine(wanted: str) -> str:
 def _origins(
     _context: click.Context, _option: click.Parameter, given: Sequence[str]
 ) -> tuple[str, ...]:
-    """Origins in lower case; click's error for what is none."""
+    """Return the origins in lower case; click's UsageError for a text that is no origin."""
     found = tuple(origin.lower() for origin in given)
     if found in ((), ANY_ORIGIN):
         return ANY_ORIGIN
     for origin in found:
         if not is_origin(origin):
-            # Also "null", which every page can have, and "*" beside others.
+            # Refused too: "null", which every page can send, and "*" together with others.
             text = f"--origin {origin}: write https://HOST or https://HOST:PORT"
             raise click.UsageError(terminal_safe(text))
     return found
@@ -195,7 +195,7 @@ def main(
     token_issuer: str | None,
     token_cookie: str | None,
     log_level: str,
-    # Each has the name of the setting that it is.
+    # Each option has the name of its setting.
     **values: Any,
 ) -> None:
     """Serve readers of one retail box: SockJS, WebSocket, SSE."""

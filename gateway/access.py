@@ -1,10 +1,10 @@
-"""Who a reader is, if it has logged in, and which topics it may read. Pure.
+"""Logins of readers, and the topics that a login may read. Pure.
 
 On the Tornado engine each connection has an :class:`AuthState`. On the native engine the data plane
-keeps it for the control plane, as bytes that mean nothing to it (docs/design/0015).
+keeps it for the control plane, as opaque bytes (docs/design/0015).
 
-A verb's topic is looked at when its turn comes, on each engine and transport. One that isn't
-well-formed has no policy in the first place.
+Access to a verb's topic is checked when the verb's turn comes, on each engine and transport. A
+malformed topic has no policy, and is refused before.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from newsfabric.topics import TopicPolicy, matches, owner_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuthState:
-    """``login`` is None as long as the reader is nobody in particular."""
+    """A reader's login (None while the reader is anonymous), and how many bad tokens it sent."""
 
     login: Login | None = None
     bad_tokens: int = 0
 
 
 ANONYMOUS: Final = AuthState()
-# Those of readers who speak often are read once.
+# Decoded states that are cached: readers who send many verbs need them at each.
 _READ: Final = 4_096
 
 
 def encode_auth(auth: AuthState) -> bytes:
-    """``auth`` as bytes, for :func:`decode_auth` alone."""
+    """Return ``auth`` as bytes, which only :func:`decode_auth` reads."""
     login, who = auth.login, None
     if login is not None:
         who = (login.user, login.topics, login.issued_ms, login.expires_ms, login.ends_ms)
@@ -44,7 +44,7 @@ def encode_auth(auth: AuthState) -> bytes:
 
 @functools.lru_cache(_READ)
 def decode_auth(data: bytes) -> AuthState:
-    """What :func:`encode_auth` made; ValueError for anything else. b"" is ANONYMOUS."""
+    """Return the state that :func:`encode_auth` encoded, ANONYMOUS for b""; else ValueError."""
     if not data:
         return ANONYMOUS
     try:
@@ -65,9 +65,9 @@ def _login(user: str, topics: list[str], issued_ms: int, expires_ms: int, ends_m
 
 
 def may_read(topic: str, policy: TopicPolicy, login: Login | None) -> bool:
-    """Whether a reader with ``login`` may read ``topic``, whose policy this is.
+    """Return whether a reader with ``login`` may read ``topic``, which has this ``policy``.
 
-    The patterns in a token never open another user's topic.
+    The patterns in a token never grant access to another user's topic.
     """
     if policy.access == "public":
         return True
@@ -81,7 +81,7 @@ def may_read(topic: str, policy: TopicPolicy, login: Login | None) -> bool:
 def refusal(
     verb: Subscribe | History | SetMark, policy: TopicPolicy, login: Login | None
 ) -> Refusal | None:
-    """Why a reader with ``login`` can't have ``verb``; None if it can."""
+    """Return the refusal of ``verb`` to a reader with ``login``; None if the verb is allowed."""
     if may_read(verb.topic, policy, login):
         return None
     if login is None:

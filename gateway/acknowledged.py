@@ -1,9 +1,9 @@
-"""When a peer's kernel last acknowledged anything: the sign of life of those who can't answer.
+"""The time since a peer's kernel last acknowledged data: the sign of life of a silent reader.
 
-A reader of an event stream, or of SockJS over HTTP, says nothing after its request. But its
-machine acknowledges what it is sent, a heartbeat too, whatever the page does, and one whose network
-is gone doesn't; that the kernel here takes more proves nothing, for it takes megabytes. Linux says
-it (tcp(7), ``TCP_INFO``). Behind a proxy it is the proxy's machine that acknowledges.
+A reader of an event stream, or of SockJS over HTTP, sends nothing after its request. But its
+machine acknowledges received data, also heartbeats, whatever the page does; a machine without a
+network doesn't. A successful write here proves nothing: the kernel here buffers megabytes. Linux
+reports the time (tcp(7), ``TCP_INFO``). Behind a proxy, the proxy's machine acknowledges.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import socket
 import struct
 from typing import Final
 
-# struct tcp_info of linux/tcp.h: eight bytes, twelve numbers, and tcpi_last_ack_recv in ms.
+# struct tcp_info of linux/tcp.h: 8 bytes, 12 numbers of 32 bits, then tcpi_last_ack_recv in ms.
 _LAST_ACK: Final = struct.Struct("=56xI")
-# The kernel counts in its ticks, and a peer may be quicker than our clock is read.
+# The kernel counts in ticks, and an acknowledgement may arrive before our clock is read.
 _COARSE_MS: Final = 20
 
 
 def since_acknowledged(connection: socket.socket) -> float:
-    """Seconds, or 20 ms less; 0 where nobody can say."""
+    """Return the seconds since the last acknowledgement, less 20 ms; 0 if that isn't known."""
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
         (since_ms,) = _LAST_ACK.unpack(info)

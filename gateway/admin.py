@@ -1,7 +1,7 @@
-"""What agent and operators ask a gateway: ``/load``, ``/report``, ``/engine``, ``/logs``,
-``/drain``, ``/take-over``, health, metrics.
+"""The admin port, for the agent and operators: ``/load``, ``/report``, ``/engine``, ``/logs``,
+``/drain``, ``/take-over``, ``/trace``, health, metrics.
 
-Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabric.operators`).
+It listens on loopback only, and serves programs, not web pages (:mod:`newsfabric.operators`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from newsfabric.version import version
 if TYPE_CHECKING:
     from gateway.core import Core
 
-# Of what is missing an operator needs to see the beginning.
+# Bounds of ``/logs``: an operator needs only the first logs, and the first runs of each.
 _LOGS_SHOWN: Final = 100
 _RUNS_SHOWN: Final = 20
 
 
 def urls_under(base: str) -> dict[str, str]:
-    """Where readers find the transports, under an ``http`` or ``https`` URL without path."""
+    """Return the URLs of the transports below ``base``, an ``http(s)`` URL without a path."""
     base = base.rstrip("/")
     return {
         "sockjs_url": f"{base}/sockjs",
@@ -42,7 +42,7 @@ def urls_under(base: str) -> dict[str, str]:
 
 
 class Rates:
-    """Deliveries and connects of the last full second. :meth:`watch` goes on beside."""
+    """Deliveries and connects per second, in the last full second. A task runs :meth:`watch`."""
 
     def __init__(self, core: Core) -> None:
         self.deliveries = 0.0
@@ -50,7 +50,7 @@ class Rates:
         self._core = core
 
     async def watch(self) -> None:
-        """Count until cancelled; both figures are per second."""
+        """Update both figures each second, until cancelled."""
         core = self._core
         while True:
             at, deliveries, connects = core.clock(), core.deliveries, core.connects
@@ -61,19 +61,19 @@ class Rates:
 
 
 class AnswerHandler(PlainHandler):
-    """A GET that is answered with what ``answer`` returns."""
+    """A GET that is answered with the result of ``answer``."""
 
     def initialize(self, answer: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        """Tornado gives it ``answer``, which is awaited at each request."""
+        """Take ``answer`` from the route; it is awaited at each request."""
         self._answer = answer
 
     async def get(self) -> None:
-        """200 with the answer as JSON."""
+        """Answer 200 with the result as JSON."""
         self.write(await self._answer())
 
 
 async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any]:
-    """``GET /load``: what the agent reports upstream each second."""
+    """Return the answer to ``GET /load``: the figures that the agent reports each second."""
     await core.look()
     return {
         "connections": core.reader_count,
@@ -87,7 +87,7 @@ async def _load(core: Core, rates: Rates, urls: dict[str, str]) -> dict[str, Any
 
 
 async def _report(core: Core, figures: Figures) -> dict[str, Any]:
-    """``GET /report``: what operators are shown of it; the agent puts it into the box's report."""
+    """Return the answer to ``GET /report``: the gateway's part of the box's report to operators."""
     await core.look()
     ready = core.readiness()
     return {
@@ -100,14 +100,14 @@ async def _report(core: Core, figures: Figures) -> dict[str, Any]:
 
 
 async def _engine(core: Core) -> dict[str, Any]:
-    """``GET /engine``: which engine runs, in which processes."""
+    """Return the answer to ``GET /engine``: the engine and its process ids."""
     pid = core.engine.pid
     return {"engine": core.engine.name, "pid": os.getpid(), "dataplane_pid": pid}
 
 
 async def _logs(core: Core) -> dict[str, Any]:
-    """``GET /logs``: the logs of which numbers are missing here, and the first runs of these; and
-    logs that the directory doesn't list."""
+    """Return the answer to ``GET /logs``: the logs with missing numbers, the first missing runs of
+    each, and logs that the directory doesn't list."""
     lacking = [known for known in core.hub.logs.unfinished() if known.lacks]
     return {
         "logs": [
@@ -126,32 +126,32 @@ async def _logs(core: Core) -> dict[str, Any]:
 
 
 class DrainHandler(PlainHandler):
-    """``POST /drain``: begin to drain, as SIGTERM does. Asking again changes nothing."""
+    """``POST /drain``: begins a drain, as SIGTERM does. A second request changes nothing."""
 
     def initialize(self, core: Core, stop: asyncio.Event) -> None:
-        """Tornado gives it ``stop``, which ends the gateway once its readers have gone."""
+        """Take ``stop`` from the route; setting it ends the gateway after its readers have left."""
         self._core, self._stop = core, stop
 
     def post(self) -> None:
-        """202 at once, with the number of readers yet to go."""
+        """Answer 202 at once, with the number of readers that are still connected."""
         self._stop.set()
         self.set_status(202)
         self.write({"draining": True, "connections": self._core.reader_count})
 
 
 class TakeOverHandler(PlainHandler):
-    """``POST /take-over``: a new data plane in the place of the one that runs; no reader notices.
+    """``POST /take-over``: a new data plane replaces the running one; no reader notices.
 
-    Its program is read anew: that is how a data plane is upgraded. Answers with its pid, or with
-    409 and the error; then the one that ran serves on.
+    The new process runs the program that is on disk now: this upgrades a data plane. The answer has
+    its pid, or it is 409 with the error, and the old data plane continues to serve.
     """
 
     def initialize(self, core: Core) -> None:
-        """Tornado gives it ``core``, whose engine takes over."""
+        """Take ``core`` from the route; its engine takes over."""
         self._core = core
 
     async def post(self) -> None:
-        """200 once the new one serves, or 409; the Tornado engine has none: 409."""
+        """Answer 200 once the new data plane serves, else 409; the Tornado engine has none: 409."""
         try:
             self.write({"dataplane_pid": await self._core.engine.take_over()})
         except ConfigError as exc:
@@ -160,22 +160,22 @@ class TakeOverHandler(PlainHandler):
 
 
 class GatewayMetricsHandler(MetricsHandler):
-    """``/metrics``, with the hub's gauges read when they are asked for."""
+    """``/metrics``: the hub's gauges are updated at each request."""
 
     def initialize(self, core: Core) -> None:  # type: ignore[override]
-        """Tornado gives it ``core``, whose gauges are brought up to date."""
+        """Take ``core`` from the route; its gauges are updated."""
         super().initialize(core.readiness)
         self._core = core
 
     async def prepare(self) -> None:
-        """Tornado calls it before :meth:`get`: the data plane is asked."""
+        """Read the data plane's counters, before :meth:`get`."""
         await self._core.look()
 
 
 def admin_application(
     core: Core, urls: dict[str, str], stop: asyncio.Event
 ) -> tornado.web.Application:
-    """The application of the admin port of a gateway whose readers come to ``urls``."""
+    """Return the admin port's application, for a gateway whose readers connect to ``urls``."""
     rates = Rates(core)
     core.spawn(rates.watch())
     figures = Figures(measures.FIGURES)

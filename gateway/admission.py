@@ -1,4 +1,4 @@
-"""Who may come in: which pages may connect, whose cookie counts, whether there is room."""
+"""The admission of readers: pages that may connect, pages whose cookie counts, the capacity."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ class Origins:
     ``listed``: the origins whose pages may connect, in lower case, or ``ANY_ORIGIN``.
     ``cookie``: the name of the cookie that may have the token; None: no cookie does.
 
-    SockJS's iframe page does what the page around it says, in our own host's name: it logs in with
-    the reader's cookie, and hands back what it reads. So who may not connect may not frame it
-    either. The decision that one would question: without a list of origins and without a cookie
-    anybody may. Every page may connect then, and in our name it gets no more than in its own.
+    SockJS's iframe page obeys the page around it, with the origin of our host: it logs in with the
+    reader's cookie, and returns all that it reads. So a page that may not connect may not frame it
+    either. The decision that a reader would question: without a list of origins and without a
+    cookie every page may frame it. Every page may connect then, and the frame gives it no more.
     """
 
     listed: tuple[str, ...]
     cookie: str | None
 
     def allows(self, headers: Mapping[str, str]) -> bool:
-        """Whether the page that asks may connect. Programs say no origin."""
+        """Return whether the requesting page may connect. Programs send no origin: they may."""
         origin = headers.get("Origin")
         if origin is None or self.listed == ANY_ORIGIN or origin.lower() in self.listed:
             return True
         return is_of_host(origin, headers.get("Host"))
 
     def allows_page(self, headers: Mapping[str, str]) -> bool:
-        """Whether a page may connect that says no origin, because it loads a script or a frame."""
+        """Return whether a page may connect by loading a script or a frame, without an origin."""
         return self.listed == ANY_ORIGIN or self._is_own_page(headers)
 
     def token_of(self, headers: Mapping[str, str]) -> str | None:
-        """The token that comes with an HTTP request: in ``Authorization``, or in the cookie."""
+        """Return the token of an HTTP request: from ``Authorization``, or from the cookie."""
         return bearer(headers) or self.cookie_of(headers)
 
     def cookie_of(self, headers: Mapping[str, str]) -> str | None:
-        """The token in the cookie, if there may be one.
+        """Return the token in the cookie; None if there is none, or if the cookie doesn't count.
 
-        A browser sends the cookie whichever page asks. It counts for a page of our own host, or of
-        an origin that is listed by name; ``*`` lists nobody.
+        A browser sends the cookie for every page. The cookie counts for a page of our own host, or
+        of an origin that is listed by name; ``*`` lists no origin.
         """
         if "Cookie" not in headers or not self.lends_cookie(headers):
             return None
@@ -58,63 +58,63 @@ class Origins:
         return None
 
     def lends_cookie(self, headers: Mapping[str, str]) -> bool:
-        """Whether the page that asks may have the cookie sent along and read the answer."""
+        """Return whether the requesting page may send the cookie along and read the answer."""
         return self.cookie is not None and self._is_own_page(headers)
 
     def _is_own_page(self, headers: Mapping[str, str]) -> bool:
         origin, host = headers.get("Origin"), headers.get("Host")
         if origin is None:
-            # A GET of one's own origin has none, but this, which no page can forge.
+            # A GET from our own origin has no Origin header, but this one: no page can forge it.
             return headers.get("Sec-Fetch-Site") == "same-origin"
         return origin.lower() in self.listed or is_of_host(origin, host)
 
     @property
     def may_be_framed(self) -> bool:
-        """Whether pages of other origins may frame ours. With a cookie only those listed may."""
+        """True if pages of other origins may frame ours. With a cookie only listed ones may."""
         return self.listed != ANY_ORIGIN or self.cookie is None
 
     @property
     def content_policy(self) -> str | None:
         """The ``Content-Security-Policy`` of pages made to be framed; None: frame them freely.
 
-        All pages around are checked, so our own is always among them.
+        Browsers check every enclosing page, so our own origin is always listed.
         """
         if self.listed == ANY_ORIGIN and self.cookie is None:
-            # There is nothing here that not every page may have.
+            # Every page may read everything here anyway.
             return None
         listed = () if self.listed == ANY_ORIGIN else self.listed
         return " ".join(("frame-ancestors 'self'", *listed))
 
 
 class Welcome(enum.Enum):
-    """Whether a new reader may come in. The values are metric labels."""
+    """A decision on a new reader. The values are metric labels."""
 
     YES = "yes"
     FULL = "capacity"
     DRAINING = "draining"
     STARTING = "starting"
     BAD_ORIGIN = "origin"
-    # There are as many of its address as may be.
+    # Its address has the most connections that it may have.
     TOO_MANY = "address"
 
 
 @dataclasses.dataclass
 class Admission:
-    """Lets readers in, up to ``capacity`` of them.
+    """The rule by which readers are admitted, up to ``capacity`` of them.
 
-    ``readers`` counts those who are here; ``can_serve`` says whether a reader can be told what it
-    has missed, and be given a position.
+    ``readers`` returns the number of connected readers. ``can_serve`` returns whether the gateway
+    can give readers their missed messages and a position.
     """
 
     origins: Origins
     capacity: int
     readers: Callable[[], int]
     can_serve: Callable[[], bool]
-    #: Set for good when the gateway begins to drain: nobody comes in any more.
+    #: Set for good when the gateway begins to drain: no reader is admitted any more.
     draining: bool = False
 
     def ask(self, headers: Mapping[str, str]) -> Welcome:
-        """Whether a reader whose request has these may come in now. Refusals are counted."""
+        """Return the decision on a request with these ``headers``, and count a refusal."""
         if self.draining:
             verdict = Welcome.DRAINING
         elif not self.can_serve():

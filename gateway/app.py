@@ -1,4 +1,4 @@
-"""A gateway put together: listeners, feed, drain. Tornado engine: all in one process."""
+"""A whole gateway: listeners, feed, drain. On the Tornado engine all is in one process."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from newsfabric.topics import TopicTable
 logger = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
-# So long a start waits for the directory, and then for the logs of our region.
+# Seconds that a start waits for the directory, and then again for the logs of our region.
 START_SECONDS: Final = 2.0
-# A request's head must come within this time; so long an idle keep-alive connection is kept.
+# Time-out of a request's head, of its body, and of an idle keep-alive connection, in seconds.
 _IDLE_SECONDS: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
-    """A running gateway, where readers come to ``port``. Made by :func:`running`."""
+    """A running gateway; readers connect to ``port``. Made by :func:`opened`."""
 
     core: Core
     port: int
@@ -50,10 +50,10 @@ class Gateway:
 async def running(
     settings: GatewaySettings, table: TopicTable, store: Store, link: Link, stop: asyncio.Event
 ) -> AsyncIterator[Gateway]:
-    """A gateway that serves until the block is left; it drains first.
+    """Run a gateway until the block is left, and drain it then.
 
-    ``stop`` is set by ``POST /drain``; whoever owns it leaves the block then. ``link`` and
-    ``store`` are closed at the end.
+    ``POST /drain`` sets ``stop``: then its owner must leave the block. ``link`` and ``store`` are
+    closed at the end.
     """
     core = Core(settings, table, store)
     async with contextlib.AsyncExitStack() as stack:
@@ -72,10 +72,10 @@ async def running(
 async def opened(
     stack: contextlib.AsyncExitStack, core: Core, link: Link, port: int, stop: asyncio.Event
 ) -> Gateway:
-    """Open the admin port; hear the feed, as soon as it is known where each log begins for us.
+    """Open the admin port, and consume the feed as soon as the start of each log is known here.
 
-    Returns when readers, who come to ``port``, can be served, or after a few seconds: then they are
-    served from then on, and until then nobody is sent here.
+    Return when readers, who connect to ``port``, can be served, or after a few seconds. In the
+    second case the gateway reports that it isn't ready, and admits readers once it can serve them.
     """
     settings = core.settings
     urls = urls_under(settings.public_url or f"http://{settings.host}:{port}")
@@ -97,14 +97,14 @@ async def opened(
 
 
 class ReadersApplication(tornado.web.Application):
-    """The routes of readers, and one answer for those who only hear that there is no room."""
+    """The routes for readers. A stream that is ``turned_away`` gets one answer to any request."""
 
     def __init__(self, core: Core, routes: list[Any]) -> None:
         super().__init__(routes, log_function=lambda handler: None)
         self._core = core
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        """Tornado calls it with the head of each request. WebSockets say it in their own way."""
+        """Return the handler of a request's head. WebSockets refuse a reader in their own way."""
         found: Any = super().find_handler(request, **kwargs)
         connection: Any = request.connection
         if not connection.stream.turned_away or issubclass(found.handler_class, WebSocketHandler):
@@ -113,7 +113,7 @@ class ReadersApplication(tornado.web.Application):
 
 
 def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
-    """What serves readers' HTTP requests, until ``stack`` is left."""
+    """Return the server of readers' HTTP requests; its connections are closed with ``stack``."""
     router = sockjs.Router(core)
     stack.callback(router.stop)
     routes: list[Any] = [
@@ -126,7 +126,7 @@ def readers_server(stack: contextlib.AsyncExitStack, core: Core) -> HTTPServer:
     server = HTTPServer(
         ReadersApplication(core, routes),
         max_header_size=16 * 1024,
-        # Of requests that don't say otherwise.
+        # Unless a request's handler sets another limit.
         max_body_size=core.settings.reader.frame_bytes,
         idle_connection_timeout=_IDLE_SECONDS,
         body_timeout=_IDLE_SECONDS,

@@ -1,10 +1,10 @@
-"""Reads of the store for readers: a bounded number at a time, each within a timeout.
+"""Reads of the store for readers: a bounded number at a time, each within a time-out.
 
-The decision that one would question: when the store is away it is left alone for a second, and
-whoever asks meanwhile is told so at once, lest each subscribe waits for its own timeout.
+The decision that a reader would question: an unavailable store isn't read again for a second. Reads
+in that second fail at once, so that not every subscribe waits for its own time-out.
 
-Bodies are checked as on the feed: frames are spliced from them, and one that isn't JSON would break
-every reader's parser. Such a message is left out and counted; where that matters it is told.
+Bodies are checked as on the feed: frames are spliced from them, and a body that isn't JSON would
+break every reader's parser. Such a message is left out, counted, and reported where that matters.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from newsfabric.store.sound import Sound, newest_sound, only_sound
 logger = logging.getLogger(__name__)
 
 _REST: Final = 1.0
-# Minutes of a topic come in many pages, and a gap is worse than a wait.
+# Time-outs that one read of minutes of a topic may take: it has many pages, and a gap is worse.
 _LONG: Final = 4.0
-# A read that is bounded in bytes begins with so many messages, and is done again with more.
+# A read that is bounded in bytes asks for so many messages first, then for ``_MORE`` times as many.
 _FIRST_ROWS: Final = 256
 _MORE: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store has of a topic, oldest first: all from ``reach_ms`` on, but if ``spoilt``
-    something was left out."""
+    """A topic's messages in the store, oldest first: all from ``reach_ms`` on. If ``spoilt``, some
+    were left out, since readers can't be given them."""
 
     envelopes: list[Envelope]
     reach_ms: int
@@ -47,7 +47,7 @@ class Stored:
 
 
 class Archive:
-    """What readers may ask of the store. Every method raises StoreError when it can't answer."""
+    """The store's answers to readers. Each method that reads raises StoreError if it can't."""
 
     def __init__(self, store: Store, settings: GatewaySettings) -> None:
         self._store = store
@@ -55,13 +55,13 @@ class Archive:
         self._reads = asyncio.Semaphore(settings.store_reads)
         self._waiting = 0
         self._resting_until = 0.0
-        # A topic that is spoilt fails for whoever asks.
+        # A topic that can't be read fails at each reader's request.
         self._failing = LineLimit()
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> Sound:
-        """As :meth:`newsfabric.store.Store.history`, without what is no JSON."""
+        """Return :meth:`newsfabric.store.Store.history`, without bodies that aren't JSON."""
         return await newest_sound(
             lambda asked: self._read(
                 self._store.history(topic, limit=asked, since_ms=since_ms, before=before)
@@ -72,8 +72,8 @@ class Archive:
     async def since(
         self, topic: str, *, from_ms: int, to_ms: int = MAX_MS + 1, region: str
     ) -> Stored:
-        """As :meth:`newsfabric.store.Store.since`: as much as is read for one who resumes. It may
-        take several times the timeout."""
+        """Return :meth:`newsfabric.store.Store.since`, up to the limits of a resume in rows and
+        bytes. It may take several time-outs."""
         limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
         asked = min(limit, _FIRST_ROWS)
         while True:
@@ -88,16 +88,16 @@ class Archive:
         sound = await only_sound(fitting)
         reach_ms = from_ms
         if len(fitting) < len(found) or len(found) >= limit:
-            # There may be older ones, also of the oldest one's millisecond.
+            # There may be older messages, also in the millisecond of the oldest one here.
             reach_ms = ms_of_id((fitting or found[-1:])[0].id) + 1
         return Stored(sound, reach_ms, spoilt=len(sound) < len(fitting))
 
     async def copies(
         self, topic: str, messages: Sequence[Envelope], *, spread_ms: int
     ) -> list[Envelope]:
-        """The copies of these ``messages`` of ``topic`` that this region has, oldest first; each
-        read is bounded as :meth:`since` is, so some may be left out. ``spread_ms``: how far clocks
-        have been apart (:meth:`.LogTimes.spread_ms`)."""
+        """Return the copies of ``messages`` of ``topic`` that this region has, oldest first. Each
+        read is bounded as in :meth:`since`, so some may be left out. ``spread_ms``: by how much
+        routers' clocks have differed (:meth:`.LogTimes.spread_ms`)."""
         identities = {one.identity for one in messages}
         found: list[Envelope] = []
         for group in clusters(messages, spread_ms):
@@ -109,13 +109,13 @@ class Archive:
         return found
 
     async def latest(self, topic: str) -> list[Envelope]:
-        """The newest version of each key, oldest first."""
+        """Return the newest version of each key, oldest first."""
         read = self._store.latest(topic, limit=self._settings.latest_keys)
         return await only_sound(await self._read(read))
 
     def failed(self, exc: StoreError) -> None:
-        """A read has failed: count it, and let the store rest if it is away. What is spoilt on one
-        topic must not keep the readers of others from it."""
+        """Count a failed read, and let the store rest if it is unavailable. Unreadable rows of one
+        topic are no reason to rest: readers of other topics need the store."""
         measures.STORE_FAILURES.inc()
         now = time.monotonic()
         if now < self._resting_until:
@@ -135,8 +135,8 @@ class Archive:
             raise StoreUnavailable("the store is being left alone")
         self._waiting += 1
         try:
-            # The wait for a turn is bounded by the turns of others, each within its timeout. If it
-            # counted, a slow store would answer nobody in time.
+            # The time-out doesn't include the wait for a turn, else a slow store would answer no
+            # read in time. That wait is bounded: each read before this one has its time-out.
             async with self._reads:
                 if time.monotonic() < self._resting_until:
                     raise StoreUnavailable("the store is being left alone")
@@ -145,6 +145,6 @@ class Archive:
         except TimeoutError as exc:
             raise StoreUnavailable("the store doesn't answer") from exc
         finally:
-            # A read that was never begun, or was cut off, must not be reported as never awaited.
+            # Closed, a read that never began causes no warning that it was never awaited.
             read.close()
             self._waiting -= 1

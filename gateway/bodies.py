@@ -1,11 +1,11 @@
-"""What readers are sending us over HTTP: bounded for each of them, and all together. Pure.
+"""Request bodies that are being received from readers: bounded each, and all together. Pure.
 
-sockjs-client puts everything that a page said while the last request was on its way into one body,
-so one may be as large as all verbs that a reader may say at once. Many of those are not kept: who
-comes when there is no room any more is told to try again.
+sockjs-client puts all messages of a page since its last request into one body. So a body may be as
+large as all verbs that a reader may send at once. Not many such bodies have room: a reader whose
+body is dropped is told to retry.
 
-The decision that one would question: who that is. Not who comes last, or sixteen strangers who send
-4 MiB each, a byte now and then, would keep everybody else from saying anything. The largest goes.
+The decision that a reader would question: the largest body is dropped, not the newest. Otherwise
+sixteen strangers could send 4 MiB each, a byte now and then, and keep all others from sending.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import enum
 
 
 class BodyState(enum.Enum):
-    """Whether a body is taken."""
+    """The state of a body: accepted, or dropped for this reason."""
 
     TAKEN = "taken"
     TOO_LARGE = "too large"
@@ -22,16 +22,18 @@ class BodyState(enum.Enum):
 
 
 class Bodies:
-    """All that are on their way to one process: at most ``most`` bytes together."""
+    """All bodies that one process is receiving: at most ``most`` bytes together."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
-        # Those that hold something.
+        # Bodies that hold bytes.
         self._bodies: set[Body] = set()
 
     def admit(self, body: Body, size: int) -> bool:
-        """Hold ``size`` bytes more for ``body``, if that leaves it smaller than what must go."""
+        """Hold ``size`` more bytes for ``body``, and drop larger bodies to make room for them.
+
+        Return False, and hold nothing more, if ``body`` itself would be the largest."""
         after = len(body.data) + size
         while self.held + size > self.most:
             largest = max(self._bodies, key=lambda one: len(one.data), default=body)
@@ -43,24 +45,24 @@ class Bodies:
         return True
 
     def release(self, body: Body) -> None:
-        """What ``body`` has isn't held any more. Idempotent if it has nothing then."""
+        """Stop counting the bytes of ``body``. Idempotent if the caller then empties ``body``."""
         self.held -= len(body.data)
         self._bodies.discard(body)
 
 
 class Body:
-    """One body, of at most ``most`` bytes. :meth:`close` it, whatever becomes of it."""
+    """One body, of at most ``most`` bytes. Its owner must :meth:`close` it in every case."""
 
     def __init__(self, bodies: Bodies, most: int) -> None:
         self.state = BodyState.TAKEN
-        #: All of it, until it is closed. Not a list of what came: a byte in a packet of its own
+        #: All bytes received, until the body is closed. Not a list of chunks: a chunk of one byte
         #: would cost 40.
         self.data = bytearray()
         self._bodies = bodies
         self._most = most
 
     def take(self, chunk: bytes) -> None:
-        """More has come. What isn't taken is dropped, and what came before it too."""
+        """Append ``chunk``; without room for it, drop the whole body."""
         if self.state is not BodyState.TAKEN:
             return
         if len(self.data) + len(chunk) > self._most:
@@ -71,7 +73,7 @@ class Body:
             self.close(BodyState.NO_ROOM)
 
     def close(self, state: BodyState | None = None) -> None:
-        """Make room; with ``state`` that is what became of it. Idempotent."""
+        """Drop the bytes, and set ``state`` if one is given. Idempotent."""
         self.state = state or self.state
         self._bodies.release(self)
         self.data = bytearray()

@@ -1,4 +1,4 @@
-"""What is kept, replayed or read is bounded in bytes: a map, and the newest of a list that fit."""
+"""Bounds in bytes for kept and replayed messages: a map, and the newest items of a list."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Item = TypeVar("Item")
 
 
 class BoundedMap(Generic[Key, Value]):
-    """At most ``most`` entries of ``most_bytes`` together: what was set longest ago goes first.
+    """A map of at most ``most`` entries and ``most_bytes``: the oldest entry is dropped first.
 
-    The last entry always stays, whatever it weighs. Example, with ``most_bytes`` 10: ``set("a", x,
-    6)``, then ``set("b", y, 6)`` forgets "a", and ``set("c", z, 20)`` leaves "c" alone.
+    The newest entry always stays, whatever its weight. Example, with ``most_bytes`` 10: after
+    ``set("a", x, 6)``, ``set("b", y, 6)`` drops "a"; ``set("c", z, 20)`` drops all but "c".
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -28,16 +28,16 @@ class BoundedMap(Generic[Key, Value]):
         return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """What ``key`` was set to, else None. That makes it no younger (:meth:`touch`)."""
+        """Return the value of ``key``, else None. Its age stays the same (see :meth:`touch`)."""
         entry = self._entries.get(key)
         return None if entry is None else entry[0]
 
     def touch(self, key: Key) -> None:
-        """``key``, which is kept, is as young as if it had been set now."""
+        """Make the entry of ``key``, which must exist, the newest."""
         self._entries.move_to_end(key)
 
     def set(self, key: Key, value: Value, weight: int) -> None:
-        """Keep ``value``, which has ``weight`` bytes."""
+        """Set ``key`` to ``value`` of ``weight`` bytes, and drop old entries above the bounds."""
         self.drop(key)
         self._entries[key] = value, weight
         self.bytes += weight
@@ -47,19 +47,19 @@ class BoundedMap(Generic[Key, Value]):
             self.drop(next(iter(self._entries)))
 
     def drop(self, key: Key) -> None:
-        """Forget ``key``. Nothing happens if it isn't kept."""
+        """Drop the entry of ``key``, if there is one."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.bytes -= entry[1]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all entries."""
         self._entries.clear()
         self.bytes = 0
 
 
 def newest_that_fit(items: Sequence[Item], size: Callable[[Item], int], most: int) -> list[Item]:
-    """The last of ``items`` (oldest first) that have ``most`` bytes together, at most."""
+    """Return the last of ``items`` (oldest first) whose sizes sum to at most ``most``."""
     start = len(items)
     while start > 0 and (most := most - size(items[start - 1])) >= 0:
         start -= 1

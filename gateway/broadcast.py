@@ -1,4 +1,4 @@
-"""One message to all who are subscribed, whichever process holds their connections."""
+"""The sending of a message to all its subscribers, whichever process holds their connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from newsfabric.topics import REVOKED
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Broadcast:
-    """Publishes what the hub has made of envelopes; ``box`` is the name in traces."""
+    """The sender of the hub's publications to readers; ``box`` is the box's name in traces."""
 
     hub: Hub
     fanout: Fanout
@@ -43,12 +43,12 @@ class Broadcast:
         sighting: Sighting | None = None,
         done: Callable[[], None] | None = None,
     ) -> None:
-        """Send what the hub has just made of an envelope to all who are subscribed.
+        """Send ``publication``, which the hub has just made, to all subscribers of its topic.
 
-        When it has been given to the last of them ``sighting`` says so, and ``done`` is called.
+        When it was sent to the last one, write the time into ``sighting`` and call ``done``.
         """
         if publication.envelope.topic == REVOKED:
-            # Whichever way it came: for us, not for readers.
+            # From the feed or from the store: a revocation is for gateways, not for readers.
             self.gate.apply_revocations([publication.envelope])
             self._published(publication, sighting, done)
             return
@@ -68,9 +68,9 @@ class Broadcast:
             given()
 
     def publish_found(self, envelope: Envelope) -> asyncio.Event | None:
-        """Publish what was found missing in the store; None if it is a copy after all.
+        """Publish a missing message that was read from the store; return None if it is a copy.
 
-        What is returned is set when it has been given to the last reader.
+        The event returned is set when the message was sent to the last reader.
         """
         publication = self.hub.offer(envelope, time.time())
         if publication is None:
@@ -100,15 +100,15 @@ class Broadcast:
 def _spans(
     envelope: Envelope, sighting: Sighting, context: Context, box: str, *, now_ms: int
 ) -> list[Span]:
-    """What a collector of traces is told of ``envelope``, which the last reader got at ``now_ms``.
+    """Return the trace's spans of ``envelope``, which was sent to the last reader at ``now_ms``.
 
-    Both spans are children of the router's: the way here, from the router's number to the arrival
-    of the copy that won, with an event for each shovel (none writes down when it took the message),
-    and from there to the last reader's socket. On the native engine that is when the data plane has
-    given it to all of them.
+    Both spans are children of the router's span. ``carry`` lasts from the time of the router's
+    number to the arrival of the published copy here. It has an event for each shovel, all at the
+    arrival, since shovels record no times. ``deliver`` lasts from there to the last reader's
+    socket. On the native engine it ends when the data plane reports that it has sent to all.
     """
     parent = route_span_id(envelope.router, envelope.epoch, envelope.seq)
-    # Of the ring's copies the one that was published; it is the first, if that isn't forgotten.
+    # The published copy; if the ring has dropped that one, its first copy.
     own = next((copy for copy in sighting.copies if copy.id == envelope.id), sighting.copies[0])
     shovels = tuple(SpanEvent("shovel", own.at_ms, {"newsfabric.shovel": name}) for name in own.way)
     child = functools.partial(Span, trace_id=context.trace_id, parent=parent, service="gateway")

@@ -1,14 +1,14 @@
-"""One bound for all that waits for readers in this process, and one for how long they take nothing.
+"""One bound for all bytes that wait for readers in this process, and one for the time they stall.
 
-Each outbox has limits of its own, but ten thousand readers who take nothing fill ten thousand of
-them, and each HTTP answer that isn't taken waits in its stream. So all of it together has a bound.
-Over it, those who are furthest behind are closed as slow readers, until an eighth is free again:
-so everybody is looked at once for at least so many bytes that came in between.
+Each outbox has limits of its own. But ten thousand readers who take no bytes fill ten thousand
+outboxes, and an HTTP answer that isn't taken waits in its stream. So all these bytes together have
+a bound. Above it, the readers furthest behind are closed as slow readers, until an eighth of it is
+free. So all readers are scanned at most once for each such eighth of new bytes.
 
-Who has taken nothing for ``stalled_seconds`` while something waits is closed too, however little
-that is. A reader takes something when the kernel does: its buffer has room again.
+A reader that has taken nothing for ``stalled_seconds`` while bytes wait is closed too, however few
+they are. A reader counts as taking bytes when its kernel buffer here has room again.
 
-A stream is looked at once a second; until then what it has sent meanwhile counts as waiting.
+A stream is checked once a second; until the next check, bytes sent meanwhile count as waiting.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from newsfabric.closing import SLOW_READER, CloseReason
 from newsfabric.taking import WatchedStream
 
 _LOOK_SECONDS: Final = 1.0
-# What a stream has begun to send is finished for the goodbye behind it, unless it is longer: then
-# it would be kept for as long as the goodbye may take, and the connection ends at once. So it does
-# where room is needed and that is most of what waits, or it was closing before: its goodbye would
-# free nothing, and those who are hardly behind would be closed too.
+# Bytes in a closing reader's stream that are still sent, so that the goodbye behind them arrives.
+# With more, the connection is cut at once: they would stay for as long as a goodbye may take. Where
+# room is needed, it is also cut if most of the reader's bytes are in the stream, or if it was
+# closing already. Its goodbye would free nothing, and readers hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
 
 
 class Waiting(Protocol):
-    """A reader for whom something may wait: in its outbox, in its ``stream`` if it has its own."""
+    """A reader for whom bytes may wait: in its outbox, and in ``stream`` if it has its own."""
 
     outbox: Outbox
     stream: ReaderStream | None
 
     @property
     def waiting_bytes(self) -> int:
-        """All that waits for it, wherever."""
+        """All bytes that wait for the reader, wherever they are."""
 
     def close(self, reason: CloseReason) -> None:
-        """End it, with a goodbye."""
+        """Close the connection, with a goodbye."""
 
 
 class Budget:
-    """What waits in one process, for ``readers``, those who are closing too.
+    """The bytes that wait in one process for ``readers``, closing ones included.
 
-    ``clock`` is any, in seconds. Lives on the loop that made it.
+    ``clock`` is any clock in seconds. A budget belongs to the event loop that made it.
     """
 
     def __init__(
@@ -63,31 +63,31 @@ class Budget:
         self._stalled_seconds = stalled_seconds
         self._readers = readers
         self._clock = clock
-        # Streams that the kernel doesn't take everything from, in the order in which they began to
-        # wait: what waits there as far as is known, how much they have ever sent, and since when
-        # that is so.
+        # Streams with bytes that the kernel didn't take, in the order in which they began to wait.
+        # Of each, as of its last check: the bytes that wait, the bytes ever sent, and the time
+        # since which the latter hasn't changed.
         self._streams: dict[ReaderStream, tuple[int, int, float]] = {}
         self._in_streams = 0
         self._scheduled = False
 
     @property
     def waiting_bytes(self) -> int:
-        """All that waits: in outboxes, and in streams as far as is known."""
+        """All bytes that wait: in outboxes, and in streams as of their last check."""
         return self.account.bytes + self._in_streams
 
     async def watch(self) -> None:
-        """Look after everybody now and then, for as long as the gateway lives."""
+        """Check all streams regularly, for as long as the gateway lives."""
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self._stalled_seconds / 4))
             self.look()
 
     def waits(self, stream: ReaderStream) -> None:
-        """The kernel didn't take all of what was written to ``stream``."""
+        """Count ``stream``: the kernel didn't take all bytes written to it."""
         self._note(stream)
         self._check()
 
     def look(self) -> None:
-        """See what streams have sent, and close those that have sent nothing for too long."""
+        """Check the progress of streams, and close those that have sent nothing for too long."""
         now = self._clock()
         for stream in list(self._streams):
             if now - self._note(stream) >= self._stalled_seconds:
@@ -95,7 +95,7 @@ class Budget:
         self._close_above = min(self._close_above, max(self._most_bytes, self._enough_more()))
 
     def _note(self, stream: ReaderStream) -> float:
-        """Count what waits in ``stream`` now; since when has it taken nothing of that?"""
+        """Count the bytes that wait in ``stream``; return the time since which none was sent."""
         now, waiting = self._clock(), stream.waiting
         known, sent, since = self._streams.get(stream, (0, stream.sent, now))
         self._in_streams += waiting - known
@@ -109,14 +109,14 @@ class Budget:
 
     def _check(self) -> None:
         if self.waiting_bytes > self._close_above and not self._scheduled:
-            # Not now: whoever writes is in the middle of something.
+            # Not now: the caller is in the middle of a write.
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._make_room)
 
     def _make_room(self) -> None:
         self._scheduled = False
         self.look()
-        # Of those who are equally far behind the one who came last goes first.
+        # Of readers equally far behind, the newest is closed first.
         behind: list[tuple[int, Waiting | ReaderStream]]
         behind = [(reader.waiting_bytes, reader) for reader in reversed(self._readers())]
         behind += [(stream.waiting, stream) for stream in self._streams if stream.reader is None]
@@ -131,14 +131,14 @@ class Budget:
                 one.close(SLOW_READER)
                 if one.waiting_bytes > min(_GOODBYE_BEHIND, waiting // 2):
                     self._cut_short(one)
-        # What goodbyes take is not to be searched for again and again.
+        # Bytes that goodbyes still need must not start this search again and again.
         self._close_above = max(self._most_bytes, self._enough_more())
 
     def _enough_more(self) -> int:
         return self.waiting_bytes + self._most_bytes // 8
 
     def _give_up(self, stream: ReaderStream) -> None:
-        """End a stream that nobody reads, with a goodbye if there is a reader to hear one."""
+        """Close a stream whose peer takes nothing, with a goodbye if it has a reader."""
         if stream.reader is None:
             stream.close()
         else:
@@ -148,7 +148,7 @@ class Budget:
         self._note(stream)
 
     def _cut_short(self, reader: Waiting) -> None:
-        """End what is closing already, at once and without a goodbye."""
+        """Cut a connection that is closing already, at once and without a goodbye."""
         reader.outbox.clear()
         if reader.stream is not None:
             reader.stream.close()
@@ -156,13 +156,13 @@ class Budget:
 
 
 class ReaderStream(WatchedStream):
-    """A stream to somebody we know nothing of, who may take nothing.
+    """A stream to an unknown peer, who may take nothing.
 
-    ``reader`` is the connection that owns it, if one does; requests over HTTP share one.
+    ``reader`` is the connection that owns the stream; None if HTTP requests share it.
     """
 
     reader: Waiting | None = None
-    #: Asks whoever is served on it for a sign of life; None where that can't be done.
+    #: Asks the reader on the stream for a sign of life; None where that can't be done.
     ask_for_life: Callable[[], None] | None = None
-    #: Whether whoever it is only hears that there is no room.
+    #: True if the peer is only told that there is no room.
     turned_away = False

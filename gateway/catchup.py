@@ -1,8 +1,8 @@
-"""``GET /history?topic=…&after=POSITION``: what a reader missed, page by page, over plain HTTP.
+"""``GET /history?topic=…&after=POSITION``: a reader's missed messages in pages, over plain HTTP.
 
-For readers who don't stay, and for what was too much for a resume: the same question as
-``subscribe`` with a position asks, without the subscription. The answer is in the order of routing,
-not of arrival here, because its pages have to fit together on any gateway.
+For readers that don't stay connected, and for backlogs too large for a resume. It asks for the same
+messages as ``subscribe`` with a position, without the subscription. They are in the order of
+routing, not of arrival here, because pages have to fit together on any gateway.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _TOO_OFTEN = Refusal(
 
 
 class CatchUpHandler(PageHandler):
-    """``{"topic", "recovered", "more", "position", "messages"}``; ``after`` that position goes on.
+    """The answer: ``{"topic", "recovered", "more", "position", "messages"}``, with a gap also
+    ``"reason"``. The next page is ``after`` that position.
 
     Without ``after`` there are no messages, but the position to begin with.
     """
 
     async def get(self) -> None:
-        """200 with a page, or the ``error`` push with its status: 400, 401, 403, 404, 429, 503."""
+        """Answer a page, or the ``error`` push with its status: 400, 401, 403, 404, 429 or 503."""
         if not self._is_welcome():
             return
         wait = self.core.history_pace.ask(self.request.remote_ip or "", self.core.clock())

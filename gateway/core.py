@@ -1,7 +1,7 @@
-"""One gateway without its listeners: its parts, joined.
+"""The parts of one gateway, joined on the running event loop.
 
-Made on the running loop. It holds no listener and no broker link: those are
-:mod:`gateway.app`'s, so tests can run a gateway without either.
+Not the listeners, nor the broker link: :mod:`gateway.app` has these, so tests can run a gateway
+without either.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from newsfabric.topics import TopicTable
 
 
 class Core:
-    """The parts of one gateway. ``engine`` has the readers that another process holds."""
+    """The parts of one gateway. ``engine`` stands for the readers that another process holds."""
 
     def __init__(
         self,
@@ -131,22 +131,22 @@ class Core:
 
     @property
     def reader_count(self) -> int:
-        """Readers connected now, here and in the data plane."""
+        """The number of readers connected now, here and in the data plane."""
         return len(self.readers.open) + self.engine.tally.readers
 
     @property
     def connects(self) -> int:
-        """Readers let in since the start, here and in the data plane."""
+        """The number of readers admitted since the start, here and in the data plane."""
         return self.readers.connects + self.engine.tally.connects
 
     @property
     def deliveries(self) -> int:
-        """Frames given to readers since the start, here and in the data plane."""
+        """The number of frames sent to readers since the start, here and in the data plane."""
         return self.fanout.deliveries + self.engine.tally.deliveries
 
     @property
     def stranded(self) -> bool:
-        """Whether readers are better served elsewhere, since no feed comes."""
+        """True if readers are better served elsewhere, since the feed is silent."""
         return not self.admission.draining and self.feed.is_stranded
 
     def send_away(self, count: int) -> None:
@@ -156,7 +156,7 @@ class Core:
         self.engine.send_away(count - here)
 
     def readiness(self) -> Readiness:
-        """Whether readers should be sent here."""
+        """Return whether readers should be sent here, and the conditions that aren't met."""
         return Readiness.of(
             feed=self.feed.is_fresh,
             logs=self.follower.ready.is_set(),
@@ -166,7 +166,7 @@ class Core:
         )
 
     async def look(self) -> None:
-        """Bring :attr:`reader_count` and the gauges up to date; several may look at a time."""
+        """Update :attr:`reader_count` and the gauges. Calls may overlap."""
         await self.engine.look()
         hub, tally, age = self.hub, self.engine.tally, self.feed.age
         measures.FEED_AGE.set(float("inf") if age is None else age)
@@ -184,7 +184,7 @@ class Core:
         measures.HOLES.set(len(missing))
 
     async def close(self) -> None:
-        """End every task, and let go of the data plane and of the store."""
+        """End every task, and release the data plane, the gate and the store."""
         self.engine.close()
         await self._tasks.close()
         await self.gate.close()

@@ -1,4 +1,4 @@
-"""How many descriptors this process may have, and how many of them readers may take."""
+"""The limit of this process's file descriptors, and the readers' share of it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import contextlib
 import resource
 from typing import Final
 
-# Broker, store, admin pages, logs and libraries want some as well.
+# For the broker, the store, the admin port, log files and libraries.
 _RESERVE: Final = 256
 _ENDLESS: Final = 1 << 30
 
 
 def raise_limit() -> None:
-    """Have as many as the system lets us: the limit that a login gives is made for people."""
+    """Raise the soft limit to the hard limit: the default of a login session is for people."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The system may have lowered what it allows since; then what we have must do.
+    # Fails if the system has lowered its own bound since; then the limit stays as it is.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def connections_at_most() -> int:
-    """How many connections of readers leave enough for all else."""
+    """Return the highest number of readers' connections that leaves enough for all else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _ENDLESS if soft == resource.RLIM_INFINITY else soft
     return limit - min(_RESERVE, limit // 2)
