@@ -1,13 +1,13 @@
-//! How many connections each address has, and where addresses come from. No I/O.
+//! The number of connections of each address, and networks of addresses. No I/O.
 //!
-//! An address counts with its *place*: an IPv4 address is a place of its own, of IPv6 the first 64
-//! bits are one, because whoever has one address there has 2^64 of them.
+//! An address counts with its *place*. An IPv4 address is a place of its own. Of IPv6 the first 64
+//! bits are one place, because the owner of one address there has 2^64 of them.
 //!
-//! A connection that was handed over is still its reader's: it counts until the control plane says that
-//! it is gone. So all that a place has is what is open here and what is open there.
+//! A connection that was handed over still counts until the control plane reports its end (`gone`).
+//! So the connections of a place are those open here and those open in the control plane.
 //!
-//! Where a place is full, its connections are asked for a sign of life by all threads ([`Rounds`]): a network
-//! that has gone without a word leaves its connections here.
+//! At a full place, all threads ask its connections for a sign of life ([`Rounds`]): a network that
+//! vanished silently leaves its connections open here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What an address is counted under.
+/// Return the place under which an address is counted.
 pub fn place_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
@@ -23,22 +23,22 @@ pub fn place_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Connections by place, of all threads.
+/// Connections by place, of all threads together.
 #[derive(Debug, Default)]
 pub struct Addresses(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Open here; kept only where the setting is on.
+    /// Connections open here; kept only where the setting is on.
     here: HashMap<IpAddr, u32>,
-    /// Open in the control plane.
+    /// Connections open in the control plane.
     there: HashMap<IpAddr, u32>,
-    /// All that are open there, and those on their way.
+    /// All connections open in the control plane, and those being handed over.
     handed_over: u32,
 }
 
 impl Addresses {
-    /// Count one more here, if there may be one more.
+    /// Count one more here and return true; return false if the place has `most` already.
     pub fn enter(&self, address: IpAddr, most: u32) -> bool {
         let (mut counts, place) = (self.lock(), place_of(address));
         let there = counts.there.get(&place).copied().unwrap_or(0);
@@ -50,13 +50,13 @@ impl Addresses {
         fits
     }
 
-    /// One less here.
+    /// Count one connection fewer here.
     pub fn leave(&self, address: IpAddr) {
         take(&mut self.lock().here, place_of(address));
     }
 
-    /// A connection is about to be handed over, if that leaves no more than `most` (0: any number).
-    /// [`Addresses::arrived`] or [`Addresses::turned_away`] must follow.
+    /// Count a connection that is about to be handed over; return false instead if `most` (0: any
+    /// number) are. After true call [`Addresses::arrived`] or [`Addresses::turned_away`].
     pub fn set_out(&self, most: u32) -> bool {
         let mut counts = self.lock();
         let fits = most == 0 || counts.handed_over < most;
@@ -64,7 +64,7 @@ impl Addresses {
         fits
     }
 
-    /// It is the control plane's. If it was `counted` here, it is counted there now.
+    /// Count a connection as the control plane's. If it was `counted` here, it isn't any longer.
     pub fn arrived(&self, address: IpAddr, counted: bool) {
         let (mut counts, place) = (self.lock(), place_of(address));
         *counts.there.entry(place).or_default() += 1;
@@ -73,7 +73,7 @@ impl Addresses {
         }
     }
 
-    /// Nobody takes it.
+    /// Stop counting a connection that could not be handed over.
     pub fn turned_away(&self, address: IpAddr, counted: bool) {
         let mut counts = self.lock();
         counts.handed_over = counts.handed_over.saturating_sub(1);
@@ -82,7 +82,7 @@ impl Addresses {
         }
     }
 
-    /// One that was handed over is closed. Nothing if none was.
+    /// Stop counting a handed-over connection that is closed. Ignored if none is known.
     pub fn gone(&self, address: IpAddr) {
         let mut counts = self.lock();
         if take(&mut counts.there, place_of(address)) {
@@ -90,7 +90,7 @@ impl Addresses {
         }
     }
 
-    /// A control plane that has come has so many from before.
+    /// Add the connections that a newly attached control plane has from earlier attachments.
     pub fn kept(&self, address: IpAddr, count: u32) {
         let mut counts = self.lock();
         let there = counts.there.entry(place_of(address)).or_default();
@@ -98,14 +98,14 @@ impl Addresses {
         counts.handed_over = counts.handed_over.saturating_add(count);
     }
 
-    /// The control plane has gone, and what it had with it.
+    /// Stop counting the connections of a control plane that has left: they ended with it.
     pub fn forget_handed_over(&self) {
         let mut counts = self.lock();
         let all = counts.there.drain().fold(0, |sum: u32, (_, count)| sum.saturating_add(count));
         counts.handed_over = counts.handed_over.saturating_sub(all);
     }
 
-    /// How many are handed over, with those on their way.
+    /// Return the number of connections handed over, with those being handed over.
     pub fn handed_over(&self) -> u32 {
         self.lock().handed_over
     }
@@ -115,7 +115,7 @@ impl Addresses {
     }
 }
 
-/// One less; whether there was one.
+/// Subtract one; return whether there was one.
 fn take(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
     let Some(count) = counts.get_mut(&place) else {
         return false;
@@ -127,12 +127,12 @@ fn take(counts: &mut HashMap<IpAddr, u32>, place: IpAddr) -> bool {
     true
 }
 
-/// A place is asked again after so long at the earliest, whoever comes from there.
+/// Minimum time between two rounds for one place.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Places that are asked in that time; the others have to wait.
+/// Maximum number of places asked within [`AGAIN`]; further places have to wait.
 const MOST_PLACES: usize = 1_024;
 
-/// Which places are to be asked for signs of life. Each thread looks at what is new since it did so last.
+/// Places to be asked for a sign of life. Each thread handles the rounds after its last one.
 #[derive(Debug, Default)]
 pub struct Rounds {
     last: AtomicU64,
@@ -140,7 +140,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// There is no room for another connection of this address; whether its place is asked now.
+    /// Report a full place; return whether a round begins: its connections are asked now.
     pub fn ask(&self, address: IpAddr, now: Instant) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|_, (_, asked)| now.saturating_duration_since(*asked) < AGAIN);
@@ -153,19 +153,19 @@ impl Rounds {
         asks
     }
 
-    /// The number of the last one.
+    /// Return the number of the newest round.
     pub fn last(&self) -> u64 {
         self.last.load(Relaxed)
     }
 
-    /// The places of all that came after a number.
+    /// Return the places of all rounds after a number.
     pub fn after(&self, number: u64) -> HashSet<IpAddr> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.iter().filter(|(_, (its, _))| *its > number).map(|(place, _)| *place).collect()
     }
 }
 
-/// Addresses that begin alike: `10.0.0.0/8`, `2001:db8::/32`, or one address.
+/// Addresses with a common prefix: `10.0.0.0/8`, `2001:db8::/32`, or one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     start: IpAddr,
@@ -173,7 +173,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// `None` if `text` isn't one.
+    /// Return the network of `text`; `None` if it isn't one.
     pub fn parse(text: &str) -> Option<Network> {
         let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
         let start: IpAddr = address.parse().ok()?;
@@ -182,7 +182,7 @@ impl Network {
         (bits <= most).then_some(Network { start, bits })
     }
 
-    /// Whether an address is one of these.
+    /// Return whether the network contains an address.
     pub fn has(&self, address: IpAddr) -> bool {
         let differing = match (self.start, address.to_canonical()) {
             (IpAddr::V4(one), IpAddr::V4(other)) => {
@@ -229,7 +229,7 @@ mod tests {
         assert!(all.enter(ip("2001:db8:0:1::1"), 1));
         all.leave(ip("2001:db8::7"));
         assert!(all.enter(ip("2001:db8::9"), 1));
-        // What a socket for both families says is IPv4.
+        // A socket for both families reports an IPv4 address in this form.
         assert!(all.enter(ip("::ffff:192.0.2.1"), 1));
         assert!(all.enter(ip("::ffff:192.0.2.2"), 1));
         assert!(!all.enter(ip("192.0.2.1"), 1));
@@ -257,7 +257,7 @@ mod tests {
         all.arrived(one, false);
         assert!(!all.enter(one, 1));
         all.forget_handed_over();
-        // The one that was on its way still is.
+        // The connection that was being handed over is still counted.
         assert_eq!(all.handed_over(), 1);
         assert!(all.enter(one, 1));
         all.kept(one, 2);

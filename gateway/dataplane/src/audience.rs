@@ -1,16 +1,16 @@
-//! Who is subscribed to what on one I/O thread, and how far each fan-out has come. Pure.
+//! The subscriptions of one I/O thread, and the progress of each fan-out. Pure.
 //!
-//! Both directions are dense: a topic has its readers' slots (4 bytes each), a slot has its
-//! topic and its place among that topic's readers (8 bytes). Nothing more lies in memory for a
-//! reader of one topic, and leaving needs no search through a topic's 100,000.
+//! Both directions are dense: a topic has the slots of its readers (4 bytes each); a slot has its
+//! topic and its place among that topic's readers (8 bytes). A reader of one topic takes no more
+//! memory, and its leaving needs no search through a topic's 100,000 readers.
 //!
 //! A big fan-out is cut into chunks, and readers come and go in between. So a [`Cursor`] is open
-//! while it lasts: those who come are put behind its end, those who go leave a hole.
-//! Nobody moves, so nobody is served twice or passed over. Holes are filled when the last cursor
+//! during a fan-out: new readers are put behind its end, and readers that leave become holes. No
+//! other reader moves, so none is served twice or skipped. Holes are filled when the last cursor
 //! closes.
 //!
-//! The decision to question: a reader of several topics keeps them in a list that is searched.
-//! It is short (a setting bounds it), and a map would cost every reader more than the search.
+//! The decision to question: a reader of several topics has them in a list, which is searched. The
+//! list is short (a setting bounds it), and a map would cost every reader more than the search.
 
 #[cfg(test)]
 mod tests;
@@ -18,40 +18,40 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// No reader: somebody left while a fan-out was under way.
+/// No reader: a reader left during a fan-out.
 const HOLE: u32 = u32::MAX;
 /// In a link: no subscription.
 const NO_TOPIC: u32 = u32::MAX;
-/// In a link: more than one; the place says which list.
+/// In a link: several subscriptions; `place` is the number of their list.
 const MANY: u32 = u32::MAX - 1;
-/// So many holes are never worth closing before the fan-out ends.
+/// Number of holes that is never worth closing before the fan-out ends.
 const FEW_HOLES: usize = 1_024;
-/// 2³² by the golden ratio: starts are spread evenly whatever their number.
+/// 2³² divided by the golden ratio: fan-outs start at places that are evenly spread.
 const STRIDE: u32 = 0x9E37_79B9;
 
-/// One reader's subscription to a topic.
+/// The subscription of one reader to a topic.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     topic: u32,
-    /// The index in the topic's slots.
+    /// Index in the topic's slots.
     place: u32,
 }
 
 const UNLINKED: Link = Link { topic: NO_TOPIC, place: 0 };
 
-/// Why a reader can't have a topic.
+/// The reason why a reader can't have a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clash {
-    /// It has it: error 105.
+    /// The reader is subscribed to it: error 105.
     AlreadySubscribed,
-    /// It has too many: error 106.
+    /// The reader has too many topics: error 106.
     TooMany,
 }
 
-/// One fan-out under way. Read it to its end with [`Audience::read`].
+/// A fan-out in progress. Read it to its end with [`Audience::read`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The topic's number. It is the same for all cursors of one topic that are open.
+    /// Number of the topic: equal for all open cursors of one topic.
     pub(crate) topic: u32,
     number: u32,
 }
@@ -76,7 +76,7 @@ struct Readers {
     slots: Vec<u32>,
     holes: Vec<u32>,
     open: Vec<Progress>,
-    /// Where the next fan-out starts, as a fraction of the readers.
+    /// The start of the next fan-out, as a fraction of the readers.
     rotation: u32,
 }
 
@@ -84,7 +84,7 @@ struct Readers {
 #[derive(Debug, Default)]
 pub struct Audience {
     numbers: HashMap<Arc<str>, u32>,
-    /// By number; those in `free_topics` have nobody.
+    /// Topics by number; those in `free_topics` have no readers.
     topics: Vec<Readers>,
     free_topics: Vec<u32>,
     links: Vec<Link>,
@@ -94,12 +94,12 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Every topic that has readers.
+    /// Return every topic that has readers.
     pub fn topics(&self) -> impl Iterator<Item = &Arc<str>> {
         self.numbers.keys()
     }
 
-    /// Why `slot` can't have another topic, or this one; at most `most` are allowed.
+    /// Return why `slot` can't subscribe to `topic`; `most` topics are allowed.
     pub fn clash(&self, slot: u32, topic: &str, most: usize) -> Option<Clash> {
         let (number, links) = (self.numbers.get(topic), self.links_of(slot));
         if number.is_some_and(|number| links.iter().any(|link| link.topic == *number)) {
@@ -109,7 +109,7 @@ impl Audience {
         }
     }
 
-    /// From now on `slot` gets `topic`. Ask [`Audience::clash`] before.
+    /// Subscribe `slot` to `topic`. Call [`Audience::clash`] before.
     pub fn subscribe(&mut self, slot: u32, topic: &str) {
         let number = self.number_of(topic);
         let readers = &mut self.topics[number as usize];
@@ -118,7 +118,7 @@ impl Audience {
         self.link(slot, Link { topic: number, place });
     }
 
-    /// Take a subscription back; false if there is none.
+    /// Remove a subscription; return false if there is none.
     pub fn unsubscribe(&mut self, slot: u32, topic: &str) -> bool {
         let number = self.numbers.get(topic).copied();
         let link = number.and_then(|number| self.unlink(slot, number));
@@ -128,7 +128,7 @@ impl Audience {
         link.is_some()
     }
 
-    /// Take all of `slot`'s subscriptions back.
+    /// Remove all subscriptions of `slot`.
     pub fn leave(&mut self, slot: u32) {
         while let Some(&link) = self.links_of(slot).last() {
             self.unlink(slot, link.topic);
@@ -136,12 +136,12 @@ impl Audience {
         }
     }
 
-    /// The topics of `slot`.
+    /// Return the topics of `slot`.
     pub fn subscriptions(&self, slot: u32) -> impl Iterator<Item = &Arc<str>> {
         self.links_of(slot).iter().map(|link| &self.topics[link.topic as usize].name)
     }
 
-    /// Begin a fan-out to those who are subscribed to `topic` now; none if nobody is.
+    /// Begin a fan-out to the present readers of `topic`; return `None` if there are none.
     pub fn open(&mut self, topic: &str) -> Option<Cursor> {
         let number = *self.numbers.get(topic)?;
         let readers = &mut self.topics[number as usize];
@@ -156,10 +156,10 @@ impl Audience {
         Some(Cursor { topic: number, number: self.cursors })
     }
 
-    /// Append the next readers to `slots`, at most `most`; false if that was all.
+    /// Append up to `most` next readers to `slots`; return false if those were the last.
     ///
-    /// After false the cursor is closed. Fan-outs of one topic must be served one after the
-    /// other, in the order in which they were opened. A reader may leave while it is served.
+    /// After false the cursor is closed. The fan-outs of one topic must be served one after the
+    /// other, in the order in which they were opened. A reader may leave during a fan-out.
     pub fn read(&mut self, cursor: &Cursor, most: usize, slots: &mut Vec<u32>) -> bool {
         let readers = &mut self.topics[cursor.topic as usize];
         let Some(at) = readers.open.iter().position(|one| one.number == cursor.number) else {
@@ -183,8 +183,8 @@ impl Audience {
         false
     }
 
-    /// Let whoever reads `first` serve `other` too, if they have the same readers and neither was
-    /// read yet. Then `other` is closed; else false.
+    /// Close `other` and return true, if one reading of `first` can serve both: they have the same
+    /// readers, and neither has been read yet. Else return false.
     pub fn join(&mut self, first: &Cursor, other: &Cursor) -> bool {
         let open = &mut self.topics[first.topic as usize].open;
         let unread = |cursor: &Cursor| {
@@ -213,7 +213,7 @@ impl Audience {
         number
     }
 
-    /// Take a reader out of its topic.
+    /// Remove a reader from its topic.
     fn vacate(&mut self, link: Link) {
         let readers = &mut self.topics[link.topic as usize];
         readers.slots[link.place as usize] = HOLE;
@@ -226,11 +226,11 @@ impl Audience {
         }
     }
 
-    /// Put the last readers into the holes; forget the topic if there are none.
-    /// No cursor may be open.
+    /// Move the last readers into the holes; delete the topic if it has no readers. No cursor may
+    /// be open.
     fn fill_holes(&mut self, topic: u32) {
         let mut holes = std::mem::take(&mut self.topics[topic as usize].holes);
-        // From the end, so that what is moved is never a hole.
+        // From the end, so that the moved reader is never a hole.
         holes.sort_unstable_by(|one, other| other.cmp(one));
         for hole in holes {
             let slots = &mut self.topics[topic as usize].slots;
@@ -242,7 +242,7 @@ impl Audience {
         self.give_back(topic);
     }
 
-    /// Forget a topic without readers, or the room that it doesn't need any more.
+    /// Delete a topic without readers, or free memory that it no longer needs.
     fn give_back(&mut self, topic: u32) {
         let readers = &mut self.topics[topic as usize];
         if !readers.slots.is_empty() {
@@ -256,10 +256,10 @@ impl Audience {
         self.free_topics.push(topic);
     }
 
-    /// Close the holes while cursors are open: everybody moves up, the cursors too.
+    /// Remove the holes while cursors are open: readers move up, and the cursors' places with them.
     fn close_up(&mut self, topic: u32) {
         let mut readers = std::mem::take(&mut self.topics[topic as usize]);
-        // How many live readers there are before each place.
+        // Number of live readers before each place.
         let mut before = Vec::with_capacity(readers.slots.len() + 1);
         before.push(0);
         for slot in &readers.slots {
@@ -331,7 +331,7 @@ impl Audience {
     }
 }
 
-/// Where a fan-out is when the holes are closed; `before` counts the readers before each place.
+/// Move a fan-out's progress up; `before` counts the live readers before each place.
 fn move_up(progress: &mut Progress, before: &[u32]) {
     let at = |place: u32| before[place as usize];
     let reached = progress.start + progress.done;

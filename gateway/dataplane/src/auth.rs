@@ -1,48 +1,49 @@
-//! Who readers are, as the control plane's `auth` says it; given back with each of their verbs. Pure.
+//! Auth states of readers, as set by the command `auth`; each verb of a reader is sent with its
+//! auth state. Pure.
 //!
-//! An auth state is one piece of memory of its exact size, because most readers of a box may have one.
-//! They lie by slot beside the connections, so that an anonymous reader costs nothing as long as
-//! everybody is anonymous, and sixteen bytes otherwise.
+//! An auth state is one allocation of its exact size, because most readers of a box may have one.
+//! Auth states lie by slot beside the connections. So an anonymous reader costs no memory while all
+//! readers are anonymous, and sixteen bytes otherwise.
 
 use serde::{Deserialize, Serialize};
 
 use crate::control::MAX_AUTH;
 
-/// Who one reader is; see the command `auth`.
+/// The auth state of one reader; see the command `auth`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthState(Box<[u8]>);
 
 const USER: usize = 17;
 
 impl AuthState {
-    /// One of these; of a `user` the first 255 bytes count.
+    /// Return an auth state; of `user` only the first 255 bytes are kept.
     pub fn new(user: &str, issued_ms: u64, ends_ms: u64, blob: &[u8]) -> AuthState {
         let user = &user.as_bytes()[..user.len().min(usize::from(u8::MAX))];
         let times = [issued_ms.to_le_bytes(), ends_ms.to_le_bytes()].concat();
         AuthState([&times, &[user.len() as u8][..], user, blob].concat().into())
     }
 
-    /// The user's name; empty for nobody.
+    /// Return the user's name; empty for an anonymous reader.
     pub fn user(&self) -> &str {
         std::str::from_utf8(&self.0[USER..self.blob_at()]).unwrap_or_default()
     }
 
-    /// When it was issued, in ms since the epoch.
+    /// Return the time of issue, in ms since the epoch.
     pub fn issued_ms(&self) -> u64 {
         self.number(0)
     }
 
-    /// When it runs out, in ms since the epoch; 0: never.
+    /// Return the time of expiry, in ms since the epoch; 0: never.
     pub fn ends_ms(&self) -> u64 {
         self.number(8)
     }
 
-    /// What it means to control planes.
+    /// Return the part that only control planes understand.
     pub fn blob(&self) -> &[u8] {
         &self.0[self.blob_at()..]
     }
 
-    /// Whether one that came as bytes has all its parts.
+    /// Return whether bytes from elsewhere contain all parts of an auth state.
     pub fn is_possible(&self) -> bool {
         let blob = self.0.get(USER - 1).and_then(|_| self.0.get(self.blob_at()..));
         blob.is_some_and(|blob| blob.len() <= MAX_AUTH)
@@ -62,7 +63,7 @@ impl AuthState {
 pub struct AuthStates(Vec<Option<AuthState>>);
 
 impl AuthStates {
-    /// That of `slot`; `None` for an anonymous reader.
+    /// Return the auth state of `slot`; `None` for an anonymous reader.
     pub fn of(&self, slot: u32) -> Option<&AuthState> {
         self.0.get(slot as usize)?.as_ref()
     }

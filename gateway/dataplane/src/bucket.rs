@@ -1,10 +1,10 @@
-//! How many verbs a reader may send: a token bucket.
+//! A reader's rate limit for verbs: a token bucket.
 //!
-//! An empty one answers error 111; a reader that goes on nevertheless is hung up on. `now` is any
-//! clock in ms, cut to 32 bits: it may wrap.
+//! A verb without a token gets error 111; a reader that goes on nevertheless is disconnected. `now`
+//! is any clock in ms, truncated to 32 bits: it may wrap.
 //!
-//! The decision to question: tokens are counted in thousandths, so that one ms earns a whole
-//! number of them and nothing is ever rounded.
+//! The decision to question: tokens are counted in thousandths, so that one ms earns a whole number
+//! of them and no number is ever rounded.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,10 @@ const TOKEN: u32 = 1_000;
 const MOST_TOKENS: u32 = u32::MAX / TOKEN;
 const MOST_REFUSALS: u32 = u16::MAX as u32 - 1;
 
-/// Whether another verb may come in.
+/// The decision about one verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Throttle {
-    /// It may.
+    /// Accept the verb.
     Allow,
     /// Answer error 111.
     Refuse,
@@ -25,30 +25,30 @@ pub enum Throttle {
     HangUp,
 }
 
-/// One reader's bucket. Any three numbers are one.
+/// The token bucket of one reader. Any values of its fields are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     updated: u32,
-    /// In thousandths.
+    /// Tokens, in thousandths.
     tokens: u32,
-    /// In a row; no more are counted than fit. In a take-over those of an older release are few, and few
-    /// are written in one byte, as they were when this was a `u8`.
+    /// Refusals in a row, saturating. Older releases have a `u8` here and few refusals: postcard
+    /// writes a small `u16` in the same single byte.
     refused: u16,
 }
 
 impl Bucket {
-    /// A new reader's: full.
+    /// Return the bucket of a new reader: full.
     pub fn full(settings: &Settings, now: u32) -> Bucket {
         Bucket { updated: now, tokens: size(settings), refused: 0 }
     }
 
-    /// A verb has come in. Call it once for each, before anything is read.
+    /// Decide about one verb. Call it once for each verb, before the verb is parsed.
     pub fn admit(&mut self, settings: &Settings, now: u32) -> Throttle {
         let size = size(settings);
         let elapsed = now.wrapping_sub(self.updated);
-        // A clock that went back earns nothing.
+        // A clock that goes back earns no tokens.
         let elapsed = if elapsed > i32::MAX as u32 { 0 } else { elapsed };
-        // So many tokens a second are as many thousandths a ms.
+        // N tokens per second are N thousandths per ms.
         let earned = elapsed.saturating_mul(settings.verbs_per_second);
         self.tokens = self.tokens.saturating_add(earned).min(size);
         self.updated = now;

@@ -1,11 +1,11 @@
-//! The time of an I/O thread, read once a turn, and random numbers that are no secrets.
+//! The time of an I/O thread, read once per turn, and random numbers that are not secret.
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A thread's own clock in ms. That of a data plane that was taken over goes on.
+/// A thread's own clock in ms. After a take-over it continues from the older data plane's time.
 #[derive(Debug)]
 pub struct Clock {
     started: Instant,
@@ -14,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// It says `now_ms` until it is read again.
+    /// Return a clock that reads `now_ms` until the first tick.
     pub fn new(now_ms: u64) -> Clock {
         Clock { started: Instant::now(), started_ms: now_ms, now_ms }
     }
@@ -23,40 +23,40 @@ impl Clock {
         self.now_ms = self.started_ms + self.started.elapsed().as_millis() as u64;
     }
 
-    /// The time of this turn.
+    /// Return the time of this turn.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// This thread's time for a time of the wall clock in ms since the epoch; now if that is past.
+    /// Return this thread's time for a wall-clock time (ms since the epoch); now if it is past.
     pub fn of_unix(&self, at_ms: u64) -> u64 {
         self.now_ms.saturating_add(at_ms.saturating_sub(unix_ms()))
     }
 
-    /// The wall clock's time, in ms since the epoch, for one of this thread's.
+    /// Return the wall-clock time, in ms since the epoch, for one of this thread's times.
     pub fn to_unix(&self, at_ms: u64) -> u64 {
         unix_ms().saturating_sub(self.now_ms.saturating_sub(at_ms))
     }
 
-    /// What [`Clock::to_unix`] gave for it, back. What was long ago stays so, if the wall clock wasn't
-    /// set in between.
+    /// Return this thread's time for a result of [`Clock::to_unix`]. The time's age stays the same,
+    /// unless the wall clock was set in between.
     pub fn since_unix(&self, since_ms: u64) -> u64 {
         self.now_ms.saturating_sub(unix_ms().saturating_sub(since_ms))
     }
 }
 
-/// Any number, for jitter.
+/// Return a random number for jitter.
 pub fn random() -> u32 {
-    // Each state has keys of its own.
+    // Each `RandomState` has keys of its own.
     RandomState::new().build_hasher().finish() as u32
 }
 
-/// A number from 0 to `most`, for jitter.
+/// Return a random number from 0 to `most`, for jitter.
 pub fn random_up_to(most: u64) -> u32 {
     ((u64::from(random()) * (most + 1)) >> 32) as u32
 }
 
-/// So many seconds after the epoch in UTC, as strftime(3) writes it.
+/// Return a time in UTC, given in seconds since the epoch, as strftime(3) formats it.
 pub fn utc(seconds: u64, format: &CStr) -> String {
     let (time, mut text) = (seconds as libc::time_t, [0_u8; 64]);
     // SAFETY: all zeros is a valid value of this type.

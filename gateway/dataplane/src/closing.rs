@@ -1,17 +1,17 @@
-//! Why connections end, as values. Pure.
+//! The reasons for which connections end, as values. Pure.
 //!
-//! Not here: the code and the text of a reason. They are in `newsfabric/closing.py`, the project's one
-//! table, and come with the control plane's settings ([`Reason`](crate::control::Reason)).
+//! Not here: the code and the text of a reason. They are in `newsfabric/closing.py`, the project's
+//! one table, and arrive with the control plane's settings ([`Reason`](crate::control::Reason)).
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! own_reasons {
     ($($(#[doc = $doc:literal])+ $reason:ident = $name:literal, $ending:ident;)+) => {
-        /// A reason for which a connection is closed from here.
+        /// A reason for which the data plane closes a connection.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum CloseReason<'a> {
             $($(#[doc = $doc])+ $reason,)+
-            /// One that only the control plane uses, by its name.
+            /// A reason that only the control plane uses, by its name.
             Other(&'a str),
         }
 
@@ -19,7 +19,7 @@ macro_rules! own_reasons {
             #[cfg(test)]
             const OWN: &'static [CloseReason<'static>] = &[$(CloseReason::$reason),+];
 
-            /// The reason of this name.
+            /// Return the reason of this name.
             pub fn of(name: &'a str) -> CloseReason<'a> {
                 match name {
                     $($name => CloseReason::$reason,)+
@@ -27,7 +27,7 @@ macro_rules! own_reasons {
                 }
             }
 
-            /// Its name in settings and counters.
+            /// Return the reason's name in settings and counters.
             pub fn name(self) -> &'a str {
                 match self {
                     $(CloseReason::$reason => $name,)+
@@ -35,7 +35,7 @@ macro_rules! own_reasons {
                 }
             }
 
-            /// What follows the close frame.
+            /// Return the step that follows the close frame.
             pub fn ending(self) -> Ending {
                 match self {
                     $(CloseReason::$reason => Ending::$ending,)+
@@ -46,11 +46,11 @@ macro_rules! own_reasons {
     };
 }
 
-// Settings of an older control plane may lack one: then `internal` is said.
+// The settings of an older control plane may lack a reason: then `internal` is sent.
 own_reasons! {
     /// The reader broke the framing.
     ProtocolError = "protocol_error", HalfClose;
-    /// A text isn't UTF-8, or can't be decompressed.
+    /// A text isn't UTF-8, or a message can't be decompressed.
     InvalidPayload = "invalid_payload", HalfClose;
     /// A message is longer than `message_bytes`.
     TooBig = "too_big", HalfClose;
@@ -62,32 +62,32 @@ own_reasons! {
     AddressFull = "address_full", Wait;
     /// A fault on our side.
     Internal = "internal", Wait;
-    /// The reader doesn't take what it is sent.
+    /// The reader doesn't take the frames that it is sent.
     SlowReader = "slow_reader", Wait;
     /// The reader went on after `refusals`.
     TooManyRequests = "too_many_requests", Wait;
-    /// The reader hasn't been heard for two heartbeats.
+    /// No byte was received from the reader for two heartbeats.
     NoPong = "no_pong", Wait;
-    /// The reader's token has run out.
+    /// The reader's token has expired.
     TokenExpired = "token_expired", Wait;
     /// A message wasn't complete after `unfinished_ms`.
     Unfinished = "unfinished", HalfClose;
 }
 
-/// The counter `closes.LABEL` of connections that readers ended with a close frame.
+/// Label of the counter `closes.LABEL` for connections that readers ended with a close frame.
 pub const BY_READER: &str = "reader";
-/// And of those whose transport broke.
+/// Label of that counter for connections whose transport broke.
 pub const LOST: &str = "lost";
 
-/// What follows the last byte of a goodbye.
+/// The step after the last byte of a goodbye.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// The reader answers, then TCP is closed (RFC 6455 section 7.1.1).
+    /// Wait for the reader's answer, then close TCP (RFC 6455 section 7.1.1).
     Wait,
-    /// No more comes from us. What the reader still sends is dropped: after a violation its
-    /// answer can't be told from it, and a reset would destroy the goodbye.
+    /// Send no more, and drop all that the reader still sends: after a violation its answer can't
+    /// be recognised, and a reset would destroy the goodbye.
     HalfClose,
-    /// TCP is closed.
+    /// Close TCP at once.
     HangUp,
 }
 

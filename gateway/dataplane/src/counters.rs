@@ -1,6 +1,6 @@
-//! What is counted, for the control plane's metrics. One set per I/O thread, summed when asked.
+//! Counters for the control plane's metrics: one set per I/O thread, summed when a report is made.
 //!
-//! Each thread writes its own cache lines, so counting costs what adding to a field costs.
+//! Each thread writes its own cache lines, so counting costs no more than adding to a field.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::delays::{Delays, Names};
 
 macro_rules! counts {
     ($($count:ident = $name:literal,)+) => {
-        /// Something that is counted; the names are those of `docs/dataplane-protocol.md`.
+        /// A counter; the names are those of `docs/dataplane-protocol.md`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the names say it")]
         pub enum Count {
@@ -49,17 +49,18 @@ counts! {
     DroppedDisconnect = "dropped.disconnect",
     DroppedConflate = "dropped.conflate",
     DroppedOldest = "dropped.drop_oldest",
-    // Bytes of verbs that wait or are asked.
+    // Bytes of verbs that wait, or that the control plane has to answer.
     HeldBytes = "held_bytes",
     OutboxBytes = "outbox_bytes",
-    // Those that were news to this thread's hub; every thread is offered all.
+    // Publications that were new to this thread's hub; every thread is offered all.
     Publications = "publications",
     Copies = "copies",
     EvictedEarly = "evicted_early",
     Identities = "identities",
 }
 
-/// Every thread has the same of these, up to what is still in its mailbox: the most of them is told, not the sum.
+/// Counters that are equal on all threads, apart from orders still in mailboxes: the report has
+/// their maximum, not their sum.
 const ALIKE: [Count; 4] =
     [Count::Publications, Count::Copies, Count::EvictedEarly, Count::Identities];
 
@@ -72,20 +73,20 @@ impl Default for Values {
     }
 }
 
-/// One thread's counters.
+/// The counters of one thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
     values: Values,
     pub connections: AtomicU64,
-    /// How long messages were under way to this thread's readers.
+    /// Delays of messages to this thread's readers.
     pub delays: Delays,
     closes: Mutex<BTreeMap<String, u64>>,
     /// Bytes of long commands that the thread hasn't carried out yet.
     owed: AtomicU64,
 }
 
-/// A command that is as long counts until it is carried out; thousands of short ones are soon.
+/// Size from which a command counts as owed; even thousands of shorter ones are carried out soon.
 const LONG: usize = 16 * 1024;
 
 impl Counters {
@@ -93,19 +94,19 @@ impl Counters {
         self.add_many(what, 1);
     }
 
-    /// So many more. Only the thread that owns these counters may call it.
+    /// Add `many`. Only the thread that owns these counters may call it.
     pub fn add_many(&self, what: Count, many: u64) {
         let value = &self.values.0[what as usize];
         value.store(value.load(Relaxed) + many, Relaxed);
     }
 
-    /// One less, of what is counted now.
+    /// Subtract one from a counter of existing things.
     pub fn take(&self, what: Count) {
         let value = &self.values.0[what as usize];
         value.store(value.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// So much there is now.
+    /// Set a counter of existing things.
     pub fn set(&self, what: Count, value: usize) {
         self.values.0[what as usize].store(value as u64, Relaxed);
     }
@@ -118,26 +119,26 @@ impl Counters {
         self.get(Count::ReadersWebSocket) + self.get(Count::ReadersSockJs)
     }
 
-    /// The thread was given a command of so many bytes.
+    /// Record that the thread was given a command of so many bytes.
     pub fn owe(&self, bytes: usize) {
         if bytes >= LONG {
             self.owed.fetch_add(bytes as u64, Relaxed);
         }
     }
 
-    /// It has carried it out.
+    /// Record that the thread has carried it out.
     pub fn carried_out(&self, bytes: usize) {
         if bytes >= LONG {
             self.owed.fetch_sub(bytes as u64, Relaxed);
         }
     }
 
-    /// How many bytes of long commands it has yet to carry out.
+    /// Return the bytes of long commands that the thread has yet to carry out.
     pub fn owed(&self) -> u64 {
         self.owed.load(Relaxed)
     }
 
-    /// A connection has ended for this reason.
+    /// Count a connection that has ended for this reason.
     pub fn closed(&self, reason: &str) {
         let mut closes = self.closes.lock().unwrap_or_else(PoisonError::into_inner);
         match closes.get_mut(reason) {
@@ -147,7 +148,7 @@ impl Counters {
     }
 }
 
-/// Everything as names and values, summed over the threads.
+/// Return all counters as names and values, summed over the threads.
 pub fn report(
     threads: &[Arc<Counters>],
     series: &Names,
@@ -181,7 +182,7 @@ pub fn report(
     out
 }
 
-/// Those of a report that are new, or have another value than in an earlier one.
+/// Return the entries of a report that are new, or differ from those of an earlier report.
 pub fn changes(earlier: &[(String, u64)], now: &[(String, u64)]) -> Vec<(String, u64)> {
     let known: HashMap<&str, u64> = earlier.iter().map(|(name, value)| (&**name, *value)).collect();
     now.iter().filter(|(name, value)| known.get(&**name) != Some(value)).cloned().collect()

@@ -1,24 +1,24 @@
 //! permessage-deflate (RFC 7692) without context takeover in either direction. No I/O.
 //!
-//! No connection keeps a compressor or a window: a push is compressed once for all who negotiated
-//! it, what readers send is inflated by one [`Inflater`] per thread.
+//! No connection keeps a compressor or a window. A push is compressed once for all readers that
+//! negotiated it; readers' messages are inflated by one [`Inflater`] per thread.
 //!
-//! The decision to question: a reader who asks for a smaller window (`server_max_window_bits`) is
-//! not compressed for on its own. A message that fits into that window can't refer back beyond
-//! it, so such a reader shares the frame that all get, and gets longer messages uncompressed,
-//! which RFC 7692 section 6 leaves to us for each message.
+//! The decision to question: no frame is compressed separately for a reader that asks for a smaller
+//! window (`server_max_window_bits`). A message that fits into that window can't refer back beyond
+//! it, so the reader shares the common frame. It gets longer messages uncompressed: RFC 7692
+//! section 6 leaves that to the sender, for each message.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::Violation;
 
-/// What a sync flush ends with, taken off by the sender (RFC 7692 section 7.2.1).
+/// The end of a sync flush, removed by the sender (RFC 7692 section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xFF, 0xFF];
-/// Room made at a time while inflating.
+/// Bytes of room added at a time while inflating.
 const STEP: usize = 4096;
 
-/// What was agreed with one reader.
+/// The compression agreed with one reader.
 #[derive(Debug, PartialEq, Eq, Clone, Copy, Serialize, Deserialize)]
 pub struct Agreement {
     /// The window that the reader asked for, if any: 8 to 15 bits.
@@ -26,7 +26,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The `Sec-WebSocket-Extensions` of the answer (RFC 7692 section 7.1).
+    /// Return the `Sec-WebSocket-Extensions` of the answer (RFC 7692 section 7.1).
     ///
     /// `client_no_context_takeover` may be demanded of every client (section 7.1.1.2).
     pub fn answer(self) -> String {
@@ -37,20 +37,20 @@ impl Agreement {
         }
     }
 
-    /// Whether a message of `size` bytes, before compression, may go to this reader compressed.
+    /// Return whether a message of `size` bytes, before compression, may be sent compressed.
     pub fn may_compress(self, size: usize) -> bool {
         self.window_bits.is_none_or(|bits| size <= 1 << bits)
     }
 
-    /// Whether one that came as bytes can have been agreed.
+    /// Return whether an agreement restored from bytes is a possible one.
     pub fn is_possible(self) -> bool {
         self.window_bits.is_none_or(|bits| (8..=15).contains(&bits))
     }
 }
 
-/// The first offer that can be accepted, of the values of all `Sec-WebSocket-Extensions` headers
-/// in their order. Offers of other extensions, and what isn't an offer at all, are passed over
-/// (RFC 7692 section 7: such an offer must be declined, not the handshake).
+/// Return the first acceptable offer in the values of all `Sec-WebSocket-Extensions` headers, in
+/// their order. Offers of other extensions and malformed offers are skipped (RFC 7692 section 7:
+/// such an offer must be declined, not the handshake).
 pub fn negotiate<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Option<Agreement> {
     headers
         .into_iter()
@@ -59,7 +59,7 @@ pub fn negotiate<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Option<Agre
         .find_map(accept)
 }
 
-/// RFC 7692 section 7.1: a parameter that is unknown, doubled or has a bad value declines the offer.
+/// Read an offer; an unknown, doubled or bad parameter declines it (RFC 7692 section 7.1).
 fn accept(offer: &str) -> Option<Agreement> {
     let mut parts = offer.split(';').map(str::trim);
     if !parts.next()?.eq_ignore_ascii_case("permessage-deflate") {
@@ -88,35 +88,36 @@ fn accept(offer: &str) -> Option<Agreement> {
     Some(Agreement { window_bits })
 }
 
-/// RFC 6455 section 9.1: a value may be a quoted string, if it is a token without the quotes.
+/// Remove quotes (RFC 6455 section 9.1: a value may be a quoted string if it is a token without
+/// them).
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
 
-/// 8 to 15, without leading zeros (RFC 7692 sections 7.1.2.1 and 7.1.2.2).
+/// Read a window size: 8 to 15, without leading zeros (RFC 7692 sections 7.1.2.1 and 7.1.2.2).
 fn bits(value: &str) -> Option<u8> {
     (8..=15).find(|bits| bits.to_string() == value)
 }
 
-/// Compresses pushes, one at a time: keep one per thread (about 300 KB).
+/// The compressor for pushes, one at a time: keep one per thread (about 300 KB).
 #[derive(Debug)]
 pub struct Deflater {
     stream: Compress,
 }
 
 impl Deflater {
-    /// A compressor of `level` 1 (fast) to 9 (small).
+    /// Return a compressor of `level` 1 (fast) to 9 (small).
     pub fn new(level: u8) -> Self {
         let level = Compression::new(level.clamp(1, 9).into());
         Self { stream: Compress::new(level, false) }
     }
 
-    /// Append `payload`, compressed as a message's payload, to `out`. False, and nothing was
-    /// appended, if it wouldn't be shorter: then send it as it is.
+    /// Append `payload`, compressed as a message's payload, to `out`. Return false and append
+    /// nothing if that isn't shorter: then send it uncompressed.
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> bool {
         self.stream.reset();
         let start = out.len();
-        // What doesn't fit in here isn't shorter, and is given up.
+        // Output that doesn't fit in here isn't shorter, and is given up.
         out.reserve(payload.len() + TAIL.len());
         let room = out.capacity();
         let done = self
@@ -133,7 +134,7 @@ impl Deflater {
     }
 }
 
-/// Inflates what readers send, one message at a time: keep one per thread (about 50 KB).
+/// The inflater for readers' messages, one at a time: keep one per thread (about 50 KB).
 #[derive(Debug)]
 pub struct Inflater {
     stream: Decompress,
@@ -147,11 +148,11 @@ impl Default for Inflater {
 }
 
 impl Inflater {
-    /// The message that `payload` is when inflated. It is lent until the next call.
+    /// Return the inflated message of `payload`. It is lent until the next call.
     ///
     /// # Errors
-    /// [`Violation::TooBig`] as soon as there are more than `message_bytes` of it, whatever is
-    /// still to come; [`Violation::InvalidPayload`] if it isn't DEFLATE.
+    /// [`Violation::TooBig`] as soon as the output exceeds `message_bytes`, before the rest is
+    /// inflated; [`Violation::InvalidPayload`] if `payload` isn't DEFLATE.
     pub fn inflate(&mut self, payload: &[u8], message_bytes: usize) -> Result<&[u8], Violation> {
         self.output.clear();
         self.stream.reset(false);
@@ -174,7 +175,7 @@ impl Inflater {
             let used = (self.stream.total_in() - before.0) as usize;
             input = input.get(used..).unwrap_or_default();
             if status == Status::StreamEnd {
-                // RFC 7692 section 7.2.3.4: a block with BFINAL may stand in mid-message.
+                // RFC 7692 section 7.2.3.4: a block with BFINAL may occur in mid-message.
                 self.stream.reset(false);
             } else if used == 0 && self.output.len() == before.1 {
                 break;

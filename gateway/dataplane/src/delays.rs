@@ -1,14 +1,14 @@
-//! How long messages were under way, as totals by series and bucket. No clock: microseconds are given.
+//! Histograms of message delays, by series. No clock: callers pass microseconds.
 //!
-//! A series is what the control plane calls it in `stamp`: it knows classes and ways, this side doesn't.
-//! The decision to question: buckets are the same for everything, as powers of two, so that adding is a
-//! search among fifteen numbers, and both engines' histograms can be added up.
+//! A series is a name that the control plane gives in `stamp`: it knows classes and ways, the data
+//! plane doesn't. The decision to question: all series have the same buckets, about powers of two.
+//! So adding is a search among fifteen numbers, and both engines' histograms can be summed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// As many series as there may be; what is beyond isn't measured.
+/// Maximum number of series; further ones aren't measured.
 pub const SERIES: usize = 128;
-/// Bytes of a series' name.
+/// Maximum bytes of a series' name.
 pub const NAME_BYTES: usize = 64;
 /// Upper ends of the buckets in microseconds; one more bucket has no end.
 pub const BOUNDS_US: [u64; 15] = [
@@ -17,7 +17,7 @@ pub const BOUNDS_US: [u64; 15] = [
 ];
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// When a router took a message in, and which series its deliveries are counted in.
+/// The time at which a router took a message in, and the series of its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Microseconds since the epoch, by that router's clock.
@@ -33,7 +33,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// So many more that took so long. Only the thread that owns it may call it.
+    /// Add `many` deliveries of `took_us` each. Only the owning thread may call it.
     pub fn add(&self, took_us: u64, many: u64) {
         let bucket = &self.buckets[BOUNDS_US.partition_point(|end| *end < took_us)];
         bucket.store(bucket.load(Relaxed) + many, Relaxed);
@@ -46,11 +46,11 @@ impl Totals {
     }
 }
 
-/// One thread's histograms: of each series, and of how long readers were behind.
+/// Histograms of one thread: of each series, and of the time that readers were behind.
 #[derive(Debug)]
 pub struct Delays {
     series: Box<[Totals]>,
-    /// From the first frame that waited for a reader until none did.
+    /// Times from the first frame that waited for a reader until none waited.
     pub behind: Totals,
 }
 
@@ -62,10 +62,10 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// So many readers' sockets took a message with this stamp now.
+    /// Count a message with this stamp, which the sockets of `many` readers took now.
     pub fn delivered(&self, stamp: Stamp, now_us: u64, many: u64) {
         if let Some(totals) = self.series.get(usize::from(stamp.series)) {
-            // Clocks differ: what comes before it was published took no time.
+            // Clocks differ: a delivery before the time of its stamp counts as 0.
             totals.add(now_us.saturating_sub(stamp.taken_us), many);
         }
     }
@@ -76,7 +76,7 @@ impl Delays {
 pub struct Names(Vec<Box<str>>);
 
 impl Names {
-    /// The number of a series; none if there are too many.
+    /// Return the number of a series; `None` if there are too many.
     pub fn number(&mut self, name: &str) -> Option<u16> {
         let found = self.0.iter().position(|known| **known == *name);
         let number = found.unwrap_or(self.0.len());
@@ -89,7 +89,8 @@ impl Names {
         Some(number as u16)
     }
 
-    /// Append what isn't 0 as `delay.NAME.BUCKET`, `delay.NAME.sum_us`, `behind.BUCKET` and `behind.sum_us`.
+    /// Append values above 0 as `delay.NAME.BUCKET`, `delay.NAME.sum_us`, `behind.BUCKET` and
+    /// `behind.sum_us`.
     pub fn report(&self, threads: &[&Delays], out: &mut Vec<(String, u64)>) {
         for (number, name) in self.0.iter().enumerate() {
             let all = threads.iter().map(|one| &one.series[number]);

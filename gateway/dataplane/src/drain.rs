@@ -1,27 +1,27 @@
-//! The pace of a drain: how many readers should have been told by when. Pure.
+//! The pace of a drain: the number of readers to notify by a given time. Pure.
 //!
-//! All at once they would fall on the other boxes in the same second.
+//! Readers that are all notified at once would reconnect to the other boxes in the same second.
 
-/// Readers spread evenly over a time, or over longer if that were too many a second.
+/// Readers spread evenly over a time, which is longer if the rate per second were too high.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     readers: u64,
     start_ms: u64,
     duration_ms: u64,
     told: u64,
-    /// Where the search for the next reader goes on.
+    /// The slot at which the search for the next reader continues.
     pub next_slot: u32,
 }
 
 impl Pace {
-    /// So many `readers` from `now_ms` on, over `spread_ms`, but at most `per_second`.
+    /// Spread `readers` from `now_ms` over `spread_ms`, but at most `per_second`.
     pub fn new(readers: u64, now_ms: u64, spread_ms: u32, per_second: u32) -> Pace {
         let least_ms = readers * 1_000 / u64::from(per_second.max(1));
         let duration_ms = if readers == 0 { 0 } else { least_ms.max(u64::from(spread_ms)) };
         Pace { readers, start_ms: now_ms, duration_ms, told: 0, next_slot: 0 }
     }
 
-    /// How many are to be told now; they count as told.
+    /// Return the number of readers to notify now, and count them as notified.
     pub fn due(&mut self, now_ms: u64) -> u64 {
         let elapsed = now_ms.saturating_sub(self.start_ms);
         let total = if elapsed >= self.duration_ms {
@@ -34,21 +34,21 @@ impl Pace {
         due
     }
 
-    /// Whether everyone has been told.
+    /// Return whether the time is over: all readers are due.
     pub fn is_over(&self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.start_ms) >= self.duration_ms
     }
 }
 
-/// How many of `count` each thread has to send away that has so many `readers`: in proportion, as
-/// many as there are at most.
+/// Return for each thread how many of `count` readers it has to send away: in proportion to its
+/// `readers`, and never more than it has.
 pub fn shares(count: u32, readers: &[u64]) -> Vec<u32> {
     let all: u64 = readers.iter().sum();
     let count = u64::from(count).min(all);
     let (mut before, mut given) = (0, 0);
     let mut share = |own: &u64| {
         before += own;
-        // What is due up to here, so that what is rounded off isn't lost.
+        // The total due up to this thread, so that no fraction is lost by rounding.
         let due = (count * before).checked_div(all).unwrap_or(0);
         let share = due - given;
         given = due;

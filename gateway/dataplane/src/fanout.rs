@@ -1,9 +1,10 @@
-//! Publications on their way to readers, in chunks. Pure; who the readers are is the audience's.
+//! Publications on their way to readers, in chunks. Pure; the audience knows the readers.
 //!
-//! A big fan-out is cut into chunks, and topics take turns, so that it doesn't hold a small one up. A topic that
-//! has just begun goes before those that have had a turn, but never two such in a row: everybody goes on.
-//! Within a topic one publication goes after the other. Those that wait meanwhile for the same readers leave
-//! together, as one batch: that is the coalescing, and there is none while nothing waits.
+//! A big fan-out is cut into chunks, and topics take turns, so that a big fan-out doesn't delay a
+//! small one. A topic at its first turn goes before other topics, but two first turns never follow
+//! each other while others wait: so each topic makes progress. Within a topic publications keep
+//! their order. Publications that wait for the same readers are sent together, as one batch. This
+//! is the only coalescing: when nothing waits, each publication is sent alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use std::sync::Arc;
 use crate::audience::{Audience, Cursor};
 use crate::publication::Publication;
 
-/// Publications that leave together at most, and their bytes.
+/// Maximum number of publications in a batch, and maximum bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Where a publication came from: the attachment and its number.
+/// The origin of a publication: the attachment, and the number in it.
 pub type PublishNumber = (u32, u64);
 
 #[derive(Debug)]
@@ -25,33 +26,33 @@ struct Job {
     publication: Arc<Publication>,
 }
 
-/// What is under way of one topic.
+/// Publications of one topic that are being sent.
 #[derive(Debug, Default)]
 struct Line {
     jobs: VecDeque<Job>,
-    /// So many of the first go together; 0 if they haven't begun.
+    /// Number of the first jobs that are sent together; 0 before they have begun.
     together: usize,
 }
 
-/// Some readers of a topic, and what they get now.
+/// Some readers of a topic, and the publications to send to them now.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// In their order, at least one.
+    /// At least one, in their order.
     pub publications: Vec<Arc<Publication>>,
     pub slots: Vec<u32>,
 }
 
-/// All that is under way on a thread.
+/// All fan-outs in progress on a thread.
 #[derive(Debug, Default)]
 pub struct Fanout {
     lines: HashMap<u32, Line>,
     /// Topics that have had no turn yet.
     fresh: VecDeque<u32>,
-    /// Those that have had one.
+    /// Topics that have had a turn.
     turns: VecDeque<u32>,
-    /// Whether the last turn was a first one.
+    /// True if the last turn was a topic's first.
     was_first: bool,
-    /// From the oldest publication under way on; whether it is over.
+    /// Publications from the oldest unfinished one on; true if finished.
     numbers: VecDeque<(PublishNumber, bool)>,
     first_order: u64,
     reached: Option<PublishNumber>,
@@ -78,19 +79,19 @@ impl Fanout {
         line.jobs.push_back(Job { order, cursor, publication: publication.clone() });
     }
 
-    /// A publication that nobody gets.
+    /// Record a publication that has no readers.
     pub fn skip(&mut self, number: PublishNumber) {
         let order = self.begin(number);
         self.finish(order);
     }
 
-    /// The number up to which everything is over, if it has moved since the last call.
+    /// Return the number up to which all are finished, if it has moved since the last call.
     pub fn take_reached(&mut self) -> Option<PublishNumber> {
         self.reached.take()
     }
 
-    /// What to send next, to `budget` readers at most; the topic goes to the end of the line then.
-    /// False if nothing is under way. Send it before another command is carried out.
+    /// Fill `chunk` with the next sends for at most `budget` readers, or return false if there are
+    /// none. The topic then goes to the end of the queue. Send the chunk before the next command.
     pub fn next_chunk(
         &mut self,
         audience: &mut Audience,
@@ -157,7 +158,7 @@ impl Fanout {
 }
 
 impl Line {
-    /// Begin a batch, unless one is under way.
+    /// Begin a batch, unless one is in progress.
     fn gather(&mut self, audience: &mut Audience) {
         if self.together > 0 {
             return;
@@ -207,7 +208,7 @@ mod tests {
         publish(&mut fanout, &mut audience, "small", 2);
         assert!(fanout.next_chunk(&mut audience, 10, &mut chunk));
         assert_eq!(chunk.slots, [200]);
-        // The number stays behind the one that is still under way.
+        // The number stays below that of the unfinished fan-out.
         assert_eq!(fanout.take_reached(), None);
     }
 

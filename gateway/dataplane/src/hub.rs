@@ -1,17 +1,17 @@
 //! The hub of one I/O thread: topic → readers, identities seen. Pure.
 //!
-//! A publication is offered once per copy and published once: [`Hub::publish`] says
-//! [`Offer::Copy`] for the others. What it says for the first is a [`Cursor`] over those who are
-//! subscribed at that moment: read it to its end with [`Audience::read`], in as many pieces as you
-//! like, the cursors of one topic in their order. Together with commands carried out in their order
-//! that makes "each topic in the order of arrival, nobody twice" true.
+//! A publication is offered once per copy and published once: [`Hub::publish`] returns
+//! [`Offer::Copy`] for later copies. For the first copy it returns a [`Cursor`] over the readers
+//! subscribed at that moment. Read the cursor to its end with [`Audience::read`], in any number of
+//! pieces; read the cursors of one topic in their order. Because commands are carried out in their
+//! order too, each reader gets each topic in the order of arrival, and no message twice.
 //!
-//! Not here: frames and sockets, and what was before, which is the control plane's.
-//! `now` is in ms of the thread's clock, which only goes on.
+//! Not here: frames, sockets, and earlier messages, which the control plane keeps. `now` is in ms
+//! of the thread's clock, which never goes back.
 //!
-//! The decision to question: every I/O thread has a hub of its own and is offered everything. So
-//! nothing is locked and nothing is asked of another thread. Publications are shared by all threads;
-//! what each has for itself is up to 21 bytes per identity seen.
+//! The decision to question: every I/O thread has a hub of its own and is offered every
+//! publication. So no lock is needed, and no thread asks another. Publications are shared by all
+//! threads; each thread's own memory is up to 21 bytes per identity seen.
 
 #[cfg(test)]
 mod tests;
@@ -24,34 +24,34 @@ use crate::identities::SeenIdentities;
 pub use crate::audience::{Clash, Cursor};
 pub use crate::publication::{Frame, FrameMaker, Publication};
 
-/// What came of a publication.
+/// The result of offering a publication.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It was published before.
+    /// An identity that was published before.
     Copy,
-    /// It is news, but none of this thread's readers wants it.
+    /// A new identity, but no reader of this thread is subscribed.
     Nobody,
-    /// Send it to these.
+    /// A new identity: send it to the readers of this cursor.
     Readers(Cursor),
 }
 
 /// All topics of one I/O thread.
 #[derive(Debug)]
 pub struct Hub {
-    /// Who is subscribed to what.
+    /// The subscriptions.
     pub audience: Audience,
-    /// What was published or replayed lately.
+    /// Identities that were published or replayed recently.
     pub seen: SeenIdentities,
 }
 
 impl Hub {
-    /// One that knows nothing, and will know so many identities for so long.
+    /// Return an empty hub that remembers at most `identities` identities, each for `identity_ms`.
     pub fn new(identity_ms: u64, identities: usize) -> Hub {
         let seen = SeenIdentities::new(identity_ms, identities);
         Hub { audience: Audience::default(), seen }
     }
 
-    /// Offer a publication: note that it was seen, and say who gets it.
+    /// Offer a publication: record its identity, and return its readers.
     pub fn publish(&mut self, publication: &Arc<Publication>, now: u64) -> Offer {
         let identity = publication.identity();
         if self.seen.contains(&identity) {
@@ -61,10 +61,11 @@ impl Hub {
         self.audience.open(&publication.topic).map_or(Offer::Nobody, Offer::Readers)
     }
 
-    /// Some reader is given these now: a copy of any that comes later is dropped.
+    /// Record that a reader is now given these publications: later copies of them are dropped.
     ///
-    /// Not so of what is older than the window of identities: it can't come again, and a crowd of
-    /// mailboxes would leave no room for what can. When it was routed is by `unix_ms`, as is its id.
+    /// A publication routed longer ago than the window of identities isn't recorded: no copy of it
+    /// can arrive any more, and a crowd of mailboxes would push out identities that can. The time
+    /// of routing is that of the publication's id; `unix_ms` is now.
     pub fn replayed(&mut self, publications: &[Arc<Publication>], now: u64, unix_ms: u64) {
         for publication in publications {
             if publication.routed_ms() + self.seen.window_ms >= unix_ms {

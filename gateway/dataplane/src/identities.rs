@@ -1,15 +1,15 @@
-//! Which messages were seen lately, so that copies and repeats are dropped.
+//! Identities seen recently, so that copies and repeats are dropped.
 //!
-//! A window bounded in time and in number. Identities leave it in groups of ten seconds, which
-//! costs one time per group instead of one per identity. When there are too many, the oldest
-//! group goes early: a repeat that comes later than that is taken for a new message, and
-//! readers' libraries drop it. `now` is in ms of a clock that only goes on, which a newer data plane
-//! takes over.
+//! A window bounded in time and in number. Identities leave it in groups of ten seconds: that costs
+//! one timestamp per group instead of one per identity. Above the limit, the oldest group is
+//! evicted early. A repeat that arrives later counts as a new message, and readers' libraries drop
+//! it. `now` is in ms of a clock that never goes back, and that a newer data plane continues.
 //!
-//! The decision to question: no set of the standard library. Identities lie once, in the order in
-//! which they came (10 bytes each), and a table of places in that order finds them (4 bytes each,
-//! at most three quarters full): 16 to 21 bytes for each instead of the 40 of a set and a queue.
-//! Every I/O thread has these, up to a million and a half (`HubLimits` in `gateway/hub.py`).
+//! The decision to question: no set of the standard library. Identities are stored once, in order
+//! of arrival (10 bytes each). A table of their numbers in that order finds them (4 bytes each, at
+//! most three quarters full): 16 to 21 bytes for each identity instead of the 40 of a set and a
+//! queue. Every I/O thread has a window of its own, up to a million and a half (`HubLimits` in
+//! `gateway/hub.py`).
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -21,34 +21,34 @@ const GROUP_MS: u64 = 10_000;
 const NONE: u32 = u32::MAX;
 const SMALLEST_TABLE: usize = 64;
 
-/// Identities that were seen at about the same time.
+/// Identities that were seen within about ten seconds.
 #[derive(Debug)]
 struct Group {
     start: u64,
     count: usize,
 }
 
-/// A set of the identities of the last `window_ms` (up to ten seconds more), at most `limit`.
+/// The set of identities of the last `window_ms` (up to ten seconds more), at most `limit`.
 #[derive(Debug)]
 pub struct SeenIdentities {
-    /// How long identities are remembered.
+    /// Time for which identities are remembered.
     pub window_ms: u64,
-    /// How many at most. Another limit bites at the next [`SeenIdentities::add`].
+    /// Maximum number; a new limit takes effect at the next [`SeenIdentities::add`].
     pub limit: usize,
-    /// How many had to go before their time.
+    /// Number of identities that were evicted before their time.
     pub evicted_early: u64,
     order: VecDeque<Identity>,
-    /// The number of the first in `order`; numbers wrap.
+    /// Number of the first identity in `order`; numbers wrap.
     first: u32,
     groups: VecDeque<Group>,
-    /// Numbers of identities, found by hashing, with linear probing. A power of two.
+    /// Numbers of identities, found by hashing with linear probing. The size is a power of two.
     table: Vec<u32>,
     // Publishers choose identities, so the hash must be a secret.
     hasher: RandomState,
 }
 
 impl SeenIdentities {
-    /// None seen yet.
+    /// Return an empty window.
     pub fn new(window_ms: u64, limit: usize) -> SeenIdentities {
         SeenIdentities {
             window_ms,
@@ -62,22 +62,22 @@ impl SeenIdentities {
         }
     }
 
-    /// How many there are.
+    /// Return the number of identities.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there are none.
+    /// Return whether the window is empty.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Whether it was seen.
+    /// Return whether an identity was seen.
     pub fn contains(&self, identity: &Identity) -> bool {
         self.table[self.find(identity)] != NONE
     }
 
-    /// Remember `identity` as seen now; nothing if it is there already.
+    /// Remember `identity` as seen now, unless it is known already.
     pub fn add(&mut self, identity: &Identity, now: u64) {
         self.expire(now);
         if self.contains(identity) {
@@ -98,7 +98,8 @@ impl SeenIdentities {
         self.shrink();
     }
 
-    /// All of them, oldest first, in pieces of at most `most`: since when those of a piece are seen, and they.
+    /// Return all identities, oldest first, in pieces of at most `most`, each with its group's
+    /// start.
     pub fn pieces(&mut self, most: usize) -> impl Iterator<Item = (u64, &[Identity])> {
         let mut rest = &*self.order.make_contiguous();
         self.groups.iter().flat_map(move |group| {
@@ -108,7 +109,7 @@ impl SeenIdentities {
         })
     }
 
-    /// Remember a piece that [`SeenIdentities::pieces`] gave; they come in their order.
+    /// Remember a piece from [`SeenIdentities::pieces`]; pieces must be restored in their order.
     pub fn restore(&mut self, start: u64, piece: &[Identity]) {
         for identity in piece {
             if self.contains(identity) {
@@ -121,7 +122,7 @@ impl SeenIdentities {
 
     fn count_in_group(&mut self, start: u64) {
         match self.groups.back_mut() {
-            // What was taken over may have begun since.
+            // The start of a restored group may be later than `start`.
             Some(group) if group.start >= start => group.count += 1,
             _ => self.groups.push_back(Group { start, count: 1 }),
         }
@@ -130,7 +131,7 @@ impl SeenIdentities {
     fn append(&mut self, identity: &Identity) {
         self.grow_for(self.order.len() + 1);
         if self.first.wrapping_add(self.order.len() as u32) == NONE {
-            // After four billion: this number means something else.
+            // After 2³² identities: this number means an empty place, so number all anew.
             self.resize(self.table.len());
         }
         let place = self.find(identity);
@@ -143,7 +144,7 @@ impl SeenIdentities {
         if self.groups.len() > 1 {
             self.forget_oldest_group();
         } else if let Some(group) = self.groups.front_mut() {
-            // All within ten seconds: the older half goes.
+            // All were seen within ten seconds: forget the older half.
             let half = (group.count / 2).max(1);
             group.count -= half;
             self.forget(half);
@@ -166,7 +167,7 @@ impl SeenIdentities {
         }
     }
 
-    /// Where `identity` is in the table, or the empty place where it would be.
+    /// Return the place of `identity` in the table, or the empty place where it belongs.
     fn find(&self, identity: &Identity) -> usize {
         let mut place = self.home(identity);
         while self.table[place] != NONE && self.at(self.table[place]) != identity {
@@ -175,7 +176,7 @@ impl SeenIdentities {
         place
     }
 
-    /// Empty a place, and move those up that came past it (there are no tombstones).
+    /// Empty a place, and move later entries up that had skipped it (there are no tombstones).
     fn empty(&mut self, mut hole: usize) {
         let mask = self.mask();
         let mut next = hole;
@@ -185,7 +186,7 @@ impl SeenIdentities {
                 break;
             }
             let home = self.home(self.at(self.table[next]));
-            // Not if its home lies behind the hole: it would not be found any more.
+            // Not an entry whose home lies behind the hole: it could not be found any more.
             if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(hole) & mask) {
                 self.table[hole] = self.table[next];
                 hole = next;
@@ -219,7 +220,7 @@ impl SeenIdentities {
         }
     }
 
-    /// Number them from 0 again, in a table of `size` places.
+    /// Number all identities from 0 again, in a table of `size` places.
     fn resize(&mut self, size: usize) {
         self.first = 0;
         self.table.clear();

@@ -1,7 +1,8 @@
-//! The data plane of a newsfabric gateway: it owns the readers' sockets, a control plane decides.
+//! The data plane of a newsfabric gateway: it owns the readers' sockets, and a control plane
+//! decides.
 //!
-//! Modules without I/O come first; each can be tested by itself. The others are a thin shell. Public is
-//! what the program, the tests of whole modules and the fuzz targets use.
+//! Modules without I/O come first; each can be tested alone. The other modules are a thin shell.
+//! Public items are those that the program, the tests of whole modules and the fuzz targets use.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -1,8 +1,8 @@
-//! Lines on stderr, where the control plane logs: text, or JSON objects as the control plane writes them
-//! (`newsfabric/logs.py`). The environment says which, and who we are called.
+//! Log lines on stderr, beside the control plane's: text, or JSON objects in the format of
+//! `newsfabric/logs.py`. The environment names the format, the process and the region.
 //!
-//! No text here has anything of a reader's in it, so nothing is limited; what isn't printed is escaped all
-//! the same, because an error's text comes from below.
+//! No line contains data from a reader, so lines aren't rate-limited. JSON lines escape control
+//! characters all the same, because the texts of errors come from elsewhere.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -10,18 +10,18 @@ use std::sync::OnceLock;
 
 use crate::clock::{unix_ms, utc};
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
-    /// What happens.
+    /// A normal event.
     Info,
-    /// What an operator should know.
+    /// A fact that an operator should know.
     Warning,
-    /// What shouldn't happen.
+    /// A fault that should not occur.
     Error,
 }
 
-/// Writes one line: `tell!(Info, "readers on port {port}")`.
+/// Write one line: `tell!(Info, "readers on port {port}")`.
 #[macro_export]
 macro_rules! tell {
     ($level:ident, $($text:tt)*) => {
@@ -29,10 +29,10 @@ macro_rules! tell {
     };
 }
 
-/// The process and the region that write JSON; `None` writes text.
+/// The process and the region for JSON lines; `None`: lines are text.
 static WHO: OnceLock<Option<(String, String)>> = OnceLock::new();
 
-/// What `tell!` calls.
+/// Write one line; called by `tell!`.
 pub fn say(level: Level, text: fmt::Arguments<'_>) {
     let who = WHO.get_or_init(|| {
         let told = |name| std::env::var(name).unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn say(level: Level, text: fmt::Arguments<'_>) {
         None => format!("{text}\n"),
         Some((process, region)) => object(unix_ms(), level, &text.to_string(), process, region),
     };
-    // Whoever reads it may be gone.
+    // The reader of stderr may be gone.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
@@ -71,7 +71,7 @@ fn put(line: &mut String, letter: char) {
     }
 }
 
-/// UTC, to the millisecond.
+/// Return the time in UTC, with milliseconds.
 fn rfc3339(at_ms: u64) -> String {
     format!("{}.{:03}Z", utc(at_ms / 1_000, c"%Y-%m-%dT%H:%M:%S"), at_ms % 1_000)
 }

@@ -1,6 +1,7 @@
-//! A queue between two threads, with an alarm that wakes the one who reads it.
+//! A queue between threads, with an alarm that wakes the consumer.
 //!
-//! Many may put, one takes. Whoever takes gets everything at once, so the lock is held for a swap.
+//! Many threads put, one takes. A take removes all items at once, so the lock is held only for a
+//! swap.
 
 use std::io;
 use std::mem;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The queue. Its bound is the business of those who put.
+/// The queue. The callers that put items are responsible for its bound.
 pub struct Mailbox<T> {
     items: Mutex<Vec<T>>,
     /// An eventfd.
@@ -22,7 +23,7 @@ impl<T> Mailbox<T> {
         Ok(Mailbox { items: Mutex::new(Vec::new()), alarm })
     }
 
-    /// Put all of `items` at the end, and wake the reader if it may be asleep.
+    /// Append all of `items`, and wake the consumer if it may be asleep.
     pub fn put_all(&self, items: &mut Vec<T>) {
         if items.is_empty() {
             return;
@@ -31,27 +32,27 @@ impl<T> Mailbox<T> {
         let first = there.is_empty();
         there.append(items);
         drop(there);
-        // With more than those, whoever put the first has rung.
+        // If the queue wasn't empty, the alarm was raised when its first item was put.
         if first {
-            // It can only fail when it rings already.
+            // A write can only fail if the alarm is already raised.
             let _ = rustix::io::write(&self.alarm, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Take everything, in the order in which it was put. `into` must be empty.
+    /// Take all items, in the order in which they were put. `into` must be empty.
     pub fn take(&self, into: &mut Vec<T>) {
-        // It can only fail when it doesn't ring.
+        // A read can only fail if the alarm isn't raised.
         let _ = rustix::io::read(&self.alarm, &mut [0; 8]);
         mem::swap(&mut *self.lock(), into);
     }
 
-    /// Readable while there is something to take.
+    /// Return the alarm's descriptor: readable while there are items to take.
     pub fn fd(&self) -> RawFd {
         self.alarm.as_raw_fd()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<T>> {
-        // A panic ends the process, so there is nothing that could have poisoned it.
+        // A panic ends the process, so the lock can't be poisoned.
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! `newsfabric-dataplane`: the process that owns readers' sockets. Options only; see the library.
+//! `newsfabric-dataplane`: the process that owns readers' sockets. Here are only its options; see
+//! the library.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         Err(error) => {
             dataplane::tell!(Error, "newsfabric-dataplane: {error}");
             if options.take_over {
-                // For whoever has started us. One that doesn't listen any more need not know.
+                // For the process that started this one; it may have stopped reading.
                 let _ = writeln!(io::stdout(), "failed: {error}");
             }
             ExitCode::FAILURE
@@ -74,7 +75,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     Ok(options)
 }
 
-/// 0 to 2 are not handed down to be listened on, and below them there are none.
+/// Return the descriptor of an inherited socket: 3 or higher, since 0 to 2 are standard streams.
 fn inherited(name: &str, text: &str) -> Result<i32, String> {
     match number(name, text)? {
         ..=2 => Err(format!("{name} can't be {text}: a socket that is handed down is 3 or higher")),

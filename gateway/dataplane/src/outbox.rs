@@ -1,28 +1,30 @@
-//! What one connection has not been sent yet, and when its reader is called too slow. Pure.
+//! Frames that one connection has not been sent yet, and the test for a slow reader. Pure.
 //!
-//! Frames are shared with other connections; what each connection pays for is an entry. A frame
-//! waits here only while the socket takes nothing: the fast path never comes here, and a connection
-//! that isn't behind has no outbox.
+//! Frames are shared with other connections; each connection pays only for an entry. A frame waits
+//! here only while the socket takes no bytes. The fast path uses no outbox, and a connection that
+//! isn't behind has none.
 //!
-//! Every waiting message falls under its topic's policy:
+//! The policy of its topic applies to every waiting message:
 //!
 //! * `disconnect` and our own replies are **firm**: never dropped.
-//! * `conflate`: a newer version of a key takes away the one that waits. It goes to the end, so
-//!   the order of a topic stays the order of arrival.
+//! * `conflate`: a newer version of a key replaces the waiting one. It goes to the end, so a topic
+//!   stays in its order of arrival.
 //! * `drop_oldest`: may be dropped, the oldest first.
 //!
-//! A frame that was partly written is never dropped, whatever its policy: the reader could make
-//! nothing of what follows.
+//! A partly written frame is never dropped, whatever its policy: the reader could not decode the
+//! bytes after it.
 //!
-//! At the hard limit, the oldest that aren't firm go (conflated topics too: their newest versions
-//! come again with the next subscribe). If that isn't enough the reader is too slow; a message
-//! that isn't firm is dropped then instead. The soft limit counts firm bytes alone, and bites only
-//! after they have stayed above it for `soft_ms`: a burst is forgiven.
+//! At the hard limit, the oldest messages that aren't firm are dropped (also conflated ones: their
+//! newest versions are sent again at the next subscribe). If that makes too little room, a firm
+//! message makes its reader too slow; a message that isn't firm is dropped itself. The soft limit
+//! counts firm bytes alone. It applies only after they have stayed above it for `soft_ms`: a short
+//! burst is forgiven.
 //!
-//! What all outboxes of a thread take together is in their [`Account`], which every change is told.
+//! The memory of all outboxes of a thread is counted in their [`Account`]; every change is reported
+//! to it.
 //!
-//! The decision to question: dropping leaves a hole in the queue, so that the places that the keys
-//! know stay right. Holes are closed when they are more than the frames.
+//! The decision to question: a dropped message leaves a hole in the queue, so that the entry
+//! numbers known by key stay valid. Holes are removed when they outnumber the frames.
 
 mod account;
 #[cfg(test)]
@@ -39,53 +41,53 @@ use crate::publication::{Frame, Publication};
 
 pub use account::{Account, PLACE_BYTES};
 
-/// Counted for each frame beside its bytes, so that many small ones are bounded too.
+/// Bytes counted for each frame beside its own, so that many small frames are bounded too.
 pub const ENTRY_BYTES: usize = 256;
-/// So many holes are never worth closing.
+/// Number of holes that is never worth removing.
 const FEW_HOLES: usize = 32;
 
-/// Bytes a connection may keep waiting, and for how long.
+/// Limits of the bytes that wait for one connection, and of the time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// All that waits.
+    /// Maximum of all waiting bytes.
     pub hard_bytes: u32,
-    /// What waits and is firm.
+    /// Limit of the firm waiting bytes.
     pub soft_bytes: u32,
-    /// How long `soft_bytes` may be exceeded.
+    /// Time for which `soft_bytes` may be exceeded.
     pub soft_ms: u32,
 }
 
 impl Limits {
-    /// Those of the settings.
+    /// Return the limits of the settings.
     pub fn of(settings: &Settings) -> Limits {
         let Settings { hard_bytes, soft_bytes, soft_ms, .. } = *settings;
         Limits { hard_bytes, soft_bytes, soft_ms }
     }
 }
 
-/// Messages dropped, by policy.
+/// Numbers of dropped messages, by policy.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Because a newer version came, or there was no room.
+    /// Messages replaced by a newer version, or dropped for lack of room.
     pub conflate: u64,
-    /// Because there was no room.
+    /// Messages dropped for lack of room.
     pub drop_oldest: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// None for a hole.
+    /// The frame; `None` for a hole.
     frame: Option<Frame>,
-    /// None if it is firm.
+    /// The message; `None` if the frame is firm.
     publication: Option<Arc<Publication>>,
 }
 
-/// Equal for two versions of one key.
+/// The topic and key of a message: equal for two versions of one key.
 #[derive(Debug)]
 struct Story(Arc<Publication>);
 
 impl Story {
-    /// That of a message which newer versions take away.
+    /// Return the story of a message that newer versions replace.
     fn of(publication: &Arc<Publication>) -> Option<Story> {
         let conflated = publication.slow == Slow::Conflate && publication.key().is_some();
         conflated.then(|| Story(publication.clone()))
@@ -106,34 +108,34 @@ impl Hash for Story {
     }
 }
 
-/// First in, first out, for one connection. `now` is any clock in ms.
+/// Queue of one connection, first in, first out. `now` is any clock in ms.
 #[derive(Debug, Default)]
 pub struct Outbox {
     limits: Limits,
     entries: VecDeque<Entry>,
-    /// The number of the first entry; the others follow.
+    /// Number of the first entry; later entries have the numbers that follow.
     first: u64,
     /// No entry before this number can be dropped.
     droppable: u64,
     holes: usize,
-    /// How much of the first entry is written.
+    /// Bytes of the first entry that were written.
     pub written: usize,
     pending_bytes: usize,
     firm_bytes: usize,
     stories: HashMap<Story, u64>,
-    /// When the firm bytes first went above the soft limit; none while they are below.
+    /// Time at which the firm bytes rose above the soft limit; `None` while they are below.
     pub soft_since: Option<u64>,
     dropped: Dropped,
 }
 
 impl Outbox {
-    /// An empty one.
+    /// Return an empty outbox.
     pub fn new(limits: Limits) -> Outbox {
         Outbox { limits, ..Outbox::default() }
     }
 
-    /// An outbox in which these wait, in their order; without a publication a frame is firm. `None` if of the
-    /// first can't be so much `written`.
+    /// Return an outbox with these waiting frames, in their order; a frame without a publication is
+    /// firm. `None` if the first frame isn't longer than `written`.
     pub fn restore(
         limits: Limits,
         waiting: Vec<(Frame, Option<Arc<Publication>>)>,
@@ -153,35 +155,35 @@ impl Outbox {
         Some(outbox)
     }
 
-    /// All that waits, in its order.
+    /// Return all waiting frames, in their order.
     pub fn waiting(&self) -> impl Iterator<Item = (&Frame, Option<&Arc<Publication>>)> {
         let entries = self.entries.iter();
         entries.filter_map(|entry| Some((entry.frame.as_ref()?, entry.publication.as_ref())))
     }
 
-    /// How many frames wait.
+    /// Return the number of waiting frames.
     pub fn len(&self) -> usize {
         self.entries.len() - self.holes
     }
 
-    /// Whether nothing waits.
+    /// Return whether no frame waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What waits, with [`ENTRY_BYTES`] for each frame.
+    /// Return the waiting bytes, with [`ENTRY_BYTES`] for each frame.
     pub fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
 
-    /// Queue a frame of which the kernel has taken only `written` bytes. Nothing may wait yet.
+    /// Queue a frame of which the kernel has taken only `written` bytes. The outbox must be empty.
     pub fn started(&mut self, frame: Frame, written: usize, account: &mut Account) {
         debug_assert!(self.is_empty() && written < frame.len());
         self.append(frame, None, account);
         self.written = written;
     }
 
-    /// Queue a message's frame under its topic's policy; false if the reader is too slow.
+    /// Queue a message's frame under its topic's policy; return false if the reader is too slow.
     #[must_use = "a reader that is too slow has to be closed"]
     pub fn push(
         &mut self,
@@ -206,9 +208,9 @@ impl Outbox {
         true
     }
 
-    /// Queue a frame that must not be dropped; false if the reader is too slow.
+    /// Queue a frame that must not be dropped; return false if the reader is too slow.
     ///
-    /// It is queued in any case: on false clear the outbox, then say goodbye.
+    /// The frame is queued in any case: on false clear the outbox, then send the goodbye.
     #[must_use = "a reader that is too slow has to be closed"]
     pub fn push_firm(&mut self, frame: Frame, now: u64, account: &mut Account) -> bool {
         let fits = self.make_room(frame.len() + ENTRY_BYTES, account);
@@ -216,8 +218,8 @@ impl Outbox {
         fits && !self.too_long_above_soft(now)
     }
 
-    /// Fill `slices` with what is to be written next; returns how many were filled. After the write
-    /// call [`Outbox::advance`].
+    /// Fill `slices` with the next bytes to write; return the number of slices filled. After the
+    /// write call [`Outbox::advance`].
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut written = self.written;
         let frames = self.entries.iter().filter_map(|entry| entry.frame.as_ref());
@@ -229,7 +231,7 @@ impl Outbox {
         count
     }
 
-    /// So many bytes of [`Outbox::slices`] were written.
+    /// Remove so many written bytes, of those in [`Outbox::slices`].
     pub fn advance(&mut self, mut bytes: usize, account: &mut Account) {
         while let Some(entry) = self.entries.front() {
             let left = entry.frame.as_ref().map_or(0, |frame| frame.len() - self.written);
@@ -249,7 +251,7 @@ impl Outbox {
         }
     }
 
-    /// Drop everything but what was partly written; returns how many frames were dropped.
+    /// Drop all but a partly written frame; return the number of frames dropped.
     pub fn clear(&mut self, account: &mut Account) -> usize {
         let mut count = self.len();
         self.leave(account);
@@ -265,22 +267,23 @@ impl Outbox {
         count
     }
 
-    /// Take all of it out of the account: it is about to be thrown away.
+    /// Remove all frames from the account: the outbox is about to be dropped.
     pub fn leave(&self, account: &mut Account) {
         self.entries.iter().filter_map(|entry| entry.frame.as_ref()).for_each(|frame| {
             account.leave(frame);
         });
     }
 
-    /// How many messages were dropped since the last call.
+    /// Return the numbers of messages dropped since the last call.
     pub fn take_dropped(&mut self) -> Dropped {
         mem::take(&mut self.dropped)
     }
 
-    /// Take away the waiting version; false if it is the newer one of the two.
+    /// Drop the waiting version; return false if that is the newer one of the two.
     fn conflate(&mut self, story: &Story, account: &mut Account) -> bool {
         let waiting = self.stories.get(story).copied();
-        // A version that is being written may have lost its place to one that was dropped since.
+        // A version that is being written may have lost its entry in `stories` to one dropped
+        // since.
         let known = [waiting, (self.written > 0).then_some(self.first)];
         let newest = known.into_iter().flatten().any(|number| {
             let known = self.entries[self.index(number)].publication.as_ref().and_then(Story::of);
@@ -341,14 +344,16 @@ impl Outbox {
             self.firm_bytes += cost;
         }
         if let Some(story) = publication.as_ref().and_then(Story::of) {
-            // The key of an older version that is being written stays otherwise.
+            // Remove first: `insert` alone would keep the key of an older version, which is being
+            // written.
             self.stories.remove(&story);
             self.stories.insert(story, self.first + self.entries.len() as u64);
         }
         self.entries.push_back(Entry { frame: Some(frame), publication });
     }
 
-    /// Make a hole of an entry, if it isn't one. A started one comes here only when it is sent.
+    /// Make a hole of an entry, if it isn't one. A partly written entry gets here only when it is
+    /// sent.
     fn remove(&mut self, number: u64, account: &mut Account) {
         let index = self.index(number);
         let Entry { frame: Some(frame), publication } =
@@ -386,7 +391,7 @@ impl Outbox {
             .collect();
         self.entries.retain(|entry| entry.frame.is_some());
         for number in self.stories.values_mut() {
-            // Every story waits, so its number is there.
+            // Every story waits, so its number is in the list.
             *number = numbers.partition_point(|one| one < number) as u64;
         }
         (self.first, self.droppable, self.holes) = (0, 0, 0);
@@ -405,7 +410,7 @@ impl Outbox {
         match slow {
             Slow::Conflate => self.dropped.conflate += 1,
             Slow::DropOldest => self.dropped.drop_oldest += 1,
-            // Firm: it never comes here.
+            // Firm messages are never dropped.
             Slow::Disconnect => {}
         }
     }

@@ -1,22 +1,24 @@
-//! The one verb that the data plane answers by itself, for a control plane that wants it to.
+//! The only verb that the data plane answers itself, for a control plane that permits it.
 //!
-//! A quiet page asks `ping` every few seconds to know that its connection lives; 100,000 of them
-//! would keep a control plane busy with nothing. Only the plainest form is recognised, byte by
-//! byte. Whatever else may mean the same is the control plane's to read.
+//! A quiet page sends `ping` every few seconds to check its connection; 100,000 pages would keep a
+//! control plane busy. Only the plainest form is recognised, byte by byte. Any other form of a ping
+//! is left to the control plane.
 //!
-//! The decision to question: a pong says that what is behind it lives too. So it is the control plane's
-//! again as soon as that one has been silent for a while ([`Pulse`]); its answer is a sign of life.
+//! The decision to question: a pong asserts that the control plane lives, too. So after some
+//! silence of the control plane ([`Pulse`]) pings are passed on to it; its answer is a sign of
+//! life.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Of a `ref` that is a string, quotes not counted: how much is too much is for the control plane to say.
+/// Maximum bytes of a `ref` string, without quotes; the control plane judges longer ones.
 const REF_BYTES: usize = 32;
-/// Of a `ref` that is a number: exact in every JSON library.
+/// Maximum digits of a `ref` number: exact in every JSON library.
 const REF_DIGITS: usize = 15;
 
-/// The `pong` push, if `verb` is a plain ping: `{"action":"ping"}`, or `{"action":"ping","ref":R}` where
-/// R is a string of printable ASCII without escapes, or a whole number that isn't negative.
+/// Return the `pong` push if `verb` is a plain ping: `{"action":"ping"}`, or
+/// `{"action":"ping","ref":R}` where R is a string of printable ASCII without escapes, or a whole
+/// number that isn't negative.
 pub fn pong(verb: &[u8]) -> Option<String> {
     let rest = verb.strip_prefix(br#"{"action":"ping""#)?.strip_suffix(b"}")?;
     if rest.is_empty() {
@@ -27,7 +29,7 @@ pub fn pong(verb: &[u8]) -> Option<String> {
     Some(format!(r#"{{"type":"pong","ref":{reference}}}"#))
 }
 
-/// Whether this JSON text is written the same whoever has read it.
+/// Return whether every JSON library would write this JSON text in the same form.
 fn is_plain(reference: &[u8]) -> bool {
     if let Some(text) = reference.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")) {
         let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
@@ -40,7 +42,7 @@ fn is_plain(reference: &[u8]) -> bool {
     }
 }
 
-/// When the control plane was last heard, for all threads to see.
+/// Time at which the control plane was last heard, shared by all threads.
 #[derive(Debug)]
 pub struct Pulse {
     started: Instant,
@@ -54,12 +56,12 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// The control plane has said something.
+    /// Record that the control plane has sent something.
     pub fn beat(&self) {
         self.heard_ms.store(self.now_ms(), Relaxed);
     }
 
-    /// How long ago that was, in ms.
+    /// Return the ms since the control plane was last heard.
     pub fn silent_ms(&self) -> u64 {
         self.now_ms().saturating_sub(self.heard_ms.load(Relaxed))
     }

@@ -1,15 +1,15 @@
-//! The PROXY protocol, versions 1 and 2: who the reader is, when a load balancer stands in front.
+//! The PROXY protocol, versions 1 and 2: the reader's address behind a load balancer.
 //!
-//! No I/O, no state: give it the first bytes of a connection, from the start, as often as there are
-//! more of them. Only for connections from proxies that speak it (the setting `proxy_from`): a reader
-//! could claim any address.
+//! No I/O, no state: pass the first bytes of a connection, from the start, again whenever there are
+//! more. Only for connections from proxies that speak the protocol (the setting `proxy_from`): a
+//! reader could claim any address.
 //!
-//! The decision to question: what version 2 may append to the addresses (TLVs, checksums) is
-//! skipped unread. Nothing here decides by it, and TCP has checksums.
+//! The decision to question: data that version 2 may append to the addresses (TLVs, checksums) are
+//! skipped unread. No decision here depends on them, and TCP has checksums.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest version 1 header, its CRLF included (PROXY protocol section 2.1).
+/// Longest version 1 header, with its CRLF (PROXY protocol section 2.1).
 const V1_BYTES: usize = 107;
 const V1_START: &[u8] = b"PROXY ";
 const V2_START: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -17,29 +17,29 @@ const V2_FIXED: usize = 16;
 /// Longest version 2 header that is accepted. Proxies send a few hundred bytes with all TLVs on.
 pub const V2_BYTES: usize = 4096;
 
-/// A connection's PROXY header.
+/// The result of reading a PROXY header.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Proxied {
-    /// Come back with more bytes. There is a deadline to run meanwhile.
+    /// More bytes are needed. The caller has a deadline meanwhile.
     Incomplete,
-    /// The header's size, and the reader's address. `None` where the proxy speaks for itself
-    /// (LOCAL: a health check) or doesn't know (UNKNOWN): take the socket's address.
+    /// A whole header. `reader` is `None` where the proxy speaks for itself (LOCAL: a health check)
+    /// or doesn't know (UNKNOWN): take the socket's address.
     Header {
-        /// Drop so many bytes, then the request's head begins.
+        /// Size of the header: the request's head begins behind it.
         bytes: usize,
         /// The reader's address and port.
         reader: Option<SocketAddr>,
     },
 }
 
-/// Not a PROXY header: close without a word, count it.
+/// Not a PROXY header: close without an answer, and count it.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct NotProxied;
 
 /// Read the header at the start of `bytes`.
 ///
 /// # Errors
-/// [`NotProxied`], as soon as no further byte could make it one.
+/// [`NotProxied`], as soon as no further byte could make it a header.
 pub fn parse(bytes: &[u8]) -> Result<Proxied, NotProxied> {
     if is_start_of(bytes, V1_START) {
         version1(bytes)
@@ -72,7 +72,7 @@ fn version1(bytes: &[u8]) -> Result<Proxied, NotProxied> {
     Ok(Proxied::Header { bytes: end + 1, reader })
 }
 
-/// Source address, destination address, source port, destination port; nothing more.
+/// Read source address, destination address, source port, destination port; no more may follow.
 fn addresses<'a, A: std::str::FromStr + Into<IpAddr>>(
     mut words: impl Iterator<Item = &'a str>,
 ) -> Result<SocketAddr, NotProxied> {
@@ -86,12 +86,12 @@ fn addresses<'a, A: std::str::FromStr + Into<IpAddr>>(
     Ok(SocketAddr::new(source.into(), source_port))
 }
 
-/// Decimal digits, without sign or leading zeros.
+/// Read a port: decimal digits, without sign or leading zeros.
 fn port_of(word: &str) -> Option<u16> {
     word.parse::<u16>().ok().filter(|port| port.to_string() == word)
 }
 
-/// PROXY protocol section 2.2.
+/// Read a version 2 header (PROXY protocol section 2.2).
 fn version2(bytes: &[u8]) -> Result<Proxied, NotProxied> {
     if bytes.get(12).is_some_and(|first| !matches!(first, 0x20 | 0x21)) {
         return Err(NotProxied);
@@ -100,7 +100,7 @@ fn version2(bytes: &[u8]) -> Result<Proxied, NotProxied> {
         return Ok(Proxied::Incomplete);
     };
     let size = V2_FIXED + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
-    // LOCAL (0): whatever the addresses say must be ignored.
+    // LOCAL (0): the addresses must be ignored.
     let local = fixed[12] == 0x20;
     let least = match fixed[13] {
         _ if local => 0,
@@ -109,7 +109,7 @@ fn version2(bytes: &[u8]) -> Result<Proxied, NotProxied> {
         0x21 => 36,
         // AF_UNIX.
         0x31 => 216,
-        // Datagrams never come to a TCP listener; the rest isn't assigned.
+        // Datagrams never reach a TCP listener; the other values aren't assigned.
         _ => return Err(NotProxied),
     };
     if size > V2_BYTES || size < V2_FIXED + least {

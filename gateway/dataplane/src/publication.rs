@@ -1,11 +1,11 @@
-//! One message on its way to readers, with its frames.
+//! A message on its way to readers, with its frames.
 //!
 //! Shared by all I/O threads and never changed, except that a frame is made when the first reader
-//! of its variant needs it, once for all threads. A delivery is then a pointer to bytes that are
-//! there already: nothing is allocated or copied for it.
+//! of its variant needs it, once for all threads. A delivery is then a pointer to existing bytes,
+//! without allocation or copy.
 //!
-//! The decision to question: the push itself isn't kept. It is the end of the frame that a raw
-//! WebSocket gets, and most readers get that one or can be given it.
+//! The decision to question: the push itself isn't kept. The raw WebSocket frame ends with it, and
+//! most readers get that frame or could.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,22 +16,22 @@ use crate::frame::{TEXT, put_frame};
 use crate::head::Framing;
 use crate::sockjs;
 
-/// Bytes for the wire, shared by all who get them.
+/// Bytes for the wire, shared by all readers that get them.
 pub type Frame = Arc<[u8]>;
 
-/// zlib's level 6 costs twice the time of this one and saves a few per cent of a push.
+/// Level 6 of zlib costs twice the time of this level and saves a few per cent of a push.
 const DEFLATE_LEVEL: u8 = 3;
-/// Which message this is: copies of it have the same one. 74 random bits and 6 fixed ones.
+/// The identity of a message, equal for all copies: 74 bits of a hash and 6 fixed bits.
 pub type Identity = [u8; 10];
 
-/// One message for the readers of its topic.
+/// A message for the readers of its topic.
 #[derive(Debug)]
 pub struct Publication {
-    /// Its topic's name.
+    /// Name of the topic.
     pub topic: Arc<str>,
-    /// What happens to it when a reader doesn't keep up.
+    /// Policy for readers that are too slow.
     pub slow: Slow,
-    /// When it was published, if its deliveries are measured.
+    /// Time at which a router took the message in, and its series, if deliveries are measured.
     pub stamp: Option<Stamp>,
     id: [u8; 16],
     version: i64,
@@ -39,13 +39,13 @@ pub struct Publication {
     raw: Frame,
     head_bytes: u8,
     sockjs: OnceLock<Frame>,
-    /// By framing.
+    /// Compressed frames, by framing.
     deflated: [OnceLock<Frame>; 2],
 }
 
 impl Publication {
-    /// A message of the control plane's, of a topic with this policy for slow readers. The push is
-    /// copied, once.
+    /// Return the publication of a message from the control plane, for a topic with this policy for
+    /// slow readers. The push is copied, once.
     pub fn new(topic: Arc<str>, slow: Slow, message: &Message<'_>) -> Publication {
         let raw = framed(false, message.push);
         Publication {
@@ -62,28 +62,29 @@ impl Publication {
         }
     }
 
-    /// The id without its time.
+    /// Return the id without its time.
     pub fn identity(&self) -> Identity {
         let [_, _, _, _, _, _, identity @ ..] = self.id;
         identity
     }
 
-    /// When it was routed, by the router's clock: the id's first 48 bits (RFC 9562 section 5.7).
+    /// Return the time of routing, by the router's clock: the id's first 48 bits (RFC 9562 section
+    /// 5.7).
     pub fn routed_ms(&self) -> u64 {
         self.id[..6].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte))
     }
 
-    /// Groups the versions of one story.
+    /// Return the key, which groups the versions of one story.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// The `message` push as JSON text.
+    /// Return the `message` push as JSON text.
     pub fn push(&self) -> &[u8] {
         &self.raw[usize::from(self.head_bytes)..]
     }
 
-    /// As it was sent down.
+    /// Return the message as the control plane sent it.
     pub fn message(&self) -> Message<'_> {
         Message {
             id: self.id,
@@ -93,15 +94,15 @@ impl Publication {
         }
     }
 
-    /// Whether this is a newer version of the key than `other`.
+    /// Return whether this is a newer version of the key than `other`.
     pub fn supersedes(&self, other: &Publication) -> bool {
         (self.version, &self.id) > (other.version, &other.id)
     }
 
-    /// The frame for a reader of this kind: always the same one, so that readers share it.
+    /// Return the frame for a reader of this kind: always the same one, so that readers share it.
     ///
-    /// It isn't compressed where that makes it no shorter, or where the reader's window is too
-    /// small for what all others share.
+    /// The frame is uncompressed where compression makes it no shorter, or where the reader's
+    /// window is too small for the shared frame.
     pub fn frame(
         &self,
         framing: Framing,
@@ -122,22 +123,22 @@ impl Publication {
     }
 }
 
-/// What a thread needs to make frames. It keeps no message.
+/// The tools of a thread to make frames. They keep no message.
 #[derive(Debug, Default)]
 pub struct FrameMaker {
     deflate_bytes: usize,
-    // Made when it is needed first: it is big.
+    // Made at its first use: it is big.
     deflater: Option<Box<Deflater>>,
     scratch: Vec<u8>,
 }
 
 impl FrameMaker {
-    /// One that compresses messages of `settings.deflate_bytes` and more; 0 is never.
+    /// Return a maker that compresses messages of `settings.deflate_bytes` and more; 0: none.
     pub fn new(settings: &Settings) -> FrameMaker {
         FrameMaker { deflate_bytes: settings.deflate_bytes as usize, ..FrameMaker::default() }
     }
 
-    /// A frame that nobody shares.
+    /// Return a frame that isn't shared.
     pub fn for_one(&mut self, opcode: u8, payload: &[u8], deflate: Option<Agreement>) -> Vec<u8> {
         let mut frame = Vec::with_capacity(payload.len() + 10);
         let wanted = deflate.is_some_and(|agreed| agreed.may_compress(payload.len()))
@@ -161,7 +162,7 @@ impl FrameMaker {
         framed(false, &self.scratch)
     }
 
-    /// `plain` compressed; None if that isn't shorter.
+    /// Return `plain` compressed; `None` if that isn't shorter.
     fn deflated(&mut self, plain: &Frame) -> Option<Frame> {
         self.scratch.clear();
         let payload = payload_of(plain);
@@ -181,7 +182,7 @@ fn framed(compressed: bool, payload: &[u8]) -> Frame {
     frame.into()
 }
 
-/// What a server's frame carries (RFC 6455 section 5.2).
+/// Return the payload of a server's frame (RFC 6455 section 5.2).
 fn payload_of(frame: &[u8]) -> &[u8] {
     match frame[1] {
         126 => &frame[4..],
@@ -194,7 +195,7 @@ fn payload_of(frame: &[u8]) -> &[u8] {
 pub(crate) mod tests {
     use super::*;
 
-    /// An id of this time and identity.
+    /// Return an id of this time and identity.
     pub(crate) fn id(ms: u64, identity: u64) -> [u8; 16] {
         let mut id = [0; 16];
         id[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
@@ -202,12 +203,12 @@ pub(crate) mod tests {
         id
     }
 
-    /// A message for tests.
+    /// Return a message for tests.
     pub(crate) fn message(ms: u64, identity: u64) -> Message<'static> {
         Message { id: id(ms, identity), version: -1, key: "", push: b"{}" }
     }
 
-    /// It, published under `news.x`.
+    /// Return the publication of a message under `news.x`.
     pub(crate) fn publication(message: &Message<'_>) -> Arc<Publication> {
         Arc::new(Publication::new("news.x".into(), Slow::Disconnect, message))
     }

@@ -2,10 +2,11 @@
 
 use crate::control::{Reason, Settings};
 
-/// After this time there is room for another verb, whatever the rate: at least one comes back a second.
+/// Time after which a verb is accepted again at any rate: at least one token per second is
+/// refilled.
 const PAUSE_MS: u32 = 1_000;
 
-/// The `disconnect` push that goes before every close of ours (proxies eat close frames).
+/// Return the `disconnect` push that precedes each of our closes (proxies drop close frames).
 pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
     format!(
         r#"{{"type":"disconnect","code":{},"reason":"{}","reconnect":{},"retry_after_ms":{retry_after_ms}}}"#,
@@ -13,7 +14,8 @@ pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
     )
 }
 
-/// An `error` push for what stays an error. `reference` is JSON text, `topic` a topic's name; both may be empty.
+/// Return an `error` push that isn't temporary. `reference` is JSON text, `topic` a name; both may
+/// be empty.
 pub fn error_push(reference: &str, topic: &str, code: u16, reason: &str) -> String {
     let mut push = String::from(r#"{"type":"error""#);
     if !reference.is_empty() {
@@ -27,7 +29,7 @@ pub fn error_push(reference: &str, topic: &str, code: u16, reason: &str) -> Stri
     push
 }
 
-/// The `error` push for a verb that is too much: with what the reader may say, and when to say more.
+/// Return the `error` push for a verb beyond the rate, with the limits and the time to wait.
 pub fn too_many_push(settings: &Settings) -> String {
     let Settings { topics, verbs, verbs_per_second, .. } = settings;
     format!(

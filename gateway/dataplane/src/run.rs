@@ -1,4 +1,4 @@
-//! Puts a data plane together: listeners, I/O threads, the thread that talks to the control plane.
+//! Start of a data plane: listeners, I/O threads, and the thread that talks to the control plane.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,10 +15,10 @@ use crate::sys;
 use crate::take_over::take_over;
 use crate::threads::{ThreadParts, Threads};
 
-/// A crowd that comes at once waits here; the kernel cuts it to net.core.somaxconn.
+/// Length of the accept queue, for crowds; the kernel limits it to net.core.somaxconn.
 const BACKLOG: i32 = 32_768;
 
-/// What the command line says.
+/// Options of the command line.
 #[allow(missing_docs, reason = "the program's usage says what each is")]
 #[derive(Debug, Default)]
 pub struct Options {
@@ -33,7 +33,7 @@ pub struct Options {
     pub take_over: bool,
 }
 
-/// Serve until drained, or taken over.
+/// Serve until drained or taken over.
 pub fn run(options: &Options) -> io::Result<()> {
     let limit = sys::raise_descriptor_limit()?;
     let signals = sys::termination_signals()?;
@@ -43,20 +43,20 @@ pub fn run(options: &Options) -> io::Result<()> {
         begin(options)?
     };
     if options.take_over {
-        // For whoever has started us. One that doesn't listen any more need not know.
+        // For the process that started this one; it may have stopped reading.
         let _ = writeln!(io::stdout(), "serving");
     }
     let (port, count) = (threads.ports.first().copied().unwrap_or(0), threads.orders.len());
     crate::tell!(Info, "readers on port {port}: {count} threads of {limit} descriptors");
     let taken_over = ControlThread::new(control_listener, signals, threads, state)?.run();
     if !matches!(taken_over, Ok(true)) {
-        // Nobody attaches to a path without a process behind it.
+        // Control planes must not attach to a path without a process behind it.
         let _ = std::fs::remove_file(&options.control);
     }
     taken_over.map(drop)
 }
 
-/// Start with nobody.
+/// Start without readers.
 fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
     let threads = match options.threads {
         Some(count) => count.max(1),
@@ -78,7 +78,7 @@ fn begin(options: &Options) -> io::Result<(OwnedFd, Threads, ControlState)> {
     Ok((control_listener, threads, ControlState::default()))
 }
 
-/// One for each of so many threads.
+/// Return a listener for each of `count` threads.
 fn listeners(options: &Options, count: usize) -> io::Result<Vec<OwnedFd>> {
     let host = options.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listen = |port| sys::listen_tcp(SocketAddr::new(host, port), BACKLOG);
@@ -102,7 +102,7 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     })?;
     sys::set_nonblocking(fd)?;
     sys::set_readers_options(fd)?;
-    // SAFETY: it is open, and whoever started us says that it is ours.
+    // SAFETY: the descriptor is open, and the process that started this one gave it to us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -113,8 +113,8 @@ pub(crate) struct Starting {
     count: usize,
 }
 
-/// Start the I/O threads, each with a socket of its own, of which `build` makes what it serves. When this
-/// returns, each has its own descriptor table if it shall have one.
+/// Start the I/O threads, each with a socket of its own, from which `build` makes its reactor. On
+/// return each thread has its own descriptor table, unless `shared_table`.
 pub(crate) fn start(
     parts: Vec<ThreadParts>,
     sockets: Vec<OwnedFd>,
@@ -137,17 +137,17 @@ pub(crate) fn start(
             started.wait();
             match left.and_then(|()| build(parts, socket)) {
                 Ok(reactor) => {
-                    // What all threads were built of isn't kept any longer.
+                    // Free the state that all threads were built from.
                     drop(build);
                     let _ = tell.send(Ok(()));
                     go.wait();
                     if let Err(error) = reactor.run() {
-                        // Without one thread the gateway would be deaf to a part of its readers.
+                        // Without one thread the gateway would not serve a part of its readers.
                         crate::tell!(Error, "newsfabric-dataplane: I/O thread {number}: {error}");
                         std::process::abort();
                     }
                 }
-                // Whoever waits for all to be ready ends the process.
+                // The thread that waits for all to be ready ends the process.
                 Err(error) => _ = tell.send(Err(error)),
             }
         };
@@ -155,14 +155,14 @@ pub(crate) fn start(
     }
     started.wait();
     if !shared_table {
-        // They are the threads' now: a listener that a thread closes must be closed.
+        // The threads have copies: a listener that a thread closes must have no other descriptor.
         own.into_iter().for_each(sys::close);
     }
     Ok(Starting { ready, go, count })
 }
 
 impl Starting {
-    /// Return when all threads are ready to serve, or one of them can't.
+    /// Wait until all threads are ready to serve, or return the error of one.
     pub fn wait_until_ready(&self) -> io::Result<()> {
         (0..self.count)
             .try_for_each(|_| self.ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))))

@@ -1,8 +1,8 @@
 //! The connections of one I/O thread, by slot.
 //!
-//! A slot is used again, with another generation, so that an answer for a connection that is gone
-//! never reaches the next one in its place. What an idle reader needs is small and lies in the slot;
-//! the rest is in a box that exists only while there is something in it.
+//! A slot is reused with a new generation, so that an answer for an ended connection never reaches
+//! the next connection in its slot. A slot holds the small state that an idle reader needs; the
+//! rest is in a box that exists only while it has content.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,39 +18,39 @@ use crate::frame::Decoder;
 use crate::head::Framing;
 use crate::outbox::{Limits, Outbox};
 
-/// Where a connection is in its life: Head → Open → Closing, and from each of them it can vanish.
+/// A connection's place in its life cycle: Head → Open → Closing; it can vanish in each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Free,
-    /// A request's head is awaited.
+    /// The head of its request is not complete yet.
     Head,
     /// A reader.
     Open,
-    /// A goodbye is on its way, ours or the answer to the reader's.
+    /// A goodbye is being sent: ours, or the answer to the reader's.
     Closing(Ending),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Connection {
-    /// Its socket; the slot owns it.
+    /// Socket of the connection; the slot owns it.
     #[serde(skip)]
     pub fd: RawFd,
-    /// How often the slot was used before.
+    /// Number of earlier uses of the slot.
     pub generation: u32,
     pub phase: Phase,
-    /// What is inside the messages.
+    /// Format of the messages' content.
     pub framing: Framing,
     pub deflate: Option<Agreement>,
-    /// Whether something waits to be written, so that nothing may be written past it.
+    /// True while bytes wait to be written: later bytes must queue behind them.
     #[serde(skip)]
     pub blocked: bool,
-    /// Whether the kernel was told to wake us later than at the first byte.
+    /// True if the kernel was told to wake this thread later than at the first byte.
     pub low_water: bool,
-    /// When something was last heard, in [`HEARD_MS`] since the thread started.
+    /// Time at which a byte was last received, in units of [`HEARD_MS`] of the thread's clock.
     pub heard: u32,
     pub bucket: Bucket,
     pub decoder: Decoder,
-    /// What an idle reader doesn't have.
+    /// State that an idle reader doesn't have.
     pub extra: Option<Box<Extra>>,
 }
 
@@ -59,7 +59,7 @@ impl Connection {
         self.extra.as_ref().map_or(0, |extra| extra.outbox.pending_bytes())
     }
 
-    /// Give back what an idle connection doesn't need.
+    /// Free the memory that an idle connection doesn't need.
     pub fn shrink(&mut self) {
         if self.extra.as_ref().is_some_and(|extra| extra.is_empty()) {
             self.extra = None;
@@ -67,45 +67,45 @@ impl Connection {
     }
 }
 
-/// The unit of [`Connection::heard`].
+/// Milliseconds in one unit of [`Connection::heard`].
 pub const HEARD_MS: u64 = 64;
 
-/// What stands in a reader's line while an earlier verb isn't answered.
+/// An entry in a reader's queue behind a verb that isn't answered yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
     Verb(Box<[u8]>),
-    /// The answer to verbs that came too soon after others.
+    /// The answer to verbs that were beyond the reader's rate.
     Refusal,
-    /// The end of a reader who went on nevertheless.
+    /// The end of a reader that went on after too many refusals.
     HangUp,
 }
 
-/// What a connection has while it is busy.
+/// State of a connection that is busy.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Extra {
     #[serde(skip)]
     pub outbox: Outbox,
-    /// When the reader last took some of them, or the first began to wait.
+    /// Time at which the reader last took a frame, or at which the first began to wait.
     #[serde(skip)]
     pub taken_ms: u64,
-    /// When the first of those that wait began to; 0 if that isn't known.
+    /// Time at which the first waiting frame began to wait; 0 if unknown.
     #[serde(skip)]
     pub behind_since_ms: u64,
-    /// The verb that the control plane is to answer.
+    /// The verb that the control plane has to answer.
     pub asked: Option<Box<[u8]>>,
-    /// The verbs after it.
+    /// The entries behind that verb.
     pub waiting: VecDeque<Waiting>,
-    /// Their bytes.
+    /// Bytes of the waiting verbs.
     #[serde(skip)]
     pub waiting_bytes: usize,
-    /// RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
+    /// The newest unanswered ping: it alone needs an answer (RFC 6455 section 5.5.3).
     pub ping: Option<Box<[u8]>>,
-    /// Who the proxy in front says it is.
+    /// The reader's address according to the proxy in front.
     pub proxied: Option<SocketAddr>,
 }
 
 impl Extra {
-    /// Whether it may be thrown away.
+    /// Return whether this state can be dropped.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
             && self.asked.is_none()
@@ -122,7 +122,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// A slot for a new connection with this socket.
+    /// Return a slot for a new connection with this socket.
     pub fn insert(&mut self, fd: RawFd) -> u32 {
         let Some(slot) = self.free.pop() else {
             return self.append(fresh(fd, 0));
@@ -131,20 +131,20 @@ impl Slab {
         slot
     }
 
-    /// Put a connection into the next slot that never was one, as a take-over does slot by slot.
+    /// Add a connection in a slot that never existed, as a take-over does slot by slot.
     pub fn append(&mut self, connection: Connection) -> u32 {
         self.connections.push(connection);
         (self.connections.len() - 1) as u32
     }
 
-    /// A slot that is free, and how often it was used.
+    /// Add a free slot with the generation for its next connection.
     pub fn append_free(&mut self, generation: u32) {
         let free = Connection { phase: Phase::Free, ..fresh(-1, generation) };
         let slot = self.append(free);
         self.free.push(slot);
     }
 
-    /// Free a slot; the caller has closed or passed on the socket.
+    /// Free a slot; the caller has closed or passed on its socket.
     pub fn remove(&mut self, slot: u32) {
         let generation = self.connections[slot as usize].generation;
         self.connections[slot as usize] =
@@ -152,10 +152,10 @@ impl Slab {
         self.free.push(slot);
     }
 
-    /// The slot's connection.
+    /// Return the connection of a slot.
     ///
     /// # Panics
-    /// There never was such a slot. Ask [`Slab::find`] about slots that others name.
+    /// Panics if there never was such a slot. For a slot named by others, use [`Slab::find`].
     pub fn at(&mut self, slot: u32) -> &mut Connection {
         &mut self.connections[slot as usize]
     }
@@ -166,7 +166,7 @@ impl Slab {
             .filter(|one| one.generation == generation && one.phase != Phase::Free)
     }
 
-    /// What an idle reader doesn't have; from now on this one has it.
+    /// Return the state of a busy connection; an idle connection becomes busy by this.
     pub fn extra(&mut self, slot: u32, settings: &Settings) -> &mut Extra {
         let limits = Limits::of(settings);
         self.at(slot).extra.get_or_insert_with(|| {
@@ -174,7 +174,7 @@ impl Slab {
         })
     }
 
-    /// How many slots there are, free ones included.
+    /// Return the number of slots, free ones included.
     pub fn slots(&self) -> u32 {
         self.connections.len() as u32
     }
@@ -188,7 +188,7 @@ impl Slab {
     }
 }
 
-/// A connection whose request is awaited.
+/// Return a connection whose request is awaited.
 pub fn fresh(fd: RawFd, generation: u32) -> Connection {
     Connection {
         fd,

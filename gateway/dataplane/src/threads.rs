@@ -1,5 +1,5 @@
-//! The I/O threads and the thread that talks to the control plane: what passes between them, and what
-//! they share.
+//! The I/O threads and the control thread: the messages between them, and the state that they
+//! share.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,23 +18,23 @@ use crate::publication::Publication;
 use crate::sys;
 use crate::take_over::Attempt;
 
-/// What an I/O thread has to do. Orders are carried out one after the other.
+/// An order to an I/O thread. A thread carries out its orders one after the other.
 #[derive(Debug, Clone)]
 pub enum Order {
     Settings(Arc<Settings>),
-    /// A control plane is there; verbs that are not answered yet are sent again. Counts from 1.
+    /// A control plane has attached, with this number: unanswered verbs are sent again.
     Attached(u32),
     Detached,
     Publish(u64, Arc<Publication>),
-    /// Messages that many readers will be given, by this number.
+    /// Messages of that number, for `subscribe` commands to many readers.
     Batch(u64, Batch),
-    /// A command to connections, some of which are this thread's: its type and its body, which is well
+    /// A command to connections, some of them of this thread: its type, and its body, which is well
     /// formed.
     Command(u8, Arc<[u8]>),
     Evict(Arc<Eviction>),
-    /// Send readers away: over so many ms, but no more than so many a second.
+    /// Send readers away, evenly over so many ms, but at most so many per second.
     Drain(u32, u32),
-    /// Send so many readers away for this reason, to come again within so many ms.
+    /// Send so many readers away for this reason; they retry within so many ms.
     Shed(Arc<str>, u32, u32),
     GiveAll(Arc<Attempt>),
 }
@@ -42,72 +42,72 @@ pub enum Order {
 /// Messages of one topic, oldest first, shared by all threads.
 pub type Batch = Arc<[Arc<Publication>]>;
 
-/// Who has to go.
+/// A command `evict`: the users whose connections are closed.
 #[derive(Debug)]
 pub struct Eviction {
     pub reason: String,
-    /// By user: when their logins were issued at the latest, ms since the epoch.
+    /// Latest time of issue of the logins to close, by user; in ms since the epoch.
     pub users: HashMap<String, u64>,
 }
 
-/// What an I/O thread reports.
+/// A report of an I/O thread.
 #[derive(Debug)]
 pub enum Report {
-    /// A reader's auth state (its blob; empty for an anonymous one) and verb, in this attachment.
+    /// A verb in this attachment: connection, blob of the auth state (or empty), text.
     Verb(u32, ConnectionId, Text, Text),
-    /// All fan-outs of this thread are over up to a number of this attachment.
+    /// Fan-outs up to a number of an attachment are over: attachment, thread, number.
     Published(u32, u16, u64),
-    /// There is no room for another connection of this address, and those that it has are asked.
+    /// This address has no room; its connections are asked for a sign of life.
     Full(IpAddr),
-    /// Everything was given in this attempt of a newer data plane, or couldn't be.
+    /// True if all was given in this attempt of a take-over; false after a failure.
     Given(u32, bool),
     Ended,
 }
 
-/// What goes with a connection that is handed over to the thread that talks to the control plane.
+/// The data that accompany the socket of a connection that is handed over to the control thread.
 #[derive(Serialize, Deserialize)]
 pub struct Handover {
     pub address: IpAddr,
-    /// Whether it is counted here.
+    /// True if the connection is counted under its address as open here.
     pub counted: bool,
 }
 
-/// What all threads have.
+/// State that all threads share.
 #[derive(Clone)]
 pub struct Common {
     pub reports: Arc<Mailbox<Report>>,
-    /// What each I/O thread counts.
+    /// Counters of each I/O thread.
     pub counters: Arc<[Arc<Counters>]>,
-    /// When the control plane was last heard.
+    /// Time at which the control plane was last heard.
     pub pulse: Arc<Pulse>,
     pub addresses: Arc<Addresses>,
     pub rounds: Arc<Rounds>,
     pub options: ThreadOptions,
 }
 
-/// What one I/O thread is made of, before it runs.
+/// The parts from which one I/O thread is built.
 pub struct ThreadParts {
     pub number: u16,
     pub orders: Arc<Mailbox<Order>>,
-    /// Takes descriptors to the thread that talks to the control plane.
+    /// The end into which the thread writes sockets for the control thread.
     pub handovers: OwnedFd,
     pub common: Common,
 }
 
-/// The I/O threads, seen from the thread that talks to the control plane.
+/// The I/O threads, seen from the control thread.
 pub struct Threads {
     pub orders: Vec<Arc<Mailbox<Order>>>,
     /// Orders of this turn, by thread: a thread that gets several at once can coalesce them.
     pub pending: Vec<Vec<Order>>,
-    /// Descriptors come out here.
+    /// The ends from which the control thread reads those sockets.
     pub handovers: Vec<OwnedFd>,
     pub common: Common,
-    /// Ports of their listeners.
+    /// Ports of the listeners.
     pub ports: Vec<u16>,
 }
 
 impl Threads {
-    /// Threads that don't run yet, for listeners on `ports`, and what each of them is made of.
+    /// Return the threads for listeners on `ports`, not yet running, and the parts of each.
     pub fn new(options: ThreadOptions, ports: Vec<u16>) -> io::Result<(Threads, Vec<ThreadParts>)> {
         let common = Common {
             reports: Arc::new(Mailbox::new()?),
@@ -131,14 +131,14 @@ impl Threads {
         Ok((threads, parts))
     }
 
-    /// All threads have this to do, when it is delivered.
+    /// Queue an order for all threads, until [`Threads::deliver`].
     pub fn tell(&mut self, order: &Order) {
         for pending in &mut self.pending {
             pending.push(order.clone());
         }
     }
 
-    /// Have them do what they were told in this turn.
+    /// Deliver the orders of this turn to the threads.
     pub fn deliver(&mut self) {
         for (mailbox, pending) in self.orders.iter().zip(&mut self.pending) {
             mailbox.put_all(pending);

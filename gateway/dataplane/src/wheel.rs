@@ -1,25 +1,26 @@
-//! A timer wheel: one timer per connection slot. No clock: time is passed in, in milliseconds of whatever
-//! clock the caller has.
+//! A timer wheel: one timer per connection slot. No clock: callers pass the time, in milliseconds
+//! of any clock.
 //!
-//! A timer fires within one tick after it was due, never before. Setting, cancelling and firing cost a
-//! few writes, however many timers there are.
+//! A timer fires within one tick after it was due, never before. Setting, cancelling and firing
+//! cost a few writes, however many timers there are.
 //!
-//! The decision to question: a timer that is moved or cancelled leaves its slot in the old bucket, where it
-//! is passed over. That is four bytes until the wheel gets there, at most once for each tick and slot.
+//! The decision to question: a timer that is moved or cancelled leaves its slot in the old bucket,
+//! where it is skipped later. That costs four bytes until the wheel gets there, at most once per
+//! tick and slot.
 
-/// No timer; ticks are below it.
+/// No timer; all ticks are below it.
 const NONE: u32 = u32::MAX;
 
 /// Timers by slot.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The tick in which each slot's timer fires.
+    /// The tick at which each slot's timer fires.
     due: Vec<u32>,
-    /// Slots by their ticks, which one turn of the wheel after the other share.
+    /// Slots by tick; ticks of different turns of the wheel share a bucket.
     buckets: Vec<Vec<u32>>,
-    /// What of the bucket of `tick` wasn't looked at yet.
+    /// Slots of the bucket of `tick` that weren't examined yet.
     in_hand: Vec<u32>,
-    /// Counted from `start_ms`.
+    /// Current tick, counted from `start_ms`.
     tick: u32,
     start_ms: u64,
     tick_ms: u64,
@@ -27,7 +28,8 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// None yet. `tick_ms` is their precision, which with `buckets` should cover the usual timer in one turn.
+    /// Return a wheel without timers. `tick_ms` is the precision; one turn (`buckets` ticks) should
+    /// cover the usual timer.
     pub fn new(now_ms: u64, tick_ms: u32, buckets: u16) -> Wheel {
         Wheel {
             due: Vec::new(),
@@ -40,8 +42,8 @@ impl Wheel {
         }
     }
 
-    /// Set the timer of `slot`, in place of the one it may have. What is due already fires at the
-    /// next tick.
+    /// Set the timer of `slot`, in place of an earlier one. A timer that is already due fires at
+    /// the next tick.
     pub fn set(&mut self, slot: u32, due_ms: u64) {
         let ticks = due_ms.saturating_sub(self.start_ms).div_ceil(self.tick_ms);
         let due = u32::try_from(ticks).unwrap_or(NONE).clamp(self.tick + 1, NONE - 1);
@@ -56,7 +58,7 @@ impl Wheel {
         }
     }
 
-    /// Take back the timer of `slot`, if there is one.
+    /// Cancel the timer of `slot`, if there is one.
     pub fn cancel(&mut self, slot: u32) {
         if let Some(due) = self.due.get_mut(slot as usize) {
             self.armed -= usize::from(*due != NONE);
@@ -64,13 +66,13 @@ impl Wheel {
         }
     }
 
-    /// When the timer of `slot` fires at the earliest, in ms; `None` if it has none.
+    /// Return the earliest time at which the timer of `slot` fires, in ms; `None` without a timer.
     pub fn due_ms(&self, slot: u32) -> Option<u64> {
         self.due.get(slot as usize).filter(|due| **due != NONE).map(|due| self.ms_of(*due))
     }
 
-    /// The next slot whose timer has fired by `now_ms`, and when it should have; the timer is gone then.
-    /// Call it until there is none. In between, timers may be set and cancelled.
+    /// Remove a timer that is due by `now_ms`; return its slot and the time at which it was due.
+    /// Call this until it returns `None`; timers may be set and cancelled in between.
     pub fn pop(&mut self, now_ms: u64) -> Option<(u32, u64)> {
         let elapsed = now_ms.saturating_sub(self.start_ms) / self.tick_ms;
         let now = u32::try_from(elapsed).unwrap_or(NONE).min(NONE - 2);
@@ -81,7 +83,7 @@ impl Wheel {
             if self.tick >= now {
                 return None;
             }
-            // After a long sleep each bucket is looked at once, not once for each turn that was missed.
+            // After a long sleep each bucket is examined once, not once for each missed turn.
             self.tick = (self.tick + 1).max(now.saturating_sub(self.buckets.len() as u32));
             let bucket = self.bucket(self.tick);
             self.in_hand = std::mem::take(&mut self.buckets[bucket]);
@@ -103,7 +105,7 @@ impl Wheel {
         None
     }
 
-    /// Milliseconds until [`Wheel::pop`] should be called again; `None` while no timer is set.
+    /// Return the ms until [`Wheel::pop`] should be called again; `None` while no timer is set.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         (self.armed > 0).then(|| self.ms_of(self.tick + 1).saturating_sub(now_ms))
     }
@@ -117,8 +119,8 @@ impl Wheel {
     }
 }
 
-/// When a heartbeat of every `interval_ms` is due first: between a fifth of it and all of it, as
-/// `random` says, so that a crowd that came at once spreads out.
+/// Return the time of the first of heartbeats every `interval_ms`: after a fifth of the interval to
+/// all of it, by `random`. So a crowd that arrived at once spreads out.
 pub fn first_beat(now_ms: u64, interval_ms: u32, random: u32) -> u64 {
     let interval = u64::from(interval_ms);
     let shortest = interval / 5;

@@ -114,7 +114,7 @@ fn many_who_leave_during_a_fan_out_leave_no_endless_holes() {
 }
 
 proptest! {
-    /// Fan-outs against a list of who has to be served yet.
+    /// Compares fan-outs with a list of the readers that are still to be served.
     #[test]
     fn a_fan_out_serves_those_of_its_beginning_who_stay(
         steps in prop::collection::vec((0_u8..6, 0_u32..12, 0_usize..3), 1..300),
@@ -122,7 +122,7 @@ proptest! {
         let names: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).into();
         let mut audience = Audience::default();
         let mut model: Vec<(u32, usize)> = Vec::new();
-        // Topic, cursor, who has to be served.
+        // Topic, cursor, readers still to be served.
         let mut jobs: Vec<(usize, Cursor, Vec<u32>)> = Vec::new();
         for (step, slot, topic) in steps {
             let name = &names[topic];

@@ -1,5 +1,5 @@
-//! The decoder. A frame goes through `Head::parse` and then `finish`, whether it came in one
-//! piece, inside the read buffer, or in several (`Partial`).
+//! The decoder. Each frame passes `Head::parse` and then `finish`, whether it arrived in one piece,
+//! inside the read buffer, or in several (`Partial`).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ const FIN: u8 = 0x80;
 const RSV1: u8 = 0x40;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
-/// Two bytes, eight of length, four of mask.
+/// Longest head of a frame: two bytes, eight of length, four of mask.
 const LONGEST_HEAD: usize = 14;
 
-/// What a connection may send.
+/// Limits of the frames that a connection may send.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// Longest message, all fragments together; an empty fragment counts as one byte.
     pub message_bytes: usize,
-    /// Whether permessage-deflate was negotiated, so that RSV1 may be set.
+    /// True if permessage-deflate was negotiated, so that RSV1 may be set.
     pub deflate: bool,
 }
 
@@ -31,14 +31,14 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Eat bytes up to the end of the next message or control frame.
+    /// Consume bytes up to the end of the next message or control frame.
     ///
-    /// Returns how many bytes were eaten, and the event. Call it again with the bytes
-    /// that follow until there is no event: then all of `input` was eaten, and memory that isn't
-    /// needed any more was given back.
+    /// Return the number of consumed bytes, and the event. Call again with the bytes that follow
+    /// until there is no event: then all of `input` was consumed, and memory that is no longer
+    /// needed was freed.
     ///
     /// # Errors
-    /// The reader broke the protocol: see [`Violation`]. Don't call it again.
+    /// A violation of the protocol by the reader: see [`Violation`]. Don't call it again.
     pub fn step<'a>(
         &'a mut self,
         input: &'a mut [u8],
@@ -55,7 +55,7 @@ impl Decoder {
                 && head.fin
                 && head.size <= input.len() - at
             {
-                // A message by itself, and all of it is there.
+                // A message of one frame, and all of it is in the buffer.
                 let end = at + head.size;
                 let payload = &mut input[at..end];
                 unmask(payload, head.mask, 0);
@@ -66,22 +66,22 @@ impl Decoder {
         self.partial.get_or_insert_with(Box::default).step(input, rules)
     }
 
-    /// Since when a frame or message is unfinished; `None` if none is.
+    /// Return the time since which a frame or message is unfinished; `None` if none is.
     ///
-    /// Ask after each read: one that has begun since the last time has begun at `now_ms`. So has, for
-    /// a restored decoder, the one that it was restored with.
+    /// Call this after each read: a frame or message that began since the last call counts as begun
+    /// at `now_ms`. So does the unfinished one of a restored decoder, at the first call.
     pub fn unfinished_since(&mut self, now_ms: u64) -> Option<u64> {
         let partial = self.partial.as_mut().filter(|p| !p.is_done())?;
         Some(*partial.since_ms.get_or_insert(now_ms))
     }
 
-    /// Whether one that came as bytes is what a reader's bytes can have made.
+    /// Return whether a decoder restored from bytes can be the result of a reader's bytes.
     pub fn is_possible(&self) -> bool {
         self.partial.as_ref().is_none_or(|partial| partial.is_possible())
     }
 }
 
-/// A frame's head, checked.
+/// The head of a frame, checked.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Head {
     fin: bool,
@@ -92,18 +92,18 @@ struct Head {
 }
 
 enum Parsed {
-    /// So many bytes of head are needed to go on.
+    /// Number of bytes of the head that must be there to continue.
     Needs(usize),
     Head(Head, usize),
 }
 
-/// The message that a frame stands in.
+/// The message to which a frame belongs.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Message {
-    /// TEXT, BINARY, or CONTINUATION while there is none.
+    /// TEXT, BINARY, or CONTINUATION while there is no message.
     opcode: u8,
     compressed: bool,
-    /// Its size up to now, with an empty fragment as one byte.
+    /// Size of the message so far, with an empty fragment as one byte.
     counted: usize,
 }
 
@@ -123,7 +123,7 @@ impl Head {
             (127, _) => return Ok(Parsed::Needs(10)),
             (short, _) => (u64::from(short), 2),
         };
-        // RFC 6455 section 5.2: the minimal number of bytes must be used, and never the first bit.
+        // RFC 6455 section 5.2: the length must be in its shortest form, without the highest bit.
         if (at == 4 && length < 126) || (at == 10 && !(1 << 16..1 << 63).contains(&length)) {
             return Err(Violation::Protocol);
         }
@@ -147,11 +147,11 @@ impl Head {
     fn check_start(first: u8, second: u8, rules: &Rules) -> Result<(), Violation> {
         let opcode = first & 0x0F;
         let control = opcode & 0x8 != 0;
-        // RFC 6455 section 5.2: reserved bits need an extension; RFC 7692 section 6: RSV1 says
-        // that a message is compressed, so it stands on its first frame alone.
+        // RFC 6455 section 5.2: reserved bits need an extension; RFC 7692 section 6: RSV1 marks a
+        // compressed message, on its first frame only.
         let compressible = rules.deflate && !control && opcode != CONTINUATION;
         let reserved = first & RESERVED & if compressible { !RSV1 } else { !0 };
-        // Section 5.1: readers must mask. Section 5.5: control frames are short and whole.
+        // Section 5.1: readers must mask. Section 5.5: control frames are short and unfragmented.
         let long = usize::from(second & 0x7F) > CONTROL_BYTES;
         let stretched = control && (long || first & FIN == 0);
         if !is_known(opcode) || reserved != 0 || second & MASKED == 0 || stretched {
@@ -166,7 +166,7 @@ impl Head {
         message: Message,
         rules: &Rules,
     ) -> Result<(), Violation> {
-        // Also when empty: empty fragments are counted, and must not go on for ever.
+        // Also for empty fragments: they are counted, so that they can't go on for ever.
         if message.counted.saturating_add(size) > rules.message_bytes {
             return Err(Violation::TooBig);
         }
@@ -193,7 +193,7 @@ fn finish(opcode: u8, compressed: bool, payload: &[u8]) -> Result<Event<'_>, Vio
     }
 }
 
-/// RFC 6455 sections 5.5.1 and 7.4.
+/// Read the payload of a close frame (RFC 6455 sections 5.5.1 and 7.4).
 fn close(payload: &[u8]) -> Result<Event<'_>, Violation> {
     let (code, reason) = match *payload {
         [] => (NO_STATUS, &payload[..0]),
@@ -206,33 +206,33 @@ fn close(payload: &[u8]) -> Result<Event<'_>, Violation> {
     Ok(Event::Close { code, reason: utf8(reason)? })
 }
 
-/// RFC 6455 section 8.1.
+/// Check that a text is UTF-8 (RFC 6455 section 8.1).
 fn utf8(payload: &[u8]) -> Result<&str, Violation> {
     simdutf8::basic::from_utf8(payload).map_err(|_| Violation::InvalidPayload)
 }
 
-/// What has come of a frame or message that isn't complete.
+/// The received part of an unfinished frame or message.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Partial {
-    /// The head's bytes until it is complete.
+    /// Bytes of the head until it is complete.
     head_bytes: [u8; LONGEST_HEAD],
     head_len: usize,
-    /// The frame whose payload is under way, and how much of that has come.
+    /// The frame whose payload is being received, and how much of that was received.
     frame: Option<Head>,
     received: usize,
     control: Vec<u8>,
     message: Message,
     payload: Vec<u8>,
-    /// So much of `payload` is UTF-8. What follows is at most the start of one character.
+    /// Length of the valid UTF-8 in `payload`. The rest is at most the start of one character.
     #[serde(skip)]
     valid: usize,
-    /// When it was first seen unfinished.
+    /// Time at which it was first found unfinished.
     #[serde(skip)]
     since_ms: Option<u64>,
 }
 
 impl Partial {
-    /// Nothing is unfinished: the box can go. So it never holds two messages.
+    /// Return whether nothing is unfinished: then the box is freed. So it never holds two messages.
     fn is_done(&self) -> bool {
         self.message.opcode == CONTINUATION && self.frame.is_none() && self.head_len == 0
     }
@@ -273,7 +273,7 @@ impl Partial {
         }
     }
 
-    /// Go on with the frame under way, or with its head.
+    /// Continue with the frame in progress, or with its head.
     fn take_head(
         &mut self,
         input: &[u8],
@@ -317,7 +317,7 @@ impl Partial {
         let part = prefix(input, head.size - self.received);
         let control = head.opcode & 0x8 != 0;
         let buffer = if control { &mut self.control } else { &mut self.payload };
-        // The length that a head announces is not reserved: bytes that never come cost nothing.
+        // The announced length is not reserved: bytes that never arrive cost no memory.
         let start = buffer.len();
         buffer.extend_from_slice(part);
         unmask(&mut buffer[start..], head.mask, self.received);
@@ -328,7 +328,7 @@ impl Partial {
         Ok(part.len())
     }
 
-    /// Fail at the first byte that no UTF-8 can have there, even in mid-message.
+    /// Fail at the first byte that can't be UTF-8 there, even in mid-message.
     fn validate(&mut self) -> Result<(), Violation> {
         match simdutf8::compat::from_utf8(&self.payload[self.valid..]) {
             Ok(text) => self.valid += text.len(),
@@ -338,7 +338,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Close the books on a frame; whether it makes an event.
+    /// Finish a frame; return whether it completes an event.
     fn end_frame(&mut self, head: Head) -> bool {
         self.frame = None;
         if head.opcode & 0x8 == 0 {
@@ -360,8 +360,8 @@ fn prefix(bytes: &[u8], at_most: usize) -> &[u8] {
     &bytes[..bytes.len().min(at_most)]
 }
 
-/// XOR `data` with `mask`, in place, eight bytes at a time (RFC 6455 section 5.3). `phase` is how many bytes of
-/// the payload came before.
+/// XOR `data` with `mask`, in place, eight bytes at a time (RFC 6455 section 5.3). `phase` is the
+/// number of bytes of the payload before `data`.
 pub fn unmask(data: &mut [u8], mask: [u8; 4], phase: usize) {
     let mut key = mask;
     key.rotate_left(phase & 3);

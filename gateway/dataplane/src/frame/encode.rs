@@ -23,15 +23,15 @@ pub fn put_frame(out: &mut Vec<u8>, opcode: u8, compressed: bool, payload: &[u8]
     out.extend_from_slice(payload);
 }
 
-/// The answer to a ping; more than 125 bytes are cut off (no ping has them).
+/// Return a pong with the payload of a ping, cut to 125 bytes (no valid ping has more).
 pub fn pong_frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     put_frame(&mut frame, PONG, false, &payload[..payload.len().min(CONTROL_BYTES)]);
     frame
 }
 
-/// A close frame; `None` echoes one that had no code. A reason of more than 123 bytes is cut
-/// off at a character.
+/// Return a close frame; `None` echoes a close frame that had no code. A reason of more than 123
+/// bytes is cut off at a character boundary.
 pub fn close_frame(code: Option<u16>, reason: &str) -> Vec<u8> {
     let mut payload = Vec::new();
     if let Some(code) = code {

@@ -1,12 +1,12 @@
-//! RFC 6455 frames: what readers send is decoded, what we send is encoded. No I/O.
+//! RFC 6455 frames: decoding of readers' frames, encoding of ours. No I/O.
 //!
 //! Not here: the opening handshake ([`crate::head`]) and permessage-deflate ([`crate::deflate`]);
-//! a compressed message comes out of the decoder as it was sent.
+//! the decoder returns a compressed message still compressed.
 //!
 //! The decision to question: the decoder works *inside the caller's read buffer*, which all
-//! connections of a thread share. It unmasks there and lends the payload out, so a message that
-//! arrives in one piece is never copied, and an idle connection owns eight bytes. Only what
-//! is left unfinished at the end of a read is moved to memory of the connection's own.
+//! connections of a thread share. It unmasks there and lends the payload out. So a message that
+//! arrives in one piece is never copied, and an idle connection owns eight bytes. Only an
+//! unfinished message at the end of a read is moved to memory of the connection's own.
 
 mod decode;
 mod encode;
@@ -31,7 +31,7 @@ const CONTROL_BYTES: usize = 125;
 /// The code of a close frame that had none (RFC 6455 section 7.1.5). It is never sent.
 pub const NO_STATUS: u16 = 1005;
 
-/// One whole message or control frame. It borrows the read buffer or the decoder.
+/// A whole message or control frame. It borrows from the read buffer or the decoder.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Event<'a> {
     /// A text message, checked to be UTF-8.
@@ -40,28 +40,28 @@ pub enum Event<'a> {
     Binary(&'a [u8]),
     /// A message with RSV1: inflate it ([`crate::deflate::Inflater`]), then check text for UTF-8.
     Compressed {
-        /// Whether it is a text message.
+        /// True for a text message.
         text: bool,
-        /// As it was sent, without the tail that RFC 7692 section 7.2.1 takes off.
+        /// The payload as sent, without the tail that RFC 7692 section 7.2.1 removes.
         payload: &'a [u8],
     },
-    /// Answer with a pong of the same payload; of several that wait, the newest is
-    /// enough (RFC 6455 section 5.5.3).
+    /// A ping: answer with a pong of the same payload; of several waiting pings only the newest
+    /// needs an answer (RFC 6455 section 5.5.3).
     Ping(&'a [u8]),
-    /// A sign of life, asked for or not.
+    /// A pong: a sign of life, solicited or not.
     Pong(&'a [u8]),
-    /// The reader's goodbye. Answer with the same code unless ours has been sent, then close
-    /// TCP (RFC 6455 sections 5.5.1 and 7.1.1). `code` is [`NO_STATUS`] if there was none.
+    /// A close frame. Answer with the same code unless ours has been sent, then close TCP (RFC 6455
+    /// sections 5.5.1 and 7.1.1). `code` is [`NO_STATUS`] if the frame had none.
     Close {
-        /// A code that may be sent.
+        /// A code that may appear in a close frame, or [`NO_STATUS`].
         code: u16,
         /// At most 123 bytes.
         reason: &'a str,
     },
 }
 
-/// The reader broke the protocol: close (RFC 6455 section 7.4.1) and decode nothing more of
-/// this connection (what still comes is read and dropped).
+/// A violation of the protocol by the reader: close (RFC 6455 section 7.4.1) and decode no more of
+/// this connection (later bytes are read and dropped).
 #[derive(Debug, PartialEq, Eq, Clone, Copy, Hash)]
 pub enum Violation {
     /// Broken framing: close with 1002.
@@ -72,7 +72,7 @@ pub enum Violation {
     TooBig,
 }
 
-/// Whether a close frame may carry `code` (RFC 6455 section 7.4 and the IANA registry).
+/// Return whether a close frame may carry `code` (RFC 6455 section 7.4 and the IANA registry).
 ///
 /// 1004–1006 and 1015 must not be sent; 3000–4999 belong to libraries and applications.
 pub const fn may_be_sent(code: u16) -> bool {

@@ -1,9 +1,9 @@
-//! The header fields that decide something, found in one pass.
+//! The header fields that matter for the decision, found in one pass.
 
 use super::SUBPROTOCOL;
 use crate::control::Settings;
 
-/// A field that may stand once.
+/// A field that may occur once.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Single<'a> {
     pub(super) first: Option<&'a [u8]>,
@@ -16,7 +16,7 @@ impl<'a> Single<'a> {
         self.first = self.first.or(Some(value));
     }
 
-    /// `None` also if it stands more than once.
+    /// Return the value; `None` also if the field occurs more than once.
     pub(super) fn value(self) -> Option<&'a [u8]> {
         self.first.filter(|_| !self.is_doubled)
     }
@@ -26,28 +26,28 @@ impl<'a> Single<'a> {
     }
 }
 
-/// What a request says, as far as it matters here.
+/// The fields of a request that matter here.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
     pub(super) host: Single<'a>,
     pub(super) origin: Single<'a>,
     pub(super) key: Single<'a>,
     pub(super) version: Single<'a>,
-    /// Whether `Upgrade` lists `websocket`.
+    /// True if `Upgrade` lists `websocket`.
     pub(super) upgrade: bool,
-    /// Whether `Connection` lists `upgrade`.
+    /// True if `Connection` lists `upgrade`.
     pub(super) connection: bool,
     /// The first permessage-deflate offer that can be accepted.
     pub(super) deflate: Option<crate::deflate::Agreement>,
-    /// Whether our subprotocol is offered.
+    /// True if our subprotocol is offered.
     pub(super) protocol: bool,
-    /// The entry behind it.
+    /// The entry behind our subprotocol.
     pub(super) token: Single<'a>,
     pub(super) cookie: Single<'a>,
-    /// The browser vouches that the page is our own origin's.
+    /// True if the browser asserts that the page has our own origin.
     pub(super) same_origin: bool,
     pub(super) has_body: bool,
-    /// It asks for more than a plain GET does: a conditional request, a preflight, a close.
+    /// True for more than a plain GET: a conditional request, a preflight, a close.
     pub(super) is_special: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, name: &str, value: &'a [u8]) {
-        // The longest name that is asked for has 30 bytes.
+        // The longest name below has 30 bytes.
         let mut lower = [0; 32];
         let Some(lower) = lower.get_mut(..name.len()) else {
             return;
@@ -103,13 +103,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether `Host` stands once and is one (RFC 9112 section 3.2). HTTP/1.0 needs none.
+    /// Return whether `Host` occurs once and is valid (RFC 9112 section 3.2). HTTP/1.0 needs none.
     pub(super) fn is_addressed(&self, modern: bool) -> bool {
         if self.host.is_missing() { !modern } else { self.host.value().is_some_and(is_host) }
     }
 
-    /// The token that comes with the request: behind our subprotocol, or in the cookie of that name
-    /// if the page is ours. A browser sends cookies whichever page asks.
+    /// Return the request's token: the entry behind our subprotocol, or the cookie of the settings
+    /// if the page is ours. (A browser sends cookies for every page that asks.)
     pub(super) fn token(&self, settings: &Settings) -> Option<&'a [u8]> {
         if let Some(token) = self.token.first.filter(|token| !token.is_empty()) {
             return Some(token);
@@ -123,13 +123,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Whether its page may connect (RFC 6455 section 10.2). Programs say no origin, and may.
+    /// Return whether the page may connect (RFC 6455 section 10.2). Programs send no origin, and
+    /// may.
     pub(super) fn allowed_by(&self, settings: &Settings) -> bool {
         let any = settings.origins.is_empty() || settings.origins == ["*"];
         self.origin.is_missing() || (any && !self.origin.is_doubled) || self.is_own(settings)
     }
 
-    /// Whether its page is one of ours: of an origin that is listed by name, or of our own host.
+    /// Return whether the page is ours: its origin is listed by name, or is our own host.
     fn is_own(&self, settings: &Settings) -> bool {
         self.origin.value().is_some_and(|origin| {
             let named = authority(origin);
@@ -140,8 +141,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether `value` is written in a host's and a port's characters (RFC 3986 section 3.2), as the
-/// Tornado engine reads them: no comma, to which proxies join two fields.
+/// Return whether `value` has only characters of a host and a port (RFC 3986 section 3.2), as the
+/// Tornado engine reads them: no comma, with which proxies join two fields.
 fn is_host(value: &[u8]) -> bool {
     let mut rest = value;
     while let [byte, after @ ..] = rest {
@@ -158,7 +159,7 @@ fn is_host(value: &[u8]) -> bool {
     true
 }
 
-/// Host and port of an origin; empty if it has none (`null`).
+/// Return host and port of an origin; empty if it has none (`null`).
 fn authority(origin: &[u8]) -> &[u8] {
     let Some(start) = memchr::memmem::find(origin, b"://") else {
         return b"";
@@ -168,7 +169,7 @@ fn authority(origin: &[u8]) -> &[u8] {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// Whether `token` is an element of a comma-separated list, in any case.
+/// Return whether `token` is an element of a comma-separated list, ignoring case.
 fn lists(value: &[u8], token: &[u8]) -> bool {
     value
         .split(|byte| *byte == b',')

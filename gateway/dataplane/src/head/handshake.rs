@@ -12,16 +12,16 @@ use crate::deflate::Agreement;
 
 /// RFC 6455 section 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// Some libraries make the key of 24 random characters, so that bits are left over.
+/// Decoder that permits left-over bits: some libraries use 24 random characters as the key.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// What is inside the WebSocket messages.
+/// Format of the content of WebSocket messages.
 #[derive(Debug, PartialEq, Eq, Clone, Copy, Hash, Serialize, Deserialize)]
 pub enum Framing {
-    /// One verb or push per message: `/websocket`, `/sockjs/websocket`.
+    /// A verb or push per message: `/websocket`, `/sockjs/websocket`.
     Raw,
     /// SockJS frames: `/sockjs/<server>/<session>/websocket`.
     SockJs,
@@ -30,17 +30,17 @@ pub enum Framing {
 /// A handshake that may be accepted.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Upgrade<'a> {
-    /// What the reader will speak.
+    /// Format that the reader will use.
     pub framing: Framing,
     /// `Sec-WebSocket-Key`, checked: 24 characters.
     pub key: &'a [u8],
-    /// What was agreed on compression.
+    /// The agreed compression.
     pub deflate: Option<Agreement>,
-    /// Whether our subprotocol was offered.
+    /// True if our subprotocol was offered.
     pub protocol: bool,
-    /// The reader's token, if one came along; whatever it is.
+    /// The reader's token, if the request has one; unchecked.
     pub token: Option<&'a [u8]>,
-    /// The head's size; frames may follow it at once.
+    /// Size of the head; frames may follow it at once.
     pub head_bytes: usize,
 }
 
@@ -66,20 +66,21 @@ impl Upgrade<'_> {
     }
 }
 
-/// The verb `login` with this token. One with bytes that no token has becomes an empty one.
+/// Return the verb `login` with this token. A token with impossible bytes becomes empty.
 pub fn login_verb(token: &[u8]) -> Vec<u8> {
-    // RFC 7515 section 2: base64url and dots. What else is in here needs no care in JSON.
+    // RFC 7515 section 2: base64url and dots. The other bytes of the list need no escape in JSON.
     let fine = |byte: &u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(byte);
     let token = if token.iter().all(fine) { token } else { b"" };
     [br#"{"action":"login","token":""#, token, br#""}"#].concat()
 }
 
-/// `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
+/// Return `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
 pub fn accept_key(key: &[u8]) -> String {
     STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
 
-/// The first rule that is broken decides the answer; the order is the Tornado engine's.
+/// Return the handshake, or the answer for the first broken rule; the order is the Tornado
+/// engine's.
 pub(super) fn check<'a>(
     fields: &Fields<'a>,
     modern: bool,
@@ -91,7 +92,7 @@ pub(super) fn check<'a>(
     if !fields.version.is_missing() && fields.version.value() != Some(b"13") {
         return Err(Refusal::WrongVersion);
     }
-    // SockJS's own words, which its test suite asks for.
+    // SockJS's own texts, which its test suite requires.
     if !fields.upgrade {
         return Err(Refusal::BadRequest("Can \"Upgrade\" only to \"WebSocket\"."));
     }
@@ -122,7 +123,7 @@ pub(super) fn check<'a>(
     })
 }
 
-/// 16 bytes in base64, padded (RFC 6455 section 4.2.1).
+/// Return whether a key is 16 bytes in base64, padded (RFC 6455 section 4.2.1).
 fn is_nonce(key: &[u8]) -> bool {
     let mut nonce = [0; 18];
     LENIENT.decode_slice(key, &mut nonce) == Ok(16)

@@ -1,15 +1,15 @@
-//! A new connection's request head: what to do with it. No I/O; the bytes are only looked at, so that
-//! a connection that isn't ours can be handed over untouched.
+//! The decision about a new connection's request head. No I/O; the bytes are only peeked at, so
+//! that a connection that isn't ours can be handed over untouched.
 //!
-//! Not here: whether there is room for one more reader. Ask that after [`Decision::Upgrade`], and
+//! Not here: whether there is room for one more reader. Check that after [`Decision::Upgrade`], and
 //! answer [`Refusal::NotNow`] if there isn't.
 //!
-//! The decision to question: a handshake on one of our paths that is broken is answered here,
-//! not by Tornado, so a storm of them never reaches Python. Everything else that isn't plainly ours
-//! goes to Tornado, however odd it is.
+//! The decision to question: a broken handshake on one of our paths is answered here, not by
+//! Tornado, so a storm of them never reaches Python. Every other request that isn't plainly ours is
+//! handed to Tornado, however odd it is.
 //!
-//! One subprotocol is chosen where it is offered, for the sake of what may stand behind it: a token. A page's
-//! script can set no other header of a handshake.
+//! Our subprotocol is accepted wherever it is offered, because a token may stand behind it. A
+//! page's script can set no other header of a handshake.
 
 mod fields;
 mod handshake;
@@ -21,33 +21,33 @@ pub use reply::{Busy, Info, Refusal, put_greeting};
 use crate::control::Settings;
 use fields::Fields;
 
-/// Ours.
+/// Subprotocol that may stand before a token.
 const SUBPROTOCOL: &[u8] = b"newsfabric";
-/// Most header fields that are looked at.
+/// Maximum number of header fields that are read.
 const FIELDS: usize = 64;
 
-/// Longest head: it is looked at in a thread's buffer of 64 KiB, where a PROXY header may stand before it.
+/// Longest head: the thread's buffer of 64 KiB holds it, and maybe a PROXY header before it.
 const LONGEST: usize = 60 * 1024;
 
-/// What to do with a connection whose first bytes were looked at.
+/// The decision about a connection, by its first bytes.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub enum Decision<'a> {
-    /// Look again when there are more. The handshake's deadline runs.
+    /// Decide again when there are more bytes. The deadline of the handshake runs.
     Incomplete,
-    /// Send [`Refusal::put`]'s answer, then close.
+    /// Send the answer of [`Refusal::put`], then close.
     Refuse(Refusal),
-    /// A good handshake: drop its [`Upgrade::head_bytes`], send [`Upgrade::put`]'s answer, and
-    /// go on with frames.
+    /// A good handshake: drop its [`Upgrade::head_bytes`], send the answer of [`Upgrade::put`], and
+    /// continue with frames.
     Upgrade(Upgrade<'a>),
-    /// `/sockjs/info`: drop its [`Info::head_bytes`], send [`Info::put`]'s answer. Another
+    /// `/sockjs/info`: drop its [`Info::head_bytes`], send the answer of [`Info::put`]. Another
     /// request follows, or the reader hangs up.
     Info(Info<'a>),
-    /// `/sockjs`: drop `head_bytes`, send [`put_greeting`]'s answer; then as after Info.
+    /// `/sockjs`: drop `head_bytes`, send the answer of [`put_greeting`]; then as after Info.
     Greeting {
-        /// The head's size.
+        /// Size of the head.
         head_bytes: usize,
     },
-    /// Not for us: pass the descriptor to the control plane, bytes unread.
+    /// Not ours: pass the descriptor to the control plane, with its bytes unread.
     HandOver,
 }
 
@@ -58,7 +58,7 @@ enum Route {
     Greeting,
 }
 
-/// Decide by `bytes`, everything that has come of a connection yet.
+/// Decide by `bytes`, all that were received on a connection so far.
 pub fn decide<'a>(bytes: &'a [u8], settings: &Settings) -> Decision<'a> {
     let longest = (settings.head_bytes as usize).min(LONGEST);
     let mut storage = [httparse::EMPTY_HEADER; FIELDS];
@@ -68,13 +68,13 @@ pub fn decide<'a>(bytes: &'a [u8], settings: &Settings) -> Decision<'a> {
     let known_other = request.path.is_some() && route.is_none();
     match parsed {
         Ok(httparse::Status::Complete(head_bytes)) => match route {
-            // It came in one piece, and is too long all the same.
+            // A head that arrived in one piece can be too long, too.
             Some(_) if head_bytes > longest => Decision::Refuse(Refusal::HeadTooLarge),
             Some(route) => serve(route, &request, head_bytes, settings),
             None => Decision::HandOver,
         },
         Ok(httparse::Status::Partial) if bytes.len() < longest => Decision::Incomplete,
-        // Tornado says so.
+        // Tornado refuses it.
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) if known_other => {
             Decision::HandOver
         }
@@ -119,7 +119,7 @@ fn serve<'a>(
     }
     match route {
         Route::WebSocket(_) if !settings.websocket => Decision::Refuse(Refusal::NotFound),
-        // The control plane upgrades nobody.
+        // Not handed over: the control plane upgrades no connection.
         Route::WebSocket(_) if fields.has_body => {
             Decision::Refuse(Refusal::BadRequest("Not a WebSocket handshake."))
         }
@@ -129,12 +129,12 @@ fn serve<'a>(
                 Err(refusal) => Decision::Refuse(refusal),
             }
         }
-        // Whatever makes the answer another one than the usual is Tornado's.
+        // A request that needs an unusual answer is Tornado's.
         _ if !modern || fields.is_special || fields.has_body => Decision::HandOver,
         _ if !fields.allowed_by(settings) => Decision::HandOver,
         Route::Info => Decision::Info(Info {
             head_bytes,
-            // An empty one would be an empty answer.
+            // An empty origin would make an empty header field.
             origin: fields.origin.value().filter(|origin| !origin.is_empty()),
             websocket: settings.websocket,
             cookie_needed: settings.sockjs_cookie,

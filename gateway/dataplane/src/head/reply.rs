@@ -1,4 +1,4 @@
-//! The HTTP answers that are given without the control plane. They say what the Tornado engine says.
+//! HTTP answers that are given without the control plane. They equal those of the Tornado engine.
 
 use std::io::Write as _;
 
@@ -7,40 +7,41 @@ use crate::clock::utc;
 const YEAR: u64 = 365 * 86_400;
 const GREETING: &str = "Welcome to SockJS!\n";
 
-/// Why a request is refused. The connection ends after the answer.
+/// A reason to refuse a request. The connection ends after the answer.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Refusal {
-    /// 400, in these words.
+    /// 400, with this text.
     BadRequest(&'static str),
     /// 403.
     BadOrigin,
-    /// 404: there are no WebSockets here.
+    /// 404: WebSockets are switched off.
     NotFound,
-    /// 426: only version 13 is spoken (RFC 6455 section 4.4).
+    /// 426: only version 13 is supported (RFC 6455 section 4.4).
     WrongVersion,
     /// 431 (RFC 6585 section 5).
     HeadTooLarge,
-    /// 503: the box is full or drained, or the control plane, whose request it is, isn't there.
+    /// 503: a limit is reached, the box is drained, or the control plane that should serve is
+    /// absent.
     NotNow {
-        /// What there is too little of.
+        /// The resource that is lacking.
         why: Busy,
-        /// When to ask again; at least a second is said.
+        /// Time after which to ask again; at least one second is sent.
         retry_after_ms: u32,
     },
 }
 
-/// Why a request that is fine can't be served now.
+/// A reason why a good request can't be served now.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Busy {
-    /// There are as many readers as there may be.
+    /// The maximum number of readers is reached.
     Capacity,
-    /// The reader's address has as many connections as it may.
+    /// The reader's address has its maximum number of connections.
     Address,
     /// The box is being drained.
     Draining,
-    /// The control plane serves as many connections as it may.
+    /// The control plane serves its maximum number of connections.
     Handovers,
-    /// There is no control plane.
+    /// No control plane is attached.
     Control,
 }
 
@@ -86,13 +87,13 @@ impl Refusal {
 /// A request for `/sockjs/info`.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Info<'a> {
-    /// The head's size.
+    /// Size of the head.
     pub head_bytes: usize,
-    /// The page's origin, if it said one.
+    /// Origin of the page, if the request has one.
     pub origin: Option<&'a [u8]>,
-    /// Whether there are WebSockets here.
+    /// True if WebSockets are switched on.
     pub websocket: bool,
-    /// Whether a balancer in front goes by a cookie.
+    /// True if a load balancer in front routes by a cookie.
     pub cookie_needed: bool,
 }
 
@@ -115,7 +116,7 @@ impl Info<'_> {
         );
         match self.origin {
             None => out.push(b'*'),
-            // Also for "null", a page without an origin: with credentials browsers take no "*".
+            // Also for "null", a page without an origin: with credentials browsers accept no "*".
             Some(origin) => {
                 out.extend_from_slice(origin);
                 out.extend_from_slice(b"\r\nAccess-Control-Allow-Credentials: true");
@@ -125,7 +126,7 @@ impl Info<'_> {
     }
 }
 
-/// Append the answer to `/sockjs`: a person's test that it is there.
+/// Append the answer to `/sockjs`, by which a person can test that it is served.
 pub fn put_greeting(out: &mut Vec<u8>, unix_seconds: u64) {
     let _ = write!(
         out,
@@ -142,7 +143,7 @@ pub fn put_greeting(out: &mut Vec<u8>, unix_seconds: u64) {
     );
 }
 
-/// Seconds of the Unix epoch as an HTTP date (RFC 9110 section 5.6.7).
+/// Return a time in seconds since the Unix epoch as an HTTP date (RFC 9110 section 5.6.7).
 fn date(unix_seconds: u64) -> String {
     utc(unix_seconds, c"%a, %d %b %Y %H:%M:%S GMT")
 }

@@ -58,7 +58,7 @@ fn what_is_replayed_and_older_than_the_window_takes_no_room_in_it() {
     assert_eq!(hub.seen.len(), 1);
 }
 
-/// The hub of a data plane that has taken over.
+/// Return the hub of a data plane that has taken over.
 fn taken_over(hub: &mut Hub) -> Hub {
     let mut again = new_hub();
     hub.seen.pieces(2).for_each(|(start, piece)| again.seen.restore(start, piece));
@@ -110,7 +110,7 @@ proptest! {
         }
     }
 
-    /// Readers come and go, copies come in any order, fan-outs take their time.
+    /// Plays readers that come and go, copies in any order, and fan-outs in pieces.
     #[test]
     fn nobody_gets_an_identity_twice_and_each_topic_comes_in_its_order(
         steps in prop::collection::vec((0_u8..8, 0_u32..4, 0_u64..40, 0_usize..2), 1..400),
@@ -119,12 +119,12 @@ proptest! {
         let names = ["a", "b"];
         let mut jobs: [Vec<(u64, Cursor)>; 2] = Default::default();
         let mut published: Vec<u64> = Vec::new();
-        // What each reader got, by topic, since it came.
+        // Messages of each reader, by topic, since it connected.
         let mut got: [[Vec<u64>; 2]; 4] = Default::default();
         for (step, slot, number, topic) in steps {
             let name = names[topic];
             let reader = slot as usize;
-            // A message is of one topic.
+            // A message belongs to one topic.
             let home = number as usize % 2;
             match step {
                 0 | 1 if hub.audience.clash(slot, name, 9).is_none() => hub.audience.subscribe(slot, name),

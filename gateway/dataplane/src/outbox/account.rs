@@ -1,36 +1,37 @@
-//! What all outboxes of one thread take together. Pure.
+//! The memory that all outboxes of one thread take together. Pure.
 //!
-//! A frame that a thousand readers wait for is in memory once, and counts once: readers of one topic
-//! who are all a little behind, because the network is, take little. Each also has a place in each
-//! queue it waits in, which counts too.
+//! A frame that a thousand readers wait for is in memory once, and counts once. So readers of one
+//! topic who are all a little behind, because the network is, take little. Each reader's entry in a
+//! queue counts too.
 //!
-//! The decision to question: it counts what is in memory, not the sum of what waits for each. By the
-//! sum 100,000 readers who are each three messages behind would be over the budget, and a network that
-//! stutters would cost most of them their connections.
+//! The decision to question: the account counts bytes in memory, not the sum over all readers. By
+//! that sum 100,000 readers that are three messages behind would exceed the budget, and a short
+//! fault of the network would cost most of them their connections.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::publication::Frame;
 
-/// A place in a queue, and its story's in the list of stories.
+/// Bytes of an entry in a queue, with its entry in the map of stories.
 pub const PLACE_BYTES: usize = 96;
 
-/// All that waits on one thread.
+/// All frames that wait on one thread.
 #[derive(Debug, Default)]
 pub struct Account {
     bytes: usize,
-    /// How many wait for each frame, by its address: as long as one waits, no other frame is there.
+    /// Number of entries that wait for each frame, by its address: no other frame can be there
+    /// meanwhile.
     frames: HashMap<usize, u32>,
 }
 
 impl Account {
-    /// What all of it takes.
+    /// Return the bytes of all waiting frames and entries.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One more waits for `frame`.
+    /// Count one more entry that waits for `frame`.
     pub(super) fn enter(&mut self, frame: &Frame) {
         let waiting = self.frames.entry(address(frame)).or_default();
         if *waiting == 0 {
@@ -40,7 +41,7 @@ impl Account {
         self.bytes += PLACE_BYTES;
     }
 
-    /// One of those who wait for `frame` doesn't any more.
+    /// Count one entry fewer that waits for `frame`.
     pub(super) fn leave(&mut self, frame: &Frame) {
         let Entry::Occupied(mut waiting) = self.frames.entry(address(frame)) else {
             return;

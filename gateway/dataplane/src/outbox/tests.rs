@@ -175,7 +175,7 @@ fn what_is_partly_written_goes_on_counting_when_the_rest_is_cleared() {
     assert_eq!(account.bytes(), 0);
 }
 
-/// The rules of the module's page, word for word, on a list.
+/// The rules of the module's docs, word for word, on a list.
 #[derive(Default)]
 struct Naive {
     entries: Vec<(String, Option<Arc<Publication>>)>,
@@ -302,7 +302,7 @@ proptest! {
                     outbox.advance(bytes, &mut account);
                     naive.advance(bytes);
                 }
-                // A take-over changes nothing.
+                // A take-over must not change the outbox.
                 6 if size > 300 => {
                     let all = outbox.waiting();
                     let all = all.map(|(frame, it)| (frame.clone(), it.cloned())).collect();

@@ -1,9 +1,10 @@
-//! A push as a JSON string, with the escapes that SockJS asks for.
+//! A push as a JSON string, with the escapes that SockJS requires.
 
 use std::io::Write as _;
 
 /// SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. First and last,
-/// inclusive, sorted. Characters beyond U+FFFF are surrogate pairs there, so they are escaped too.
+/// inclusive, sorted. Characters beyond U+FFFF are surrogate pairs in SockJS, so they are escaped
+/// too.
 #[rustfmt::skip]
 const ESCAPED: [(u16, u16); 97] = [
     (0x0300, 0x0333), (0x033d, 0x0346), (0x034a, 0x034c), (0x0350, 0x0352), (0x0357, 0x0358),
@@ -43,7 +44,7 @@ pub fn put_string(out: &mut Vec<u8>, text: &str) {
             at += 1;
             continue;
         }
-        // `at` is always at a character, so there is one.
+        // `at` is always at the start of a character.
         let Some(character) = text[at..].chars().next() else {
             break;
         };

@@ -1,26 +1,27 @@
-//! What readers send: a JSON array of strings, or one string.
+//! Readers' messages: a JSON array of strings, or one string.
 
 use super::BrokenJson;
 
-/// Deepest nesting of what is skipped; deeper is refused. The stack has room for ten times that.
+/// Maximum nesting of skipped values; deeper ones are refused. The stack has room for ten times
+/// that.
 const DEPTH: usize = 1024;
 
 /// The texts of one payload, in memory that is reused: keep one per thread.
 #[derive(Debug, Default)]
 pub struct Texts {
     text: String,
-    /// Where each text ends in `text`.
+    /// End of each text in `text`.
     ends: Vec<usize>,
 }
 
 impl Texts {
-    /// Read a message's payload; the texts are in [`Texts::iter`] afterwards.
+    /// Read a message's payload; afterwards [`Texts::iter`] returns its texts.
     ///
-    /// An empty payload has none (SockJS 1.0: ignored). A value that isn't a string where a
-    /// string should be counts as an empty text, which is no verb and is answered with an error.
+    /// An empty payload has no texts (SockJS 1.0: ignored). A value that isn't a string, where a
+    /// string should be, counts as an empty text, which is no verb and is answered with an error.
     ///
     /// # Errors
-    /// The payload isn't JSON in UTF-8 (RFC 8259), or nested too deep, or has half a surrogate
+    /// The payload isn't JSON in UTF-8 (RFC 8259), is nested too deep, or has half a surrogate
     /// pair: close with 1002.
     pub fn read(&mut self, payload: &[u8]) -> Result<(), BrokenJson> {
         self.text.clear();
@@ -38,7 +39,7 @@ impl Texts {
         read.ok_or(BrokenJson)
     }
 
-    /// The texts that were read last, in order.
+    /// Return the texts of the last payload, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
@@ -66,7 +67,7 @@ impl Texts {
     }
 }
 
-/// A place in a JSON text. Every method is `None` where the grammar is broken.
+/// A place in a JSON text. Every method returns `None` where the grammar is broken.
 struct Reader<'a> {
     json: &'a str,
     at: usize,
@@ -93,7 +94,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string, unescaped into `out` if it is wanted.
+    /// Read a string, unescaped into `out` if that is given.
     fn string(&mut self, mut out: Option<&mut String>) -> Option<()> {
         self.expect(b'"')?;
         loop {
@@ -130,7 +131,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What follows `\u`, and the second half of a surrogate pair.
+    /// Read the digits after `\u`, and the second half of a surrogate pair.
     fn unicode(&mut self) -> Option<char> {
         let first = self.hex()?;
         if !(0xD800..0xDC00).contains(&first) {
@@ -151,7 +152,7 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// Any value, with at most so many brackets in each other.
+    /// Skip any value, with at most so many nested brackets.
     fn skip_value(&mut self, depth: usize) -> Option<()> {
         let closing = match self.peek()? {
             b'"' => return self.string(None),
@@ -174,7 +175,7 @@ impl Reader<'_> {
         })
     }
 
-    /// An opening bracket, elements with commas between, and the closing one.
+    /// Read an opening bracket, elements with commas between, and the closing one.
     fn list(
         &mut self,
         closing: u8,

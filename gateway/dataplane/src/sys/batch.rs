@@ -1,10 +1,10 @@
-//! Many sends in one system call (io_uring(7)), where the kernel lets us; else one call each.
+//! Many sends in one system call (io_uring(7)), where the kernel permits it; else one call each.
 //!
-//! Not a loop of its own: a batch is submitted, done and looked at before the call returns, so whoever sends
-//! need not know how. Readiness stays epoll's.
+//! Not an event loop: a batch is submitted and completed before the call returns, so the caller
+//! need not know how it was sent. Readiness is still reported by epoll.
 //!
-//! The decision to question: descriptors and buffers aren't registered. That gains nothing here
-//! (docs/design/0027-sends-in-batches.md).
+//! The decision to question: descriptors and buffers aren't registered. That would gain nothing
+//! here (docs/design/0027-sends-in-batches.md).
 
 use std::io;
 use std::os::fd::RawFd;
@@ -12,29 +12,29 @@ use std::os::fd::RawFd;
 use io_uring::{IoUring, opcode, types::Fd};
 use rustix::io::{Errno, Result};
 
-/// Sends in one batch, at most. A power of two.
+/// Maximum number of sends in one batch. A power of two.
 pub const MOST_SENDS: usize = 128;
 
-/// Bytes for a socket, and how many of them it took.
+/// Bytes for a socket, and the number of them that it took.
 #[derive(Debug, Clone, Copy)]
 pub struct Send<'a> {
     /// The socket.
     pub fd: RawFd,
-    /// What its owner calls it.
+    /// Slot of the socket's connection.
     pub slot: u32,
-    /// What it is offered.
+    /// The bytes offered.
     pub bytes: &'a [u8],
-    /// What came of it.
+    /// The result: the number of bytes taken.
     pub taken: Result<usize>,
 }
 
 impl<'a> Send<'a> {
-    /// One that wasn't tried yet.
+    /// Return a send that wasn't tried yet.
     pub fn new(fd: RawFd, slot: u32, bytes: &'a [u8]) -> Send<'a> {
         Send { fd, slot, bytes, taken: Err(Errno::AGAIN) }
     }
 
-    /// Try it now, by itself.
+    /// Send alone, in a call of its own.
     fn one(&mut self) {
         self.taken = super::send(self.fd, self.bytes);
     }
@@ -47,9 +47,9 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// One for this thread, in batches if possible; else why not.
+    /// Return a sender for this thread, and the error if it can't send in batches.
     pub fn new() -> (Sender, Option<io::Error>) {
-        // One thread, which asks for what is done.
+        // One thread submits, and asks for the completions itself.
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
         match builder.build(MOST_SENDS as u32) {
@@ -58,13 +58,13 @@ impl Sender {
         }
     }
 
-    /// Offer each socket its bytes; nothing waits. At most [`MOST_SENDS`].
+    /// Offer each socket its bytes, without waiting. At most [`MOST_SENDS`].
     pub fn send(&mut self, sends: &mut [Send<'_>]) {
         let done = match &mut self.ring {
             Some(ring) if sends.len() > 1 => {
                 let done = send_batch(ring, sends);
                 if done < sends.len() {
-                    // The others are in its queue still.
+                    // The other sends are still in the ring's queue, so it can't be used any more.
                     self.ring = None;
                 }
                 done
@@ -75,7 +75,8 @@ impl Sender {
     }
 }
 
-/// Try a batch of `sends`; returns how many of the first were, if the kernel took no more.
+/// Try a batch of `sends`; return how many of the first were tried: fewer if the kernel took no
+/// more.
 fn send_batch(ring: &mut IoUring, sends: &mut [Send<'_>]) -> usize {
     let count = sends.len().min(MOST_SENDS);
     let mut queue = ring.submission();
@@ -84,7 +85,7 @@ fn send_batch(ring: &mut IoUring, sends: &mut [Send<'_>]) -> usize {
             .flags(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
             .build()
             .user_data(index);
-        // SAFETY: the bytes outlive what the kernel does with them, which is awaited below.
+        // SAFETY: the bytes outlive the kernel's use of them, which is awaited below.
         unsafe { queue.push(&entry) }.expect("the last batch is over, so there is room");
     }
     drop(queue);
@@ -92,7 +93,7 @@ fn send_batch(ring: &mut IoUring, sends: &mut [Send<'_>]) -> usize {
     while done < count {
         match ring.submit_and_wait(count - done) {
             Ok(more) => begun += more,
-            // What it has begun must be awaited, whatever happens.
+            // Sends that the kernel has begun must be awaited, whatever happens.
             Err(error) if done == begun && error.kind() != io::ErrorKind::Interrupted => break,
             Err(_) => {}
         }
@@ -113,12 +114,12 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
-    /// As many pairs as don't fit into one batch.
+    /// Return so many connected pairs.
     fn pairs(count: usize) -> Vec<(UnixStream, UnixStream)> {
         (0..count).map(|_| UnixStream::pair().expect("a pair")).collect()
     }
 
-    /// In batches if this kernel can, and one by one.
+    /// Return a sender with batches, if this kernel permits them, and one without.
     fn both() -> [Sender; 2] {
         [Sender::new().0, Sender::default()]
     }

@@ -1,4 +1,4 @@
-//! Descriptors that go from one process, or one descriptor table, to another (unix(7), SCM_RIGHTS).
+//! Passing of descriptors to another process or descriptor table (unix(7), SCM_RIGHTS).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,16 +13,16 @@ use rustix::net::{
 
 use super::{NONBLOCKING, lent};
 
-/// As many as the kernel takes with one message (SCM_MAX_FD).
+/// Maximum number of descriptors that the kernel takes with one message (SCM_MAX_FD).
 pub const MOST_DESCRIPTORS: usize = 253;
 const SPACE: usize = cmsg_space!(ScmRights(MOST_DESCRIPTORS));
 
-/// Two connected unix sockets that keep messages apart, non-blocking.
+/// Return two connected unix sockets that keep message boundaries, non-blocking.
 pub fn packet_pair() -> Result<(OwnedFd, OwnedFd)> {
     pair(SocketType::SEQPACKET)
 }
 
-/// Two connected unix sockets that carry a stream, non-blocking.
+/// Return two connected unix sockets that carry a stream, non-blocking.
 pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
     pair(SocketType::STREAM)
 }
@@ -31,13 +31,13 @@ fn pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, kind, NONBLOCKING, None)
 }
 
-/// Send `bytes`, and `fd` with the first of them.
+/// Send `bytes`, and `fd` with the first byte.
 pub fn send_descriptor(to: RawFd, bytes: &[u8], fd: RawFd) -> Result<usize> {
     send_descriptors(to, bytes, &[fd])
 }
 
-/// Send `bytes`, at least one, and up to [`MOST_DESCRIPTORS`] with the first of them. Whatever part of
-/// the bytes was taken, all descriptors were.
+/// Send `bytes`, at least one, and up to [`MOST_DESCRIPTORS`] with the first byte. If any of the
+/// bytes were taken, all descriptors were.
 pub fn send_descriptors(to: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize> {
     let fds: Vec<_> = fds.iter().map(|fd| lent(*fd)).collect();
     let mut space = [MaybeUninit::uninit(); SPACE];
@@ -48,19 +48,19 @@ pub fn send_descriptors(to: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize>
     sendmsg(lent(to), &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
 }
 
-/// Receive into `buffer`, and the descriptor that came along; `None` also where there was no room for
-/// it in this thread's table, and it is lost.
+/// Receive into `buffer`, and return the descriptor that came with the bytes. `None` also if it was
+/// lost for lack of room in this thread's table.
 pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> Result<(usize, Option<OwnedFd>)> {
     let mut descriptors = Vec::new();
     let (count, _) = receive_some(from, buffer, &mut descriptors)?;
     Ok((count, descriptors.pop()))
 }
 
-/// Receive into `buffer`; the descriptors that came along go to the end of `descriptors`.
+/// Receive into `buffer`; append the descriptors that came with the bytes to `descriptors`.
 ///
 /// # Errors
-/// Also when there was no room for all descriptors in this thread's table: which are missing can't
-/// be known then.
+/// Also if there was no room for all descriptors in this thread's table: it can't be known which of
+/// them are missing.
 pub fn receive_descriptors(
     from: RawFd,
     buffer: &mut [u8],
@@ -72,8 +72,8 @@ pub fn receive_descriptors(
     }
 }
 
-/// How many bytes came, and whether descriptors were lost. It never waits: a socket that another process
-/// has passed may be a blocking one, and whoever reads it has a deadline.
+/// Return the number of bytes received, and whether descriptors were lost. Never waits: a socket
+/// that another process has passed may be a blocking one, and its reader has a deadline.
 fn receive_some(
     from: RawFd,
     buffer: &mut [u8],
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_peer_that_says_nothing() {
         const PATIENCE: Duration = Duration::from_secs(5);
-        // As another process may make it.
+        // Blocking, as another process may have made it.
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         ours.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let began = Instant::now();
