@@ -95,7 +95,7 @@ async def run(
     admin_hosts: Sequence[str] = (),
     tls: ServerFiles | None = None,
 ) -> None:
-    """Serve health and metrics on ``address``, feed and report until ``stop`` is set, drain."""
+    """Serve pages on ``address``, run the agent until ``stop`` is set, then drain."""
     agent = Agent(settings)
     routes = [
         (r"/canaries", service.DocumentHandler, {"document": agent.canaries}),

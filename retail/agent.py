@@ -1,12 +1,12 @@
 """The agent of a retail box: a thin shell around ``feed``, ``load`` and ``drain``.
 
-Each second it looks at its shovels and does what :class:`~retail.feed.Feeds` says, and tells the
-core what its gateway says. Only what arrives proves that a shovel moves: it listens on its own
-broker to routers' ticks, keepers' canaries and its own reports, which come down again. Told to
-stop, by a signal or by its region's scaler, it walks through :class:`~retail.drain.Drain`,
-reporting on until the readers are gone, and that they are.
+Each second it looks at its shovels, carries out the commands of :class:`~retail.feed.Feeds`, and
+sends its gateway's load to the core. Only arrivals prove that a shovel moves messages. So it
+consumes, on its own broker, routers' ticks, keepers' canaries, and its own reports, which return by
+a feed. After a signal or an order of its region's scaler it goes through
+:class:`~retail.drain.Drain`. Meanwhile it sends reports, the last one when all readers are gone.
 
-The box knows nobody but the core nodes that it was given.
+The box knows only the core nodes that it was given.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, repo
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
-# A shovel or queue that somebody deleted is made again within so many looks.
+# A deleted shovel or queue is made again within so many looks.
 KEEP_EVERY: Final = 5
-# Seconds for all of them. A look that takes longer than 5 s would be taken for a sleep of this
+# Seconds for all declarations of a look. A look of more than 5 s would count as a sleep of this
 # process, and each feed would get its full time again (retail/feed.py).
 KEEP_WITHIN: Final = 2.0
-# For the last report to come out at the core: what is said after it, nobody hears.
+# Seconds for the last report to arrive at the core; the link is closed afterwards.
 LAST_WORD_TIMEOUT: Final = 5.0
-# The part of a drain that is ours alone: shovels and two queues.
+# Seconds for the last part of a drain: shovels and two queues.
 CLEAN_TIMEOUT: Final = 8.0
 
 _UPSTREAM: Final = "upstream"
 _FEED_NAMES: Final = frozenset(feed_name(n) for n in (1, 2))
 TICK_QUEUE: Final = "agent.ticks"
-# Only the newest tick matters, and the agent reads them at once.
+# Only the newest tick matters, and the agent reads ticks at once.
 _TICK_ARGUMENTS: Final = {"x-max-length": 100, "x-message-ttl": 5000}
 
 TICKS: Final = metrics.counter("retail_ticks", "Ticks and canaries that arrived", ["shovel"])
@@ -90,7 +90,7 @@ DRAINS: Final = metrics.counter("retail_drain_orders", "Orders of scalers", ["ou
 BOX_REPORTS: Final = metrics.counter(
     "retail_reports", "Reports to frontdesks, by what came of them", ["outcome"]
 )
-# What the board shows of an agent, beside what its gateway says.
+# The figures of an agent that the operations board shows, beside those of its gateway.
 FIGURES: Final = (
     Wanted(TICKS, "shovel"),
     Wanted(COMMANDS, "command"),
@@ -103,7 +103,7 @@ FIGURES: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What an agent is told. URLs are without credentials."""
+    """The settings of an agent. URLs are without credentials."""
 
     box: str
     region: str
@@ -116,7 +116,7 @@ class AgentSettings:
 
 
 class Agent:
-    """One box's agent; :meth:`run` it once."""
+    """The agent of one box; :meth:`run` it once."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
@@ -124,14 +124,14 @@ class Agent:
         self._management = Management(settings.management, settings.credentials, timeout=3.0)
         self._shovels = BoxShovels(self._management, settings.credentials)
         self._arrivals = Arrivals()
-        # The way back: load reports that come out at the core are its canaries.
+        # The way back: load reports that return from the core are its canaries.
         self._back = Watched()
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._drain = Drain()
         self._link: Link | None = None
         self._running: frozenset[str] = frozenset()
         self._states: dict[str, str] = {}
-        # What the gateway says (None: it doesn't answer), and what it said last.
+        # The gateway's last reply (None: it doesn't reply), and its last load.
         self._load: GatewayLoad | None = None
         self._known = AWAY
         self._word: GatewayWord | None = None
@@ -139,7 +139,7 @@ class Agent:
         self._looks = 0
         self._failures = RepeatedFailures()
         self._reporting = Reporting(
-            # Nobody says here who we are: the shovel to the core does.
+            # Without a login: the shovel to the core sets the user.
             Speaker(kind="box", name=settings.box, region=settings.region),
             figures=Figures(FIGURES),
             readiness=self.readiness,
@@ -149,11 +149,11 @@ class Agent:
         )
         self._ordered = asyncio.Event()
         self._emptied = False
-        # That the core heard the report that nobody is left.
+        # Set when the report that all readers are gone has returned from the core.
         self._last_heard = asyncio.Event()
 
     def readiness(self) -> Readiness:
-        """Ready while a feed and the way back run, and what is sent through them arrives."""
+        """Return ready while a feed and the way back run, and messages arrive through them."""
         return Readiness.of(
             link=self._link is not None and self._link.established,
             canaries=self._arrivals.moving(_now()),
@@ -163,7 +163,7 @@ class Agent:
         )
 
     def canaries(self) -> dict[str, Any]:
-        """What ``/canaries`` answers: how old what came last through each shovel is."""
+        """Return the reply to ``/canaries``: the age of the newest arrival by each shovel."""
         now = _now()
         feeds = self._feeds.document(now) if self._feeds else []
         return {
@@ -172,7 +172,7 @@ class Agent:
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Feed the box and report until ``stop`` is set or a scaler says so, then drain."""
+        """Feed the box and report until ``stop`` is set or a scaler orders a drain, then drain."""
         settings = self._settings
         self._feeds = Feeds(settings.box, settings.cores, _now(), self._rng)
         self._cores = {n: self._core_end(n, url) for n, url in self._feeds.urls.items()}
@@ -252,9 +252,9 @@ class Agent:
             self._arrivals.note_arrival(shovel, origin, _now())
 
     def _on_drain(self, message: Message) -> None:
-        """An order of the region's scaler: the core's broker says whose it is.
+        """Obey a drain order of the region's scaler, whose user the core's broker validated.
 
-        One that came over more than our own feed is another region's.
+        An order that arrived through more than this box's own feed is another region's.
         """
         way = hops(message.properties.headers)
         try:
@@ -274,7 +274,7 @@ class Agent:
             self._ordered.set()
 
     def _on_load(self, message: Message) -> None:
-        # A broker has checked whom the sender logged in as: nobody else can say it.
+        # A broker has validated the sender's user: nobody else can send it as this box.
         if message.properties.user_id != self._settings.credentials.username:
             logger.debug("somebody else's word")
             return
@@ -289,7 +289,7 @@ class Agent:
             self._last_heard.set()
 
     async def _tend(self) -> None:
-        """One look at the shovels, and what follows from it."""
+        """Look at the shovels once, and act on the result."""
         try:
             if self._looks % KEEP_EVERY == 0:
                 await self._shovels.keep(self._links())
@@ -298,7 +298,7 @@ class Agent:
             self._looks += 1
         except ManagementError as exc:
             self._running, self._states = frozenset(), {}
-            # From the top when it is back: it may have lost everything.
+            # Start again with a full look: the broker may have lost everything.
             self._looks = 0
             if self._failures.should_log(str(exc), _now()):
                 logger.warning("own broker: %s", mask(str(exc)))
@@ -308,8 +308,11 @@ class Agent:
         await self._follow(frozenset(running))
 
     async def _keep_queues(self) -> None:
-        """Declare what somebody may have deleted. A shovel whose queue is gone makes one that
-        nothing is bound to, and nobody makes the gateway's."""
+        """Declare queues that somebody may have deleted.
+
+        A shovel whose queue is gone declares one without bindings, and no process declares the
+        gateway's.
+        """
         assert self._link is not None
         keeps: list[Callable[[], Awaitable[None]]] = [partial(self._link.declare, self._declare)]
         keeps += [core.keep for core in self._cores.values()]
@@ -320,7 +323,7 @@ class Agent:
             async with asyncio.timeout(KEEP_WITHIN):
                 await keep()
         except LinkClosed:
-            # A link that is down declares by itself when it is back.
+            # A link that is down declares by itself when it is up again.
             pass
         except (LinkError, TimeoutError) as exc:
             why = str(exc) or "the broker doesn't answer"
@@ -370,7 +373,7 @@ class Agent:
         return {link.name: link for link in (*feeds, self._upstream())}
 
     def _upstream(self) -> ShovelLink:
-        """To the brokers of the feeds, since there the box hears what it has sent."""
+        """Return the shovel to the brokers of the feeds, since these return the box's reports."""
         return box_upstream([core.url for core in self._cores.values()])
 
     def _core_end(self, n: int, url: str) -> CoreEnd:
@@ -380,7 +383,7 @@ class Agent:
     # --- load -----------------------------------------------------------------------------
 
     async def _report(self) -> None:
-        """Ask the gateway and tell the core."""
+        """Get the gateway's load and report it to the core."""
         found, self._word = await asyncio.gather(self._gateway.load(), self._gateway.word())
         self._load, self._known = found, found or self._known
         load = emptied(self._known) if self._emptied else found or AWAY
@@ -396,13 +399,13 @@ class Agent:
         else:
             REPORTS.labels("sent").inc()
             self._back.sent(_now())
-        # Behind the word that decides, and in nobody's way.
+        # After the load report, which matters more, and without delaying it.
         await self._reporting.once(self._showing)
 
-    # --- what operators see ---------------------------------------------------------------
+    # --- the operators' report ------------------------------------------------------------
 
     async def _seen(self) -> dict[str, Any]:
-        """What the box's report has beside the agent's own figures."""
+        """Return the fields of the box's report beside the agent's own figures."""
         load, word, ready = self._load, self._word, self.readiness()
         why = list(ready.waiting_for)
         if load is None:
@@ -441,7 +444,7 @@ class Agent:
         logger.info("draining")
         try:
             async with asyncio.timeout(self._settings.drain_timeout):
-                # At once, and not with the next second: nobody new should be sent here.
+                # At once, and not with the next second: no new reader should be sent here.
                 await self._report()
                 while self._drain.state == "telling":
                     if self._drain.told(await self._gateway.drain()) == "telling":
@@ -460,9 +463,9 @@ class Agent:
             self._drain.on("overdue")
 
     async def _say_last(self) -> None:
-        """That nobody is left, if so: who ends boxes needs our word for it.
+        """Report that all readers are gone, if so: a box is ended only after that report.
 
-        A gateway that is gone was told to go, and has let its readers go first.
+        A gateway that has exited was told to drain, and has closed its readers' connections before.
         """
         if self._drain.left:
             return
@@ -475,7 +478,7 @@ class Agent:
             logger.warning("the core didn't hear that the box is empty")
 
     async def _clean(self) -> None:
-        """Take away what this box made on its broker and on the core."""
+        """Delete the shovels and queues that this box made on its broker and on the core."""
         try:
             async with asyncio.timeout(CLEAN_TIMEOUT):
                 await self._shovels.keep({})

@@ -1,15 +1,15 @@
-"""How a box leaves: a state machine as a table. Pure.
+"""The drain of a box: a state machine as a table. Pure.
 
-The feed stays until the readers are gone, so that nobody misses a line while
-moving to another box. What the box made on the core is taken away last; if it can't be
-(the core is away, the box is killed), the queues' ``x-expires`` does it.
+The feed stays until the readers are gone, so that no reader misses a message while moving to
+another box. The queues on the core are deleted last. If they can't be (the core is away, the box is
+killed), their ``x-expires`` deletes them.
 
 ==========  ========  ==========================================================
 from        event     to
 ==========  ========  ==========================================================
 serving     stop      telling: reports say ``draining``, the gateway is told
 telling     told      emptying: readers are leaving
-telling     gone      cleaning: no gateway, no readers
+telling     gone      cleaning: the gateway is away; readers may be left
 emptying    empty     cleaning
 emptying    gone      cleaning: the gateway has exited
 telling, …  overdue   the next step all the same
@@ -37,27 +37,27 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     ("cleaning", "overdue"): "done",
 }
 
-# A gateway that doesn't answer so often, one after the other, is gone.
+# A gateway that fails to reply so often in a row is gone.
 MISSES: Final = 3
 
 
 class Drain:
-    """Where a box is on its way out."""
+    """The state of a box's drain."""
 
     def __init__(self) -> None:
         self.state: State = "serving"
-        # Whether there may be readers left: until the gateway says that there is none, or has gone
-        # after it was told to let them go.
+        # Whether readers may be left: until the gateway reports none, or has exited after it was
+        # told to drain.
         self.left = True
         self._misses = 0
 
     @property
     def draining(self) -> bool:
-        """Whether the box has begun to leave."""
+        """True once the box has begun to drain."""
         return self.state != "serving"
 
     def on(self, event: Event) -> State:
-        """Follow the table; ValueError, and no change, where it has no such line."""
+        """Follow the table; ValueError, and no change, if it has no such line."""
         after = TRANSITIONS.get((self.state, event))
         if after is None:
             raise ValueError(f"a box that is {self.state} can't take {event!r}")
@@ -67,14 +67,14 @@ class Drain:
         return after
 
     def told(self, accepted: bool) -> State:
-        """The gateway took ``POST /drain``, or didn't answer."""
+        """Note whether the gateway accepted ``POST /drain``; False if it didn't reply."""
         if not accepted:
             return self._missed()
         self._misses = 0
         return self.on("told")
 
     def counted(self, connections: int | None) -> State:
-        """The gateway has so many connections left; None: it didn't answer."""
+        """Note the gateway's number of connections; None: it didn't reply."""
         if connections is None:
             return self._missed()
         self._misses = 0

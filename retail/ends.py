@@ -1,6 +1,6 @@
-"""What the agent talks to: the gateway's admin port, the core nodes, its broker's shovels.
+"""The agent's adapters: the gateway's admin port, the core nodes, its broker's shovels.
 
-Thin adapters; each says what happened and decides nothing.
+They report results and decide nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from retail.load import GatewayLoad, GatewayWord, parse_load, parse_word
 
 logger = logging.getLogger(__name__)
 
-# The gateway answers from memory in a ms; a report is due each second.
+# Seconds. The gateway replies from memory in a ms; a report is due each second.
 GATEWAY_TIMEOUT: Final = 0.8
 _MAX_LOAD_BYTES: Final = 64 * 1024
-# How long the core may take to delete a queue when the box leaves.
+# Seconds for the core to delete a queue when the box leaves.
 DELETE_TIMEOUT: Final = 3.0
 
 
@@ -46,11 +46,11 @@ class GatewayAdmin:
         self._http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_LOAD_BYTES)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     async def load(self) -> GatewayLoad | None:
-        """``GET /load``; None if the gateway is away or answers nonsense."""
+        """Send ``GET /load``; return None if the gateway is away or its reply is invalid."""
         try:
             body = await self._send("GET", "/load")
             return parse_load(orjson.loads(body))
@@ -59,7 +59,7 @@ class GatewayAdmin:
             return None
 
     async def word(self) -> GatewayWord | None:
-        """``GET /report``; None if the gateway is away, or of a release that has none."""
+        """Send ``GET /report``; return None if the gateway is away, or too old for it."""
         try:
             return parse_word(orjson.loads(await self._send("GET", "/report")))
         except (HTTPClientError, OSError, ValueError) as exc:
@@ -67,7 +67,7 @@ class GatewayAdmin:
             return None
 
     async def drain(self) -> bool:
-        """``POST /drain``; whether the gateway accepted."""
+        """Send ``POST /drain``; return whether the gateway accepted."""
         try:
             await self._send("POST", "/drain")
         except (HTTPClientError, OSError) as exc:
@@ -87,10 +87,10 @@ class GatewayAdmin:
 
 
 class CoreEnd:
-    """One feed's queue on one core broker, for as long as the box lives.
+    """The queue of one feed on one core broker, for as long as the box lives.
 
-    The link has one URL only. It declares the queue again whenever that node comes back; keepers
-    bind it (:mod:`shovels.boxes`), since a box has no right to.
+    The link has only one URL. It declares the queue again whenever that node is back. Keepers bind
+    the queue (:mod:`shovels.boxes`), since a box has no right to.
     """
 
     def __init__(self, *, box: str, n: int, url: str, credentials: Credentials) -> None:
@@ -101,28 +101,28 @@ class CoreEnd:
         self._link: Link | None = None
 
     async def open(self) -> None:
-        """Declare, now or as soon as the node answers."""
+        """Declare the queue, now or as soon as the node replies."""
         self._link = await connect([self.url], name=self._name, credentials=self._credentials)
         await self._link.on_connect(self._declare)
 
     async def renew(self) -> None:
-        """Declare again, on another connection: this one may be half dead."""
+        """Declare again on a new connection: the present one may be half dead."""
         await self.close()
         await self.open()
 
     async def keep(self) -> None:
-        """Declare again on the link of now, in case the queue was deleted. LinkError if down."""
+        """Declare again on the present link, in case of a deletion. LinkError if it is down."""
         if self._link is not None:
             await self._link.declare(self._declare)
 
     async def close(self) -> None:
-        """Leave the queue to its ``x-expires``."""
+        """Close the link; the queue is left to its ``x-expires``."""
         if self._link is not None:
             await self._link.close()
             self._link = None
 
     async def delete(self) -> None:
-        """Delete the queue if the node answers in time, and close."""
+        """Delete the queue if the node replies in time, and close."""
         if self._link is not None and self._link.connected:
             try:
                 async with asyncio.timeout(DELETE_TIMEOUT):
@@ -146,12 +146,12 @@ class BoxShovels:
         self._credentials = credentials
 
     async def states(self) -> dict[str, str]:
-        """What the shovels say of themselves, by name."""
+        """Return the states that the shovels report, by name."""
         states = await self._management.shovel_states()
         return {name: state.state for name, state in states.items()}
 
     async def keep(self, links: Mapping[str, ShovelLink]) -> None:
-        """Make the box's shovels ``links`` (by name) and no others. Idempotent."""
+        """Make the box's shovels equal ``links`` (by name). Idempotent."""
         found = await self._management.shovels()
         for name, link in links.items():
             value: dict[str, Any] = shovel_value(link, self._credentials)
@@ -163,6 +163,6 @@ class BoxShovels:
             logger.info("shovel %s: deleted", name)
 
     async def restart(self, link: ShovelLink) -> None:
-        """Make a shovel anew."""
+        """Delete a shovel and make it again."""
         await self._management.delete_shovel(link.name)
         await self._management.put_shovel(link.name, shovel_value(link, self._credentials))

@@ -1,11 +1,11 @@
-"""Which core nodes feed a box, and whether they do. Pure: states and arrivals in, commands out.
+"""A box's feeds: their core nodes, and the check whether they work. Pure: commands out.
 
 A box has up to two feeds, each a shovel from a queue of its own on a *different* core node. Two
-signs tell whether a feed works. The shovel's word: one that hasn't said "running" for
-:data:`SILENT_AFTER` is moved to a core node that no other feed uses, where there is one. And what
-arrives through it: routers' ticks and the keepers' canaries, several a second. A shovel that says
-"running" and brings none of them is made anew, ever more seldom, for the reason may as well be
-that nobody sends any; while the other feed does bring some, it is moved after two restarts.
+signs show whether a feed works. The first is the shovel's own state. If it hasn't been "running"
+for :data:`SILENT_AFTER`, the feed moves to a core node that no other feed uses, if any. The second
+is the arrivals: routers' ticks and keepers' canaries, several a second. A shovel that is "running"
+and delivers none is made again, with back-off, since perhaps nobody sends any. If the other feed
+delivers some, the feed is moved after two restarts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Final
 from newsfabric.topology import box_sources
 from newsfabric.watch import Watched
 
-# A shovel tries again each second; a core node that restarts is back in about ten.
+# Seconds. A shovel retries each second; a core node that restarts is back in about ten.
 SILENT_AFTER: Final = 15.0
-# Routers tick each second. The box isn't ready without anything of them for this long.
+# Seconds. Routers tick each second. The box isn't ready without any arrivals for this long.
 ARRIVALS_WITHIN: Final = 5.0
-# Restarts that changed nothing before a feed that runs is moved.
+# Restarts without effect before a feed whose shovel runs is moved.
 RESTARTS_BEFORE_MOVE: Final = 2
-# Seconds between two looks after which the agent must have been stopped.
+# Seconds between two looks; after a longer time the agent must have been stopped.
 _PAUSED: Final = 5.0
 # More regions than a fabric has.
 _MAX_ORIGINS: Final = 64
@@ -32,7 +32,7 @@ _MAX_ORIGINS: Final = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """Feed ``n`` is to come from the core node at ``url`` from now on."""
+    """A command: feed ``n`` comes from the core node at ``url`` from now on."""
 
     n: int
     url: str
@@ -40,7 +40,7 @@ class Move:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restart:
-    """Feed ``n``'s shovel is to be made anew."""
+    """A command: delete the shovel of feed ``n`` and make it again."""
 
     n: int
 
@@ -49,33 +49,33 @@ Command = Move | Restart
 
 
 def feed_name(n: int) -> str:
-    """The name of the shovel of feed ``n`` (1, 2) on its box's broker."""
+    """Return the name of the shovel of feed ``n`` (1, 2) on its box's broker."""
     return f"postoffice.{n}"
 
 
 class Arrivals:
-    """When something last came through each feed, and of each region. Times in seconds."""
+    """The times of the last arrivals, by feed and by region, in seconds."""
 
     def __init__(self) -> None:
         self._through: dict[str, float] = {}
         self._of: dict[str, float] = {}
 
     def note_arrival(self, shovel: str, origin: str, now: float) -> None:
-        """A tick or canary of region ``origin`` came through ``shovel`` at ``now``."""
+        """Note that a tick or canary of region ``origin`` arrived by ``shovel`` at ``now``."""
         self._through[shovel] = now
         if origin in self._of or len(self._of) < _MAX_ORIGINS:
             self._of[origin] = now
 
     def moving(self, now: float) -> bool:
-        """Whether anything, of whatever region, came lately through any feed."""
+        """Return whether anything, of any region, arrived lately by any feed."""
         return any(now - at <= ARRIVALS_WITHIN for at in self._through.values())
 
     def through(self, shovel: str) -> float | None:
-        """When something last came through ``shovel``; None if nothing ever did."""
+        """Return the time of the last arrival by ``shovel``; None if there was none."""
         return self._through.get(shovel)
 
     def ages(self, now: float) -> Mapping[str, float]:
-        """Region → seconds since something of it came last."""
+        """Return region → seconds since the last arrival from it."""
         return {origin: now - at for origin, at in self._of.items()}
 
 
@@ -88,7 +88,7 @@ class _Feed:
 
 
 class Feeds:
-    """The feeds of one box; numbered from 1, as their shovels and queues are."""
+    """The feeds of one box; numbered from 1, like their shovels and queues."""
 
     def __init__(
         self, box: str, cores: Sequence[str], now: float, rng: random.Random | None = None
@@ -100,18 +100,18 @@ class Feeds:
 
     @property
     def urls(self) -> dict[int, str]:
-        """The core node that each feed comes from."""
+        """The core node of each feed."""
         return {n: feed.url for n, feed in self._feeds.items()}
 
     def look(
         self, running: frozenset[int], arrived: Mapping[int, float], now: float
     ) -> list[Command]:
-        """One second's look; do what is returned.
+        """Take one second's look; return the commands to carry out.
 
-        ``running`` are the feeds whose shovels say so, ``arrived`` when something last came
-        through each.
+        ``running``: feeds whose shovels are in that state; ``arrived``: time of the last arrival by
+        each.
         """
-        # Who was stopped for a while knows of nothing that came meanwhile.
+        # An agent that was stopped for a while has missed the arrivals meanwhile.
         slept = now - self._looked_at > _PAUSED
         self._looked_at = now
         for n, feed in self._feeds.items():
@@ -126,7 +126,7 @@ class Feeds:
         return [*self._moves(now), *self._restarts(now)]
 
     def document(self, now: float) -> list[dict[str, Any]]:
-        """What ``/canaries`` says of them."""
+        """Return the feeds' part of ``/canaries``."""
         return [
             watched_document(feed_name(n), feed.watched, now) for n, feed in self._feeds.items()
         ]
@@ -149,7 +149,7 @@ class Feeds:
         return [Move(n, url)]
 
     def _spare(self, url: str) -> str | None:
-        """The next core node after ``url`` that no feed uses: two from one would prove nothing."""
+        """Return the next core node after ``url`` without a feed: two from one prove nothing."""
         start = self._cores.index(url)
         used = {feed.url for feed in self._feeds.values()}
         ring = (*self._cores[start:], *self._cores[:start])
@@ -167,7 +167,7 @@ class Feeds:
 
 
 def watched_document(name: str, watched: Watched, now: float) -> dict[str, Any]:
-    """What ``/canaries`` says of one shovel."""
+    """Return the part of ``/canaries`` for one shovel."""
     age = watched.age(now)
     return {
         "name": name,

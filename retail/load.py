@@ -1,4 +1,4 @@
-"""What a box says of itself each second, from what its gateway says. Pure."""
+"""A box's load report of each second, made from its gateway's load. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from newsfabric.reports import MAX_FIGURES, MAX_REASONS, MAX_TEXT
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLoad:
-    """The gateway's answer to ``GET /load`` on its admin port."""
+    """The gateway's reply to ``GET /load`` on its admin port."""
 
     connections: int
     capacity: int
@@ -28,7 +28,7 @@ class GatewayLoad:
 
 
 def parse_load(document: Any) -> GatewayLoad:
-    """The load in a parsed answer; ValueError names what is wrong with it."""
+    """Return the load in a parsed reply; ValueError names the bad field."""
     with _of_the_gateway():
         fields = mapping(document, "load")
         return GatewayLoad(
@@ -46,7 +46,7 @@ def parse_load(document: Any) -> GatewayLoad:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayWord:
-    """The gateway's answer to ``GET /report``: what operators are shown of it."""
+    """The gateway's reply to ``GET /report``, for operators."""
 
     engine: str
     version: str
@@ -55,7 +55,7 @@ class GatewayWord:
 
 
 def parse_word(document: Any) -> GatewayWord:
-    """The gateway's word in a parsed answer; ValueError names what is wrong with it."""
+    """Return the gateway's report in a parsed reply; ValueError names the bad field."""
     with _of_the_gateway():
         fields = mapping(document, "report")
         return GatewayWord(
@@ -66,7 +66,7 @@ def parse_word(document: Any) -> GatewayWord:
         )
 
 
-# A gateway that doesn't answer: nobody can be sent there.
+# The load of a gateway that doesn't reply: no reader can be sent there.
 AWAY = GatewayLoad(
     connections=0,
     capacity=0,
@@ -81,9 +81,9 @@ AWAY = GatewayLoad(
 
 
 def emptied(last: GatewayLoad) -> GatewayLoad:
-    """The load of a box whose gateway has let all readers go; ``last`` is what it said before.
+    """Return the load of a box whose readers are all gone; ``last`` is the gateway's last load.
 
-    A capacity of 0 is said of a gateway that doesn't answer, so it is kept.
+    The capacity is kept above 0, since 0 means a gateway that doesn't reply.
     """
     return dataclasses.replace(
         last,
@@ -95,7 +95,7 @@ def emptied(last: GatewayLoad) -> GatewayLoad:
 
 
 def box_state(gateway: GatewayLoad, *, fed: bool, draining: bool) -> BoxState:
-    """``ready`` only while the gateway is, and while news arrive (``fed``)."""
+    """Return ``ready`` only while the gateway is ready and messages arrive (``fed``)."""
     if draining or gateway.draining:
         return "draining"
     return "ready" if gateway.ready and fed else "starting"
@@ -104,7 +104,7 @@ def box_state(gateway: GatewayLoad, *, fed: bool, draining: bool) -> BoxState:
 def report(
     region: str, box: str, gateway: GatewayLoad, state: BoxState, sent_ms: int
 ) -> LoadReport:
-    """The load report to send upstream."""
+    """Return the load report to send upstream."""
     return LoadReport(
         region=region,
         box=box,

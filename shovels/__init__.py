@@ -1,5 +1,5 @@
-"""Shovels: what they should be, what they are, and how the second becomes the first.
+"""Shovels: their plan, their actual state, and the keeper that makes the second equal the first.
 
-``plan`` (pure) compares, ``places`` (pure) decides where each shovel is, ``apply`` talks to
-brokers, ``keeper`` repeats it for ever, ``cli`` does it once for a person.
+``plan`` (pure) compares, ``places`` (pure) chooses each shovel's place, ``apply`` talks to brokers,
+``keeper`` repeats all of it for ever, ``cli`` does it once for a person.
 """

@@ -92,7 +92,7 @@ async def run(
     admin_hosts: Sequence[str] = (),
     tls: ServerFiles | None = None,
 ) -> None:
-    """Serve health and metrics on ``address`` and keep until ``stop`` is set."""
+    """Serve pages on ``address``, and keep the shovels until ``stop`` is set."""
     async with Brokers(fabric, credentials, shovels=shovels) as brokers:
         keeper = Keeper(brokers, region, topics, name=name)
         routes = [

@@ -1,14 +1,14 @@
-"""Which queues a keeper has made anew lately, so that two keepers don't do it by turns.
+"""The queues that a keeper has replaced lately, so that two keepers don't do it by turns.
 
-A queue's bounds can't be changed: it is deleted and made anew, with what is in it. While a fabric
-is upgraded, keepers of two releases may want other bounds for one queue. Each would undo what the
-other has just done, every few seconds, until the last host is upgraded. So a keeper makes a queue
-anew once in :data:`PAUSE` seconds at most, and until then takes it as it is.
+A queue's bounds can't be changed: it is deleted and made again, and its messages are lost. While a
+fabric is upgraded, keepers of two releases may want different bounds for one queue. Each would undo
+the other's change, every few seconds, until the last host is upgraded. So a keeper replaces a queue
+at most once in :data:`PAUSE` seconds, and until then accepts it as it is.
 
-Example. Release 2 wants 100,000 messages, release 1 wanted 50,000. The keeper of the first host
-that is upgraded makes the queue anew at 0 s. That of another host makes it anew with 50,000 at 5 s.
-Now both wait, and say so. That other host is upgraded, and its keeper, which has made nothing yet,
-makes the queue anew with 100,000: all agree.
+Example. Release 2 wants 100,000 messages, release 1 wanted 50,000. The keeper of the first upgraded
+host replaces the queue at 0 s. The keeper of another host replaces it with one of 50,000 at 5 s.
+Now both wait, and log it. Then the other host is upgraded. Its new keeper, which has replaced
+nothing yet, replaces the queue with one of 100,000: all agree.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from newsfabric.topology import Broker
 from shovels.apply import Done
 from shovels.plan import Action
 
-#: Longer than a host's upgrade, and than a broker's way back after a restart.
+#: Longer than the upgrade of a host, and than the restart of a broker.
 PAUSE: Final = 600.0
 
 
 class MadeAnew:
-    """The queues that were made anew in the last :data:`PAUSE` seconds, by this keeper."""
+    """The queues that this keeper has replaced in the last :data:`PAUSE` seconds."""
 
     def __init__(self) -> None:
         self._again_at: dict[tuple[Broker, str], float] = {}
 
     def may(self, actions: Iterable[Action], now: float) -> tuple[Action, ...]:
-        """``actions`` without those that would make such a queue anew."""
+        """Return ``actions`` without those that would replace such a queue again."""
         self._again_at = {key: at for key, at in self._again_at.items() if at > now}
         return tuple(each for each in actions if _queue_of(each) not in self._again_at)
 
     def waiting(self, actions: Iterable[Action], now: float) -> list[tuple[Broker, str]]:
-        """The queues that ``actions`` would make anew, and may not yet."""
+        """Return the queues that ``actions`` would replace, and that must wait."""
         keys = [key for each in actions if (key := _queue_of(each)) is not None]
         return [key for key in keys if self._again_at.get(key, now) > now]
 
     def did(self, done: Iterable[Done], now: float) -> None:
-        """Remember what was done. A step that failed is tried again: it undid nobody's work."""
+        """Remember the actions done. A failed one may be tried again: it undid nobody's work."""
         for each in done:
             if not each.error and (key := _queue_of(each.action)) is not None:
                 self._again_at[key] = now + PAUSE
 
 
 def _queue_of(action: Action) -> tuple[Broker, str] | None:
-    """The queue that ``action`` makes anew."""
+    """Return the queue that ``action`` replaces, if any."""
     anew = (action.verb, action.kind) == ("update", "queue")
     return (action.broker, action.name) if anew else None

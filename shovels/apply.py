@@ -1,8 +1,8 @@
-"""Carries a region's plan to its brokers through their management API. No decision is made here.
+"""Carries out a region's plan through its brokers' management APIs. No decision is made here.
 
-A broker that doesn't answer is named in the outcome, and everything else is done all the same; so
-is everything that doesn't depend on a step that failed. Brokers are asked side by side, each for a
-bounded time, so that one that hangs delays no other.
+A broker that doesn't reply is named in the outcome. All other actions are done all the same, except
+those that depend on a failed one. Brokers are called concurrently, each for a bounded time, so that
+one that hangs delays no other.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from newsfabric.topology import (
 from shovels.places import Plan, Seen, plan_now
 from shovels.plan import Action, Actual, diff, must_wait
 
-# What a round knows of brokers before it asks them: none of them, for whoever looks only once.
+# The knowledge of brokers in a single look: none, because no earlier look has been made.
 NOTHING_SEEN: Final = Seen()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Done:
-    """An action that was tried; ``error`` is empty if it worked. Shows no login."""
+    """An action that was tried; ``error`` is empty if it succeeded. Contains no login."""
 
     action: Action
     error: str = ""
@@ -46,12 +46,12 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a region's plan comes to, given what could be seen of its brokers."""
+    """A region's plan and the actions that it needs, given the state of its brokers."""
 
     actions: tuple[Action, ...]
     plan: Plan
     actual: Mapping[Broker, Actual]
-    #: Why nothing is known of the others; ``unread`` are those of them that run.
+    #: Why the state of the other brokers is unknown; ``unread`` are those of them that run.
     unreachable: Mapping[Broker, str]
     unread: frozenset[Broker]
 
@@ -75,10 +75,9 @@ class Brokers:
         shovels: Credentials | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """``shovels`` is whom shovels log in as, if it is somebody else.
+        """Set the login of shovels to ``shovels``, if it differs from ``credentials``.
 
-        ``timeout`` is how many seconds all that is asked of a broker in one look may take, and
-        each change.
+        ``timeout``: seconds for all requests to a broker in one look, and for each change.
         """
         self.fabric = fabric
         self.credentials = credentials
@@ -96,12 +95,12 @@ class Brokers:
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for api in self.apis.values():
             api.close()
 
     def that_run_shovels(self, region: str) -> list[Broker]:
-        """The brokers on which shovels of ``region`` may run."""
+        """Return the brokers on which shovels of ``region`` may run."""
         return [broker for broker in self.apis if runs_shovels(region, broker.cluster)]
 
 
@@ -110,8 +109,8 @@ async def look(
 ) -> Look:
     """Read the brokers and compare them with the plan of ``region``. Changes nothing.
 
-    Brokers that were ``seen`` to be away aren't asked; one that doesn't answer counts as away. If
-    it was seen to run, it is unread.
+    Brokers that were ``seen`` away aren't asked; a broker that doesn't reply counts as away. If it
+    was seen running, it is unread.
     """
     asked = [broker for broker in brokers.apis if broker not in seen.away]
     read = await asyncio.gather(*(_read(brokers, region, broker) for broker in asked))
@@ -134,8 +133,8 @@ async def look(
 async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
     """Try every action of ``found`` that depends on no failed one, step by step.
 
-    What one broker is asked for comes one after the other; when it doesn't answer it is left alone
-    until the next round.
+    Requests to one broker are sent one after the other. A broker that doesn't reply gets no more of
+    them until the next round.
     """
     done: list[Done] = []
     silent: set[Broker] = set()
@@ -153,7 +152,7 @@ async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
 
 
 async def restart(brokers: Brokers, broker: Broker, name: str) -> None:
-    """Make the shovel ``name`` on ``broker`` anew, as it is. ManagementError if that fails."""
+    """Delete the shovel ``name`` on ``broker`` and make it again. ManagementError if that fails."""
     api = brokers.apis[broker]
     value = (await api.shovels()).get(name)
     if value is not None:
@@ -162,14 +161,14 @@ async def restart(brokers: Brokers, broker: Broker, name: str) -> None:
 
 
 async def states(brokers: Brokers, asked: Iterable[Broker]) -> dict[Broker, Status | str]:
-    """The shovels of each broker by what they say of themselves; text where one is away."""
+    """Return the shovels of each broker with their reported states; a text if it is away."""
     wanted = list(asked)
     read = await asyncio.gather(*(_states(brokers, broker) for broker in wanted))
     return dict(zip(wanted, read, strict=True))
 
 
 async def _try(brokers: Brokers, actions: Iterable[Action], silent: set[Broker]) -> list[Done]:
-    """Try ``actions``, all of one broker; it is added to ``silent`` where it doesn't answer."""
+    """Try ``actions``, all of one broker; add it to ``silent`` if it doesn't reply."""
     done: list[Done] = []
     for action in actions:
         try:
@@ -206,7 +205,7 @@ async def _perform(api: Management, action: Action, credentials: Credentials) ->
 
 
 async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
-    # Elsewhere shovels are no business of ours, and we may not look at them: they hold passwords.
+    # Elsewhere shovels belong to others, and may not be read: their values contain passwords.
     ours = runs_shovels(region, broker.cluster)
     api = brokers.apis[broker]
     until = asyncio.get_running_loop().time() + brokers.timeout
@@ -224,7 +223,7 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
     except TimeoutError:
         return f"{api.url} doesn't answer within {brokers.timeout:g} s"
     if ours:
-        # What runs its shovels may be dead while it is well: then none of them runs.
+        # The component that runs its shovels may be dead while the broker is well: then none runs.
         try:
             async with asyncio.timeout_at(until):
                 said = await api.shovel_states()
@@ -239,7 +238,7 @@ async def _read(brokers: Brokers, region: str, broker: Broker) -> Actual | str:
 async def _queues(api: Management, broker: Broker) -> dict[str, QueueState]:
     if broker.cluster.role == "core":
         return await api.queues()
-    # Publishers have thousands there, and what they say of them would make the answer too long.
+    # Publishers have thousands of queues there: a list of all would be too long.
     return await api.queues_beginning(SHOVEL_QUEUES)
 
 

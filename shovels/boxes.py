@@ -1,14 +1,14 @@
-"""Binds what feeds boxes on a region's core, and removes what boxes shouldn't have there.
+"""Binds the queues that feed boxes on a region's core, and removes objects that boxes may not have.
 
-A box declares its two queues and may bind nothing: whoever may bind makes bindings without end,
-since two with other arguments are two to RabbitMQ. It may declare exchanges under its queues' names
-(``configure`` knows no difference). They do nothing, for it may neither publish to them nor bind
-them, and they are removed.
+A box declares its two queues and may not bind. A process that may bind could make any number of
+bindings, since RabbitMQ takes two with different arguments as two. A box may declare exchanges
+under its queues' names (``configure`` doesn't distinguish them). Such exchanges are harmless, for
+the box may neither publish to them nor bind them, and they are removed.
 
-A queue is bound only if it is what an agent makes: one that refuses messages, or sends them on when
-they die, gets none.
+A queue is bound only if it is like those of an agent: one that refuses messages, or dead-letters
+them, gets no bindings.
 
-:func:`box_actions` is pure. Whatever a box does, the keeper's plan and its readiness don't change.
+:func:`box_actions` is pure. Boxes can't affect the keeper's plan or its readiness.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from newsfabric.topology import Binding, Broker, Cluster, Exchange, box_of, feed
 
 logger = logging.getLogger(__name__)
 
-# How often queues are listed: a box that comes up waits for that.
+# Seconds between two listings of queues: a new box waits for the next one.
 EVERY: Final = 1.0
-# Everything is looked at in each so many looks, and when there are other queues than before.
+# Everything is checked in each so many looks, and when the queues have changed.
 THOROUGHLY: Final = 5
 _TIMEOUT: Final = 5.0
 
@@ -37,8 +37,8 @@ CHANGES: Final = metrics.counter(
     "shovels_box_changes", "Bindings of boxes' queues, and what boxes may not have", ["outcome"]
 )
 
-# What a queue may say of itself; how much it holds is bounded by an operator policy. One that is
-# full drops its oldest, unless it says something else.
+# Arguments that a queue may have; an operator policy bounds its size. A full queue drops its oldest
+# messages, unless its arguments state otherwise.
 _HARMLESS: Final = {"x-overflow": "drop-head", "x-queue-type": "classic"}
 _BOUNDS: Final = frozenset({"x-max-length", "x-max-length-bytes", "x-message-ttl", "x-expires"})
 
@@ -51,7 +51,7 @@ def box_actions(
     bindings: frozenset[Binding],
     exchanges: frozenset[str],
 ) -> tuple[frozenset[Binding], frozenset[Change]]:
-    """What is to be made and what is to go on a core broker of ``region`` that has all this."""
+    """Return objects to make and objects to delete, for the present state of a core broker."""
     wanted: set[Binding] = set()
     for name, queue in queues.items():
         box = box_of(name)
@@ -63,14 +63,14 @@ def box_actions(
 
 
 def _is_harmless(queue: QueueState) -> bool:
-    # Nobody can bind another connection's exclusive queue.
+    # Another connection's exclusive queue can't be bound.
     return not queue.exclusive and all(
         name in _BOUNDS or _HARMLESS.get(name) == value for name, value in queue.arguments.items()
     )
 
 
 class Boxes:
-    """Does so on each core broker of ``region``. :meth:`run` it."""
+    """Binds the boxes' queues on each core broker of ``region``. :meth:`run` it."""
 
     def __init__(
         self, region: str, brokers: Mapping[Broker, Node], credentials: Credentials
@@ -115,7 +115,7 @@ class Boxes:
 
     async def _mend(self, broker: Broker, api: Management) -> None:
         bindings, exchanges = frozenset(await api.bindings()), frozenset(await api.exchanges())
-        # Last: else another keeper's bindings of a queue that has just come would look strange.
+        # Queues last: otherwise another keeper's bindings of a new queue would look unwanted.
         queues = await api.queues()
         made, gone = box_actions(self._region, queues, bindings, exchanges)
         for binding in made:
@@ -129,13 +129,16 @@ class Boxes:
     async def _change(
         self, verb: str, broker: Broker, what: Change, asked: Coroutine[Any, Any, None]
     ) -> None:
-        """ManagementError only if the broker doesn't answer: one box must not stop the others."""
+        """Await ``asked``; raise ManagementError only if the broker doesn't reply.
+
+        One box must not stop the others.
+        """
         try:
             await asked
         except ManagementError as exc:
             if not exc.status:
                 raise
-            # What it is about is gone by now, or another connection's own.
+            # Its object is gone by now, or exclusive to another connection.
             CHANGES.labels("failed").inc()
             logger.debug("%s: %s: %s", broker, what, exc)
             return

@@ -1,8 +1,8 @@
-"""Sends canaries and hears them: one link to each broker that a region's shovels touch.
+"""Sends canaries and receives them: one link to each broker that a region's shovels touch.
 
-What comes goes to a :class:`~shovels.watch.Watch`; nothing is decided here. Every keeper has its
-own queues, exclusive and under a name of its own, so that any number of keepers may run and
-nothing is left of one that dies.
+Arrivals are passed to a :class:`~shovels.watch.Watch`; no decision is made here. Every keeper has
+its own queues, exclusive and with a unique name. So any number of keepers may run, and no queue is
+left of one that dies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from shovels.watch import Watch
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
-# Seconds between two rounds after which we must have been stopped.
+# Seconds between two rounds; after a longer time this process must have been stopped.
 PAUSED: Final = 4.0
 
 SENT: Final = metrics.counter(
@@ -52,9 +52,9 @@ FORGED: Final = metrics.counter(
     "shovels_forged_canaries", "Canaries in a keeper's name that it hasn't sent, or not yet"
 )
 
-# They are read at once; of those that wait longer only the newest matter.
+# Canaries are read at once; among older ones only the newest matter.
 _ARGUMENTS: Final = {"x-max-length": 1000, "x-message-ttl": 60_000}
-# Where the region's shovels deliver, by what runs them; those of receipts deliver to queues.
+# The destinations of the region's shovels, by the role of their host; receipts go to queues.
 _ARRIVALS: Final[Mapping[Role, tuple[str, ...]]] = {
     "client": (PUBLISH,),
     "core": (INTAKE, POSTOFFICE),
@@ -63,7 +63,7 @@ _ARRIVALS: Final[Mapping[Role, tuple[str, ...]]] = {
 
 
 class Canaries:
-    """The canaries of ``region``; :meth:`open`, :meth:`run`, :meth:`close`."""
+    """The canaries of ``region``; call :meth:`open`, :meth:`run`, :meth:`close`."""
 
     def __init__(self, fabric: Fabric, region: str, watch: Watch, credentials: Credentials) -> None:
         self._fabric = fabric
@@ -74,13 +74,13 @@ class Canaries:
         self._queue = keeper_queues(region) + self._token
         core = Cluster(region, "core")
         self._core = [broker for broker in brokers_of(fabric) if broker.cluster == core]
-        # Boxes hear those in their own core's postoffice.
+        # Boxes receive those from their own core's postoffice.
         self._sources = watch.sources | {(broker, POSTOFFICE) for broker in self._core}
         self._links: dict[Broker, Link] = {}
         self._publishers: dict[Broker, ConfirmingPublisher] = {}
 
     async def open(self) -> None:
-        """Connect to every broker, now or as soon as it answers."""
+        """Connect to every broker, now or as soon as it replies."""
         nodes = brokers_of(self._fabric)
         for broker in sorted({broker for broker, _ in self._sources} | self._watch.hosts):
             name = f"canaries of {self._region}"
@@ -92,15 +92,15 @@ class Canaries:
 
     @property
     def core(self) -> dict[str, Link]:
-        """The links to the region's core brokers by their names; they are open."""
+        """The links to the region's core brokers by name; they are open."""
         return {broker.name: self._links[broker] for broker in self._core}
 
     async def run(self) -> None:
-        """Send a canary everywhere each second, until cancelled."""
+        """Send a canary to each source every second, until cancelled."""
         before = _now()
         while True:
             began = _now()
-            # A process that was stopped for a while knows of nothing that came meanwhile.
+            # A process that was stopped for a while has missed the arrivals meanwhile.
             slept = began - before > PAUSED
             before = began
             self._watch.unheard(
@@ -110,14 +110,14 @@ class Canaries:
             await asyncio.sleep(max(0.0, EVERY - (_now() - began)))
 
     async def close(self) -> None:
-        """Let go of the links, and so of the queues."""
+        """Close the links, which deletes the queues."""
         for link in self._links.values():
             await link.close()
 
     async def _send(self, broker: Broker, exchange: str) -> None:
         at = _now()
         canary = Canary(region=self._region, token=self._token, sent_ms=round(at * 1000))
-        # A receipt's key is the queue that it is for.
+        # A receipt's routing key is its destination queue.
         key = self._queue if exchange == RECEIPTS else ""
         message = encode_canary(canary, user_id=self._credentials.username, key=key)
         try:
@@ -154,8 +154,8 @@ class Canaries:
         if shovel is None or canary.token != self._token:
             return
         now = _now()
-        # Somebody has read its token, and sends it under another login; or one that, believed,
-        # would be the newest for ever. (Sending rounds the time to ms.)
+        # Another process has read the token, and sends it under another login; or with a time in
+        # the future, which would stay the newest for ever. (Times are rounded to ms when sent.)
         sender = delivery.message.properties.user_id
         if sender != self._credentials.username or canary.sent_ms > round(now * 1000):
             FORGED.inc()

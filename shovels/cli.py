@@ -31,10 +31,10 @@ from newsfabric.topology.roles import user_name
 from shovels import show
 from shovels.apply import Brokers, Done, Look, Status, carry_out, look, states
 
-# A move takes two rounds (shovels.places); the third would be a surprise.
+# A move takes two rounds (shovels.places); a third isn't expected.
 MAX_ROUNDS: Final = 3
 
-# Seconds for one answer. The keeper comes again when a busy broker answers late; a command doesn't.
+# Seconds for one reply. If a busy broker is late, a keeper retries; a command doesn't.
 TIMEOUT: Final = 15.0
 
 EXIT_CHANGES: Final = 2
@@ -60,7 +60,7 @@ def shovels() -> None:
 
 
 def _options(command: _Command) -> _Command:
-    """The options of all three commands."""
+    """Add the options of all three commands."""
     path = click.Path(dir_okay=False, path_type=Path)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
@@ -189,7 +189,7 @@ def status(
 
 
 class _Job:
-    """What to work on: topics, and the regions that were asked for, each with its fabric.
+    """The work of a command: topics, and the chosen regions, each with its fabric.
 
     ``logins`` are those of a world's shovels, by region.
     """
@@ -224,7 +224,7 @@ def _job(
         }
         own = state / "topics.toml"
         topics = load_topics(topics_file or (own if own.exists() else Path("topics.toml")))
-        # A missing password file is found now, not in the middle of the work.
+        # A missing password file must be reported now, not in the middle of the work.
         credentials_from(os.environ)
         shovel_credentials_from(os.environ)
         logins = {} if fabric_file else _logins(state, chosen)
@@ -234,7 +234,7 @@ def _job(
 
 
 def _seen_from(region: str, state: Path, fabric: Fabric) -> Fabric:
-    """A world's regions may reach each other through proxies, each by its own."""
+    """Return the fabric as ``region`` reaches it: in a world perhaps through its own proxies."""
     own = state / "fabric" / f"{region}.json"
     return load_fabric(own) if own.exists() else fabric
 
@@ -282,7 +282,7 @@ async def _states(job: _Job) -> dict[Broker, Status | str]:
 
 
 def _elsewhere(job: _Job, looks: Sequence[Look]) -> list[Link]:
-    """The links that aren't at their preferred place alone."""
+    """Return the links that aren't only at their preferred place."""
     return [
         link
         for region, found in zip(job.regions, looks, strict=True)

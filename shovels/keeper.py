@@ -1,12 +1,12 @@
-"""Keeps plan and reality the same: look, carry out, wait, for ever.
+"""The keeper: makes the brokers equal the plan. It looks, acts, and waits, for ever.
 
-Any number of keepers may run for a region. Each acts on what it sees alone, what one has done
-the next finds done, and deleting what is gone is no error; so they need no leader. Jitter keeps
-them from doing the same thing in the same moment.
+Any number of keepers may run for a region, without a leader. Each acts only on its own look; the
+next one finds the work done, and deleting a deleted object is no error. Jitter keeps them from
+doing the same thing at the same moment.
 
-It sends canaries through every shovel all the while, and makes those anew that bring none, or
-don't even say that they run. That is the one thing here that isn't idempotent, so it has its own
-back-off.
+Meanwhile the keeper sends canaries through every shovel. A shovel that delivers none, or doesn't
+reach the state "running", is deleted and made again. Only this action isn't idempotent, so it has
+its own back-off.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-# How often a settled keeper looks, in seconds: one listing of a broker costs it some ms.
+# Seconds between two looks of a settled keeper; one listing costs a broker some ms.
 INTERVAL: Final = 5.0
-# A plan that isn't fulfilled is tried again soon: at start brokers come up one by one.
+# An unfulfilled plan is tried again soon: at the start brokers come up one by one.
 BASE: Final = 0.25
 
 ROUNDS: Final = metrics.counter("shovels_rounds", "Rounds of the keeper", ["outcome"])
@@ -73,7 +73,7 @@ WAITING: Final = metrics.gauge(
 REPORTS: Final = metrics.counter(
     "shovels_reports", "Reports to frontdesks, by what came of them", ["outcome"]
 )
-# What the board shows of a keeper.
+# The figures of a keeper that the operations board shows.
 FIGURES: Final = (
     Wanted(ROUNDS, "outcome"),
     Wanted(ACTIONS, "outcome"),
@@ -87,19 +87,20 @@ FIGURES: Final = (
 
 
 class Pace:
-    """When to look again: every :data:`INTERVAL` once settled, else with backoff up to that."""
+    """The times of the looks: every :data:`INTERVAL` once settled, else with back-off up to that.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._backoff = Backoff(base=BASE, cap=INTERVAL, reset_after=2 * INTERVAL)
 
     def settled(self, now: float) -> float:
-        """Seconds to wait after a round that left nothing to do."""
+        """Return the seconds to wait after a round without work."""
         self._backoff.succeeded(now)
         return INTERVAL * self._rng.uniform(0.8, 1.2)
 
     def unsettled(self, now: float) -> float:
-        """Seconds to wait after a round that failed somewhere or changed something."""
+        """Return the seconds to wait after a round with a failure or a change."""
         return self._backoff.failed(now, self._rng)
 
 
@@ -115,7 +116,7 @@ class Keeper:
         *,
         name: str | None = None,
     ) -> None:
-        """``name`` is what the board calls it; several keepers of a region need several."""
+        """Set the keeper's name on the board; several keepers of a region need different ones."""
         self._brokers = brokers
         self._region = region
         self._topics = topics
@@ -128,10 +129,10 @@ class Keeper:
         self._as_planned = False
         self._all_run = False
         self._draining = False
-        # For how many shovels each broker is unfit.
+        # The number of shovels for which each broker is unfit.
         self._unfit: Counter[Broker] = Counter()
         self._nodes = Nodes(brokers_of(brokers.fabric), region, brokers.credentials)
-        # What the last round saw of brokers that answered: shovels' own words.
+        # Shovels' reported states in the last round, of the brokers that replied.
         self._said: Mapping[Broker, Mapping[str, str]] = {}
         self._reporting = Reporting(
             Speaker(
@@ -148,12 +149,12 @@ class Keeper:
         )
 
     def readiness(self) -> Readiness:
-        """Ready when there is nothing to do, every shovel runs, and canaries come through each.
+        """Return ready if there is nothing to do, every shovel runs, and canaries arrive by each.
 
-        A queue that has other bounds since another release's keeper wants them (shovels.anew) is no
-        reason not to be: an upgrade would wait for its own end. :data:`WAITING` and the log say it.
-        A shovel that is elsewhere since a broker is unfit for it is where it should be, and for one
-        that works nowhere a keeper can do no more: operators are told of the broker.
+        A queue with other bounds, wanted by another release's keeper (shovels.anew), doesn't
+        prevent readiness: an upgrade would wait for its own end. :data:`WAITING` and the log report
+        it. A shovel may be elsewhere because a broker is unfit for it: that is its planned place.
+        If it works nowhere, a keeper can do nothing more, and the broker is reported to operators.
         """
         return Readiness.of(
             plan=self._as_planned,
@@ -162,11 +163,11 @@ class Keeper:
         )
 
     def canaries(self) -> dict[str, Any]:
-        """What ``/canaries`` answers: how old the newest canary of each shovel is."""
+        """Return the reply to ``/canaries``: the age of the newest canary of each shovel."""
         return self.watch.document(asyncio.get_running_loop().time())
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep until ``stop`` is set."""
+        """Keep the shovels until ``stop`` is set."""
         brokers = self._brokers
         canaries = Canaries(brokers.fabric, self._region, self.watch, brokers.credentials)
         boxes = Boxes(self._region, brokers_of(brokers.fabric), brokers.credentials)
@@ -189,7 +190,7 @@ class Keeper:
 
     async def _keep(self, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
-        # Else the first round would wait for a broker that hangs.
+        # Otherwise the first round would wait for a broker that hangs.
         await self._nodes.look()
         while not stop.is_set():
             settled = await self.round()
@@ -198,7 +199,7 @@ class Keeper:
             await first_set(stop, self._nodes.changed, seconds=wait)
 
     async def round(self) -> bool:
-        """Look and do what there is to do; whether plan and reality were the same already."""
+        """Look and act once; return whether the brokers equalled the plan already."""
         now = asyncio.get_running_loop().time()
         self._nodes.changed.clear()
         seen = self._nodes.uptimes.observe(self._nodes.running, now)
@@ -218,7 +219,7 @@ class Keeper:
         found = dataclasses.replace(found, actions=self._made_anew.may(found.actions, now))
         done = await carry_out(self._brokers, found)
         self._made_anew.did(done, now)
-        # Else what stands in for one that answers now and then would come and go.
+        # Otherwise the stand-in for an unreliable broker would be made and removed again and again.
         self._nodes.uptimes.observe(dict.fromkeys(found.unread, False), now)
         unsteady = seen.young | found.unreachable.keys()
         self.watch.looked(plan.places, plan.present, now, unsteady=unsteady)
@@ -260,7 +261,7 @@ class Keeper:
         await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
 
     async def _make_anew(self, host: Broker, links: Iterable[Link]) -> None:
-        """One after the other. A broker that doesn't answer is left alone until the next round."""
+        """Make ``links`` on ``host`` again, one by one; stop if the broker doesn't reply."""
         for link in links:
             said = self._said[host].get(link.name, "missing")
             why = "runs and brings nothing" if said == "running" else f"is {said}"
@@ -275,7 +276,7 @@ class Keeper:
                 RESTARTS.labels(link.id).inc()
 
     async def _seen(self) -> dict[str, Any]:
-        """What operators are told beside its figures."""
+        """Return the operators' report beside the figures."""
         ages = self.watch.document(asyncio.get_running_loop().time())["shovels"]
         places = [self.watch.place(link) for link in self._links]
         shovels = seen_shovels(self._links, places, ages, self._said)
@@ -295,7 +296,7 @@ class Keeper:
 
         for name in self.watch.ages(loop.time()):
             AGE.labels(name).set_function(functools.partial(age, name))
-            # Who computes an increase doesn't see a series' first value: it begins with 0.
+            # An increase is computed without a series' first value, so the series begins with 0.
             RESTARTS.labels(name)
 
     def _tell(
@@ -339,10 +340,10 @@ def seen_shovels(
     ages: Sequence[Mapping[str, Any]],
     said: Mapping[Broker, Mapping[str, str]],
 ) -> tuple[ShovelSeen, ...]:
-    """Shovels as operators are shown them. ``places`` and ``ages`` (of ``/canaries``) are in the
-    order of ``links``.
+    """Return the shovels for the operators' report. Pure.
 
-    ``said`` lacks the brokers that don't answer. Pure.
+    ``places`` and ``ages`` (of ``/canaries``) are in the order of ``links``. ``said`` lacks the
+    brokers that don't reply.
     """
     found = []
     for link, place, age in zip(links[:MAX_SHOVELS], places, ages, strict=False):

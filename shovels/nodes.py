@@ -1,9 +1,9 @@
-"""Which brokers run, looked at each second: for the keeper's plan and for operators. Beside that,
-how many queues they have: one publisher can take all that a broker may have (design/0024).
+"""The running brokers, looked at each second: for the keeper's plan and for operators.
 
-A broker that refuses connections is away at once. One that doesn't answer is away after three
-looks, for a busy one may be slow once. The pure part is :class:`Misses`; what follows for shovels
-is decided in :mod:`shovels.places`.
+A broker that refuses connections is away at once. A broker that doesn't reply is away after three
+looks, for a busy one may be slow once. Queues are counted, too: one publisher can use up the limit
+of a broker (design/0024). The pure part is :class:`Misses`; :mod:`shovels.places` decides the
+consequences for shovels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shovels.places import Uptimes
 EVERY: Final = 1.0
 _TIMEOUT: Final = 0.8
 _MISSES: Final = 3
-# How often queues are counted.
+# Seconds between two counts of queues.
 _COUNT_EVERY: Final = 10.0
 
 ALARM: Final = metrics.gauge(
@@ -42,9 +42,9 @@ QUEUES: Final = metrics.gauge(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one question: an ``alarm`` (or none), or no answer.
+    """The result of one request: an ``alarm`` ("" for none), or None for no reply.
 
-    ``refused``: nobody listens there.
+    ``refused``: no process listens there.
     """
 
     alarm: str | None
@@ -52,24 +52,24 @@ class Answer:
 
 
 class Misses:
-    """How often in a row each broker didn't answer."""
+    """The number of looks in a row in which each broker didn't reply."""
 
     def __init__(self) -> None:
         self._counts: dict[Broker, int] = {}
 
     def runs(self, broker: Broker, answer: Answer) -> bool:
-        """Whether ``broker`` counts as running after this ``answer``."""
+        """Return whether ``broker`` counts as running after this ``answer``."""
         if answer.alarm is not None:
             self._counts[broker] = 0
             return True
-        # Before the first answer nothing vouches for it.
+        # Before its first reply a broker doesn't count as running.
         missed = self._counts.get(broker, _MISSES) + 1
         self._counts[broker] = _MISSES if answer.refused else missed
         return self._counts[broker] < _MISSES
 
 
 def show_alarms(seen: Iterable[NodeSeen]) -> None:
-    """Set :data:`ALARM` to what was ``seen`` last; an alarm that is over has no series."""
+    """Set :data:`ALARM` to the alarms ``seen`` last; an alarm that is over has no series."""
     ALARM.clear()
     for one in seen:
         if one.alarm:
@@ -77,7 +77,7 @@ def show_alarms(seen: Iterable[NodeSeen]) -> None:
 
 
 def show_queues(totals: Mapping[Broker, int | None]) -> None:
-    """Set :data:`QUEUES`; a broker that didn't say (None) has no series."""
+    """Set :data:`QUEUES`; a broker without a count (None) has no series."""
     QUEUES.clear()
     for broker, total in totals.items():
         if total is not None:
@@ -85,10 +85,10 @@ def show_queues(totals: Mapping[Broker, int | None]) -> None:
 
 
 class Nodes:
-    """Looks at ``brokers`` for the keeper of ``region``. :meth:`run` it.
+    """The state of ``brokers``, for the keeper of ``region``. :meth:`run` it.
 
-    :attr:`running` and :attr:`full` are what was seen last; :attr:`changed` is set when one of them
-    changes.
+    :attr:`running` and :attr:`full` are the results of the last look; :attr:`changed` is set when
+    one of them changes.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Nodes:
         self._region = region
         self._alarms: dict[Broker, str] = {}
         self._misses = Misses()
-        # Looked at more often than the keeper plans, lest a restart go unseen.
+        # Observed more often than the keeper plans, so that no restart is missed.
         self.uptimes = Uptimes()
         self._apis = {
             broker: Management(node.management_url, credentials, timeout=_TIMEOUT)
@@ -108,7 +108,7 @@ class Nodes:
 
     @property
     def full(self) -> frozenset[Broker]:
-        """The brokers that take no messages, having too little memory or disk."""
+        """The brokers that accept no messages because memory or disk is short."""
         return frozenset(self._alarms)
 
     @property
@@ -136,13 +136,13 @@ class Nodes:
                 api.close()
 
     async def count(self) -> None:
-        """Ask the region's own brokers and the proxies' how many queues they have."""
+        """Count the queues of the region's own brokers and the proxies'."""
         own = [each for each in self._apis if runs_shovels(self._region, each.cluster)]
         totals = await asyncio.gather(*(_queues(self._apis[broker]) for broker in own))
         show_queues(dict(zip(own, totals, strict=True)))
 
     async def look(self) -> None:
-        """Ask every broker once, all at the same time, 0.8 s at most."""
+        """Ask every broker once, concurrently, for 0.8 s at most."""
         answers = await asyncio.gather(*map(_ask, self._apis.values()))
         found = dict(zip(self._apis, answers, strict=True))
         running = {broker: self._misses.runs(broker, said) for broker, said in found.items()}
@@ -169,7 +169,7 @@ async def _queues(api: Management) -> int | None:
 
 
 async def _each(seconds: float, do: Callable[[], Awaitable[None]]) -> None:
-    """Do it every so many seconds, until cancelled."""
+    """Call ``do`` every so many seconds, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         began = loop.time()

@@ -1,37 +1,39 @@
-"""Where each shovel is: at its preferred place, or elsewhere while a broker of that is away.
+"""The place of each shovel: its preferred one, or another while a broker of that is away.
 
-Pure. Where a shovel is, is remembered by the brokers alone: its parameter lies on the broker that
-it runs on, and names the one that it takes from. So keepers that started at different times agree,
-and a keeper that has just started doesn't move anything back to a broker that has only just begun.
+Pure. Only the brokers remember where a shovel is: its parameter is stored on the broker that runs
+it, and names its source. So keepers that started at different times agree. A keeper that has just
+started doesn't move a shovel back to a broker that has only just started, either.
 
 A move takes two rounds or more (*make before break*): queue and shovel are made at the new place
-beside the old one. A shovel goes only when one at an earlier place of its order brings canaries,
-between brokers that are steady; what is earlier never goes. So any number of keepers, each with a
-view of its own, can't remove all that a link has. Copies are dropped by identity, as everywhere.
-Where only the source changes there is one shovel, which changes over once the new queue is bound.
+beside the old one. A shovel is deleted only if a shovel at an earlier place of its order delivers
+canaries, between brokers that are steady; a shovel at an earlier place is never deleted for a later
+one. So any number of keepers, each with its own view, can't remove all shovels of a link. Copies
+are dropped by identity, as everywhere. If only the source changes there is one shovel; it is
+switched once the new queue is bound.
 
-Worked example. ``publish.oregon.1`` takes from client-1 and prefers core-1; core-3 stands in for
-it, then core-2. At 0 s core-1 dies: the shovel is made on core-3. At 20 s core-1 is back with the
-shovel that it remembers: both run. At 30 s core-1 has run for ten seconds, and the one on core-3
-goes.
+Worked example. ``publish.oregon.1`` takes from client-1 and prefers core-1; its stand-ins are
+core-3, then core-2. At 0 s core-1 dies: the shovel is made on core-3. At 20 s core-1 is back with
+the shovel that it stores: both run. At 30 s core-1 has run for ten seconds, and the shovel on
+core-3 is deleted.
 
-Where the source alone changes there is nothing to compare: the shovel takes from one broker, and
-the keepers may each know something of another. So three rules keep them from undoing each other's
-work. (1) A source isn't away for a link whose shovel runs from it: its host reaches it, whoever
-doesn't. (2) What works stays. A link goes back to an earlier source only if this keeper has seen
-that one be away or only just back meanwhile, or has seen the link where it is for ten minutes. (3)
-What another keeper has chosen isn't unfit. Example: client-1, which runs ``receipts.1``, doesn't
-reach core-1, and the keepers do. Keeper A tries twice, and takes from core-3. Keeper B, which
-hasn't tried as often, sees core-1 run as ever, and by (2) leaves the link there. After ten minutes
-A tries core-1 again, and by (3) B lets it.
+If only the source changes there are no two shovels to compare: one shovel takes from one broker,
+and keepers may know different things about others. So three rules keep them from undoing each
+other's work. (1) A source isn't away for a link whose shovel runs from it: its host reaches it,
+even if a keeper doesn't. (2) A shovel that works stays. A link moves back to an earlier source in
+two cases only: this keeper has seen that source away or only just back meanwhile, or it has seen
+the link at its present source for ten minutes. (3) A source that another keeper has chosen isn't
+unfit. Example: client-1, which runs ``receipts.1``, can't reach core-1, but the keepers can. Keeper
+A tries twice, and changes to core-3. Keeper B, which hasn't tried as often, sees core-1 run as
+ever, and by (2) leaves the link at core-3. After ten minutes A tries core-1 again, and by (3) B
+allows it.
 
-A broker that runs and doesn't say what is on it (somebody's queue there spoils the answer, or the
-answer comes too late) counts as away: nobody could see a shovel there. But what can be taken from
-it alone is taken from it still.
+A broker may run and yet not list its objects (some queue there breaks the reply, or the reply is
+too late). Such a broker counts as away: no keeper could see a shovel there. But a link that has no
+other source still takes from it.
 
-Of a link with several hosts a keeper that alone can't reach a host makes a stand-in, and the others
-remove it, since the link works. Then it leaves the link to the others for a minute, as if all hosts
-were up. The price: a stand-in that a person deletes is missing for up to a minute.
+If a link has several hosts, a keeper that alone can't reach a host makes a stand-in. The others
+remove it, since the link works. Then the first keeper leaves the link to the others for a minute,
+as if all hosts were up. The price: a stand-in that a person deletes is missing for up to a minute.
 """
 
 from __future__ import annotations
@@ -54,21 +56,21 @@ from newsfabric.topology import (
 )
 from shovels.plan import Actual
 
-# Seconds for which a broker must run before what another does in its stead goes back to it: one
-# that has only just begun is busy, and may not last.
+# Seconds for which a broker must run before its stand-in gives way: a broker that has just started
+# is busy, and may not last.
 STEADY_AFTER: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """Brokers that are ``away``, and those that run and did for so long that they are ``steady``.
+    """A keeper's view of the brokers: ``away``, or running, and ``steady`` after running for long.
 
-    ``runs`` has these and ``young``, those that were seen to come back. ``unread`` are those of
-    ``away`` that run, and don't say what is on them.
-    ``full`` are those that take no messages: a shovel there says that it runs and brings nothing.
-    By link id, ``unfit`` has the brokers with which its shovel can't be made to work, ``proven``
-    the hosts on which it brought a canary in the last seconds, ``back`` the sources that it may go
-    back to, and ``known`` those from which this keeper had it take. ``left`` are the links whose
+    ``runs`` has the steady ones, the ``young`` ones, which were seen to return, and the others that
+    run. ``unread`` are those of ``away`` that run, but don't list their objects. ``full`` are those
+    that accept no messages: a shovel there is "running" and delivers nothing. The mappings are by
+    link id. ``unfit``: the brokers with which its shovel can't be made to work; ``proven``: the
+    hosts on which a canary arrived in the last seconds; ``back``: the sources that it may move back
+    to; ``known``: the sources that this keeper chose or saw last. ``left``: ids of links whose
     stand-ins other keepers have just removed.
     """
 
@@ -86,14 +88,14 @@ class Seen:
 
 
 class Uptimes:
-    """Since when each broker runs, as far as was seen. One per keeper."""
+    """The time since when each broker runs, as far as it was seen. One object for each keeper."""
 
     def __init__(self) -> None:
         self._since: dict[Broker, float] = {}
         self._was_away: set[Broker] = set()
 
     def observe(self, running: Mapping[Broker, bool], now: float) -> Seen:
-        """One look at brokers, at ``now`` in seconds of a clock that never goes back."""
+        """Note one look at brokers, at ``now`` in seconds, monotonic; return the view."""
         for broker, runs in running.items():
             if runs:
                 self._since.setdefault(broker, now)
@@ -110,13 +112,14 @@ class Uptimes:
 
 
 def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
-    """Where ``link`` should be, given the places where it is (``present``).
+    """Return the place for ``link``, given the places where it is (``present``).
 
-    It is the first, in the link's order, of the first of these groups that isn't empty. A place is
-    *fit* if its brokers are up and not unfit for the link, and its host isn't full.
+    The groups below are tried in their order; the place is the first one, in the link's order, of
+    the first group that isn't empty. A place is *fit* if its brokers are up and not unfit for the
+    link, and its host isn't full.
 
-    1. Fit places at which the link is, or whose brokers are steady. (One that would take a shovel
-       from another source that is fit must have come back, too.)
+    1. Fit places at which the link is, or whose brokers are steady. (If the host has a shovel of
+       the link from another fit source, the source must also be one to move back to.)
     2. Fit places.
     3. Places at which the link is, and whose brokers are up.
     4. Places whose brokers are up.
@@ -125,7 +128,7 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
     """
     up = [place for place in link.places() if not _brokers(place) & seen.away]
     unfit = seen.unfit.get(link.id, frozenset())
-    # To take from a full broker makes room there.
+    # A full broker may be a source: taking from it makes room there.
     fit = [place for place in up if not _brokers(place) & unfit and place.host not in seen.full]
     works = {place.host for place in fit if place in present}
     back = seen.back.get(link.id, frozenset())
@@ -142,10 +145,10 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What a region wants now: what its brokers should hold, and where each link should be.
+    """The present plan of a region: the objects on its brokers, and the place of each link.
 
-    ``moving`` are the links that are at another place, too (to be looked at soon). ``present`` has
-    for each link where it is, by id.
+    ``moving``: the links that are at another place, too, and so need another look soon.
+    ``present``: link id → the places where it is.
     """
 
     parts: Mapping[Broker, Part]
@@ -162,7 +165,7 @@ def plan_now(
     seen: Seen,
     credentials: Credentials,
 ) -> Plan:
-    """What ``region`` wants in this round, given what is there.
+    """Return the plan of ``region`` for this round, given the present objects.
 
     ``credentials`` are the shovels'.
     """
@@ -187,7 +190,7 @@ def plan_now(
 
 
 def _moved_by_another(link: Link, present: Sequence[Place], seen: Seen) -> Broker | None:
-    """The source that ``link`` takes from, if this keeper neither chose it nor saw it before."""
+    """Return the source of ``link`` if this keeper neither chose it nor saw it before."""
     known = seen.known.get(link.id, frozenset())
     sources = [place.source for place in present if place.source not in known]
     return sources[0] if sources else None
@@ -199,12 +202,12 @@ def _as_the_link_sees(
     actual: Mapping[Broker, Actual],
     seen: Seen,
 ) -> Seen:
-    """``seen``, by the rules that keep keepers from undoing each other's work."""
+    """Return ``seen``, changed by the rules that keep keepers from undoing each other's work."""
     unfit, back = seen.unfit.get(link.id, frozenset()), seen.back.get(link.id, frozenset())
     reached = frozenset(place.source for place in present if _runs(link, place, actual))
     hosts = frozenset(place.host for place in link.places() if link.id in seen.left)
     if len(link.sources) == 1:
-        # It takes from there or from nowhere, and its queue is there as a rule.
+        # It takes from there or from nowhere, and its queue normally exists there.
         reached |= seen.unread & {place.source for place in link.places()}
     if (moved := _moved_by_another(link, present, seen)) is not None:
         unfit, back = unfit - {moved}, frozenset()
@@ -224,9 +227,9 @@ def _needed(
     actual: Mapping[Broker, Actual],
     seen: Seen,
 ) -> list[Place]:
-    """Those of ``others`` that stay: up to the first of ``present`` that is proven to work.
+    """Return those of ``others`` that stay: up to the first of ``present`` proven to work.
 
-    So of two keepers neither removes what the other relies on, whatever each has seen.
+    So of two keepers neither removes a shovel on which the other relies, whatever each has seen.
     """
     proven = seen.proven.get(link.id, frozenset())
     for n, place in enumerate(present):
@@ -237,11 +240,11 @@ def _needed(
 
 
 def _waiting(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> list[Place]:
-    """Places whose source has the queue still, and which the shovel may take from.
+    """Return places whose source still has the queue, and which the shovel may take from.
 
-    That are those before ``place``: it will go back there, and another keeper may be about to make
-    it do so, having seen that the queue is there. While the host doesn't say where its shovel takes
-    from, it is any.
+    These are the places before ``place``: the link will move back there. Another keeper may be
+    about to do so, having seen that the queue exists. While the host doesn't report the shovel's
+    source, it may be any place.
     """
     if len(link.sources) == 1:
         return []
@@ -253,7 +256,7 @@ def _waiting(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> list[
 
 
 def _present(link: Link, actual: Mapping[Broker, Actual], credentials: Credentials) -> list[Place]:
-    """The places at which brokers that answer have the shovel of ``link``, in its order."""
+    """Return the places at which brokers that reply have the shovel of ``link``, in its order."""
     found = []
     for place in link.places():
         host = actual.get(place.host)
@@ -265,13 +268,13 @@ def _present(link: Link, actual: Mapping[Broker, Actual], credentials: Credentia
 
 
 def _address(uri: Any) -> str:
-    """Which broker ``uri`` is of, whoever logs in there."""
+    """Return the address of the broker in ``uri``, without its login."""
     parts = urlsplit(str(uri))
     return parts.netloc.rpartition("@")[2] + parts.path
 
 
 def _runs(link: Link, place: Place, actual: Mapping[Broker, Actual]) -> bool:
-    """Whether the shovel on the host of ``place`` says so."""
+    """Return whether the shovel on the host of ``place`` reports that it runs."""
     host = actual.get(place.host)
     return host is not None and host.states.get(link.name) == "running"
 

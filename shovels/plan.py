@@ -1,10 +1,10 @@
-"""The difference between what a region wants on its brokers and what is there, as ordered actions.
+"""The difference between a region's plan and the objects on its brokers, as ordered actions.
 
-Pure: the same two values give the same actions, so any number of keepers may work at once and
-none undoes what another did. What isn't in the plan is removed only when its *name* says
-that it is this region's shovel or source queue; everything else on the broker is somebody else's.
+Pure: the same two values give the same actions. So any number of keepers may work at once, and none
+undoes the work of another. An object that isn't in the plan is deleted only if its *name* shows
+that it is this region's shovel or source queue. All other objects on the broker belong to others.
 
-Bindings are compared for wanted queues alone: a queue that isn't wanted takes its own with it.
+Bindings are compared for wanted queues alone: the deletion of a queue deletes its bindings.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Verb = Literal["create", "update", "delete"]
 Kind = Literal["exchange", "queue", "binding", "shovel"]
 
 # A shovel needs both its ends: destination exchange, source queue, bindings, then the shovel.
-# What goes is taken away in the opposite order, and after all that comes, so that a binding that
-# replaces another leaves no gap.
+# Deletions are in the opposite order, and after all creations, so that replacing a binding leaves
+# no gap.
 _ORDER: Final[Mapping[tuple[Verb, Kind], int]] = {
     ("create", "exchange"): 0,
     ("update", "exchange"): 0,
@@ -50,10 +50,10 @@ _ORDER: Final[Mapping[tuple[Verb, Kind], int]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Actual:
-    """What is on one broker now.
+    """The present objects on one broker.
 
-    ``shovels`` are the parameters' values as the broker gives them, passwords included; ``states``
-    is what shovels say of themselves, by name, and ``unsaid`` why that can't be read, if so.
+    ``shovels`` are the parameters' values as the broker returns them, with passwords. ``states``:
+    shovel → its reported state; ``unsaid``: the reason why these can't be read, if so.
     """
 
     exchanges: Mapping[str, str]
@@ -66,7 +66,7 @@ class Actual:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """One field that differs, as text fit to be shown: logins are masked. None: there is none."""
+    """A field that differs, as text to be shown: logins are masked. None: the field is missing."""
 
     field: str
     before: str | None
@@ -75,10 +75,10 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Action:
-    """One step from actual to wanted on ``broker``.
+    """A step from the actual to the wanted state of ``broker``.
 
-    ``wanted`` is the object for create and update; for delete it is the binding, or None
-    (``name`` says it all). An update of a queue deletes it first, with what is in it.
+    ``wanted`` is the object for create and update; for delete it is the binding, or None (``name``
+    is enough). An update of a queue deletes it first, with its messages.
     """
 
     broker: Broker
@@ -90,7 +90,7 @@ class Action:
 
     @property
     def step(self) -> int:
-        """Actions of a lower step go first, on whichever broker; those of one step in any order."""
+        """The order of the action: lower steps first, on all brokers; one step in any order."""
         return _ORDER[self.verb, self.kind]
 
 
@@ -100,9 +100,9 @@ def diff(
     actual: Mapping[Broker, Actual],
     credentials: Credentials,
 ) -> tuple[Action, ...]:
-    """The actions that make the brokers in ``actual`` what ``region`` wants, in safe order.
+    """Return the actions that make the brokers in ``actual`` as ``region`` wants, in safe order.
 
-    A broker that isn't in ``actual`` can't be reached: nothing is done there now.
+    A broker that isn't in ``actual`` can't be reached: no action is for it now.
     """
     actions: list[Action] = []
     for broker, found in actual.items():
@@ -115,10 +115,10 @@ def diff(
 
 
 def must_wait(action: Action, failed: Iterable[Action]) -> bool:
-    """Whether ``action`` must wait for another round, since those of ``failed`` came to nothing.
+    """Return whether ``action`` must wait for another round, because of the ``failed`` ones.
 
-    What is made doesn't wait, lest one fault keep everything from being made. Nothing goes while
-    what is called the same, on whichever broker, couldn't be made: it may be to take its place.
+    Creations don't wait: one failure must not prevent all others. Nothing is deleted while an
+    object of the same name, on any broker, couldn't be made: that object may be its replacement.
     """
     moves = action.verb == "update" and isinstance(action.wanted, ShovelLink)
     if action.verb != "delete" and not moves:
@@ -127,7 +127,7 @@ def must_wait(action: Action, failed: Iterable[Action]) -> bool:
 
 
 def _about(action: Action) -> frozenset[str]:
-    """The queue or shovel that ``action`` is about; of a shovel that is made its queue, too."""
+    """Return the queue or shovel that ``action`` is about; for a new shovel also its queue."""
     match action.wanted:
         case Binding() as binding:
             return frozenset({binding.queue})
@@ -137,7 +137,7 @@ def _about(action: Action) -> frozenset[str]:
 
 
 def binding_name(binding: Binding) -> str:
-    """A binding in one line: ``publish -#-> shovel.publish.oregon.1``."""
+    """Return a binding in one line: ``publish -#-> shovel.publish.oregon.1``."""
     return f"{binding.exchange} -{binding.key}-> {binding.queue}"
 
 
@@ -191,7 +191,7 @@ def _shovels(
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Fields that differ, in order of name."""
+    """Return the fields that differ, in order of name."""
     return tuple(
         _change(field, before.get(field), after.get(field))
         for field in sorted(before.keys() | after.keys())
@@ -201,7 +201,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Chang
 
 def _change(field: str, before: Any, after: Any) -> Change:
     was, will = _shown(before), _shown(after)
-    # URIs that differ in what is masked only: say so, or the change would look like none.
+    # URIs may differ only in their masked part: without the note no change would be visible.
     return Change(field, was, f"{will} (another login)" if was == will else will)
 
 

@@ -1,6 +1,6 @@
-"""How plans and states look to a person (rich) and to a program (JSON). No login gets through here.
+"""Output of plans and states for a person (rich) and for a program (JSON). It contains no login.
 
-Colours follow the terminal and NO_COLOR by themselves; the signs ``+ ~ -`` say the same without.
+Colours follow the terminal and NO_COLOR by themselves; the signs ``+ ~ -`` mean the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STATE_COLOUR: Final = {"running": "green", "starting": "yellow", "terminated": 
 
 
 def show_actions(console: Console, actions: Sequence[Action]) -> None:
-    """The diff: one line for each action, its fields below where something is replaced."""
+    """Print the diff: one line for each action, with the fields below for an update."""
     broker = None
     for action in sorted(actions, key=lambda action: action.broker):
         if action.broker != broker:
@@ -40,13 +40,13 @@ def show_actions(console: Console, actions: Sequence[Action]) -> None:
 
 
 def show_unreachable(console: Console, unreachable: Mapping[Broker, str]) -> None:
-    """The brokers that don't answer, and why."""
+    """Print the brokers that don't reply, and why."""
     for broker, error in sorted(unreachable.items()):
         console.print(f"[red]{broker} is away:[/] {escape(error)}", soft_wrap=True)
 
 
 def summary(actions: Iterable[Action]) -> str:
-    """``No changes.`` or how many of which."""
+    """Return ``No changes.`` or the number of each kind."""
     verbs = [action.verb for action in actions]
     if not verbs:
         return "No changes."
@@ -55,14 +55,14 @@ def summary(actions: Iterable[Action]) -> str:
 
 
 def show_failed(console: Console, failed: Iterable[Done]) -> None:
-    """The actions that didn't work, and why."""
+    """Print the actions that failed, and why."""
     for each in failed:
         name = f"{each.action.broker}: {each.action.verb} {each.action.kind} {each.action.name}"
         console.print(f"[red]failed:[/] {escape(name)}: {escape(each.error)}", soft_wrap=True)
 
 
 def done_summary(done: Sequence[Done]) -> str:
-    """``No changes.`` or how many were made, and how many failed."""
+    """Return ``No changes.`` or the number of changes made, and of failures."""
     if not done:
         return "No changes."
     failed = sum(1 for each in done if each.error)
@@ -71,7 +71,7 @@ def done_summary(done: Sequence[Done]) -> str:
 
 
 def status_table(statuses: Iterable[Status]) -> Table:
-    """The shovels with their states."""
+    """Return the shovels with their states."""
     table = Table("cluster", "broker", "shovel", "state", "reason", box=None)
     for status in statuses:
         for shovel in status.shovels:
@@ -83,7 +83,7 @@ def status_table(statuses: Iterable[Status]) -> Table:
 
 
 def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
-    """The document of ``newsfabric shovels plan --json``."""
+    """Return the document of ``newsfabric shovels plan --json``."""
     found = list(looks)
     return {
         "actions": [_action(action) for each in found for action in each.actions],
@@ -92,7 +92,7 @@ def looks_as_json(looks: Iterable[Look]) -> dict[str, Any]:
 
 
 def done_as_json(looks: Iterable[Look], done: Iterable[Done]) -> dict[str, Any]:
-    """``apply --json``: the actions that were tried, with ``error`` where one failed."""
+    """Return the document of ``apply --json``: the actions tried, with ``error`` if one failed."""
     return {
         "actions": [_action(each.action) | {"error": each.error or None} for each in done],
         "unreachable": _unreachable(looks),
@@ -100,7 +100,7 @@ def done_as_json(looks: Iterable[Look], done: Iterable[Done]) -> dict[str, Any]:
 
 
 def statuses_as_json(found: Mapping[Broker, Status | str]) -> dict[str, Any]:
-    """The document of ``newsfabric shovels status --json``."""
+    """Return the document of ``newsfabric shovels status --json``."""
     return {
         "shovels": [
             {

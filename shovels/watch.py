@@ -1,18 +1,19 @@
-"""Canaries through every shovel of a region, and which shovels to make anew. Pure.
+"""The canaries of a region's shovels, and the choice of shovels to make again. Pure.
 
-The region that keeps a shovel sends its canaries too, into the source's exchange, wherever that is.
-So sending and arriving are timed by one clock, a canary that the source didn't take accuses
-nobody, and one that the source took and that never comes accuses the shovel, its queue
-or a binding: all of them the keeper's own.
+The keeper's own region sends the canaries, into the source's exchange, wherever that is. So sending
+and arriving are timed by one clock. A canary that the source didn't accept proves nothing. If the
+source accepted a canary that never arrives, the shovel, its queue or a binding is at fault: all of
+them belong to the keeper.
 
-A shovel is made anew for two reasons: it says that it runs and brings nothing
-(:mod:`newsfabric.watch`), or it is planned and doesn't even say so for :data:`MISSING_AFTER`.
-One that didn't help when it was made anew :data:`TRIES` times is made anew once more, and the
-broker is *unfit* for it: what runs its shovels may be dead until it restarts. So it is, too, for
-one that stops that often before it has brought anything. Then the shovel is made on another broker,
-if it may run on one, or takes from another one, if it may; after :data:`UNFIT_FOR` it is tried
-there again. The broker is fit again as soon as a canary comes through it, and once it, or the
-broker that the shovel runs on, was away.
+A shovel is made again (deleted and created) for two reasons. It reports that it runs, and delivers
+nothing (:mod:`newsfabric.watch`). Or it is planned and hasn't reported that for
+:data:`MISSING_AFTER`.
+
+If that didn't help :data:`TRIES` times, it is done once more and the broker is *unfit* for the
+shovel: the component that runs its shovels may be dead until it restarts. The same follows if a
+shovel stops so often before it has delivered anything. Then the shovel is made on another broker,
+or takes from another one, if allowed. After :data:`UNFIT_FOR` the broker is tried again. It is fit
+again as soon as a canary arrives through it, and after it, or the shovel's host, was away.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from newsfabric.backoff import Backoff
 from newsfabric.topology import Broker, Link, Place
 from newsfabric.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 
-# Seconds for which a shovel may say nothing of itself, or that it starts: what it connects to may
-# be away for a moment.
+# Seconds in which a shovel may be missing or "starting": its other broker may be away briefly.
 MISSING_AFTER: Final = 30.0
-# How often a shovel that doesn't run, or brings nothing, is made anew before its broker is unfit.
+# Tries to make a shovel again, after one that doesn't run or deliver, before its broker is unfit.
 TRIES: Final = 2
 # Seconds.
 UNFIT_FOR: Final = 600.0
@@ -37,7 +37,7 @@ LEFT_FOR: Final = 60.0
 
 
 class Missing:
-    """One shovel that should run on a broker: since when it doesn't, and what was tried."""
+    """A shovel that should run on a broker: since when it doesn't, and the tries to repair it."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -46,16 +46,16 @@ class Missing:
         self._backoff = Backoff(base=RESTART_BASE, cap=RESTART_CAP)
 
     def runs(self, now: float) -> None:
-        """It says that it runs."""
+        """Note that the shovel reports to be running."""
         self.excused()
         self._backoff.succeeded(now)
 
     def excused(self) -> None:
-        """Nothing can be expected of it."""
+        """Forget the past: the shovel can't be expected to work now."""
         self._since, self._tries = None, 0
 
     def due(self, now: float, rng: random.Random) -> bool:
-        """It doesn't run: whether to make it anew now. Each yes counts."""
+        """Return whether to make the shovel, which doesn't run, again now. Each True counts."""
         if self._since is None:
             self._since, self._not_before = now, now + MISSING_AFTER
         if now < self._not_before:
@@ -66,40 +66,41 @@ class Missing:
 
     @property
     def hopeless(self) -> bool:
-        """Whether making it anew didn't help."""
+        """True if making the shovel again didn't help."""
         return self._tries > TRIES
 
 
 class Followed:
-    """One link: where it is, and what is known of its shovel."""
+    """A link, its place, and the state of its shovel."""
 
     def __init__(self, link: Link, rng: random.Random) -> None:
         self.link = link
         self.watched = Watched()
-        #: Where it should be, and since when.
+        #: The place where the link should be, and since when.
         self.place = link.preferred
         self._chosen_at = 0.0
-        #: The source that it was seen to take from, and since when.
+        #: The source from which the shovel was last seen to take, and since when.
         self.source = link.preferred.source
         self._since = 0.0
-        #: When the newest canary that came was sent, by the host that it came to.
+        #: Host → the send time of the newest canary that arrived there.
         self._heard: dict[Broker, float] = {}
         self._missing = Missing()
-        # How often it was made anew where it is, or stopped, and had brought nothing.
+        # How often the shovel was made again, or stopped, at its present place without a delivery.
         self._silent = 0
-        # Whether it ran when it was looked at, and has brought nothing since it began to.
+        # Whether the shovel ran at the last look, and whether it has delivered nothing since its
+        # start.
         self._ran = self._idle = False
-        # Brokers with which it couldn't be made to work, and until when they are avoided.
+        # Brokers with which the shovel couldn't be made to work → until when they are avoided.
         self._unfit: dict[Broker, float] = {}
-        # When brokers were last away, or only just back.
+        # Broker → the time when it was last away, or only just back.
         self._unsteady: dict[Broker, float] = {}
-        # Whether it was where it should be when it was looked at last, and when that was.
+        # The time of the last look, if the shovel was at its place then; else None.
         self._there: float | None = None
         self._left_until = 0.0
         self._rng = rng
 
     def placed(self, place: Place, now: float) -> None:
-        """It should be at ``place`` from now on. If that is another one it gets its full time."""
+        """Set the link's place from now on. At a new place the shovel gets its full time."""
         if place != self.place:
             self.place, self._chosen_at, self._there = place, now, None
             self.watched.renewed()
@@ -107,25 +108,27 @@ class Followed:
             self._silent, self._ran = 0, False
 
     def seen(self, present: Sequence[Place], unsteady: Collection[Broker], now: float) -> None:
-        """It is at these places, while these brokers were away, or only just back."""
+        """Note the link's present places, and brokers that are ``unsteady``: away, or only just
+        back.
+        """
         self._unsteady |= dict.fromkeys(unsteady, now)
         if self.place in present:
             self._there = now
         elif self._there is not None:
             gone = self.place.host not in {place.host for place in present}
             if gone and self._unsteady.get(self.place.host, -1.0) < self._there:
-                # Another keeper has removed it.
+                # Another keeper has removed the shovel.
                 self._left_until = now + LEFT_FOR
             self._there = None
         for source in {place.source for place in present} - {self.source}:
             chosen = source == self.place.source
             self.source, self._since = source, self._chosen_at if chosen else now
             if not chosen:
-                # Another keeper has reason to believe in it.
+                # Another keeper has a reason to use this source.
                 self._unfit.pop(source, None)
 
     def arrived(self, host: Broker, sent_at: float, now: float) -> None:
-        """A canary has come to ``host``: that is fit, also if the link is to be elsewhere."""
+        """Note a canary's arrival on ``host``, which is fit then, even if not the link's place."""
         self._heard[host] = max(sent_at, self._heard.get(host, sent_at))
         self._unfit.pop(host, None)
         if host == self.place.host:
@@ -134,7 +137,7 @@ class Followed:
             self._silent, self._idle = 0, False
 
     def due(self, said: str | None, now: float) -> bool:
-        """Whether to make the shovel anew now. It ``said`` so of itself; None: it isn't listed."""
+        """Return whether to make the shovel again now; ``said``: its reported state, if any."""
         if said == "running":
             self._idle = self._idle or not self._ran
             self._ran = True
@@ -149,38 +152,39 @@ class Followed:
         if due:
             self._ran = False
         if self._silent > TRIES or self._missing.hopeless:
-            # Another broker may do, but where there is none it is tried all the same.
+            # Another broker may work; if there is none, this one is tried all the same.
             host_may_differ = len(self.link.hosts) > 1
             unfit = self.place.host if host_may_differ else self.place.source
             self._unfit[unfit] = now + UNFIT_FOR
         return due
 
     def excused(self) -> None:
-        """Nothing can be expected of it."""
+        """Forget the past: the shovel can't be expected to work now."""
         self.watched.renewed()
         self._missing.excused()
         self._silent, self._ran = 0, False
 
     def were_away(self, brokers: Collection[Broker]) -> None:
-        """``brokers`` are away: none of them is what it was."""
+        """Note that ``brokers`` are away: afterwards they may be fit again."""
         for broker in list(self._unfit):
             if broker in brokers or self.place.host in brokers:
                 del self._unfit[broker]
 
     def unfit(self, now: float) -> frozenset[Broker]:
-        """The brokers with which it can't be made to work."""
+        """Return the brokers with which the shovel can't be made to work."""
         return frozenset(broker for broker, until in self._unfit.items() if now < until)
 
     def proven(self, now: float) -> frozenset[Broker]:
-        """The hosts on which a canary came that was sent less than :data:`SILENT_AFTER` ago."""
+        """Return the hosts of canaries that were sent less than :data:`SILENT_AFTER` ago."""
         return frozenset(
             host for host, sent_at in self._heard.items() if now - sent_at <= SILENT_AFTER
         )
 
     def back(self, now: float) -> frozenset[Broker]:
-        """The sources that were unsteady since it takes from where it does; all if its host was.
+        """Return the sources to which the link may move back, once they are present.
 
-        It may go back to them once they are there, and to all after :data:`UNFIT_FOR`
+        These are the sources that were unsteady since the link takes from its present one. All of
+        them after :data:`UNFIT_FOR`, or if the host was unsteady
         (:func:`shovels.places.choose_place`).
         """
         sources = frozenset(place.source for place in self.link.places())
@@ -192,15 +196,15 @@ class Followed:
         return self._unsteady.get(broker, -1.0) >= self._since
 
     def left(self, now: float) -> bool:
-        """Whether other keepers have just removed it from where it should be, which is up."""
+        """Return whether other keepers have just removed the shovel from its place, which is up."""
         return now < self._left_until
 
     def age(self, now: float) -> float | None:
-        """Seconds since the newest canary that came, wherever, was sent; None before the first."""
+        """Return the seconds since the newest canary that arrived was sent; None without one."""
         return max(0.0, now - max(self._heard.values())) if self._heard else None
 
     def hopeless(self, now: float) -> bool:
-        """Whether no place of it is fit."""
+        """Return whether no place of the link is fit."""
         unfit = self.unfit(now)
         return all({place.source, place.host} & unfit for place in self.link.places())
 
@@ -235,7 +239,7 @@ class Watch:
         *,
         unsteady: Collection[Broker] = (),
     ) -> None:
-        """By link id, where the links are to be from now on, and where they were seen to be.
+        """Note each link's planned place from now on, and its present places, by link id.
 
         ``unsteady`` are the brokers that were away then, or only just back.
         """
@@ -244,13 +248,13 @@ class Watch:
             self._links[name].seen(present.get(name, ()), unsteady, now)
 
     def sent(self, source: Broker, exchange: str, at: float) -> None:
-        """``exchange`` of ``source`` has taken the canary of ``at``."""
+        """Note that ``exchange`` of ``source`` has accepted the canary of time ``at``."""
         for each in self._links.values():
             if (each.place.source, each.link.exchange) == (source, exchange):
                 each.watched.sent(at)
 
     def arrived(self, host: Broker, shovel: str, sent_at: float, now: float) -> None:
-        """``shovel`` has brought the canary of ``sent_at`` to ``host``."""
+        """Note that ``shovel`` has delivered the canary of ``sent_at`` to ``host``."""
         if (found := self._links.get(f"{host.cluster}/{shovel}")) is not None:
             found.arrived(host, sent_at, now)
 
@@ -262,11 +266,11 @@ class Watch:
         *,
         full: Collection[Broker] = (),
     ) -> list[Link]:
-        """The links whose shovels to make anew now.
+        """Return the links whose shovels must be made again now.
 
-        ``states`` has for each broker that answers its shovels by what they say of themselves. A
-        shovel that takes from a broker that is ``away`` can't run. Nothing comes to a broker that
-        is ``full``, and canaries don't get into one.
+        ``states``: broker that replies → its shovels' reported states. A shovel can't run while its
+        source is ``away``. No message gets into a broker that is ``full``, neither from a shovel
+        nor a canary at its source.
         """
         due = []
         excused = frozenset(full)
@@ -285,51 +289,51 @@ class Watch:
         return due
 
     def unfit(self, now: float) -> dict[str, frozenset[Broker]]:
-        """Link id → the brokers with which its shovel can't be made to work."""
+        """Return link id → the brokers with which its shovel can't be made to work."""
         return {name: each.unfit(now) for name, each in self._links.items()}
 
     def proven(self, now: float) -> dict[str, frozenset[Broker]]:
-        """Link id → the hosts on which its shovel has brought a canary in the last seconds."""
+        """Return link id → the hosts on which a canary arrived in the last seconds."""
         return {name: each.proven(now) for name, each in self._links.items()}
 
     def back(self, now: float) -> dict[str, frozenset[Broker]]:
-        """Link id → the sources that it may go back to."""
+        """Return link id → the sources to which the link may move back."""
         return {name: each.back(now) for name, each in self._links.items()}
 
     def known(self) -> dict[str, frozenset[Broker]]:
-        """Link id → the sources that this keeper chose, or has seen it take from, last."""
+        """Return link id → the sources that this keeper chose or saw last."""
         return {
             name: frozenset({each.source, each.place.source}) for name, each in self._links.items()
         }
 
     def left(self, now: float) -> frozenset[str]:
-        """Ids of the links whose shovel other keepers have just removed from where it should be."""
+        """Return the ids of links that other keepers have just removed from their places."""
         return frozenset(name for name, each in self._links.items() if each.left(now))
 
     def place(self, link: Link) -> Place:
-        """Where ``link`` is to be."""
+        """Return the planned place of ``link``."""
         return self._links[link.id].place
 
     def unheard(self, brokers: Collection[Broker]) -> None:
-        """``brokers`` can't be sent to, or not be heard: whoever touches them is excused."""
+        """Excuse the links of ``brokers``: canaries can't be sent to them or received from them."""
         for each in self._links.values():
             if each.place.source in brokers or each.place.host in brokers:
                 each.watched.renewed()
 
     def ages(self, now: float) -> Mapping[str, float | None]:
-        """Link id → seconds since the newest canary that has arrived was sent."""
+        """Return link id → seconds since the newest canary that arrived was sent."""
         return {name: each.age(now) for name, each in self._links.items()}
 
     def hopeless(self, now: float) -> frozenset[str]:
-        """Ids of the links that nothing more can be done for: no place of theirs is fit."""
+        """Return the ids of links for which nothing more can be done: no place of theirs is fit."""
         return frozenset(name for name, each in self._links.items() if each.hopeless(now))
 
     def all_fresh(self, now: float) -> bool:
-        """Whether canaries come through every shovel that isn't hopeless."""
+        """Return whether canaries arrive by every shovel that isn't hopeless."""
         return all(each.proven(now) or each.hopeless(now) for each in self._links.values())
 
     def document(self, now: float) -> dict[str, Any]:
-        """What ``/canaries`` answers."""
+        """Return the reply to ``/canaries``."""
         return {
             "shovels": [
                 {
@@ -344,5 +348,5 @@ class Watch:
 
 
 def as_ms(age: float | None) -> int | None:
-    """Seconds as whole milliseconds."""
+    """Return seconds as whole milliseconds."""
     return None if age is None else round(age * 1000)

@@ -1,4 +1,4 @@
 """The services of one region, beside its brokers: router, mailbox, frontdesk and scaler.
 
-Any number of each runs in a region, none is first, and each can be killed at any moment.
+A region runs any number of each. None is a leader, and each can be killed at any moment.
 """

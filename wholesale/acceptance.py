@@ -1,6 +1,6 @@
-"""Whether a message that is well formed may be published where its publisher wants it. Pure.
+"""The check whether a publisher may publish a well-formed message to its topic. Pure.
 
-Routers decide by it, and frontdesks tell by it what a router would say.
+Routers decide by this check. Frontdesks use it to report what a router would decide.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from newsfabric.topology.roles import vouches
 
 
 def policy_of(topics: TopicTable, topic: str) -> TopicPolicy:
-    """What topics.toml says of ``topic``; Rejected if it says nothing."""
+    """Return the policy of ``topic`` in topics.toml. Raise Rejected if no entry matches."""
     policy = topics.of_any(topic)
     if policy is None:
         raise Rejected("topic_not_allowed", "no entry of topics.toml matches this topic")
@@ -22,7 +22,7 @@ def policy_of(topics: TopicTable, topic: str) -> TopicPolicy:
 def check_rights(
     topics: TopicTable, *, app_id: str | None, topic: str, user_id: str | None
 ) -> None:
-    """Rejected if publisher ``app_id``, who logged in as ``user_id``, may not publish there."""
+    """Raise Rejected if publisher ``app_id``, logged in as ``user_id``, may not publish there."""
     if not topics.publishers or topic == CANARY_TOPIC:
         return
     if not topics.may_publish(app_id, topic):
@@ -30,8 +30,8 @@ def check_rights(
             PUBLISHER_NOT_ALLOWED,
             f"app_id {app_id or ''!r} may not publish to {topic} (topics.toml, [[publisher]])",
         )
-    # A broker has checked it (RabbitMQ, "Validated User ID"); app_id is just a word. A frontdesk
-    # says it of whom it knows by a key.
+    # A broker has validated user_id (RabbitMQ, "Validated User ID"); app_id is only a claim. A
+    # frontdesk vouches for a publisher that it has identified by an API key.
     if user_id != app_id and not vouches(user_id or ""):
         raise Rejected(
             PUBLISHER_NOT_ALLOWED,

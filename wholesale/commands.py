@@ -1,4 +1,4 @@
-"""The command line of the services: options into settings, links and store around them."""
+"""The command line of the services: options become settings, and links and a store are opened."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Examples:
 
 
 def _option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option that can also come from NEWSFABRIC_…"""
+    """Return an option that can also be set by an environment variable, NEWSFABRIC_…."""
     envvar = f"NEWSFABRIC_{name.upper().replace('-', '_')}"
     return click.option(f"--{name}", envvar=envvar, show_envvar=True, **settings)
 
@@ -154,8 +154,8 @@ def router(**options: Any) -> None:
     Run two or more per region: they compete, and what one leaves behind the others take.
     The HTTP port has /healthz/live, /healthz/ready and /metrics.
     """
-    # A message's objects form no cycles, and some of them stay: Python's own threshold of 700 new
-    # objects has the collector look at them all the time, for a tenth of a router's work.
+    # The objects of a message form no cycles, and some of them stay. With Python's own threshold of
+    # 700 new objects the garbage collector runs all the time, for a tenth of a router's work.
     gc.set_threshold(10_000, 20, 50)
     _run_on_core(RouterService, RouterSettings, lambda _own: topology.router_queues(), **options)
 
@@ -371,7 +371,7 @@ def _login() -> str:
 async def _on_core(
     name: str, *, region: str, fabric: Path, topics: Path, store: str
 ) -> AsyncIterator[tuple[Region, dict[str, Any]]]:
-    """The region, and what a service on its core brokers works with."""
+    """Yield the region, and the arguments of a service that consumes from its core brokers."""
     own = load_fabric(fabric).region(region)
     check_region(store, own.name)
     table = load_topics(topics)
@@ -394,7 +394,7 @@ async def _store(url: str, topics: TopicTable) -> AsyncIterator[Store]:
 
 @contextlib.asynccontextmanager
 async def _links(nodes: Sequence[Node], name: str) -> AsyncIterator[Links]:
-    """Links to each of ``nodes``."""
+    """Yield links to each of ``nodes``."""
     brokers = {node.name: node.amqp_url for node in nodes}
     links = await connect_each(brokers, name=name, credentials=credentials_from(os.environ))
     try:

@@ -1,15 +1,15 @@
 """A service on its region's core brokers: pages, links, queues, readiness, drain.
 
-What it does with deliveries is its :class:`Work`; this feeds it and lets it finish. Services of a
-kind compete on the same queues. What one has not acknowledged when it dies the broker gives to
-another, so nothing is handed over and there is no leader.
+Its :class:`Work` handles the deliveries; this class supplies them and drains the work at the end.
+Services of a kind compete on the same queues. Deliveries that a service has not acknowledged when
+it dies are given to another one by the broker. So there is no handover and no leader.
 
-It consumes each of its queues on each broker, and works as long as one of them does. Nothing waits
-for a broker that is down or hangs.
+The service consumes each of its queues on each broker, and works as long as one broker does. It
+never waits for a broker that is down or hangs.
 
-It has two connections to each broker. One that has too little memory or disk reads nothing more
-from a connection that publishes, acknowledgements included. So what it has is taken and answered by
-another connection: routed by the other brokers, it goes, and there is room again.
+It has two connections to each broker. A broker that is short of memory or disk reads nothing more
+from a connection that publishes, not even acknowledgements. So a second connection consumes and
+acknowledges: messages of a blocked broker are routed by the other brokers, which frees its memory.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _CHECK_SECONDS: Final = 2.0
 
 
 class Work(Protocol):
-    """What is done with the deliveries of some queues; each is acknowledged when it is done."""
+    """The processing of some queues' deliveries; each is acknowledged when it is processed."""
 
     @property
     def store_answers(self) -> bool:
-        """Whether the store does what it is needed for, as far as is known."""
+        """Return whether the store answered the last request that the work needed."""
 
     @property
     def under_way(self) -> int:
-        """How much was taken and is neither done nor given up."""
+        """Return the number of deliveries taken that are neither done nor given up."""
 
     def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
-        """Take ``delivery`` of ``source``. What it raises is a bug; see wholesale.failed."""
+        """Take ``delivery`` of ``source``. An exception is a bug; see wholesale.failed."""
 
     async def run(self) -> None:
         """Work until cancelled."""
 
     async def settled(self) -> None:
-        """Return when everything taken so far is done or given up."""
+        """Return when all deliveries taken so far are done or given up."""
 
 
 W = TypeVar("W", bound=Work)
@@ -66,13 +66,12 @@ W = TypeVar("W", bound=Work)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CoreSettings:
-    """How one service runs. ``prefetch`` is of each queue on each broker, and bounds all it holds.
+    """The settings of one service.
 
-    ``login`` is whom it logs in as: its reports say so.
-
-    ``drain_seconds`` is how long it finishes what it has when told to stop; the rest goes to the
-    others. ``port`` 0 takes a free one; it is asked by an address or one of ``admin_hosts``.
-    With ``tls`` it is https.
+    ``prefetch`` applies to each queue on each broker, and so bounds all deliveries that it holds.
+    ``login`` is its user name at the brokers, which its reports state. ``drain_seconds`` is the
+    time for unfinished deliveries after a stop; the others take the rest. ``port`` 0 takes a free
+    one. Requests must name an address or one of ``admin_hosts``. ``tls`` serves https.
     """
 
     name: str
@@ -88,15 +87,15 @@ class CoreSettings:
 
 
 class CoreService(abc.ABC, Generic[W]):
-    """Runs one service, which publishes over ``links`` and takes deliveries over ``taking``.
+    """A running service: it publishes over ``links`` and takes deliveries over ``taking``.
 
-    These and ``store`` belong to the caller.
+    The caller owns and closes these links and ``store``.
     """
 
     def __init__(
         self, settings: CoreSettings, *, links: Links, taking: Links, store: Store
     ) -> None:
-        # Set as soon as ``port`` is known and answers.
+        # Set as soon as ``port`` is known and accepts connections.
         self.listening = asyncio.Event()
         self.port = 0
         self._settings = settings
@@ -110,32 +109,34 @@ class CoreService(abc.ABC, Generic[W]):
 
     @abc.abstractmethod
     def _make_reporting(self) -> Reporting:
-        """What tells operators how it is, each second."""
+        """Return the reporting that sends the service's state to operators each second."""
 
     @abc.abstractmethod
     async def _make_work(self) -> W:
-        """The work; the brokers have what it needs."""
+        """Return the work. The queues and exchanges that it needs exist on the brokers."""
 
     def _pages(self) -> list[Any]:
-        """Tornado routes besides those for its health."""
+        """Return Tornado routes in addition to the health routes."""
         return []
 
     async def _may_take(self, work: W) -> None:
-        """Return when deliveries may come: at once, unless a service has a reason to wait."""
+        """Return when consuming may begin: at once, unless a service has a reason to wait."""
 
     async def _must_pause(self, work: W) -> None:
-        """Return when none may come until :meth:`_may_take` returns; never, unless a service has a
-        reason."""
+        """Return when consuming must pause, until :meth:`_may_take` returns again.
+
+        By default it never returns.
+        """
         await asyncio.Event().wait()
 
     def _pause(self, work: W) -> None:
-        """Nothing more comes: give back what can be given back."""
+        """Give deliveries back after the consumers were cancelled, as far as possible."""
 
     async def _end(self, work: W) -> None:
-        """Its last word, when ``work`` doesn't run any more."""
+        """Do the last steps of the service after ``work`` has stopped running."""
 
     def readiness(self) -> Readiness:
-        """Whether it does its work, and otherwise what it waits for."""
+        """Return whether the service does its work, and if not, the conditions it waits for."""
         work = self._work
         return Readiness.of(
             link=self._links.established and self._taking.established,
@@ -145,12 +146,12 @@ class CoreService(abc.ABC, Generic[W]):
 
     @property
     def draining(self) -> bool:
-        """Whether it was told to stop."""
+        """True if the service was told to stop."""
         return self._draining
 
     @property
     def under_way(self) -> int:
-        """How much it has taken that is neither done nor given up."""
+        """The number of deliveries that the service has taken and neither done nor given up."""
         return 0 if self._work is None else self._work.under_way
 
     async def serve(self, stop: asyncio.Event) -> None:

@@ -1,9 +1,9 @@
-"""Deliveries that a service failed with twice: out of its queue, into exchange ``rejected``.
+"""Dead letters: deliveries that made a service fail twice go to exchange ``rejected``.
 
-A bug, whatever it is, must not make a message come round for ever. The first failure gives the
-delivery back to its queue, for another service of the kind may do better (newsfabric.amqp); the
-second one ends here. ``redelivered`` alone is no failure: a lost connection redelivers a thousand
-innocents, and each of them is tried as any other.
+A bug must not make a message circulate for ever. After the first failure the delivery is put back
+into its queue, for another service of the kind may succeed (newsfabric.amqp). The second failure
+ends in ``rejected``. ``redelivered`` alone is no failure: a lost connection redelivers a thousand
+innocent messages, and each of them is processed like any other.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FAILED = metrics.counter(
 
 
 class Failed:
-    """Takes deliveries with :meth:`reject_later`; :meth:`run` publishes them and acknowledges.
+    """Deliveries to reject, from :meth:`reject_later`; :meth:`run` publishes and acknowledges them.
 
-    Each is unacknowledged until then, so the broker's prefetch bounds how many wait here.
+    Each delivery is unacknowledged until then, so the broker's prefetch bounds how many wait here.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Failed:
         self._failing = LineLimit()
 
     def reject_later(self, source: QueueSource, delivery: Delivery, problem: Exception) -> None:
-        """``delivery`` of ``source`` failed for the second time, with ``problem``."""
+        """Take ``delivery`` of ``source``, which failed for the second time, with ``problem``."""
         FAILED.inc()
         unsaid = self._failing.may_log(time.monotonic())
         if unsaid is not None:
@@ -56,13 +56,13 @@ class Failed:
         self._waiting.put_nowait((source, delivery))
 
     async def run(self) -> None:
-        """Publish them one by one, until cancelled."""
+        """Publish the waiting deliveries one by one, until cancelled."""
         while True:
             await self._reject(*await self._waiting.get())
 
     async def _reject(self, source: QueueSource, delivery: Delivery) -> None:
-        """Until the broker has it, or has taken ``delivery`` back."""
-        # Nothing of its properties: they may be what we failed with.
+        """Publish ``delivery`` to ``rejected`` until the broker confirms, or until it is stale."""
+        # None of the delivery's own properties are copied: they may be the cause of the failure.
         headers = {
             "reason": REASON,
             "detail": f"{self._name} failed with it twice",

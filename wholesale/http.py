@@ -1,4 +1,4 @@
-"""HTTP as both services speak it: JSON, errors too."""
+"""HTTP handlers that all services share: JSON replies, also for errors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from newsfabric.networks import Network, asker
 from newsfabric.pace import Pace, Rate
 from newsfabric.service import PlainHandler
 
-# For whatever passes by itself.
+# For errors that pass by themselves.
 RETRY: Final = {"Retry-After": "1"}
 
 
 class HttpProblem(Exception):
     """A request that is answered with ``status``, ``headers`` and a JSON error.
 
-    ``reason`` is one word for programs, ``detail`` a line for people; ``extra`` joins them.
+    ``reason`` is one word for programs, ``detail`` a line for people; ``extra`` adds fields to
+    them.
     """
 
     def __init__(
@@ -44,13 +45,13 @@ class HttpProblem(Exception):
 
 
 class AskerPace:
-    """How often each address may ask; ``balancers`` are believed whom they ask for."""
+    """A rate limit for each client address; ``balancers`` are trusted to name that address."""
 
     def __init__(self, rate: Rate, balancers: Sequence[Network]) -> None:
         self._pace, self._balancers = Pace(rate), balancers
 
     def mind(self, request: HTTPServerRequest) -> None:
-        """429 for an address that has asked too often."""
+        """Raise a 429 problem for an address that has sent too many requests."""
         forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
         who = asker(request.remote_ip or "", forwarded, self._balancers)
         wait = self._pace.ask(who, time.monotonic())
@@ -64,7 +65,7 @@ class AskerPace:
 
 
 class JsonHandler(PlainHandler):
-    """Answers JSON and turns what goes wrong into JSON."""
+    """A handler that replies in JSON, to errors too."""
 
     def write_document(self, document: dict[str, Any], status: int = 200) -> None:
         """Finish the request with ``document`` as JSON, and this ``status``."""
@@ -73,7 +74,7 @@ class JsonHandler(PlainHandler):
         self.finish(orjson.dumps(document))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tornado calls it: ``{"error": {"reason": …, "detail": …}}``, whatever went wrong."""
+        """Reply ``{"error": {"reason": …, "detail": …}}`` to any error. Called by Tornado."""
         self.say_what_is_allowed(status_code)
         problem = kwargs.get("exc_info", (None, None))[1]
         if not isinstance(problem, HttpProblem):
@@ -84,29 +85,30 @@ class JsonHandler(PlainHandler):
         self.write_document(problem.document, problem.status)
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
-        """Tornado calls it with 500 for a :class:`HttpProblem`, which has a status of its own."""
+        """Reply with the status of a :class:`HttpProblem`, for which Tornado passes 500."""
         problem = kwargs.get("exc_info", (None, None))[1]
         super().send_error(
             problem.status if isinstance(problem, HttpProblem) else status_code, **kwargs
         )
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Tornado calls it for each exception in a handler."""
-        # A refused request is no fault of ours, and peers could fill the log with it.
+        """Log an exception of a handler. Called by Tornado."""
+        # A refused request is no fault of this service, and clients could fill the log with such
+        # lines.
         if not isinstance(value, HttpProblem | tornado.web.HTTPError):
             super().log_exception(typ, value, tb)
 
 
 class NotFoundHandler(JsonHandler):
-    """Every path that there isn't."""
+    """The handler of every path that doesn't exist."""
 
     def prepare(self) -> None:
-        """404, whatever the method."""
+        """Raise a 404 problem, whatever the method."""
         raise HttpProblem(404, "not_found", "there is nothing here")
 
 
 def application(routes: list[Any]) -> tornado.web.Application:
-    """``routes``, and a JSON 404 for all others. Requests aren't logged, they are counted."""
+    """Return an application with ``routes`` and a JSON 404; requests are counted, not logged."""
     return tornado.web.Application(
         routes, default_handler_class=NotFoundHandler, log_function=lambda _handler: None
     )

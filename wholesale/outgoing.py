@@ -1,7 +1,7 @@
-"""Publishes until the broker has confirmed each message, whatever happens to the link.
+"""Publishing with retries until the broker has confirmed each message, over any loss of the link.
 
-The same message goes out again, so it may arrive twice: gateways drop the second by its identity.
-Messages leave in order; only what has to be sent again comes late, and nothing after its time.
+A message that is sent again may arrive twice: gateways drop the duplicate by its identity. Messages
+leave in order. Only retries come late, and no message is sent after its expiry.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from newsfabric.amqp.message import Message
 from newsfabric.backoff import Backoff
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishNacked
 
-# Waits until something may be sent; what it raises, sending raises.
+# Return when a message may be sent; its exceptions are raised by the sending functions.
 MaySend = Callable[[], Awaitable[None]]
 
 
 @dataclasses.dataclass(slots=True)
 class PendingPublish:
-    """One publish that the broker must confirm; ``confirm`` is set while it is on its way.
+    """A publish that the broker must confirm; ``confirm`` is set while it is under way.
 
-    ``plain`` says the same without anything of the publisher's making but the body; it is what is
-    sent after the first failed. From ``until`` (monotonic) on it isn't sent any more: then it is
-    ``expired``. ``failed``: it was sent, and the broker hasn't taken it.
+    ``plain`` is the same message with only the body taken from the publisher; retries send it. From
+    ``until`` (monotonic) on the message isn't sent any more: then it is ``expired``. ``failed``:
+    the message was sent, and the broker hasn't accepted it.
     """
 
     exchange: str
@@ -46,7 +46,7 @@ class PendingPublish:
 
 
 async def always() -> None:
-    """For what may be sent at any time."""
+    """Return at once: messages may be sent at any time."""
 
 
 async def send(
@@ -55,7 +55,7 @@ async def send(
     now: Callable[[], float] = time.monotonic,
     may_send: MaySend = always,
 ) -> None:
-    """Put ``pending`` on the wire, as soon as the link is up and has room for it, or expire it."""
+    """Send ``pending``, as soon as the link is up and has room for it, or mark it as expired."""
     await may_send()
     while not sent_at_once(publisher, pending, now):
         await publisher.ready()
@@ -67,7 +67,7 @@ def sent_at_once(
     pending: PendingPublish,
     now: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Put ``pending`` on the wire, or expire it; False if the link is down or has no room."""
+    """Send ``pending``, or mark it as expired. Return False if the link is down or has no room."""
     if pending.until <= now():
         pending.expired = True
         return True
@@ -87,11 +87,11 @@ async def confirmed(
     fatal: tuple[type[LinkError], ...] = (),
     refused: Counter | None = None,
 ) -> None:
-    """Return when the broker has confirmed all of ``publishes``, but for those that have expired.
+    """Return when the broker has confirmed all of ``publishes``, except those that have expired.
 
-    They have been sent once. An error that is ``fatal`` is raised; others mean "send it again". But
-    where refusals are counted in ``refused``, PublishNacked means "sent": RabbitMQ says so when one
-    queue refuses a message, and puts it into all others.
+    Each has been sent once. An error in ``fatal`` is raised; after any other error the message is
+    sent again. But where refusals are counted in ``refused``, PublishNacked counts as sent:
+    RabbitMQ nacks a message that one queue refuses, and puts it into all others.
     """
     backoff = Backoff(base=0.05, cap=2.0)
     while failed := await _failed(publishes, fatal, refused):

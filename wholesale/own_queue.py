@@ -1,10 +1,11 @@
-"""A queue of a process's own, on what is said to many of them: reports, receipts.
+"""A process's own queue on each broker, for broadcasts to many processes: reports, receipts.
 
-Each process hears all of it, unlike the queues that services compete on. What isn't taken soon is
-dropped: the next one says more. The queue goes with its connection.
+Each process receives all of them, unlike the queues on which services compete. Messages that aren't
+consumed soon are dropped, since the next ones are newer. The broker deletes the queue with its
+connection.
 
-There is one on each of the brokers. What was published to all of them comes by each, and is taken
-once: the copies of the others are dropped before anybody reads them.
+A message published to all brokers arrives by each of them and is taken once: copies from the other
+brokers are dropped before they are decoded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from newsfabric.amqp.message import Delivery, Message
 from newsfabric.topology import Bounds
 from wholesale.source import QueueSource
 
-# Of a thousand boxes, and the two minutes of a region's services that a broker may hang.
+# Reports of a thousand boxes, and of a region's services for the two minutes that a broker may
+# hang.
 _REMEMBERED: Final = 8192
 
 
@@ -30,10 +32,10 @@ async def consume_own(
     key: str,
     bounds: Bounds,
 ) -> list[Consumer]:
-    """Give ``take`` what ``exchange`` gets with ``key``, each acknowledged as soon as it was taken.
+    """Call ``take`` with each message of ``exchange`` and ``key``, acknowledged when it returns.
 
-    A queue is declared on each broker, again after each reconnection, as that connection's alone.
-    The broker gives it a name: a service's rights cover no other.
+    An exclusive queue is declared on each broker, and again after each reconnection. The broker
+    names it: a service's rights cover no other name.
     """
     heard = Heard()
 
@@ -64,22 +66,22 @@ async def consume_own(
 
 
 class Heard:
-    """What has come lately, at most ``most`` of it: the oldest is forgotten first. Pure."""
+    """The messages received lately, at most ``most``: the oldest is forgotten first. Pure."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
-        # By what was said, the broker that was the first to bring it.
+        # Hash of a message → the index of the broker that delivered it first.
         self._first: dict[int, int] = {}
 
     def is_new(self, message: Message, broker: int) -> bool:
-        """Whether no other broker has brought ``message``, which came by ``broker``.
+        """Return whether no other broker than ``broker`` has delivered ``message`` before.
 
-        Of its properties those count that say from whom it is and for whom: a broker has checked
-        the first, so nobody can have another's word dropped by saying it before.
+        Two properties are compared too: its sender, which a broker has validated, and its
+        addressee. So no process can get another's message dropped by sending the same one before.
         """
         properties = message.properties
         about = message.topic, properties.user_id, properties.correlation_id, message.body
-        # In-process, with a secret of its own.
+        # Only compared in this process; Python's hash has a random secret for each process.
         first = self._first.setdefault(hash(about), broker)
         if len(self._first) > self._most:
             del self._first[next(iter(self._first))]

@@ -1,4 +1,4 @@
-"""Counts what has begun and not ended, so that a drain knows when there is nothing left."""
+"""A count of operations under way, by which a drain knows when all of them have ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Progress:
-    """Things under way; :meth:`idle` returns when there are none."""
+    """Operations under way; :meth:`idle` returns when there are none."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -14,16 +14,16 @@ class Progress:
         self._idle.set()
 
     def begin(self) -> None:
-        """One more is under way."""
+        """Count one more operation under way."""
         self.under_way += 1
         self._idle.clear()
 
     def end(self) -> None:
-        """One of those that began is done, or given up. Once for each."""
+        """Count one operation as done or given up. Call it once for each :meth:`begin`."""
         self.under_way -= 1
         if self.under_way == 0:
             self._idle.set()
 
     async def idle(self) -> None:
-        """Return when nothing is under way."""
+        """Return when no operation is under way."""
         await self._idle.wait()

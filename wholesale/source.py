@@ -1,4 +1,4 @@
-"""One queue that a service consumes."""
+"""A queue that a service consumes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from newsfabric.amqp.message import Delivery
 
 
 class QueueSource:
-    """Acks for one queue's deliveries, and which of them the broker has taken back.
+    """Acknowledgements of one queue's deliveries, and the check for stale deliveries.
 
-    Deliveries may come before the consumer that they belong to is known; acks wait until then.
+    Deliveries may arrive before their consumer is known; their acknowledgements wait until then.
     """
 
     def __init__(self) -> None:
         self._consumer: Consumer | None = None
         self._generation = 0
-        # What is to be said of deliveries as soon as there is a consumer.
+        # Acknowledgements and rejections to send as soon as there is a consumer.
         self._early: list[Callable[[Consumer], None]] = []
 
     def attach(self, consumer: Consumer) -> None:
-        """``consumer`` is where acks go."""
+        """Send acknowledgements to ``consumer`` from now on, those that waited first."""
         self._consumer = consumer
         for say in self._early:
             say(consumer)
         self._early.clear()
 
     def saw(self, delivery: Delivery) -> bool:
-        """Note ``delivery``; True if its channel is new, so that all before it are stale."""
+        """Note ``delivery``. Return True if its channel is new: all earlier ones are stale."""
         renewed = delivery.generation != self._generation
         self._generation = delivery.generation
         return renewed
@@ -48,5 +48,5 @@ class QueueSource:
             self._consumer.reject(delivery, requeue=True)
 
     def is_stale(self, delivery: Delivery) -> bool:
-        """Whether ``delivery`` came on a channel that is gone."""
+        """Return whether ``delivery`` came on a closed channel: the broker delivers it again."""
         return delivery.generation != self._generation

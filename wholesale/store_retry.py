@@ -1,4 +1,4 @@
-"""Asks the store until it answers, and says once that it is away and once that it is back."""
+"""Retries until the store answers. One log line reports that it is away, one that it is back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Counter(Protocol):
 
 
 class StoreRetry:
-    """With ``store``; each try that failed adds to ``retries``."""
+    """Retries of requests to ``store``; each failed try adds to ``retries``."""
 
     def __init__(self, store: Store, retries: _Counter) -> None:
         self._store = store
@@ -31,9 +31,9 @@ class StoreRetry:
         self.store_answers = True
 
     async def until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What ``ask`` brings, however long the store is away.
+        """Return the result of ``ask``; retry it for as long as the store is away.
 
-        StoreError when what it is asked is at fault: the store is well and can't do it.
+        Raise StoreError when the request itself is at fault: the store is well and can't do it.
         """
         backoff = Backoff(base=0.1, cap=5.0)
         while True:

@@ -1,4 +1,4 @@
-"""The frontdesk: the region's HTTP face. Where to connect, publish, read back, and the pages.
+"""The frontdesk: the region's HTTP service for endpoints, publishing, history and the pages.
 
-It knows the boxes from their load reports alone and keeps nothing but those of the last seconds.
+It knows the boxes from their load reports alone, and keeps only those of the last seconds.
 """

@@ -1,4 +1,4 @@
-"""Who may publish over HTTP: whoever has a key, or, on loopback, whoever is on this machine."""
+"""The right to publish over HTTP: by an API key, or, on loopback, for all on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIN_KEY: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key, and whose it is: publisher ``app_id``, or for None whoever its holder says.
+    """An API key of publisher ``app_id``; None allows any ``app_id`` that its holder names.
 
     ``repr`` hides the key.
     """
@@ -28,23 +28,23 @@ class ApiKey:
     app_id: str | None = None
 
 
-#: The caller where no key is asked for.
+#: The caller where no key is required.
 ANYONE: Final = ApiKey("")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishAccess:
-    """No ``keys`` lets everyone publish."""
+    """The keys that may publish; without ``keys`` everyone may."""
 
     keys: tuple[ApiKey, ...] = ()
 
     def caller(self, headers: HTTPHeaders) -> ApiKey | None:
-        """Whose key ``X-API-Key`` or ``Authorization: Bearer`` carries; None if there is none."""
+        """Return the key in ``X-API-Key`` or ``Authorization: Bearer``; None if it isn't valid."""
         return key_of(_given(headers), self.keys) if self.keys else ANYONE
 
     @staticmethod
     def refusal(headers: HTTPHeaders) -> str:
-        """Why there is no caller, and what to do."""
+        """Return the reason why there is no caller, and the remedy."""
         if _given(headers) is None:
             return "publishing needs an API key: curl -H 'X-API-Key: KEY'"
         return "this API key isn't one of this frontdesk's (--api-key-file)"
@@ -56,18 +56,19 @@ def _given(headers: HTTPHeaders) -> str | None:
 
 
 def key_of(given: str | None, keys: Iterable[ApiKey]) -> ApiKey | None:
-    """The one of ``keys`` that was ``given``; None if it is none of them."""
-    # Bytes, because compare_digest takes no other than ASCII text. All are compared, so
-    # that the time says nothing about which is nearly right.
+    """Return the one of ``keys`` that equals ``given``; None if none does."""
+    # Bytes, because compare_digest accepts only ASCII text. All keys are compared, so that the time
+    # doesn't reveal which key is nearly right.
     word = (given or "").encode()
     found = [key for key in keys if hmac.compare_digest(word, key.key.encode())]
     return found[0] if found else None
 
 
 def read_keys(path: Path | None, option: str = "--api-key-file") -> tuple[ApiKey, ...]:
-    """The keys in the file at ``path``: lines ``KEY`` or ``APP_ID KEY``, and ``#`` comments.
+    """Return the keys in the file at ``path``: lines ``KEY`` or ``APP_ID KEY``, and ``#`` comments.
 
-    ConfigError, which names the ``option``, if it can't be read, has none or one that is too short.
+    Raise ConfigError, which names ``option``, if the file can't be read, has no key, or a short
+    one.
     """
     if path is None:
         return ()
@@ -94,7 +95,7 @@ def _key(words: Sequence[str], where: str) -> ApiKey:
 
 
 def check_exposure(host: str, keys: Sequence[ApiKey]) -> None:
-    """ConfigError if ``host`` can be reached from elsewhere and anyone could publish."""
+    """Raise ConfigError if ``host`` can be reached from elsewhere and anyone could publish."""
     if not keys and not is_loopback(host):
         raise ConfigError(
             f"--host {host} isn't loopback: anyone there could publish; give --api-key-file as well"
@@ -102,7 +103,7 @@ def check_exposure(host: str, keys: Sequence[ApiKey]) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on ``host``."""
+    """Return whether a server on ``host`` can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

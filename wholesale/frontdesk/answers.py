@@ -1,4 +1,4 @@
-"""What the frontdesk answers, as values: endpoints, history, errors. Pure."""
+"""The frontdesk's replies, as values: endpoints, history, errors. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from newsfabric.store.sound import Sound
 from newsfabric.topics import TopicClass
 from wholesale.frontdesk.boxes import Offer
 
-# Seconds for which an answer may be reused; as long as a silent box is believed in.
+# Seconds for which a reply may be reused; as long as a silent box counts as present.
 ENDPOINTS_TTL: Final = 5
 RETRY_MS: Final = 2000
-# Above 0, so that who can't be wrong about 0 needn't be.
+# Above 0, because some implementations of a weighted choice handle 0 wrongly.
 LEAST_WEIGHT: Final = 0.0001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The answer of ``/endpoints.json`` for ``region``, beside ``others``."""
+    """The reply to ``/endpoints.json`` for ``region``, with the ``others`` as alternates."""
 
     region: str
     others: tuple[Region, ...]
 
     def document(self, offers: Sequence[Offer]) -> dict[str, Any]:
-        """Readers choose of ``gateways`` by ``weight``.
+        """Return the reply. Readers choose from ``gateways`` by ``weight``.
 
         Without gateways they ask ``alternates`` in their order, and again in ``retry_ms``.
         """
@@ -58,9 +58,10 @@ class Endpoints:
 
 
 def history_document(topic: str, topic_class: TopicClass, found: Sound) -> dict[str, Any]:
-    """The answer of ``/history``: messages as readers get them, with ``identity`` for position.
+    """Return the reply to ``/history``: messages as readers get them, with their ``identity``.
 
-    Where some can't be read, ``missing`` has their ids (:mod:`newsfabric.store.sound`).
+    Readers need the identity for positions. If some messages can't be read, ``missing`` has their
+    ids (:mod:`newsfabric.store.sound`).
     """
     return {
         "topic": topic,

@@ -1,9 +1,9 @@
-"""Reads what another region's frontdesk answers for its board. Pure.
+"""Parses the reply of another region's frontdesk for the board. Pure.
 
-It comes from another machine and goes on to an operator's browser, so nothing gets through that
-the contract doesn't have: keys that aren't known are dropped, texts and lists are bounded, numbers
-are numbers. An answer that lacks a key is refused as a whole; keys are only ever added, and what is
-added later is optional here. Whoever only shows a board is lenient (newsfabric.board_document).
+The reply comes from another machine and is sent on to an operator's browser, so only data of the
+contract pass: unknown keys are dropped, texts and lists are bounded, numbers are checked. A reply
+that lacks a key is refused as a whole. Keys are only ever added, and later keys are optional here.
+Programs that only show a board are lenient (newsfabric.board_document).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from wholesale.frontdesk.events import EVENT_KINDS, MOST
 from wholesale.frontdesk.presence import MAX_BOXES, MAX_SERVICES
 from wholesale.frontdesk.region_page import SHOVELS_OF_A_BOX
 
-#: A thousand boxes say some 3 KB each.
+#: A thousand boxes report some 3 KB each.
 MAX_ANSWER_BYTES: Final = 8 << 20
 _MAX_CLUSTERS: Final = 32
 _MAX_NODES: Final = 64
-# Keepers tell of the rest.
+# Keepers report the rest.
 _MAX_SHOVELS: Final = SHOVELS_OF_A_BOX * MAX_BOXES + 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Listed:
-    """A list of at most ``most``, each of ``shape``."""
+    """A list of at most ``most`` items, each of ``shape``."""
 
     shape: Any
     most: int
@@ -38,16 +38,16 @@ class _Listed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Maybe:
-    """``shape``, or null."""
+    """A value of ``shape``, or null."""
 
     shape: Any
 
 
 class _Figures:
-    """Names and numbers."""
+    """An object of names and numbers."""
 
 
-# Of a shape: a type, one of these, or an object with its keys.
+# A shape is a type, one of the classes above, or an object with its keys.
 _RATE: Final = float
 _BUSY: Final = {"name": str, "messages_per_second": _RATE}
 _PROCESS: Final[dict[str, Any]] = {
@@ -57,7 +57,7 @@ _PROCESS: Final[dict[str, Any]] = {
     "version": str,
     "age_ms": int,
     "started_ms": int,
-    # Before 0.2 nobody said it.
+    # Not sent by releases before 0.2.
     "left": _Maybe(bool),
     "figures": _Figures,
 }
@@ -80,7 +80,7 @@ _REGION: Final[dict[str, Any]] = {
         {
             "name": str,
             "nodes": _Listed(
-                # Before 0.2 nobody said who is unfit, nor how long ago it was heard.
+                # ``unfit`` and ``age_ms`` aren't sent by releases before 0.2.
                 {
                     "node": str,
                     "running": bool,
@@ -134,7 +134,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What ``frontdesk`` said of its own ``region`` when its clock said ``now_ms``."""
+    """The reply of ``frontdesk`` about its own ``region``, at ``now_ms`` of its clock."""
 
     frontdesk: str
     now_ms: int
@@ -143,7 +143,7 @@ class Answer:
 
 
 def parse_answer(body: bytes, region: str) -> Answer:
-    """The answer of ``region``'s frontdesk to ``/board.json?own=1``; ValueError if it isn't one."""
+    """Return the parsed reply to ``/board.json?own=1`` of ``region``'s frontdesk, or ValueError."""
     if len(body) > MAX_ANSWER_BYTES:
         raise ValueError(f"an answer of {len(body)} bytes")
     # orjson's error is a ValueError.
@@ -151,7 +151,7 @@ def parse_answer(body: bytes, region: str) -> Answer:
     if [one["name"] for one in found["regions"]] != [region]:
         raise ValueError(f"the answer isn't about {region}")
     if any(event["kind"] not in EVENT_KINDS for event in found["events"]):
-        # One of a later release.
+        # An event of a later release.
         found["events"] = [e for e in found["events"] if e["kind"] in EVENT_KINDS]
     return Answer(found["frontdesk"], found["now_ms"], found["regions"][0], found["events"])
 

@@ -1,8 +1,8 @@
 """Publishes for an HTTP request and waits for the router's receipt, as any publisher does.
 
-A request waits no longer than it must for a broker that stands still: without a receipt in half a
-second its message goes by another one, too. Which request a receipt is for says its
-``correlation_id``, a secret of 128 random bits, so nobody who can publish can answer for a router.
+A broker that stands still delays a request only briefly: without a receipt in half a second the
+message is also sent by another broker. A receipt is matched to its request by ``correlation_id``, a
+secret of 128 random bits, so no other publisher can forge a router's receipt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from newsfabric.topology import Bounds
 from wholesale.http import RETRY, HttpProblem
 from wholesale.progress import Progress
 
-# Old receipts are of no use to anyone, so the queues for them keep little and briefly.
+# Old receipts are useless, so their queues keep few of them, and briefly.
 _BOUNDS = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 
 
@@ -34,7 +34,7 @@ class Receipts:
     async def over(
         cls, client: Sequence[Link], *, name: str, most: int, seconds: float
     ) -> Receipts:
-        """For the frontdesk ``name``, over links to its region's client brokers.
+        """Return receipts for frontdesk ``name``, over links to its region's client brokers.
 
         A request waits ``seconds`` for its receipt.
         """
@@ -49,7 +49,7 @@ class Receipts:
 
     @property
     def pending(self) -> int:
-        """How many requests wait."""
+        """The number of requests that wait."""
         return self._progress.under_way
 
     async def idle(self) -> None:
@@ -61,7 +61,7 @@ class Receipts:
         await self._publisher.close()
 
     async def publish(self, message: Message) -> Receipt:
-        """Publish ``message`` and return its receipt; HttpProblem when none can be had now."""
+        """Publish ``message`` and return its receipt; HttpProblem if there is none in time."""
         if self.pending >= self._most:
             raise HttpProblem(
                 503, "busy", "too many publications are waiting for receipts", headers=RETRY

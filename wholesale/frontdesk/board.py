@@ -1,7 +1,7 @@
-"""The board behind its pages: keeps the picture up to date, asks other regions, wakes who watches.
+"""The board behind its pages: updates the picture, asks other regions, wakes the watchers.
 
 A thin shell around :mod:`wholesale.frontdesk.picture`. It needs neither the store nor a box, and
-goes on when the core is away.
+continues while the core is away.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wholesale.frontdesk.plots import EVERY_MS, Plots, point_of
 
 logger = logging.getLogger(__name__)
 
-# How often it is looked who is silent: what happened is shown so soon after it is known.
+# Seconds between two looks for silent processes; an event is shown so soon after it is known.
 LOOK_EVERY: Final = 0.25
 UPDATE_EVERY: Final = 1.0
 # Watchers at once; each gets the whole document once a second.
@@ -42,8 +42,11 @@ _ANSWER_SECONDS: Final = 1.8
 
 
 class Board:
-    """One frontdesk's board. ``reaches`` says whether its links to core and client are up;
-    other frontdesks' certificates are by ``authorities`` or one that this machine trusts."""
+    """The board of one frontdesk.
+
+    ``reaches`` returns whether its links to core and client are up. Other frontdesks' certificates
+    must be signed by ``authorities`` or by an authority that this machine trusts.
+    """
 
     def __init__(
         self,
@@ -57,13 +60,13 @@ class Board:
         self.plots = Plots()
         self._reaches = reaches
         self._key_file = key_file
-        # By region, how often a key was refused there, where a new one may not be known yet: then
-        # the next one is shown.
+        # Region → how often it refused a key. It may not know a new key yet: then the next one is
+        # shown.
         self._refused: collections.Counter[str] = collections.Counter()
-        # Their certificates may be anybody's: readers see them, too.
+        # Other frontdesks' certificates may be signed by any authority, since readers use them too.
         self._tls = ClientTls(TlsFiles(authorities=authorities), also_system=True)
         self._watchers: set[asyncio.Event] = set()
-        # Documents of this moment as bytes: whoever else asks gets the same.
+        # The present documents as bytes, shared by all requests until the next look.
         self._made: dict[tuple[bool, int], bytes] = {}
         self._plots_made: bytes | None = None
         self._next_point = time.monotonic() + EVERY_MS / 1000
@@ -71,7 +74,7 @@ class Board:
         self._told = self.picture.events.last
 
     async def run(self) -> None:
-        """Keep it up to date until cancelled."""
+        """Keep the board up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for region, url in self.picture.place.others.items():
                 tasks.create_task(self._ask_on(region, url))
@@ -80,7 +83,7 @@ class Board:
                 await asyncio.sleep(LOOK_EVERY)
 
     def look(self) -> None:
-        """What is due every quarter of a second."""
+        """Do the work that is due every quarter of a second."""
         now = time.monotonic()
         picture = self.picture
         core, client = self._reaches()
@@ -100,7 +103,7 @@ class Board:
                 watcher.set()
 
     def document(self, *, own: bool = False, after: int = 0) -> bytes:
-        """The document of this moment, as JSON."""
+        """Return the present document, as JSON."""
         made = self._made.get((own, after))
         if made is None:
             found = self.picture.document(time.monotonic(), _wall_ms(), own=own, after=after)
@@ -108,14 +111,14 @@ class Board:
         return made
 
     def plotted(self) -> bytes:
-        """The last hour, as JSON."""
+        """Return the plots of the last hour, as JSON."""
         if self._plots_made is None:
             found = self.plots.document(time.monotonic(), _wall_ms())
             self._plots_made = orjson.dumps(found)
         return self._plots_made
 
     def watch(self, watcher: asyncio.Event) -> bool:
-        """Set ``watcher`` whenever there is an update; False if there are too many already."""
+        """Set ``watcher`` at each update from now on; return False if there are too many."""
         if len(self._watchers) >= MAX_STREAMS:
             return False
         self._watchers.add(watcher)
@@ -123,7 +126,7 @@ class Board:
         return True
 
     def unwatch(self, watcher: asyncio.Event) -> None:
-        """Leave ``watcher`` alone."""
+        """Stop setting ``watcher``."""
         self._watchers.discard(watcher)
         counters.BOARD_STREAMS.set(len(self._watchers))
 
@@ -132,7 +135,7 @@ class Board:
         try:
             pause = ASK_AGAIN
             while True:
-                # Before the first question too: all of a fabric may be starting.
+                # Before the first question too: the whole fabric may be starting.
                 await asyncio.sleep(pause)
                 good = await self._ask(http, region, f"{url.rstrip('/')}/board.json?own=1")
                 pause = ASK_EVERY if good else ASK_AGAIN
@@ -169,7 +172,7 @@ class Board:
         return False
 
     async def _headers(self, region: str) -> dict[str, str]:
-        """With a key by which the frontdesk of ``region`` knows this one, if there are keys."""
+        """Return headers with a key that the frontdesk of ``region`` should accept, if any."""
         keys = await read_board_keys(self._key_file)
         return bearing(keys[self._refused[region] % len(keys)].key) if keys else {}
 

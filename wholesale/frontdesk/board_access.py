@@ -1,16 +1,20 @@
-"""Who may see the board: an operator with a token, or, on loopback, whoever is on this machine.
-Other frontdesks of the fabric may see this one's own region, with the key that all of them have.
+"""The right to see the board: for operators with a token, and other frontdesks with a shared key.
+
+Where the frontdesk listens on loopback alone, everybody on this machine may see the board. Other
+frontdesks of the fabric may see only this one's own region.
 
 An operator's token is a JWT of the readers' issuer with the claim ``operator: true``. It comes as
-``Authorization: Bearer``, or in the cookie that ``POST /board/login`` sets. Keys are fetched and
-kept fresh as a gateway's are (newsfabric.token_keys).
+``Authorization: Bearer``, or in the cookie that ``POST /board/login`` sets. Keys to verify it are
+fetched and refreshed as in a gateway (newsfabric.token_keys).
 
-The frontdesks' key is in a file, a key a line: the first is shown to the others, and each is taken
-of them. It is read anew each time: whoever puts a new key before the old one only writes the file.
+The frontdesks' shared keys are in a file, one a line: the first is shown to other frontdesks, and
+each is accepted from them. The file is read each time, so a key is changed by writing the new key
+before the old one.
 
-What one would question: a request that a proxy on this machine forwards comes from loopback too,
-and so do those of web pages in an operator's browser. The first are told by the headers that
-proxies add, and need a token all the same; the second by Host and Origin (newsfabric.operators).
+The decision that a reader would question: requests from loopback need further checks. A proxy on
+this machine forwards requests from loopback; the headers that proxies add reveal it, and such a
+request needs a token. So do web pages in an operator's browser, revealed by Host and Origin
+(newsfabric.operators).
 """
 
 from __future__ import annotations
@@ -32,18 +36,18 @@ from newsfabric.tokens import Login, TokenRules, verify
 from wholesale.frontdesk.access import ApiKey, key_of, read_keys
 
 COOKIE: Final = "newsfabric_board"
-# A browser keeps cookies of 4,096 bytes at most, name and attributes included.
+# A browser keeps cookies of at most 4,096 bytes, name and attributes included.
 MAX_COOKIE_TOKEN: Final = 3500
 _FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSettings:
-    """How operators log in, and how frontdesks know each other.
+    """Settings for the logins of operators, and for the shared keys of frontdesks.
 
-    ``token_keys`` is a file (PEM or JWKS) or a JWKS URL; None: nobody can log in, so that the board
-    is for loopback alone. ``key_file`` has the keys of the fabric's frontdesks, which they show
-    each other over https or on this machine; with ``token_over_http`` over plain http, too.
+    ``token_keys`` is a file (PEM or JWKS) or a JWKS URL; None: nobody can log in, and the board is
+    for loopback alone. ``key_file`` has the keys of the fabric's frontdesks. They show one to each
+    other over https or on this machine; with ``token_over_http`` over plain http, too.
     """
 
     token_keys: str | None = None
@@ -54,9 +58,9 @@ class BoardSettings:
 
 
 async def read_board_keys(path: Path | None) -> tuple[ApiKey, ...]:
-    """The keys of the fabric's frontdesks as they are now; none without a file.
+    """Return the present keys of the fabric's frontdesks; none without a file.
 
-    ConfigError if it has none, or one that is no word for a header.
+    Raise ConfigError if the file has no key, or one that can't be sent in a header.
     """
     keys = await asyncio.to_thread(read_keys, path, "--board-key-file")
     for key in keys:
@@ -67,7 +71,7 @@ async def read_board_keys(path: Path | None) -> tuple[ApiKey, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why somebody doesn't see the board. ``status`` 401 asks for a token."""
+    """The reason why a request may not see the board. ``status`` 401 asks for a token."""
 
     status: int
     reason: str
@@ -75,7 +79,7 @@ class Refusal:
 
 
 class BoardAccess:
-    """Decides who sees the board. ``loopback``: only this machine can ask at all."""
+    """Decides who sees the board. ``loopback``: only this machine can send requests at all."""
 
     def __init__(
         self,
@@ -97,7 +101,7 @@ class BoardAccess:
         self._clock = clock
 
     def is_open_to(self, headers: HTTPHeaders) -> bool:
-        """Whether no token is needed for a request with ``headers``."""
+        """Return whether a request with ``headers`` needs no token."""
         if not self._loopback or any(name in headers for name in _FORWARDED):
             return False
         return refusal(headers.get("Host"), headers.get("Origin"), self._names) is None
@@ -105,7 +109,7 @@ class BoardAccess:
     async def check(
         self, headers: HTTPHeaders, cookie: str | None, *, own: bool
     ) -> Login | Refusal | None:
-        """Who asks: a login, None for somebody who needs none, or why it is refused.
+        """Return the login of a request, None if it needs none, or the refusal.
 
         ``own``: for the document of the own region, which frontdesks of other regions may see.
         """
@@ -123,12 +127,12 @@ class BoardAccess:
         try:
             return key_of(key, await read_board_keys(self._key_file)) is not None
         except ConfigError:
-            # What isn't there opens nothing. This frontdesk, which asks the others with it, says so
-            # on its own board.
+            # A missing file grants nothing. This frontdesk needs the file to ask others, too, so
+            # its own board shows the error.
             return False
 
     async def login(self, token: str | None) -> Login | Refusal:
-        """The operator that ``token`` is of, or why it is nobody's."""
+        """Return the operator's login by ``token``, or the reason why it is refused."""
         if self.keys is None:
             return Refusal(403, "no_logins", "this frontdesk was given no --token-keys")
         if not token:
@@ -146,7 +150,7 @@ class BoardAccess:
         try:
             return verify(token, self.keys.current, self._rules, self._clock())
         except BadToken as bad:
-            # Newer keys may know better; strangers can't have them read more than now and then.
+            # A refetch may find the key; its rate is limited, so strangers can't cause many.
             if bad.reason != "unknown_key" or not await self.keys.look_again():
                 raise
         return verify(token, self.keys.current, self._rules, self._clock())

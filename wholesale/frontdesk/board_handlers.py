@@ -21,11 +21,11 @@ from wholesale.frontdesk.board_access import COOKIE, MAX_COOKIE_TOKEN, BoardAcce
 from wholesale.frontdesk.pages import FOLDER, PageHandler
 from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 
-#: What one address may ask: a token's signature costs a tenth of a millisecond.
+#: Requests of one address; verifying a token's signature takes a tenth of a millisecond.
 BOARD_RATE: Final = Rate(burst=100, per_second=10.0)
-#: Who is logged in, in each answer to a login's request.
+#: The operator's name, in each reply to a request with a login.
 OPERATOR_HEADER: Final = "Newsfabric-Operator"
-# A watcher that takes nothing for so long is let go.
+# A watcher that reads nothing for so many seconds is disconnected.
 _TAKEN_WITHIN: Final = 10.0
 _POLICY: Final = "; ".join(
     [
@@ -39,24 +39,24 @@ _POLICY: Final = "; ".join(
 
 
 class BoardPageHandler(PageHandler):
-    """``GET /board``: the page. It holds nothing that a stranger may not see."""
+    """``GET /board``: the page. It contains nothing that a stranger may not see."""
 
     def set_default_headers(self) -> None:
-        """Tornado calls it before each answer: the page's scripts may ask this host alone."""
+        """Allow the page's scripts to request this host alone. Called by Tornado."""
         super().set_default_headers()
         self.set_header("Content-Security-Policy", _POLICY)
 
     async def get(self, path: str = "board.html", include_body: bool = True) -> None:
-        """200 with the page; 304 if the browser has it."""
+        """Reply 200 with the page; 304 if the browser has it."""
         await super().get("board.html", include_body)
 
     async def head(self, path: str = "board.html") -> None:
-        """As :meth:`get`, without the page itself."""
+        """Reply as :meth:`get`, without the page itself."""
         await super().head("board.html")
 
 
 class _BoardHandler(JsonHandler):
-    """What only operators see; with ``own`` frontdesks of other regions, too."""
+    """The base of handlers for operators; with ``own`` also for frontdesks of other regions."""
 
     own = False
 
@@ -85,12 +85,12 @@ class BoardDocumentHandler(_BoardHandler):
     """``GET /board.json``: the whole document; with ``own=1`` the own region alone."""
 
     async def prepare(self) -> None:
-        """With ``own=1`` frontdesks of other regions may ask, too."""
+        """Check the request; with ``own=1`` frontdesks of other regions are allowed, too."""
         self.own = self.get_query_argument("own", "") == "1"
         await super().prepare()
 
     def get(self) -> None:
-        """200 with the document, JSON."""
+        """Reply 200 with the document, JSON."""
         self.send(self._board.document(own=self.own))
 
 
@@ -98,30 +98,30 @@ class BoardPlotsHandler(_BoardHandler):
     """``GET /board/plots.json``: the last hour."""
 
     def get(self) -> None:
-        """200 with the plots, JSON."""
+        """Reply 200 with the plots, JSON."""
         self.send(self._board.plotted())
 
 
 class BoardStreamHandler(_BoardHandler):
-    """``GET /board/stream``: the document each second, and at once when there is an event (SSE).
+    """``GET /board/stream``: the document each second, and at once after an event (SSE).
 
-    A watcher that is slow misses updates and gets the next one; who takes nothing is let go. It
-    ends with the login.
+    A slow watcher misses updates and gets the next one; a watcher that reads nothing is
+    disconnected. The stream ends with the login.
     """
 
     def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
-        """Tornado gives it what :func:`board_routes` was given."""
+        """Set the arguments of :func:`board_routes`. Called by Tornado."""
         super().initialize(board, access, pace)
         self._wake = asyncio.Event()
         self._closed = False
 
     def on_connection_close(self) -> None:
-        """Tornado calls it once the watcher has gone: the stream ends."""
+        """End the stream after the watcher has disconnected. Called by Tornado."""
         self._closed = True
         self._wake.set()
 
     async def get(self) -> None:
-        """200 and the stream; 503 if too many watch already."""
+        """Reply 200 and the stream; 503 if there are too many watchers."""
         if not self._board.watch(self._wake):
             raise HttpProblem(503, "busy", "too many watch the board", headers=RETRY)
         try:
@@ -133,7 +133,7 @@ class BoardStreamHandler(_BoardHandler):
 
     async def _stream(self) -> None:
         self.set_header("Content-Type", "text/event-stream; charset=utf-8")
-        # Of nginx, which would wait for more.
+        # Tells nginx not to buffer the stream.
         self.set_header("X-Accel-Buffering", "no")
         after = 0
         while not self._closed and time.time() < self._until:
@@ -156,11 +156,11 @@ class BoardLoginHandler(JsonHandler):
     """
 
     def initialize(self, board: Board, access: BoardAccess, pace: AskerPace) -> None:
-        """Tornado gives it what :func:`board_routes` was given."""
+        """Set the arguments of :func:`board_routes`. Called by Tornado."""
         self._access, self._pace = access, pace
 
     async def post(self) -> None:
-        """403 also for a token too long for a cookie, or another site's page; 429 for too many."""
+        """Log in; 403 also for a token too long for a cookie and for another site's page; 429."""
         self._pace.mind(self.request)
         origin = _own_origin(self.request)
         token = self.get_body_argument("token", "")
@@ -181,15 +181,15 @@ class BoardLoginHandler(JsonHandler):
 class BoardLogoutHandler(JsonHandler):
     """``POST /board/logout``: 204, and the browser forgets the cookie.
 
-    The token itself is good until it ends: frontdesks hear of no revocations.
+    The token itself stays valid until it ends: frontdesks receive no revocations.
     """
 
     def initialize(self, pace: AskerPace) -> None:
-        """Tornado gives it the ``pace`` at which one address may ask."""
+        """Set ``pace``, the rate limit of each address. Called by Tornado."""
         self._pace = pace
 
     def post(self) -> None:
-        """403 for another site's page, 429 for who asks too often."""
+        """Log out; 403 for another site's page, 429 for too many requests of an address."""
         self._pace.mind(self.request)
         _own_origin(self.request)
         self.clear_cookie(COOKIE, path="/", httponly=True, samesite="Strict")
@@ -197,7 +197,7 @@ class BoardLogoutHandler(JsonHandler):
 
 
 def _own_origin(request: HTTPServerRequest) -> str | None:
-    """The origin of the page that asks, if it says one; HttpProblem for a page of another."""
+    """Return the origin of the asking page, if any; HttpProblem if it isn't of this host."""
     origin: str | None = request.headers.get("Origin")
     if origin is not None and not is_of_host(origin, request.headers.get("Host")):
         raise HttpProblem(403, "permission_denied", "not for other pages")
@@ -205,13 +205,13 @@ def _own_origin(request: HTTPServerRequest) -> str | None:
 
 
 def problem(refusal: Refusal) -> HttpProblem:
-    """``refusal`` as an HTTP error; with 401 it asks for a token (RFC 9110 section 15.5.2)."""
+    """Return ``refusal`` as an HTTP error; a 401 asks for a token (RFC 9110 section 15.5.2)."""
     asks = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
     return HttpProblem(refusal.status, refusal.reason, refusal.detail, headers=asks)
 
 
 def board_routes(board: Board, access: BoardAccess, balancers: Sequence[Network]) -> list[Any]:
-    """Tornado routes of the board; ``balancers`` say in X-Forwarded-For who asks."""
+    """Return Tornado routes of the board; ``balancers`` are trusted in X-Forwarded-For."""
     settings: dict[str, Any] = {
         "board": board,
         "access": access,

@@ -1,7 +1,7 @@
-"""The region's boxes as their load reports tell, and which share of new readers each gets. Pure.
+"""The region's boxes by their load reports, and the share of new readers for each. Pure.
 
-A box that has not reported for five seconds is gone; nobody is asked whether that is true.
-How they share is :mod:`wholesale.frontdesk.weights`.
+A box that has not reported for five seconds counts as gone, without any other check.
+:mod:`wholesale.frontdesk.weights` computes the shares.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from newsfabric.control import LoadReport
 from wholesale.frontdesk.weights import Vessel, shares
 
 MAX_AGE: Final = 5.0
-# Five times the largest region there was; a bound, because reports come from outside.
+# Five times the largest region known; a bound, because reports come from outside.
 MAX_BOXES: Final = 1000
-# More than a reader ever tries before it asks again, and an answer of 10 KB.
+# More than a reader tries before it asks again; a reply of 10 KB.
 MAX_OFFERED: Final = 50
 
 
@@ -30,13 +30,13 @@ class _Box:
 
     @property
     def open(self) -> bool:
-        """Whether it takes readers."""
+        """True while the box takes readers."""
         return self.ready_since is not None and self.report.connections < self.report.capacity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """A box that takes readers, and its share of those who come, beside the others'."""
+    """A box that takes readers, and its share of new readers relative to the other boxes."""
 
     report: LoadReport
     weight: float
@@ -72,9 +72,9 @@ class Boxes:
         return True
 
     def offers(self, *, now: float) -> list[Offer]:
-        """Ready boxes that aren't full, in an order drawn by lot: the first is a good choice.
+        """Return ready boxes that aren't full, in a weighted random order: the first is a good one.
 
-        Of more than :data:`MAX_OFFERED` so many are drawn, and each counts the same.
+        Above :data:`MAX_OFFERED` boxes, that many are drawn, with equal weights.
         """
         self._forget_silent(now)
         boxes = [box for box in self._boxes.values() if box.open]
@@ -82,14 +82,15 @@ class Boxes:
             return []
         found = shares([_vessel(box.report, now - (box.ready_since or 0.0)) for box in boxes])
         offers = [Offer(box.report, share) for box, share in zip(boxes, found, strict=True)]
-        # Efraimidis and Spirakis: each place in turn is drawn by weight from those that are left.
+        # Efraimidis and Spirakis: each place in turn is drawn by weight from the boxes that are
+        # left.
         offers.sort(key=lambda one: math.log(1.0 - self._rng.random()) / one.weight, reverse=True)
         if len(offers) > MAX_OFFERED:
             return [Offer(one.report, 1 / MAX_OFFERED) for one in offers[:MAX_OFFERED]]
         return offers
 
     def count(self, *, now: float) -> int:
-        """How many boxes report, in whatever state."""
+        """Return the number of boxes that report, in any state."""
         self._forget_silent(now)
         return len(self._boxes)
 

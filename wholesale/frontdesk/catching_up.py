@@ -1,25 +1,25 @@
-"""``GET /history?after=POSITION``: what a reader has missed, asked of one of the region's gateways.
+"""``GET /history?after=POSITION``: the messages that a reader missed, from one of the gateways.
 
-What lies beyond a position, and whether that is certainly all, only a gateway knows: it follows
-the routers' streams and keeps the marks. So the frontdesk hands the question on, and the answer
-back as it came: the same code answers in both places. A gateway that doesn't answer is left for
-another one.
+Only a gateway knows the messages after a position, and whether they are certainly all: it follows
+the routers' streams and keeps the marks. So the frontdesk forwards the request, and returns the
+reply unchanged: the same code replies in both places. If a gateway doesn't reply, another is asked.
 
-The decision that one would question: the frontdesk has the store as well, and could read the rows
-itself. It couldn't say ``recovered`` without following every stream, which is what a gateway is.
+The decision that a reader would question: the frontdesk has the store as well, and could read the
+rows itself. But it couldn't report ``recovered`` without following every stream, which is the task
+of a gateway.
 
-Answers are held here until they are whole, since only then they are known to be any. All that are
-on their way have one bound together. Where it is reached, the largest is given up and dropped as it
-comes, and who asked for it is told to come back (503): so whoever has missed little gets it beside
-others who missed much. Nobody is kept waiting for room: who waits would hold a connection, too.
-What a reader takes slowly is no affair of this module (:mod:`newsfabric.taking`).
+Replies are held here until they are complete, since only then they are known to be valid. All
+replies in transfer share one bound. Above it the largest is given up, the rest of it is dropped as
+it arrives, and its reader gets 503 and retries. So readers that missed little are served beside
+others that missed much. No request waits for room, since it would hold a connection meanwhile. The
+reader's own speed is handled elsewhere (:mod:`newsfabric.taking`).
 
-A question that nobody waits for any more can't be ended: Tornado's client keeps it until the box
-answers, or for 15 s. A box that has left a few of them open is slow or silent, and isn't asked
-until they have ended, so it keeps nobody from the others.
+An abandoned request can't be ended: Tornado's client keeps it until the box replies, or for 15 s. A
+box with several abandoned requests is slow or silent. It isn't asked until they have ended, so that
+it doesn't delay other readers.
 
-A box says where its gateway is, so its name may lead anywhere, and elsewhere each time that it is
-looked up. Where the operator has listed no hosts, the addresses are checked that are connected to.
+A box reports its gateway's URL, whose host name may resolve to any address, and to a different one
+each time. Where the operator has listed no hosts, the address of each connection is checked.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ from wholesale.http import RETRY, HttpProblem
 
 logger = logging.getLogger(__name__)
 
-# A page has at most 1 MiB of messages; frames and what a publisher wrote as \\u0000 add to that.
+# A page has at most 1 MiB of messages; frames, and \u0000 escapes of publishers, add to that.
 _MAX_ANSWER: Final = 16 << 20
 _CONNECT_SECONDS: Final = 2.0
-# A gateway reads the store twice if need be, for five seconds each, and says so.
+# A gateway reads the store at most twice, for five seconds each, and then replies.
 _ANSWER_SECONDS: Final = 15.0
 _BOXES_TRIED: Final = 3
-# However many of them are asked. A box that sends a byte a second holds nobody up for longer.
+# For all boxes asked. A box that sends a byte a second delays a request for no longer.
 _SECONDS: Final = 20.0
 _AT_ONCE: Final = 100
-# That nobody waits for any more: by one box, and by all. Beside those above they keep connections.
+# Abandoned requests, of one box and of all. They hold connections, beside the requests above.
 _LEFT_BY_A_BOX: Final = 10
 _LEFT: Final = 100
-# Of all answers that are on their way: four of the largest, or a hundred of a usual page.
+# Of all replies in transfer: four of the largest, or a hundred of a usual page.
 _MOST_BYTES: Final = 64 << 20
-# What a gateway goes by. Cookies are no business of other boxes.
+# The headers that a gateway needs. Cookies must not be sent to boxes.
 _PASSED_ON: Final = ("Authorization",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a gateway answered: its HTTP status, and JSON."""
+    """The reply of a gateway: its HTTP status, and JSON."""
 
     status: int
     body: bytes
 
 
 class CatchingUp:
-    """Asks gateways. Lives on one loop; :meth:`close` it."""
+    """Asks gateways. It belongs to one event loop; :meth:`close` it."""
 
     def __init__(
         self,
@@ -80,8 +80,10 @@ class CatchingUp:
         most_bytes: int = _MOST_BYTES,
         seconds: float = _SECONDS,
     ) -> None:
-        """Only ``machines`` are connected to, if they are given. Answers on their way have
-        ``most_bytes`` together, and each question ``seconds``."""
+        """Connect only to ``machines``, if given.
+
+        ``most_bytes`` bounds all replies in transfer together, ``seconds`` each request.
+        """
         self._http = SimpleAsyncHTTPClient(
             force_instance=True,
             max_clients=_AT_ONCE + _LEFT,
@@ -94,16 +96,16 @@ class CatchingUp:
         self._left = _Left()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._left.close()
         self._http.close()
 
     async def ask(
         self, boxes: Sequence[LoadReport], query: Mapping[str, str], headers: Mapping[str, str]
     ) -> Answer:
-        """What the first of ``boxes`` that can answers to ``query``; HttpProblem if none does.
+        """Return the reply to ``query`` of the first of ``boxes`` that can reply, or HttpProblem.
 
-        To be cancelled when nobody waits for it any more.
+        Cancel it when nobody waits for the reply any more.
         """
         try:
             answer = await self._ask_some(boxes, query, headers)
@@ -152,7 +154,7 @@ class CatchingUp:
             response = await asyncio.shield(asked)
             if body.given_up:
                 raise _busy()
-            # Draining or full, asked too often, or not its real answer: another may do better.
+            # Draining, full, or the rate limit is exceeded: another gateway may reply.
             if response.code >= 500 or response.code == 429:
                 return None
             return Answer(response.code, bytes(body.held))
@@ -171,39 +173,42 @@ def _busy() -> HttpProblem:
 
 
 class _Left:
-    """Questions that nobody waits for any more, by box, until they end."""
+    """Abandoned requests, by box, until they end."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Future[HTTPResponse], str] = {}
 
     def add(self, box: str, asked: asyncio.Future[HTTPResponse]) -> None:
-        """Nobody waits for ``asked``, which is a question to ``box``."""
+        """Note that nobody waits for ``asked``, a request to ``box``, any more."""
         self._open[asked] = box
         asked.add_done_callback(self._ended)
 
     def is_slow(self, box: str) -> bool:
-        """Whether ``box`` has left too many open."""
+        """Return whether ``box`` has too many abandoned requests open."""
         return sum(each == box for each in self._open.values()) >= _LEFT_BY_A_BOX
 
     def are_many(self) -> bool:
-        """Whether all boxes together have."""
+        """Return whether all boxes together have too many."""
         return len(self._open) >= _LEFT
 
     def close(self) -> None:
-        """Forget them."""
+        """Cancel all."""
         for asked in self._open:
             asked.cancel()
 
     def _ended(self, asked: asyncio.Future[HTTPResponse]) -> None:
         del self._open[asked]
         if not asked.cancelled():
-            # Nobody else is told of its error.
+            # Retrieves the error, which would otherwise be logged as never retrieved.
             asked.exception()
 
 
 class _Body:
-    """An answer as far as it has come. Once it is given up, the rest is dropped as it comes: a
-    request of Tornado's client can't be ended before its time."""
+    """A reply, as far as it has arrived.
+
+    After it is given up, the rest is dropped as it arrives: a request of Tornado's client can't be
+    ended before its time.
+    """
 
     def __init__(self, room: _Room) -> None:
         self.held = bytearray()
@@ -211,13 +216,13 @@ class _Body:
         self._room = room
 
     def take(self, chunk: bytes) -> None:
-        """Tornado calls it with each part."""
+        """Add a part of the reply. Called by Tornado."""
         if not self.given_up:
             self.held += chunk
             self._room.grown(self, len(chunk))
 
     def give_up(self) -> None:
-        """Hold nothing any more."""
+        """Drop the bytes held, and all that will arrive."""
         if not self.given_up:
             self.given_up = True
             self._room.left(self)
@@ -225,7 +230,7 @@ class _Body:
 
 
 class _Room:
-    """What all answers on their way hold together: ``most_bytes`` at most."""
+    """The bytes of all replies in transfer together: ``most_bytes`` at most."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -233,7 +238,7 @@ class _Room:
         self._bodies: set[_Body] = set()
 
     def grown(self, body: _Body, size: int) -> None:
-        """``body`` has ``size`` bytes more: the largest goes, if there is no room for all."""
+        """Count ``size`` more bytes of ``body``; if there is no room, give up the largest."""
         self._bodies.add(body)
         self._bytes += size
         if self._bytes > self._most_bytes:
@@ -241,7 +246,7 @@ class _Room:
         counters.CATCHING_UP_BYTES.set(self._bytes)
 
     def left(self, body: _Body) -> None:
-        """``body`` isn't held any more."""
+        """Forget ``body``, which isn't held any more."""
         self._bodies.discard(body)
         self._bytes -= len(body.held)
         counters.CATCHING_UP_BYTES.set(self._bytes)

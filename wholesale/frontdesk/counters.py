@@ -1,4 +1,4 @@
-"""What the frontdesk counts."""
+"""The metrics of the frontdesk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The other regions, as their frontdesks answered last, and whether they still do. Pure.
+"""The other regions: their frontdesks' last replies, and whether they still reply. Pure.
 
-The last answer is kept for as long as the frontdesk runs, and grows older on the board: an old
-picture of a region that is cut off is worth more than none. A region is away once two questions in
-a row came to nothing, or its last answer is five seconds old.
+The last reply is kept for as long as the frontdesk runs, and grows older on the board: an old
+picture of a region that is cut off is worth more than none. A region is away after two failed
+requests in a row, or when its last reply is five seconds old.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from wholesale.frontdesk.answers_elsewhere import Answer
 from wholesale.frontdesk.events import Events
 
 ASK_EVERY: Final = 2.0
-# After an answer that failed to come.
+# After a failed request.
 ASK_AGAIN: Final = 0.5
 OLD_AFTER: Final = 5.0
 _MISSES: Final = 2
-# Of a region, whose newest event is remembered.
+# Of a region; the newest event number is remembered for each.
 _FRONTDESKS: Final = 8
-# Of an event elsewhere, whatever is said there.
+# Of an event elsewhere, whatever its region states.
 _OLDEST_MS: Final = 7 * 86_400_000
 _NOTHING: Final[dict[str, Any]] = {
     "totals": {
@@ -47,25 +47,25 @@ _NOTHING: Final[dict[str, Any]] = {
 @dataclasses.dataclass(slots=True)
 class _Other:
     url: str
-    # When the last good answer came, or, before the first, when we began.
+    # The time of the last good reply, or, before the first, of the start.
     since: float
     answer: Answer | None = None
     misses: int = 0
     why: str = ""
     away: bool | None = None
-    # The newest of its events that we have, for each of its frontdesks: several may answer in turn.
+    # Frontdesk → the number of its newest event that is known here: several may reply in turn.
     seqs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Elsewhere:
-    """What is known of ``others``: region → its frontdesk's URL."""
+    """The known state of ``others``: region → its frontdesk's URL."""
 
     def __init__(self, others: Mapping[str, str], events: Events, now: float) -> None:
         self._others = {name: _Other(url, now) for name, url in others.items()}
         self._events = events
 
     def answered(self, region: str, answer: Answer, now: float) -> None:
-        """The region's frontdesk has said how it is."""
+        """Note a reply of the region's frontdesk, and its new events."""
         other = self._others[region]
         other.answer, other.since, other.misses, other.why = answer, now, 0, ""
         newest = other.seqs.pop(answer.frontdesk, 0)
@@ -79,13 +79,13 @@ class Elsewhere:
             del other.seqs[next(iter(other.seqs))]
 
     def failed(self, region: str, why: str) -> None:
-        """It hasn't, for the reason ``why``."""
+        """Note a failed request, for the reason ``why``."""
         other = self._others[region]
         other.misses += 1
         other.why = why[:200]
 
     def look(self, now: float) -> None:
-        """See who is away, and make events of it."""
+        """Find regions that are newly away or back, and make events of that."""
         for name, other in self._others.items():
             away = other.misses >= _MISSES or now - other.since > OLD_AFTER
             if other.answer is None and not away:
@@ -99,7 +99,7 @@ class Elsewhere:
             other.away = away
 
     def documents(self, now: float) -> list[dict[str, Any]]:
-        """The other regions for the board's document, the nearest first."""
+        """Return the other regions for the board's document, the nearest first."""
         return [_document(name, other, now) for name, other in self._others.items()]
 
 

@@ -1,7 +1,7 @@
-"""Which certificates end soon, of what processes say. Pure; the wall clock is an argument.
+"""Certificates that end soon, from the processes' reports. Pure; the wall clock is an argument.
 
-A process reports when what it shows, trusts or logs in with ends (newsfabric.tls). Certificates of
-many hosts are made together and end together, so those of one day are one sentence.
+A process reports when the certificates end that it shows, trusts or logs in with (newsfabric.tls).
+Certificates of many hosts are issued together and end together: those of one day are one sentence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wholesale.frontdesk.presence import Known
 from wholesale.frontdesk.region_page import state_of
 
 _DAY_MS: Final = 86_400_000
-#: `newsfabric certs renew` makes anew what ends within so long.
+#: `newsfabric certs renew` renews certificates that end within so long.
 SOON_MS: Final = 30 * _DAY_MS
 #: As the alert NewsfabricCertificateExpiresSoon.
 TROUBLE_MS: Final = 2 * _DAY_MS
@@ -26,14 +26,14 @@ USES: Final = ("authority", "server", "client")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ending:
-    """Certificates that end on one day, in words. ``trouble``: so soon that it can't wait."""
+    """A text about certificates that end on one day. ``trouble``: so soon that it can't wait."""
 
     text: str
     trouble: bool
 
 
 def endings(processes: Iterable[Known], now_ms: int) -> list[Ending]:
-    """What ends within :data:`SOON_MS` of ``now_ms`` or has ended, the first to end first."""
+    """Return endings before ``now_ms`` + :data:`SOON_MS`, past ones too, the first to end first."""
     found: dict[tuple[datetime.date, str], list[tuple[float, str]]] = collections.defaultdict(list)
     for known in processes:
         if known.report is None or state_of(known) == "gone":
@@ -41,7 +41,7 @@ def endings(processes: Iterable[Known], now_ms: int) -> list[Ending]:
         for use in USES:
             ends = known.report.figures.get(f"{CERTIFICATE_ENDS}{use}")
             if ends is not None and ends * 1000 - now_ms < SOON_MS:
-                # No certificate is older than that, whatever somebody says.
+                # No certificate is older than that, whatever a report states.
                 at = max(0.0, ends)
                 day = datetime.datetime.fromtimestamp(at, datetime.UTC).date()
                 found[day, use].append((at * 1000, known.name))

@@ -1,11 +1,11 @@
-"""The last hundred events that a frontdesk knows of, for the board. Pure.
+"""The last hundred events that a frontdesk knows, for the board. Pure.
 
-When there is no room the region with most of them gives up its oldest, and in it who has most:
-nobody can hide what others did by doing much.
+When there is no room, an event of the region with most events is dropped: the oldest one of the
+process that has most events there. So no process can hide other processes' events by causing many.
 
-They are in memory alone: a frontdesk that starts anew begins with none. Numbers go on across a
-restart all the same, because they count on from the time at which the log began: a page that has
-seen number n may ask for what is newer, whichever process answers.
+Events are in memory alone: a frontdesk that restarts has none. Their numbers still grow across a
+restart, because they count on from the wall clock at the start. So a page that has seen number n
+can ask any process for newer events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVENT_KINDS: Final[tuple[EventKind, ...]] = get_args(EventKind)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at ``at`` (monotonic, of this frontdesk)."""
+    """An event at ``at`` (monotonic, of this frontdesk)."""
 
     seq: int
     at: float
@@ -56,11 +56,11 @@ class Events:
 
     @property
     def last(self) -> int:
-        """The number of the newest event; of none, a number below that of the first."""
+        """The number of the newest event; without any, a number below that of the first."""
         return self._last
 
     def add(self, region: str, kind: EventKind, who: str, text: str, now: float) -> None:
-        """Note what happened."""
+        """Add an event."""
         self._last += 1
         event = Event(self._last, now, region, kind, who[:MAX_TEXT], text[:MAX_TEXT])
         self._events.append(event)
@@ -68,7 +68,7 @@ class Events:
             self._make_room()
 
     def _make_room(self) -> None:
-        # Of equals the one that has the oldest.
+        # Among equals the one that has the oldest.
         regions = collections.Counter(event.region for event in self._events)
         (region, _), *_ = regions.most_common(1)
         whos = collections.Counter(e.who for e in self._events if e.region == region)
@@ -78,7 +78,7 @@ class Events:
     def document(
         self, now: float, now_ms: int, *, after: int = 0, region: str | None = None
     ) -> list[dict[str, Any]]:
-        """Those newer than number ``after``, of ``region`` alone if it is given, newest last."""
+        """Return events with numbers above ``after``, only of ``region`` if given, newest last."""
         return [
             {
                 "seq": event.seq,

@@ -1,4 +1,4 @@
-"""The frontdesk's requests and answers over HTTP."""
+"""The frontdesk's requests and replies over HTTP."""
 
 from __future__ import annotations
 
@@ -52,38 +52,38 @@ logger = logging.getLogger(__name__)
 
 # JSON can spell one byte as six ("\u0041"), and there are the other fields.
 MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
-# What is refused is still read up to here, and dropped, so that the answer arrives.
+# The body of a refused request is read up to here, and dropped, so that the reply arrives.
 _MAX_READ: Final = 8 << 20
 _MAX_LENGTH: Final = 2**63 - 1
 _MAX_HISTORY: Final = 200
 _DEFAULT_HISTORY: Final = 20
-# Reasons of a router that HTTP has a status for.
+# Reasons of a router that have an HTTP status of their own.
 _REFUSED: Final = {"too_large": 413, PUBLISHER_NOT_ALLOWED: 403}
 
 
 class OpenHandler(JsonHandler):
-    """Answers that any page may read: public, and without credentials."""
+    """The base of public replies without credentials, which any page may read."""
 
     def set_default_headers(self) -> None:
-        """Tornado calls it before each answer: any page may read it (CORS)."""
+        """Allow any page to read the reply (CORS). Called by Tornado before each reply."""
         super().set_default_headers()
         self.set_header("Access-Control-Allow-Origin", "*")
 
     def options(self) -> None:
-        """CORS preflight: of a page that sends its token, for one."""
+        """Reply to a CORS preflight, for example of a page that sends its token."""
         answer_preflight(self)
 
 
 class EndpointsHandler(OpenHandler):
-    """``GET /endpoints.json``: which boxes to connect to, or 503 with the other regions."""
+    """``GET /endpoints.json``: the gateways to connect to, or 503 with the other regions."""
 
     def initialize(self, boxes: Boxes, endpoints: Endpoints) -> None:
-        """Tornado gives it the ``boxes`` heard of, and what makes the answer."""
+        """Set the known ``boxes``, and ``endpoints``, which makes the reply. Called by Tornado."""
         self._boxes = boxes
         self._endpoints = endpoints
 
     def get(self) -> None:
-        """200, which caches may keep for ENDPOINTS_TTL seconds, or 503."""
+        """Reply 200, which caches may keep for ENDPOINTS_TTL seconds, or 503."""
         now = time.monotonic()
         offered = self._boxes.offers(now=now)
         counters.BOXES.set(self._boxes.count(now=now))
@@ -99,7 +99,7 @@ class EndpointsHandler(OpenHandler):
 class HistoryHandler(OpenHandler):
     """``GET /history?topic=&limit=&before=``: the newest of a public topic, oldest first.
 
-    With ``after=`` (a position, or nothing) it is what a gateway answers.
+    With ``after=`` (a position, or nothing) the reply is a gateway's.
     """
 
     def initialize(
@@ -111,7 +111,7 @@ class HistoryHandler(OpenHandler):
         failing: LineLimit,
         pace: AskerPace,
     ) -> None:
-        """Tornado gives it these; ``failing`` limits log lines, ``pace`` each address."""
+        """Set these; ``failing`` limits log lines, ``pace`` each address. Called by Tornado."""
         self._failing = failing
         self._store = store
         self._topics = topics
@@ -122,7 +122,7 @@ class HistoryHandler(OpenHandler):
         self._left = False
 
     async def get(self) -> None:
-        """400 for what isn't understood, 403 for a topic that isn't public, 404 for none, 429, 503.
+        """Reply; 400 for bad arguments, 403 for a topic that isn't public, 404 for none, 429, 503.
 
         With ``after=`` the status is the gateway's.
         """
@@ -152,7 +152,7 @@ class HistoryHandler(OpenHandler):
         self.finish(answer.body)
 
     def on_connection_close(self) -> None:
-        """Tornado calls it when who asked is gone: nobody is asked for them any more."""
+        """Cancel the request to gateways after the client has disconnected. Called by Tornado."""
         self._left = True
         if self._asking is not None:
             self._asking.cancel()
@@ -204,12 +204,12 @@ class HistoryHandler(OpenHandler):
 class PublishHandler(JsonHandler):
     """``POST /publish``: 201 once the message is stored and routed, 200 if it had been before.
 
-    A list of messages is answered with a list of such answers, each with its ``status``: 200 if
-    each was routed, otherwise 207. With ``?dry_run`` nothing is sent.
+    The reply to a list of messages is a list of such replies, each with its ``status``: 200 if each
+    was routed, otherwise 207. With ``?dry_run`` nothing is sent.
 
-    The body is taken as it streams in, so that one that is too large is refused when that is
-    known. Browsers say where a page is from (``Origin``), and pages don't publish: otherwise any
-    site could make the browser of someone in the newsroom do it.
+    The body is read as a stream, so that one that is too large is refused as soon as that is known.
+    Browsers name a page's site (``Origin``), and pages may not publish: otherwise any site could
+    make the browser of someone in the newsroom do it.
     """
 
     def initialize(
@@ -222,7 +222,7 @@ class PublishHandler(JsonHandler):
         draining: Callable[[], bool],
         login: str | None,
     ) -> None:
-        """Tornado gives it these; ``login`` is the frontdesk's own user at the broker."""
+        """Set these; ``login`` is the frontdesk's own user at the broker. Called by Tornado."""
         self._receipts = receipts
         self._repeats = repeats
         self._topics = topics
@@ -238,7 +238,7 @@ class PublishHandler(JsonHandler):
         self.request.connection.set_max_body_size(_MAX_READ)
 
     def prepare(self) -> None:
-        """Tornado calls it before the body: 405, 401, 403, 415, 503, 400 or 413, in this order."""
+        """Raise 405, 401, 403, 415, 503, 400 or 413, in this order. Called before the body."""
         if self.request.method != "POST":
             raise HttpProblem(405, "method_not_allowed", "POST a JSON object, or a list of them")
         caller = self._access.caller(self.request.headers)
@@ -258,8 +258,8 @@ class PublishHandler(JsonHandler):
         self._check_size(_length(self.request.headers.get("Content-Length", "0")))
 
     def data_received(self, chunk: bytes) -> None:
-        """Tornado calls it with each part of the body."""
-        # Tornado drops the connection when this raises, so post() refuses what is too large.
+        """Add a part of the body. Called by Tornado."""
+        # An exception here would close the connection, so post() refuses a body that is too large.
         self._size += len(chunk)
         if self._size <= MAX_REQUEST_BYTES:
             self._chunks.append(chunk)
@@ -269,7 +269,7 @@ class PublishHandler(JsonHandler):
             raise HttpProblem(413, "too_large", f"at most {MAX_REQUEST_BYTES} bytes")
 
     async def post(self) -> None:
-        """400 or 413 for the body; 403, 413, 422 or 503 as the receipt says; 504 without one."""
+        """Reply: 400 or 413 for the body; 403, 413, 422 or 503 by the receipt; 504 without one."""
         self._check_size(self._size)
         check_query(self.request.query_arguments)
         self._dry_run = parse_dry_run(self.get_query_arguments("dry_run"))
@@ -280,7 +280,7 @@ class PublishHandler(JsonHandler):
             self.write_document(document, status)
             return
         check_many(said, idempotency_key=key)
-        # Each is published before the next one is: their order is kept.
+        # Messages are published in their order, each before the next.
         answers = await asyncio.gather(*map(self._answer_in_list, said))
         self._answered = [answer["status"] for answer in answers]
         good = all(status < HTTPStatus.MULTIPLE_CHOICES for status in self._answered)
@@ -296,7 +296,7 @@ class PublishHandler(JsonHandler):
         return {"status": status, **document}
 
     async def _answer(self, said: Any, key: str | None) -> tuple[int, dict[str, Any]]:
-        """Status and document for one message; HttpProblem if it isn't routed."""
+        """Return status and document for one message; raise HttpProblem if it isn't routed."""
         start = time.monotonic()
         fresh_id, now_ms = secrets.token_hex(16), time.time_ns() // 1_000_000
         message = parse_publication(
@@ -314,7 +314,7 @@ class PublishHandler(JsonHandler):
             self._check_receipt(receipt, message)
             policy = self._topics.known(message.topic)
             document = {"dry_run": True, "topic": message.topic, "class": policy.topic_class}
-            # Of one that is named here it would be another each time.
+            # A message_id made here would differ each time, so it is left out.
             named = {"message_id": message_id, "identity": receipt.identity}
             return 200, document | (named if message_id != fresh_id else {})
         receipt = await self._publish(message)
@@ -329,7 +329,7 @@ class PublishHandler(JsonHandler):
         return 200 if receipt.repeated else 201, document
 
     def _check_receipt(self, receipt: Receipt, message: Message) -> None:
-        """HttpProblem if it says that ``message`` was rejected."""
+        """Raise HttpProblem if ``receipt`` reports that ``message`` was rejected."""
         if receipt.status != "rejected":
             return
         reason = receipt.reason or "rejected"
@@ -350,13 +350,13 @@ class PublishHandler(JsonHandler):
         return await self._repeats.once(name, publish, clock=time.monotonic)
 
     def on_finish(self) -> None:
-        """Tornado calls it after each answer, which is counted by status; so is each in a list."""
+        """Count the reply by its status; or each reply in a list. Called by Tornado."""
         for status in self._answered or [self.get_status()]:
             counters.PUBLISHED.labels(str(status)).inc()
 
 
 def _length(text: str) -> int:
-    """Of a body, as its header says; Tornado finds a wrong one only behind us."""
+    """Return the Content-Length in ``text``; Tornado checks it only after this handler."""
     try:
         return whole_number(text, 0, _MAX_LENGTH)
     except ValueError as exc:

@@ -1,7 +1,7 @@
-"""``/openapi.json``: what the frontdesk answers, for programs (OpenAPI 3.1). Pure.
+"""``/openapi.json``: the frontdesk's API, for programs (OpenAPI 3.1). Pure.
 
-Limits come from where they are enforced; a test compares paths and methods with the handlers,
-and another sends what the document allows and forbids.
+Limits are imported from the code that enforces them. A test compares paths and methods with the
+handlers, and another sends requests that the document allows and forbids.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WHY_WAIT: Final = "Not now. Send it again after `Retry-After` seconds."
 
 
 def document(limits: Limits, *, keys: bool) -> dict[str, Any]:
-    """The document; ``keys`` says whether publishing takes one."""
+    """Return the document; ``keys`` states whether publishing needs an API key."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -221,7 +221,7 @@ def _history() -> dict[str, Any]:
     return {
         "operationId": "history",
         "summary": "The newest messages of a public topic, oldest first.",
-        # No parameter of this document's: answer and errors are a gateway's, of another form.
+        # Not among the parameters: reply and errors are a gateway's, in another form.
         "description": "With `after`, a reader's position, it is what that reader has missed, "
         "asked of a gateway of this region and answered as it answers `GET /history`.",
         "parameters": [
@@ -300,7 +300,7 @@ def _health(summary: str, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    # Health pages are Tornado's JSON, which names its encoding.
+    # Health pages are Tornado's JSON, which states its encoding.
     types = (JSON, f"{JSON}; charset=UTF-8")
     return {"description": description, "content": {kind: {"schema": schema} for kind in types}}
 

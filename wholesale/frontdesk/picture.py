@@ -1,13 +1,12 @@
-"""The picture of the fabric that a frontdesk has: what it hears in, the board's document and events
-out. Pure; every method is given the time.
+"""A frontdesk's picture of the fabric: reports in; the board's document and events out. Pure.
 
-It knows its own region from reports alone (newsfabric.reports, and load reports for what readers
-get), whether it reaches its core and client clusters from its own links, and other regions from
-what their frontdesks answer. The document is a contract (docs/board.md).
+Its own region is known from reports alone (newsfabric.reports, and load reports for readers). Its
+own links show whether core and client clusters can be reached. Other regions are known from their
+frontdesks' replies. The document is a contract (docs/board.md); the time is an argument.
 
-The decision that one would question: while its core is away a frontdesk hears nobody, and says
-that, instead of declaring everybody gone. So silence counts only from when it could hear; the same
-holds for a frontdesk that was stopped for a while.
+The decision that a reader would question: while its core is away, a frontdesk receives no reports.
+It states that, and doesn't declare all processes gone. So silence counts only from the time when
+reports could arrive. The same holds for a frontdesk that was stopped for a while.
 """
 
 from __future__ import annotations
@@ -25,16 +24,19 @@ from wholesale.frontdesk.events import EventKind, Events
 from wholesale.frontdesk.presence import BOX, GONE_AFTER, Known, Presence
 from wholesale.frontdesk.region_page import MAX_REASONS, Seen, shovel_moves, state_of
 
-# Between two looks, after which we must have been stopped and know of nothing that came meanwhile.
+# Seconds between two looks. After a longer time this process must have been stopped, without
+# reports.
 PAUSED: Final = 2.0
-# Who is there when we begin is no news.
+# Seconds after the start in which processes that appear are no events.
 QUIET_AT_FIRST: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a frontdesk is. ``planned`` are the nodes of its region's clusters, by cluster;
-    ``others`` the other regions and the URLs of their frontdesks."""
+    """The place of a frontdesk in its fabric.
+
+    ``planned``: cluster of its region → its nodes; ``others``: other region → its frontdesk's URL.
+    """
 
     frontdesk: str
     region: str
@@ -55,7 +57,7 @@ class Place:
 
 
 class Picture:
-    """What one frontdesk knows. Times: ``now`` is monotonic, ``now_ms`` the wall clock."""
+    """The knowledge of one frontdesk. Times: ``now`` is monotonic, ``now_ms`` the wall clock."""
 
     def __init__(self, place: Place, now: float, now_ms: int) -> None:
         self.place = place
@@ -67,22 +69,22 @@ class Picture:
         self._hearing_since: float | None = None
         self._began = self._looked = now
         self._shovels: dict[tuple[str, str], tuple[bool | None, int]] = {}
-        # Those of which it was said.
+        # Shovels with an event that they are silent.
         self._silent: set[tuple[str, str]] = set()
         self._nodes: dict[tuple[str, str], bool] = {}
 
-    # --- what comes in --------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------
 
     def report(self, report: Report, now: float) -> bool:
-        """A process says how it is, and a broker has checked who it is; whether it was believed."""
+        """Take a process's report, whose sender was checked; return whether it was accepted."""
         return self._presence.report(report, now)
 
     def load(self, load: LoadReport, now: float) -> bool:
-        """Take a box's load report, whose sender was checked; whether it was believed."""
+        """Take a box's load report, whose sender was checked; return whether it was accepted."""
         return self._presence.load(load, now)
 
     def links(self, *, core: bool, client: bool, now: float) -> None:
-        """Whether the frontdesk's own links are up."""
+        """Note whether the frontdesk's own links are up."""
         self._reach(self.place.core, core, now)
         self._reach(self.place.client, client, now)
         if not core:
@@ -101,10 +103,10 @@ class Picture:
             deaf = ": nobody of this region is heard" if cluster == self.place.core else ""
             self._note("node_away", cluster, f"no node of {cluster} answers{deaf}", now)
 
-    # --- what follows ---------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
-        """See who is silent, make events of what has changed. Call it several times a second."""
+        """Find silent processes, and make events of changes. Call it several times a second."""
         if now - self._looked > PAUSED and self._hearing_since is not None:
             self._hearing_since = now
         self._looked = now
@@ -119,7 +121,7 @@ class Picture:
         was_gone = known.gone
         if self._hearing_since is not None:
             silent = now - max(known.heard, self._hearing_since)
-            # Whoever is gone stays so until it is heard.
+            # A process that is gone stays so until it reports again.
             known.gone = silent > GONE_AFTER or (known.gone and now - known.heard > GONE_AFTER)
         state, before = state_of(known), known.state
         known.state = state
@@ -183,13 +185,15 @@ class Picture:
     def _note(self, kind: EventKind, who: str, text: str, now: float) -> None:
         self.events.add(self.place.region, kind, who, text, now)
 
-    # --- what comes out -------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------
 
     def document(
         self, now: float, now_ms: int, *, own: bool = False, after: int = 0
     ) -> dict[str, Any]:
-        """The board's document, with the events after number ``after``; ``own`` leaves other
-        regions out."""
+        """Return the board's document, with the events after number ``after``.
+
+        ``own`` leaves other regions out.
+        """
         place = self.place
         region = place.region if own else None
         return {
@@ -202,10 +206,10 @@ class Picture:
         }
 
     def region(self, now: float, now_ms: int) -> dict[str, Any]:
-        """The own region. A certificate that ends soon is a reason, but no trouble yet."""
+        """Return the own region. A certificate that ends soon is a reason, but no trouble yet."""
         place = self.place
         listed = sorted(self._presence, key=lambda known: (known.kind, known.name))
-        # Who left as it was told to isn't missed.
+        # A process that left after an order isn't missed.
         boxes = [known for known in listed if known.kind == BOX]
         services = [known for known in listed if known.kind != BOX and known.report is not None]
         shovels = region_page.shovels_of(listed, now)

@@ -1,8 +1,8 @@
 """The last hour of each region, in points of five seconds, for the board's plots. Pure.
 
-A point is made of what the board's document says of a region at that moment, be it our own or
-another one's answer. Times are kept on the monotonic clock: a wall clock that jumps moves all
-points alike, and never puts one before another.
+A point is taken from the board's document at that moment, for the own region or another one. Times
+are kept on the monotonic clock: a wall clock that jumps moves all points alike, and never puts one
+before another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wholesale.frontdesk.region_page import HEARD_WITHIN
 
 EVERY_MS: Final = 5000
 POINTS: Final = 720
-# Reasons of closes are a closed set of some twenty; more than this is somebody's invention.
+# There are some twenty reasons of closes; a reply with more series than this is forged.
 MAX_SERIES: Final = 48
 MAX_REGIONS: Final = 32
 
@@ -29,7 +29,7 @@ _TOTALS: Final = (
 )
 _CLOSES: Final = "gateway_closes."
 _LABEL: Final = "closes."
-#: Figures of processes that are shown over time, and what they are called there.
+#: Figures of processes that are plotted, beside the totals.
 HOLES: Final = "gateway_holes_open"
 REPAIRED: Final = "gateway_recovered_messages"
 STORE_P99: Final = "router_store_write_seconds.p99"
@@ -38,7 +38,7 @@ Point = Mapping[str, float | None]
 
 
 def point_of(region: Mapping[str, Any]) -> Point:
-    """The point of one region, as the board's document has it; empty if nobody was heard lately."""
+    """Return the point of one region in the board's document; {} if no report is recent."""
     boxes, services = (_heard(region[kind]) for kind in ("boxes", "services"))
     if not boxes and not services and (region["boxes"] or region["services"]):
         return {}
@@ -69,14 +69,14 @@ class Plots:
         self._points: dict[str, collections.deque[tuple[float, Point]]] = {}
 
     def add(self, region: str, point: Point, now: float) -> None:
-        """One more point of ``region``; the oldest goes."""
+        """Add a point of ``region``; the oldest is dropped."""
         if region not in self._points and len(self._points) >= MAX_REGIONS:
             return
         kept = self._points.setdefault(region, collections.deque(maxlen=POINTS))
         kept.append((now, point))
 
     def document(self, now: float, now_ms: int) -> dict[str, Any]:
-        """All of it: for each series a list as long as ``at_ms``, null where nothing is known."""
+        """Return all points: for each series a list as long as ``at_ms``, null where unknown."""
         return {
             "every_ms": EVERY_MS,
             "regions": {
@@ -95,7 +95,7 @@ def _series(points: list[Point]) -> dict[str, list[float | None]]:
 
 
 def _at(point: Point, name: str) -> float | None:
-    """A rate by label that isn't reported is 0, if anything is known at all."""
+    """Return the value of a series; a missing rate by label is 0 if the region is known."""
     known = point.get("readers") is not None and name.startswith(_LABEL)
     return point.get(name, 0.0 if known else None)
 

@@ -1,9 +1,9 @@
-"""Who is there: the processes of a region by what they said last, and when that was. Pure.
+"""The processes of a region, by their last reports and the times of these. Pure.
 
-A process that is silent for :data:`GONE_AFTER` is gone; ten minutes later it is forgotten, or half
-a minute later if it had said that it drains: nobody has to look where it is. Times are of this
-frontdesk's monotonic clock alone: what a process says of its own clock is used only to tell an old
-report from a new one, and not even for that when two of them say otherwise.
+A process that is silent for :data:`GONE_AFTER` is gone. It is forgotten ten minutes after its last
+report, or half a minute if that reported a drain, since nobody has to look for it. Times are of
+this frontdesk's monotonic clock. A process's own clock only tells an old report from a new one; if
+two reports in a row seem old, that clock was set back, and the second one counts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LEFT_FORGOTTEN_AFTER: Final = 30.0
 # Bounds, because reports come from outside. Those of boxes are Boxes' own.
 MAX_BOXES: Final = 1000
 MAX_SERVICES: Final = 200
-# All services of a kind have one login, by which one of them could make up names.
+# All services of a kind have one login, with which one of them could invent names.
 MAX_OF_KIND: Final = MAX_SERVICES // (len(KINDS) - 1)
-# Reports that look old before it is believed that a clock was set back.
+# Reports in a row with an older time, after which a clock counts as set back.
 _OLD_ONES: Final = 2
 
-#: What a process may say that it is.
+#: The states that a process may report.
 STATES: Final = ("starting", "ready", "draining")
 Key = tuple[str, str]
 BOX: Final = "box"
@@ -37,7 +37,7 @@ BOX: Final = "box"
 
 @dataclasses.dataclass(slots=True)
 class Known:
-    """A process. ``report`` or ``load`` may be missing: an older release says only one of them."""
+    """A process. ``report`` or ``load`` may be missing: older releases send only one of them."""
 
     kind: str
     name: str
@@ -45,25 +45,25 @@ class Known:
     report: Report | None = None
     load: LoadReport | None = None
     gone: bool = False
-    #: The state it was in when events were last made of it, and when it had started then.
+    #: The state at the last look for events, and the start of the process at that time.
     state: str | None = None
     started_ms: int | None = None
     old_ones: int = 0
 
     def says(self) -> str:
-        """The state that it claims: ``starting``, ``ready`` or ``draining``."""
+        """Return the state that it reports: ``starting``, ``ready`` or ``draining``."""
         if self.report is not None:
             return self.report.state
         return self.load.state if self.load is not None else "starting"
 
     @property
     def left(self) -> bool:
-        """Whether it is gone because it was told to go."""
+        """True if the process is gone after an order to drain."""
         return self.gone and self.says() == "draining"
 
 
 def login_of(report: Report) -> str:
-    """Whom the sender of ``report`` must have logged in as."""
+    """Return the user that the sender of ``report`` must have logged in as."""
     if report.kind == BOX:
         return user_name("box", report.name)
     return f"{report.kind}.{report.region}"
@@ -97,7 +97,7 @@ class Presence:
         return True
 
     def load(self, load: LoadReport, now: float) -> bool:
-        """Note what a box says of its load, which frontdesks have believed already."""
+        """Note a box's load report, which the frontdesk has accepted already."""
         if load.region != self._region or not is_name(load.box):
             return False
         known = self._place((BOX, load.box), now)
@@ -107,7 +107,7 @@ class Presence:
         return True
 
     def forget(self, now: float) -> None:
-        """Forget those who have been gone for long."""
+        """Forget processes that have been gone for long."""
         for key, known in list(self._known.items()):
             after = LEFT_FORGOTTEN_AFTER if known.left else FORGOTTEN_AFTER
             if known.gone and now - known.heard > after:
@@ -128,7 +128,7 @@ class Presence:
         return self._known[key]
 
     def _make_room(self, kind: str) -> None:
-        """One of that kind who is gone, the longest of them, has to go."""
+        """Drop the process of ``kind`` that has been gone for the longest time, if any."""
         gone = [
             (known.heard, key)
             for key, known in self._known.items()

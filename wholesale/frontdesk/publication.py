@@ -1,7 +1,7 @@
 """The body of ``POST /publish`` as AMQP messages. Pure.
 
-Only what AMQP couldn't carry is refused here; what a message may be is the router's decision,
-so that a publisher hears the same over HTTP and AMQP. :func:`rehearse` tells what that would be.
+Only messages that AMQP couldn't carry are refused here. All other decisions are the router's, so
+that HTTP and AMQP have the same rules. :func:`rehearse` predicts the router's decision.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _NUMBERS: Final = ("version", "expiration")
 _FIELDS: Final = frozenset({"topic", "body", *_TEXTS, *_NUMBERS})
 # AMQP 0-9-1 section 4.2.5.3: routing keys and text properties are short strings.
 MAX_SHORT: Final = 255
-#: What a header can carry, without spaces at its ends, which it would lose.
+#: Any text that a header can carry, without spaces at its ends, which would be stripped.
 IDEMPOTENCY_KEY: Final = "[!-~]([ -~]{0,253}[!-~])?"
 _IDEMPOTENCY_KEY: Final = re.compile(IDEMPOTENCY_KEY)
-# What expires on its way to a router is answered by nobody, and the request would wait in vain.
+# A message that expires on its way to a router gets no receipt, so the request would wait in vain.
 MIN_EXPIRATION: Final = 1000
 
 
@@ -47,7 +47,7 @@ MOST_AT_ONCE: Final = 100
 
 
 def parse_document(document: bytes) -> Any:
-    """What a request says: one message's fields, or a list of them. HttpProblem if it's no JSON."""
+    """Return a request's JSON: one message's fields, or a list of them; or HttpProblem."""
     if not document.strip():
         raise _bad('the request has no body: curl -d \'{"topic": …, "body": …}\'')
     try:
@@ -57,7 +57,7 @@ def parse_document(document: bytes) -> Any:
 
 
 def check_many(documents: list[Any], *, idempotency_key: str | None) -> None:
-    """HttpProblem unless ``documents`` are as many as one request may have."""
+    """Raise HttpProblem unless one request may have as many as ``documents``."""
     if not 1 <= len(documents) <= MOST_AT_ONCE:
         raise _bad(f"{len(documents)} messages in one request; it takes 1 to {MOST_AT_ONCE}")
     if idempotency_key is not None:
@@ -65,13 +65,13 @@ def check_many(documents: list[Any], *, idempotency_key: str | None) -> None:
 
 
 def check_query(names: Iterable[str]) -> None:
-    """HttpProblem unless ``names`` of a query are ours: who misspells dry_run would publish."""
+    """Raise HttpProblem for unknown parameters: with a misspelt dry_run it would publish."""
     if unknown := sorted(set(names) - {"dry_run"}):
         raise _bad(f"unknown parameter {unknown[0][:60]!r}; there is dry_run. Nothing was sent")
 
 
 def parse_dry_run(values: Sequence[str]) -> bool:
-    """Whether ``?dry_run`` is said, by all ``values`` that it has; HttpProblem for others."""
+    """Return whether ``?dry_run`` is set; raise HttpProblem for unknown ``values``."""
     if not set(values) <= {"", "1", "true", "0", "false"}:
         raise _bad("dry_run must be true or false, or nothing")
     return bool(values) and values[-1] not in ("0", "false")
@@ -87,11 +87,11 @@ def parse_publication(
     caller: str | None = None,
     login: str | None = None,
 ) -> Message:
-    """The message that ``document``, read JSON, asks for, without ``reply_to``; else HttpProblem.
+    """Return the message that ``document``, parsed JSON, asks for; else raise HttpProblem.
 
-    It always has a message_id: ``idempotency_key`` (the header), else the field, else
-    ``fresh_id``, so that whoever hears no answer can send it again. With ``caller`` its app_id
-    is that and no other, and we, who log in as ``login``, vouch for it.
+    It has no ``reply_to``, and always a message_id: ``idempotency_key`` (the header), else the
+    field, else ``fresh_id``. So after a lost reply it can be sent again. With ``caller`` no other
+    app_id is allowed, and this frontdesk, logged in as ``login``, vouches for it.
     """
     fields = _checked(document)
     topic = _text(fields, "topic")
@@ -109,9 +109,9 @@ def parse_publication(
 
 
 def rehearse(message: Message, topics: TopicTable, limits: Limits, *, now_ms: int) -> Receipt:
-    """The receipt that a router would give for ``message`` now, as if it had come by a shovel.
+    """Return the receipt that a router would send for ``message`` now, if a shovel brought it.
 
-    Routed it has an identity and no id. What a router remembers, and overload, it doesn't know.
+    A receipt "routed" has an identity and no id. Repeats and overload are unknown here.
     """
     properties = message.properties
     headers = {**properties.headers, SHOVELLED: []}
@@ -134,10 +134,10 @@ def rehearse(message: Message, topics: TopicTable, limits: Limits, *, now_ms: in
 
 
 def in_curls_words(receipt: Receipt, message: Message, topics: TopicTable) -> str:
-    """Why ``receipt`` rejects ``message``, for somebody who speaks HTTP and has no AMQP login."""
+    """Return the reason of a rejection, for a client that uses HTTP and has no AMQP login."""
     said = message.properties
     if receipt.reason == PUBLISHER_NOT_ALLOWED and topics.may_publish(said.app_id, message.topic):
-        # The publisher may, so it's that nobody vouches for it.
+        # The publisher may publish there; so the cause is that nobody vouches for it.
         return (
             f"publishing as {said.app_id} needs an API key bound to {said.app_id}: a line "
             f"`{said.app_id} KEY` in the frontdesk's --api-key-file, sent as X-API-Key"
@@ -149,7 +149,7 @@ def _body(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError as exc:
-        # It reads four times as deep as it writes.
+        # orjson parses four times as deep as it writes.
         raise _bad("the body is nested too deeply") from exc
 
 

@@ -1,4 +1,4 @@
-"""One region as the board's document has it, made of what its processes said last. Pure.
+"""A region in the board's document, from the last reports of its processes. Pure.
 
 Shapes are in docs/board.md: keys are added, never changed. Every list is in the order of names, so
 that two documents can be compared.
@@ -18,17 +18,17 @@ from newsfabric.json_fields import MAX_COUNT
 from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
 from wholesale.frontdesk.presence import BOX, Known
 
-#: Seconds without a canary after which a shovel brings nothing (newsfabric.watch).
+#: Milliseconds without a canary after which a shovel counts as silent (newsfabric.watch).
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
-#: Seconds after which what a process said counts for nothing, though nobody calls it gone.
+#: Seconds after which a process's report is ignored, though the process isn't known to be gone.
 HEARD_WITHIN: Final = OLD_MS / 1000
-# Twice as many as it has. Other frontdesks take so many from a thousand boxes, and no more.
+# More than twice as many as it has; other frontdesks accept so many from a thousand boxes.
 SHOVELS_OF_A_BOX: Final = 8
-# Of a number with a fraction, and surely below MAX_COUNT when it has been rounded.
+# Bound of a number with a fraction: below MAX_COUNT even after rounding.
 _MOST: Final = 1e18
 
-# Figures that the document has under names of its own.
+# Figures that have keys of their own in the document.
 PUBLICATIONS: Final = "gateway_publications"
 DELAY: Final = "gateway_delay_seconds"
 ROUTED: Final = "router_stage_left_messages.route"
@@ -36,7 +36,7 @@ ROUTED: Final = "router_stage_left_messages.route"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """Something that a process told of, and how old that is. ``fresh``: its teller is there."""
+    """An item of a process's report, and its age. ``fresh``: the process isn't gone."""
 
     what: Any
     age: float
@@ -44,11 +44,11 @@ class Seen:
 
 
 def shovels_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], Seen]:
-    """The shovels that keepers and boxes tell of; where two tell of one, who is fresher."""
+    """Return the shovels that keepers and boxes report; of two reports the fresher one counts."""
     found: dict[tuple[str, str], Seen] = {}
     for known in processes:
         listed = known.report.shovels if known.report is not None else ()
-        # A box tells of its own shovels, and of nobody else's.
+        # A box may report its own shovels only.
         if known.kind == BOX:
             own = (shovel for shovel in listed if shovel.runs_on == known.name)
             listed = tuple(itertools.islice(own, SHOVELS_OF_A_BOX))
@@ -60,7 +60,7 @@ def shovels_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], 
 
 
 def nodes_of(processes: Iterable[Known], now: float) -> dict[tuple[str, str], Seen]:
-    """The nodes that keepers tell of."""
+    """Return the nodes that keepers report."""
     found: dict[tuple[str, str], Seen] = {}
     for known in processes:
         if known.kind == "keeper" and known.report is not None:
@@ -79,7 +79,7 @@ def _put(
 
 
 def shovel_moves(seen: Seen) -> bool | None:
-    """Whether a shovel brings what is sent; None while nobody knows."""
+    """Return whether a shovel moves messages; None while that isn't known."""
     shovel: ShovelSeen = seen.what
     if not seen.fresh:
         return None
@@ -89,7 +89,7 @@ def shovel_moves(seen: Seen) -> bool | None:
 
 
 def shovel_page(seen: Seen) -> dict[str, Any]:
-    """A shovel. What nobody vouches for any more is ``unknown``, and grows older."""
+    """Return a shovel. Without a fresh report its state is ``unknown``, and its age grows."""
     shovel: ShovelSeen = seen.what
     age = shovel.canary_age_ms
     return {
@@ -104,9 +104,9 @@ def shovel_page(seen: Seen) -> dict[str, Any]:
 
 
 def state_of(known: Known) -> str:
-    """``ready``, ``starting``, ``draining`` or ``gone``.
+    """Return ``ready``, ``starting``, ``draining`` or ``gone``.
 
-    Readers are sent where the load report says that the box is ready, so that word counts.
+    Readers are sent to a box by the state in its load report, so that state takes precedence.
     """
     if known.gone:
         return "gone"
@@ -116,12 +116,12 @@ def state_of(known: Known) -> str:
 
 
 def waiting_for(known: Known) -> list[str]:
-    """Why it isn't ready."""
+    """Return the reasons why it isn't ready."""
     return [] if known.report is None else list(known.report.waiting_for)
 
 
 def service_page(known: Known, now: float) -> dict[str, Any]:
-    """A process in the board's document; times are in ms."""
+    """Return a process for the board's document; times are in ms."""
     assert known.report is not None
     return {
         "name": known.name,
@@ -137,7 +137,7 @@ def service_page(known: Known, now: float) -> dict[str, Any]:
 
 
 def box_page(known: Known, now: float) -> dict[str, Any]:
-    """A box in the board's document; times are in ms, rates per second."""
+    """Return a box for the board's document; times are in ms, rates per second."""
     report, load = known.report, known.load
     figures: Mapping[str, float] = {} if report is None else report.figures
     return {
@@ -161,18 +161,18 @@ def box_page(known: Known, now: float) -> dict[str, Any]:
 
 
 def heard_lately(processes: Iterable[Known], now: float) -> list[Known]:
-    """Those of which it is known what they do now: not gone, and heard of within seconds.
+    """Return the processes whose present state is known: not gone, and with a recent report.
 
-    While its core is away a frontdesk calls nobody gone, and knows of nobody.
+    While its core is away, a frontdesk declares no process gone, and knows no present state.
     """
     return [known for known in processes if not known.gone and now - known.heard <= HEARD_WITHIN]
 
 
 def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
-    """What the region does as a whole, by those who were heard of lately.
+    """Return the sums of the region, over processes with recent reports.
 
-    Quantiles of several boxes don't add up: ``delay_p50_ms`` is the p50 of the box in the middle,
-    each counted by what it published, ``delay_p99_ms`` that of the slowest box.
+    Quantiles of several boxes can't be added: ``delay_p50_ms`` is the p50 of the median box,
+    weighted by publications; ``delay_p99_ms`` is that of the slowest box.
     """
     listed = heard_lately(processes, now)
     boxes = [known for known in listed if known.kind == BOX]
@@ -198,7 +198,7 @@ def totals_page(processes: Iterable[Known], now: float) -> dict[str, Any]:
 
 
 def busiest_page(processes: Iterable[Known], field: str, now: float) -> list[dict[str, Any]]:
-    """The busiest topics or publishers, by routers that were heard of lately."""
+    """Return the busiest topics or publishers, by routers with recent reports."""
     sums: collections.Counter[str] = collections.Counter()
     for known in heard_lately(processes, now):
         if known.kind == "router" and known.report is not None:
@@ -212,11 +212,11 @@ def busiest_page(processes: Iterable[Known], field: str, now: float) -> list[dic
 def cluster_pages(
     planned: Mapping[str, Sequence[str]], seen: Mapping[tuple[str, str], Seen], *, core_away: str
 ) -> list[dict[str, Any]]:
-    """The clusters: the nodes that there should be, and what keepers tell of them.
+    """Return the clusters: the planned nodes, and the keepers' reports of them.
 
-    ``core_away`` names the core if none of its nodes answers this frontdesk, who then hears from
-    no keeper. A node of which nobody tells is taken for running: nothing says otherwise. ``age_ms``
-    is how old that word is, None while there is none.
+    ``core_away`` names the core if none of its nodes answers this frontdesk, which then receives no
+    keeper's report. A node without a report counts as running. ``age_ms`` is the age of the report,
+    None without one.
     """
     pages: list[dict[str, Any]] = []
     names = dict.fromkeys([*planned, *(cluster for cluster, _ in seen)])
@@ -241,7 +241,7 @@ def _node(name: str, seen: Seen | None, *, away: bool) -> dict[str, Any]:
         "running": not away and (node is None or node.running),
         "alarm": "" if node is None else node.alarm,
         "unfit": 0 if node is None else node.unfit,
-        # That nobody answers is what the frontdesk sees itself, now.
+        # The frontdesk sees this itself, now.
         "age_ms": 0 if away else None if seen is None else _ms(seen.age),
     }
 
@@ -251,7 +251,7 @@ def _figure(known: Known, name: str) -> float | None:
 
 
 def _middle(weighted: list[tuple[float, float]]) -> float | None:
-    """The median by weight; by number while nothing weighs anything."""
+    """Return the median by weight; unweighted while all weights are 0."""
     if not weighted:
         return None
     if not sum(weight for _, weight in weighted):
@@ -281,5 +281,5 @@ def _rate(value: float) -> float:
 
 
 def _bounded(value: int) -> int:
-    """``value`` as other frontdesks take it: a box that lies mustn't make the region unreadable."""
+    """Return ``value`` in the bounds of other frontdesks: a false one must not break the region."""
     return min(max(0, value), MAX_COUNT)

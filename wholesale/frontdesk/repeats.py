@@ -1,10 +1,10 @@
-"""Requests that come again: answered as the first one was, for ten minutes.
+"""Repeated requests: the reply is that to the first one, for ten minutes.
 
-A router knows what it routed itself; of two routers one doesn't know what the other did, and would
-give the same message another id. So the frontdesk remembers the receipts that it passed on, by
-``app_id`` and ``message_id``, and lets requests wait for the first of them that is under way.
-Another frontdesk doesn't know of them: there the id is a hint, as in a receipt. Asking the store
-instead would cost a read of the topic's last ten minutes for every message that is published.
+A router knows only its own messages: another router would give the same message another id. So the
+frontdesk remembers the receipts that it passed on, by ``app_id`` and ``message_id``, and a repeat
+waits for the first request if that is under way. Another frontdesk doesn't know them: there the id
+is a hint, as in a receipt. The alternative, asking the store, would cost a read of the topic's last
+ten minutes for every message published.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from newsfabric.control import Receipt
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Name:
-    """Which message a request is about. One with other content is for a router to judge."""
+    """The message that a request is about. A router judges a repeat with other content."""
 
     app_id: str | None
     message_id: str
@@ -30,13 +30,13 @@ class Name:
 
     @classmethod
     def of(cls, message: Message) -> Name:
-        """The name of ``message``, which has a ``message_id``."""
+        """Return the name of ``message``, which has a ``message_id``."""
         assert message.properties.message_id is not None
         said = hashlib.blake2b(message.topic.encode() + b"\0" + message.body, digest_size=16)
         return cls(message.properties.app_id, message.properties.message_id, said.digest())
 
 
-#: As long as routers remember, and a bound of some 40 MB.
+#: Shorter than routers remember identities, and a bound of some 40 MB.
 KEPT_SECONDS: Final = 600.0
 KEPT: Final = 100_000
 
@@ -63,10 +63,10 @@ class Repeats:
     async def once(
         self, name: Name, publish: Callable[[], Awaitable[Receipt]], *, clock: Callable[[], float]
     ) -> Receipt:
-        """The receipt of ``name``: known, on its way, or what ``publish`` comes back with.
+        """Return the receipt of ``name``: the known one, one under way, or that of ``publish``.
 
-        Only ``routed`` is kept: after anything else the next one tries again. ``clock`` is
-        monotonic, in seconds.
+        Only ``routed`` is kept: after any other result the next request publishes again. ``clock``
+        is monotonic, in seconds.
         """
         known = self._find(name, clock())
         if known is not None:
@@ -80,7 +80,7 @@ class Repeats:
         self, name: Name, publish: Callable[[], Awaitable[Receipt]], clock: Callable[[], float]
     ) -> Receipt:
         first: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        # It may be that nobody else waits: then nobody asks for its error.
+        # Perhaps no other request waits, and then nobody else retrieves its error.
         first.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._under_way[name] = first
         try:

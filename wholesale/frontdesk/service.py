@@ -67,12 +67,12 @@ logger = logging.getLogger(__name__)
 _LOOPBACK: Final = "127.0.0.1"
 _OF_HTTP: Final = ("http://", "https://")
 _OF_WEBSOCKETS: Final = ("ws://", "wss://")
-# Old reports are of no use to anyone, so these queues keep little and briefly.
+# Old reports are useless, so these queues keep few of them, and briefly.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
-# Reports for the board are larger, and have a queue of their own: they never take the place of the
-# load reports that readers are sent by. A thousand boxes say some 3 MB a second.
+# Reports for the board are larger, and have a queue of their own: they never displace load reports,
+# by which readers are sent to boxes. A thousand boxes send some 3 MB a second.
 _REPORT_BOUNDS: Final = Bounds(max_length=5000, max_bytes=16 << 20, message_ttl_ms=5000)
-# What the board shows of a frontdesk.
+# The figures of a frontdesk that the operations board shows.
 FIGURES: Final = (
     Wanted(counters.LOAD_REPORTS, "outcome"),
     Wanted(counters.REPORTS, "outcome"),
@@ -88,21 +88,19 @@ FIGURES: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FrontdeskSettings:
-    """How one frontdesk runs. ``port`` 0 takes a free one; without ``api_keys`` none is asked for.
+    """The settings of one frontdesk. ``port`` 0 takes a free one; no ``api_keys``: none is needed.
 
-    One address may have ``per_address`` connections (0: any number).
-    Metrics are on ``admin_port`` of loopback (None: nowhere), asked by an address or one of
-    ``admin_hosts``. One address may ask for ``history`` at ``history_rate``; what balancers in the
-    networks ``proxy_from`` say of whom they ask for is believed. ``login`` is the user that it logs
-    in as, by which it vouches for those whose key it has seen. Boxes whose URLs lead elsewhere than
-    to ``gateways_at`` are ignored. None: they may lead to any other machine, and to this one if
-    ``host`` is of loopback.
-    With ``tls`` ``port`` is https; ``authorities`` are trusted, beside those of this machine, when
-    other regions' frontdesks are asked.
-    The ``board`` is for operators who log in, or on loopback for everybody there; other regions'
-    frontdesks see this region's part of it.
-    A request waits ``receipt_seconds`` for its receipt, at most ``max_pending`` of them at
-    a time, and ``drain_seconds`` once the frontdesk was told to stop.
+    One address may have ``per_address`` connections (0: any number), and request ``history`` at
+    ``history_rate``. Balancers in the networks ``proxy_from`` are trusted to name a client's
+    address. Metrics are on ``admin_port`` of loopback (None: nowhere), requested by an address or
+    one of ``admin_hosts``. ``login`` is its user at the brokers, as which it vouches for publishers
+    with an API key. Boxes with URLs outside ``gateways_at`` are ignored. None: the URLs may lead to
+    any other machine, and to this one if ``host`` is of loopback. With ``tls`` ``port`` is https.
+    For requests to other regions' frontdesks ``authorities`` are trusted, beside those of this
+    machine. The ``board`` is for operators who log in, or on loopback for everybody there; other
+    regions' frontdesks see this region's part of it. A request waits ``receipt_seconds`` for its
+    receipt, at most ``max_pending`` at a time, and ``drain_seconds`` once the frontdesk was told to
+    stop.
     """
 
     name: str
@@ -130,10 +128,10 @@ class FrontdeskSettings:
 
 
 class FrontdeskService:
-    """Runs one frontdesk over ``core``, ``client`` and ``store``.
+    """A running frontdesk over ``core``, ``client`` and ``store``.
 
-    ``core`` are links to the core's brokers, ``client`` has one to each client broker, which it
-    closes.
+    ``core`` are links to the core's brokers. ``client`` has a link to each client broker, and these
+    are closed here.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class FrontdeskService:
         self.settings = settings
         unlisted = OtherMachines(loopback=is_loopback(settings.host))
         self._gateways_at = settings.gateways_at or unlisted
-        # Set as soon as ``port`` is known and answers.
+        # Set as soon as ``port`` is known and accepts connections.
         self.listening = asyncio.Event()
         self.port = 0
         self.admin_port = 0
@@ -182,9 +180,9 @@ class FrontdeskService:
         )
 
     def readiness(self) -> Readiness:
-        """Whether it can answer, and otherwise what it waits for.
+        """Return whether it can reply, and if not, the conditions that it waits for.
 
-        The store isn't asked for: without it there is no history, and everything else.
+        The store isn't among them: without it only history is missing.
         """
         return Readiness.of(
             core=self._core.established,
@@ -193,8 +191,8 @@ class FrontdeskService:
         )
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Answer until ``stop`` is set, then finish what is under way."""
-        # What is wrong with the file is said now, not when somebody asks.
+        """Serve until ``stop`` is set, then finish the requests under way."""
+        # Errors in the file are reported at the start, not at the first request.
         await read_board_keys(self.settings.board.key_file)
         receipts = await Receipts.over(
             self._client,
@@ -274,7 +272,7 @@ class FrontdeskService:
             "topics": self._topics,
             "boxes": self.boxes,
             "catching_up": self._catching_up,
-            # Anybody may ask while the store is away.
+            # Anybody may send requests while the store is away.
             "failing": LineLimit(),
             "pace": self._history_pace,
         }
@@ -313,8 +311,8 @@ class FrontdeskService:
             counters.REPORT_BAD.inc()
             logger.debug("no load report: %s", exc)
             return
-        # A broker has checked whom the box logged in as; the rest is its own word. (The routing
-        # key is too: RabbitMQ's topic permissions don't look at what a queue dead-letters.)
+        # A broker has validated the box's user_id; the rest is only claimed. (So is the routing
+        # key: RabbitMQ's topic permissions don't apply to messages that a queue dead-letters.)
         sender = delivery.message.properties.user_id
         if sender != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
@@ -330,13 +328,13 @@ class FrontdeskService:
             self._board.picture.load(report, now)
 
     def _is_placed(self, report: control.LoadReport) -> bool:
-        """Whether readers may be sent where the box says that its gateway is."""
+        """Return whether readers may be sent to the URLs that the box reports."""
         urls = (
             (report.sockjs_url, _OF_HTTP),
             (report.websocket_url, _OF_WEBSOCKETS),
             (report.sse_url, _OF_HTTP),
         )
-        # A gateway that is away has none.
+        # A gateway that is away has no URLs.
         return all(
             url == "" or (url.lower().startswith(schemes) and self._gateways_at.allow(url))
             for url, schemes in urls
@@ -358,7 +356,7 @@ class FrontdeskService:
         if delivery.message.properties.user_id != login_of(report):
             counters.SEEN_FORGED.inc()
         elif self._is_own(report):
-            # It comes back to us, who have heard it already.
+            # The frontdesk's own report, which _hear_itself has taken already.
             pass
         elif self._board.picture.report(report, time.monotonic()):
             counters.SEEN_TAKEN.inc()
@@ -366,7 +364,7 @@ class FrontdeskService:
             counters.SEEN_IGNORED.inc()
 
     def _hear_itself(self, report: Report) -> None:
-        """Whatever the core does, this frontdesk is there."""
+        """Take its own report directly: it is present, even while the core is away."""
         self._board.picture.report(report, time.monotonic())
 
     def _is_own(self, report: Report) -> bool:

@@ -1,15 +1,14 @@
-"""Which share of the next readers each box should get. Pure arithmetic.
+"""The share of the next readers that each box should get. Pure arithmetic.
 
-What a frontdesk knows is old: reports are a second or two apart, and readers choose by an answer
-that a cache has kept for its ``ttl``. So what is divided is not the next reader but all those who
-will come before anybody knows better (:data:`HORIZON`): the boxes are filled like connected
-vessels, the emptiest first, up to the level at which those readers are used up. Aiming for no
-more than that is what keeps weights from swinging: in one horizon a box can't get past the others.
+A frontdesk's knowledge is old: reports are a second or two apart, and readers choose by a reply
+that a cache has kept for its ``ttl``. So the share is computed for all readers that will arrive
+before new knowledge has an effect (:data:`HORIZON`), not only for the next one. The boxes are
+filled like connected vessels, the emptiest first, up to the level at which these readers are used
+up. This bound keeps weights from oscillating: within one horizon a box can't overtake the others.
 
-Three things hold that back. A box gets at most :data:`MOST` times its even share, and at first no
-more than that share: a new one is cold, and each topic's first reader costs it a read of the
-store. It gets no more than it has room for. And everyone gets a little, so that a report which
-was wrong doesn't take a box out.
+Three bounds apply. A box gets at most :data:`MOST` times its even share, and at first only that
+share: a new box is cold, and each topic's first reader costs it a read of the store. It gets no
+more than it has room for. And every box gets a little, so that a wrong report doesn't exclude it.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-# Seconds until what is said now has no effect any more: a cache's ttl, a reader's hurry, a report.
+# Seconds until a reply has no effect any more: a cache's ttl, a reader's delay, a report.
 HORIZON: Final = 10.0
 # Readers are expected at the rate of the last second, and at least this share of all capacity in a
-# horizon: without arrivals nothing needs to be divided well, and the next second may bring a crowd.
+# horizon: without arrivals the division matters little, and the next second may bring a crowd.
 LEAST_EXPECTED: Final = 0.02
-# Times its even share; that of one box among few is bounded as well.
+# Times its even share. The share of one box among few is bounded as well (MOST_OF_ALL).
 MOST: Final = 4.0
 MOST_OF_ALL: Final = 0.75
 LEAST: Final = 0.1
 # Of the search for the level: fine enough for one reader of a million.
 _HALVINGS: Final = 40
-# Seconds in which a box that has become ready goes from its even share to the most.
+# Seconds after becoming ready in which a box's bound grows from its even share to the most.
 WARM_UP: Final = 30.0
 
 
@@ -44,7 +43,7 @@ class Vessel:
 
 
 def shares(vessels: Sequence[Vessel]) -> list[float]:
-    """For each of ``vessels``, none of which is full: its share of new readers; 1.0 in all."""
+    """Return the share of new readers of each of ``vessels``, none of them full; 1.0 in all."""
     capacity = sum(vessel.capacity for vessel in vessels)
     rate = sum(vessel.connects_per_second for vessel in vessels)
     expected = max(rate * HORIZON, LEAST_EXPECTED * capacity)
@@ -63,9 +62,9 @@ def _most(vessel: Vessel, even: float, room: float, expected: float) -> float:
 
 
 def _poured(vessels: Sequence[Vessel], most: Sequence[float], amount: float) -> list[float]:
-    """What each gets of ``amount``, up to ``most``, so that all stand at one level that can.
+    """Return each box's part of ``amount``, up to ``most``, with all at one level if possible.
 
-    Less than ``amount`` in all only where the bounds are.
+    The sum is below ``amount`` only where all bounds are reached.
     """
     low, high = (
         0.0,

@@ -1,9 +1,9 @@
-"""The mailbox service: what users did with their individual messages, written down and told.
+"""The mailbox service: user marks are written to the store and announced.
 
 ::
 
     upstream ─► look up ─► write the mark ─► announce ─► (ack)
 
-Any of several, competing on the same queues; whatever is done twice is done once, so none of
-them has to know of the others, and what one leaves behind when it dies another does again.
+Several services compete on the same queues. Each step is idempotent, so services need no knowledge
+of each other, and unfinished marks of a service that dies are done again by another one.
 """

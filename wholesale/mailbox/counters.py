@@ -1,4 +1,4 @@
-"""What the mailbox service counts."""
+"""The metrics of the mailbox service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPORTS = metrics.counter(
     "mailbox_reports", "Reports to frontdesks, by what came of them", ["outcome"]
 )
 
-# What the board shows of a mailbox service.
+# The figures of a mailbox service that the operations board shows.
 FIGURES: Final = (
     Wanted(_MARKS, "mark"),
     Wanted(_IGNORED, "why"),

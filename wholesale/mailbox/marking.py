@@ -1,10 +1,12 @@
-"""Carries marks out: looks their messages up, writes them, announces them, acknowledges them.
+"""Carries user marks out: look the message up, write the mark, announce it, acknowledge it.
 
-It knows no broker and no socket, so tests run it over stubs; service.py gives it real ones.
+This module knows no broker and no socket, so tests run it over stubs; service.py gives it real
+ones.
 
-What comes while a batch is worked on is the next batch. The decision that one would question: a
-mark that is there already is announced again, as the first one was made. Whoever has it drops the
-repeat by its identity, and a service that died between writing and announcing is made good.
+Marks that arrive while a batch is worked on form the next batch. The decision that a reader would
+question: a mark that is in the store already is announced again, with the time of the first one.
+Receivers drop the repeat by its identity. It is needed if a service died after writing the mark and
+before announcing it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ MAX_BATCH: Final = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Known:
-    """A job whose message is there; ``mark`` stands, whether it is a ``new`` one or was there."""
+    """A job whose message was found. ``mark``: a ``new`` mark, or the one stored before."""
 
     job: Job
     kept: Kept
@@ -48,7 +50,7 @@ class _Known:
 
 
 class Marking:
-    """Takes deliveries with :meth:`take_delivery` while :meth:`run` is running."""
+    """The worker: it takes deliveries with :meth:`take_delivery` while :meth:`run` is running."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Marking:
         self._now_ms = now_ms
         self._retry = StoreRetry(store, counters.STORE_RETRIES)
         self._waiting = Waiting()
-        # Asked for, not told: while a batch waits for the store nothing else here goes on.
+        # The gauge calls a function: while a batch waits for the store, no code here could set it.
         counters.WAITING.set_function(lambda: len(self._waiting))
         self._progress = Progress()
         self._wake = asyncio.Event()
@@ -72,27 +74,27 @@ class Marking:
 
     @property
     def store_answers(self) -> bool:
-        """Whether the store answered the last time (True before the first)."""
+        """True if the store answered the last request, and before the first."""
         return self._retry.store_answers
 
     @property
     def under_way(self) -> int:
-        """How many marks are neither carried out nor given up."""
+        """The number of marks that are neither carried out nor given up."""
         return self._progress.under_way
 
     async def settled(self) -> None:
-        """Return when everything taken so far is carried out or given up."""
+        """Return when all marks taken so far are carried out or given up."""
         await self._progress.idle()
 
     def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
-        """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
+        """Take ``delivery`` of ``source``; it is acknowledged when it is settled."""
         if source.saw(delivery):
-            # The broker delivers again what was unacknowledged: without this each reconnect while
-            # the store is away would add a prefetch to the memory.
+            # The broker delivers unacknowledged messages again. Without this removal each
+            # reconnection while the store is away would add one prefetch of jobs to the memory.
             for _ in range(self._waiting.remove_if(lambda job: job.is_stale)):
                 self._progress.end()
-        # A broker has checked whom the box logged in as. The routing key proves nothing: topic
-        # permissions don't look at what a queue dead-letters.
+        # A broker has validated the user_id of the box. The routing key proves nothing: topic
+        # permissions don't apply to messages that a queue dead-letters.
         if not is_of("box", delivery.message.properties.user_id):
             counters.FORGED.inc()
             source.ack(delivery)
@@ -126,7 +128,7 @@ class Marking:
         policy = self._topics.find(mark.topic)
         if policy is None or policy.access != "owner":
             raise ValueError(f"nobody owns {mark.topic}")
-        # A gateway whose clock is ahead must not say what happens tomorrow.
+        # A gateway whose clock is ahead must not date marks in the future.
         return dataclasses.replace(mark, at_ms=min(mark.at_ms, self._now_ms()))
 
     async def _carry_out(self, jobs: Sequence[Job]) -> None:
@@ -135,8 +137,9 @@ class Marking:
             known = [one for one in found if isinstance(one, _Known)]
             await self._announce([message for one in known for message in self._told(one)])
         except Exception as exc:
-            # The store is well and can't do one of these, or we can't: a bug must not end the
-            # process, which would meet it again. The others must not share its fate.
+            # Either the store is well and can't do one of these jobs, or this code has a bug. The
+            # process must not end: it would meet the same job again. Other jobs must not fail with
+            # it.
             if len(jobs) == 1:
                 self._give_up(jobs[0], exc)
                 return
@@ -150,14 +153,14 @@ class Marking:
                 self._look_again(one)
 
     async def _written_down(self, jobs: Sequence[Job]) -> list[_Known | Job]:
-        """What :meth:`_look_up` has found, with the new marks written."""
+        """Return the result of :meth:`_look_up`, after the new marks were written."""
         found = await self._retry.until_answered(lambda: self._look_up(jobs))
         marks = [one.mark for one in found if isinstance(one, _Known) and one.new]
         await self._retry.until_answered(lambda: self._store.mark(marks))
         return found
 
     async def _look_up(self, jobs: Sequence[Job]) -> list[_Known | Job]:
-        """Jobs with their messages; as they are, where there is none."""
+        """Return each job with its message; a job without a message is returned as it is."""
         found = await asyncio.gather(
             *(self._store.kept(job.mark.topic, job.mark.id) for job in jobs)
         )
@@ -192,7 +195,7 @@ class Marking:
     async def _announce(self, messages: Sequence[Message]) -> None:
         """Return when the broker has confirmed all ``messages``.
 
-        LinkRefused if we may not publish one of them: that doesn't pass by waiting.
+        Raise LinkRefused if this service may not publish one of them: waiting doesn't help then.
         """
         publishes = [PendingPublish(topology.INTAKE, message) for message in messages]
         for pending in publishes:

@@ -16,13 +16,13 @@ from wholesale.mailbox.marking import MAX_BATCH, Marking
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MailboxSettings(CoreSettings):
-    """How one mailbox service runs."""
+    """The settings of one mailbox service."""
 
     prefetch: int = 500
 
 
 class MailboxService(CoreService[Marking]):
-    """Carries marks out."""
+    """The service that carries user marks out."""
 
     def __init__(
         self,
@@ -50,6 +50,6 @@ class MailboxService(CoreService[Marking]):
         )
 
     async def _make_work(self) -> Marking:
-        # Of each mark its announcement and its note.
+        # For each mark its announcement and its note.
         publisher = await self._links.publisher(in_flight=2 * MAX_BATCH)
         return Marking(store=self._store, topics=self._topics, publisher=publisher)

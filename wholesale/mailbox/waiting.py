@@ -1,10 +1,11 @@
-"""Marks that wait: for their turn, or until their message may be there. Pure.
+"""Marks that wait: for their turn, or until their message may be in the store. Pure.
 
-A reader may be quicker than the store: in another region's message the store has it there at once,
-here a moment later. So a mark on a message that isn't there is looked up again a few times.
+A reader may be faster than the store. A message of another region is in that region's store at
+once, and in this one a moment later. So a mark whose message isn't found is looked up again a few
+times.
 
-Only so many wait like that, and few of one user: a reader can make ids up, and must not keep
-others' marks waiting behind its own.
+The number of such marks is bounded, in all and for each user: a reader can invent ids, and must not
+delay other users' marks by that.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from newsfabric.amqp.message import Delivery
 from newsfabric.mailbox import UserMark
 from wholesale.source import QueueSource
 
-# Between two look-ups. Six seconds in all: far more than a region's lag, unless it is cut off.
+# Seconds between look-ups, six in all: far more than a region's lag, unless it is cut off.
 DELAYS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-# Half of what one queue gives us at a time.
+# Half of the prefetch of one queue.
 MOST_LATER: Final = 250
 MOST_LATER_OF_A_USER: Final = 16
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """A mark that must be carried out, and the delivery that is acknowledged then.
+    """A mark to carry out, and the delivery that is acknowledged then.
 
-    ``started`` is monotonic; ``tries`` counts look-ups that found nothing.
+    ``started`` is monotonic; ``tries`` counts look-ups that found no message.
     """
 
     mark: UserMark
@@ -42,12 +43,12 @@ class Job:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the broker delivers it anew."""
+        """True if the delivery is stale: the broker delivers it again."""
         return self.source.is_stale(self.delivery)
 
 
 class Waiting:
-    """Jobs in the order in which their turn comes. ``now`` is monotonic, in seconds."""
+    """Jobs in the order of their turns. ``now`` is monotonic, in seconds."""
 
     def __init__(
         self, *, later: int = MOST_LATER, later_of_a_user: int = MOST_LATER_OF_A_USER
@@ -63,11 +64,11 @@ class Waiting:
         return len(self._ready) + len(self._later)
 
     def add_job(self, job: Job) -> None:
-        """``job`` is to be carried out in its turn."""
+        """Add ``job`` at the end of the queue."""
         self._ready.append(job)
 
     def look_again(self, job: Job, now: float) -> bool:
-        """Its message isn't there: look again later. False if it isn't to be looked for."""
+        """Schedule another look-up of ``job``. Return False if one of the bounds is met."""
         if (
             job.tries >= len(DELAYS)
             or len(self._later) >= self._most_later
@@ -81,7 +82,7 @@ class Waiting:
         return True
 
     def take(self, most: int, now: float) -> list[Job]:
-        """The next ``most`` whose turn has come, or fewer."""
+        """Return the next jobs whose turn has come, at most ``most``."""
         while self._later and self._later[0][0] <= now:
             job = heapq.heappop(self._later)[2]
             self._left(job)
@@ -89,11 +90,11 @@ class Waiting:
         return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
 
     def due_in(self, now: float) -> float | None:
-        """Seconds until :meth:`take` may find more; None if it will find nothing by itself."""
+        """Return the seconds until a delayed job is due; None if no job is delayed."""
         return max(0.0, self._later[0][0] - now) if self._later else None
 
     def remove_if(self, condition: Callable[[Job], bool]) -> int:
-        """Take out what meets ``condition``; returns how many."""
+        """Remove the jobs that meet ``condition``; return their number."""
         before = len(self)
         self._ready = collections.deque(job for job in self._ready if not condition(job))
         for _, _, job in (gone := [entry for entry in self._later if condition(entry[2])]):

@@ -1,11 +1,11 @@
-"""The router: makes numbered, stored, routed envelopes of publishers' messages.
+"""The router: turns publishers' messages into envelopes that are numbered, stored and routed.
 
 A pipeline of small stages, each counted at its input and output::
 
     deliveries ─► decode ─► validate ─► identify ─► store ─► route ─► (acknowledge)
                   └────── intake.py ──────────┘  storing.py  routing.py  acknowledging.py
 
-The first three run where the delivery arrives; the others are one loop each and hand on
-batches that form by themselves: what came in while the stage was busy is its next batch, so
-a lone message passes at once and a flood is taken in hundreds. No message has a task.
+The first three stages run where the delivery arrives. The others are one loop each, and batches
+form by themselves: messages that arrive while a stage is busy are its next batch. So a single
+message passes at once, and a flood is taken in hundreds. No message has a task of its own.
 """

@@ -1,7 +1,7 @@
-"""The last stage: receipts and rejections are confirmed, then deliveries acknowledged.
+"""The last stage: receipts and rejections are confirmed, then deliveries are acknowledged.
 
-Acknowledging comes last, so whatever dies before it, the broker delivers the message again and
-its receipt is sent again.
+Acknowledging is last. If the router dies before it, the broker delivers the message again and the
+receipt is sent again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MAX_BATCH: Final = 256
 
 
 class Acknowledger:
-    """Takes what must be acknowledged with :meth:`add_ack`; :meth:`run` does it.
+    """Pending acknowledgements, added with :meth:`add_ack` and done by :meth:`run`.
 
-    Each belongs to at least one unacknowledged delivery, so the broker's prefetch bounds
-    how many wait here.
+    Each belongs to at least one unacknowledged delivery, so the broker's prefetch bounds how many
+    wait here.
     """
 
     def __init__(self, publisher: ConfirmingPublisher, progress: Progress) -> None:
@@ -42,11 +42,11 @@ class Acknowledger:
 
     @property
     def gets_through(self) -> bool:
-        """Whether the broker takes what it is asked to confirm now, as far as it has answered."""
+        """False if the broker has failed a publish of the batch that is being confirmed now."""
         return not any(pending.failed for pending in self._confirming)
 
     def add_ack(self, ack: PendingAck) -> None:
-        """Do ``ack`` in its turn; at once if nothing must be published for it."""
+        """Do ``ack`` in its turn; at once if it has nothing to publish."""
         if not ack.publishes:
             _acknowledge(ack)
             return
@@ -55,7 +55,7 @@ class Acknowledger:
         self._wake.set()
 
     def forget_stale(self) -> None:
-        """Drop what is owed for deliveries that the broker has taken back and will repeat."""
+        """Drop acknowledgements of stale deliveries only: the broker delivers those again."""
         owed = [ack for ack in self._waiting if not all(claim.is_stale for claim in ack.claims)]
         for _ in range(len(self._waiting) - len(owed)):
             self._progress.end()
@@ -82,12 +82,12 @@ class Acknowledger:
             self._progress.end()
 
     async def _send(self, pending: PendingPublish) -> bool:
-        """Whether ``pending`` could be put on the wire, if need be its plain form."""
+        """Return whether ``pending`` could be sent, if necessary in its plain form."""
         try:
             await send(self._publisher, pending)
         except Exception as exc:
-            # Something in it can't be encoded. The delivery is acknowledged
-            # without it: waiting for it would stop all others.
+            # Some value of the message can't be encoded. The delivery is acknowledged without this
+            # publish: waiting for it would stop all others.
             unsaid = self._failing.may_log(time.monotonic())
             if unsaid is not None:
                 text = "a letter to %s can't be sent: %r (and %d more)"

@@ -1,7 +1,7 @@
-"""Keeps the clock that a router's logs and messages go by (:mod:`wholesale.router.log_clock`).
+"""Keeps the clock that dates a router's logs and messages (:mod:`wholesale.router.log_clock`).
 
-The wall clock is compared with the store's every five seconds, and at the start. A store that
-doesn't answer leaves things as they are: without it nothing is routed either.
+The wall clock is compared with the store's at the start and every five seconds. While the store
+doesn't answer, nothing changes: without the store nothing is routed either.
 """
 
 from __future__ import annotations
@@ -24,39 +24,43 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two comparisons.
 COMPARE: Final = 5.0
-# How far a row of the directory may be ahead when a log begins: clocks of a whole region may be
-# wrong by hours. Our own times may be ahead by more (AHEAD_MS of
-# newsfabric/store/_cassandra_rows.py): this is what is believed of others when we start, and our
-# clock may be set back after that.
+# A row of the directory may be so far ahead when a log begins: the clocks of a whole region may be
+# wrong by hours. This router's times may be further ahead (AHEAD_MS in
+# newsfabric/store/_cassandra_rows.py): the bound here is for other routers' times at the start, and
+# this machine's clock may be set back later.
 _BELIEVED_MS: Final = 86_400_000
-# For one answer of the store. The directory has an answer for each day.
+# Seconds for one answer of the store. Reading the directory takes one answer for each day.
 _PATIENCE: Final = 5.0
 
 
 class ClockWatch:
-    """``wall_ms`` is the machine's clock, ``now`` one that goes on while the machine sleeps."""
+    """The watched clock of one router.
+
+    ``wall_ms`` is the machine's clock, ``now`` a clock that goes on while the machine sleeps.
+    """
 
     def __init__(
         self, store: Store, *, wall_ms: Callable[[], int], now: Callable[[], float]
     ) -> None:
-        #: Set while the wall clock is right; :attr:`wrong` while it isn't, or isn't known to be.
+        #: Set while the wall clock is right; :attr:`wrong` is set while it is wrong or not yet
+        #: compared.
         self.right, self.wrong = asyncio.Event(), asyncio.Event()
         self._store = store
         self._wall_ms = wall_ms
         self._now = now
         self._clock = LogClock()
         self._failing = LineLimit()
-        # Whether it was said that it is wrong.
+        # True after the log line about a wrong clock.
         self._said = False
         self._tell()
 
     @property
     def is_right(self) -> bool:
-        """Whether anything new may be routed."""
+        """True while new messages may be routed."""
         return self._clock.is_right
 
     def now_ms(self) -> int:
-        """The time of what is routed now, in ms since the epoch. It never goes back."""
+        """Return the time for messages routed now, in ms since the epoch. It never goes back."""
         now_ms = self._clock.now_ms(self._wall_ms(), self._now())
         if not self._clock.is_right and self.right.is_set():
             logger.warning("the clock has jumped: nothing new is routed until it is compared")
@@ -64,10 +68,10 @@ class ClockWatch:
         return now_ms
 
     async def begin(self) -> None:
-        """Return when the clock was right, and it is later than all that the directory tells.
+        """Return when the clock has been right, and is later than every time in the directory.
 
-        A time of more than a day ahead is not believed: it is a damaged row, or nobody's clock.
-        Times never go back, so one such row would set those of all routers for good.
+        A time of more than a day ahead is ignored: its row is damaged, or a clock is badly wrong.
+        Times never go back, so one such row would move the times of all routers for good.
         """
         backoff = Backoff(base=0.1, cap=5.0)
         while True:
@@ -82,7 +86,7 @@ class ClockWatch:
             return
 
     async def run(self) -> None:
-        """Compare, until cancelled."""
+        """Compare the clocks again and again, until cancelled."""
         while True:
             await asyncio.sleep(COMPARE * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
             try:
@@ -91,7 +95,7 @@ class ClockWatch:
                 self._complain(exc)
 
     async def compare(self) -> None:
-        """Once; StoreError or TimeoutError if the store doesn't answer."""
+        """Compare the clocks once. Raise StoreError or TimeoutError if the store doesn't answer."""
         async with asyncio.timeout(_PATIENCE):
             store_ms = await self._store.clocks_ms()
         clock = self._clock
@@ -133,7 +137,7 @@ class ClockWatch:
             )  # fmt: skip
 
     def _complain(self, exc: Exception) -> None:
-        """Whatever a store does wrong, routing goes on, and the next look may do better."""
+        """Log a failure of the store, rate-limited; routing goes on, and the next try may help."""
         unsaid = self._failing.may_log(self._now())
         if unsaid is not None:
             ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc

@@ -19,17 +19,17 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two looks at the directory.
 LOOK: Final = 5.0
-# For finding the end of one log.
+# Seconds for finding the end of one log.
 _PATIENCE: Final = 60.0
-# Routers of one region close at times that are so far apart, at most.
+# Upper bound, in seconds, of the random delay that keeps routers of a region apart.
 _APART: Final = 15.0
 _DONE_SECONDS: Final = 300.0
-# Messages with their bodies, 16 MiB of the largest.
+# Messages are read with their bodies: 16 MiB, if all have the largest size.
 _PAGE: Final = 256
 
 
 class Closer:
-    """Watches the directory of ``region``. ``own`` says which log is ours now."""
+    """Watches the directory of ``region``. ``own`` returns this router's current log."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class Closer:
         self._now_ms = now_ms
         self._now = now
         self._watch = Watch(region)
-        # Not all routers of a region in the same second: they would hinder each other.
+        # If all routers of a region closed a log in the same second, they would hinder each other.
         self._watch.close_after += random.uniform(0.0, _APART)  # noqa: S311 - spread, not secret
-        # Of each day, those that have ended: they needn't be read again.
+        # Day → its logs that have ended: they needn't be read again.
         self._ended: dict[int, set[Log]] = {}
-        # Days of which all have, and until when they needn't be looked at again.
+        # Days whose logs have all ended → the time until which they needn't be read again.
         self._done: dict[int, float] = {}
         self._failing = LineLimit()
 
     async def run(self) -> None:
-        """Look and close, until cancelled. A store that is away is asked again at the next look."""
+        """Look and close, until cancelled. If the store is away, the next look tries again."""
         while True:
             await asyncio.sleep(LOOK * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
             await self._try("look at the directory", self.look())
 
     async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
-        """Whatever a store does wrong, routing goes on, and the next look may do better."""
+        """Await ``work``; log its failure, rate-limited, since the next look may succeed."""
         try:
             await work
         except Exception as exc:
@@ -73,7 +73,7 @@ class Closer:
                 logger.warning(text, what, why, unsaid, exc_info=ours)
 
     async def look(self) -> None:
-        """Close what may be closed now; StoreError if the directory can't be read."""
+        """Close the logs that may be closed now. StoreError if the directory can't be read."""
         now = self._now()
         for region, day in await self._store.log_days(at_home=True):
             if region != self._region or self._done.get(day, 0.0) > now:
@@ -85,7 +85,7 @@ class Closer:
                 if row.log != self._own() and self._watch.may_close(row, self._now()):
                     await self._try(f"close the log of {row.log.router}", self._close(row))
             if all(row.ended is not None for row in rows) and self._is_past(day):
-                # A router whose clock is wrong may yet begin on it.
+                # A router whose clock is wrong may still begin a log on that day.
                 self._done[day] = now + _DONE_SECONDS
                 del self._ended[day]
 
@@ -94,13 +94,13 @@ class Closer:
 
     async def _close(self, row: DirectoryRow) -> None:
         search = EndSearch(row)
-        # The others mustn't wait for one that has too much to read.
+        # One log that has too much to read must not delay the others.
         async with asyncio.timeout(_PATIENCE):
             while not search.found(await self._numbers(row.log, *search.next)):
                 pass
         ending = search.ending
         if not await self._store.change_log(ending):
-            # It has moved, or another router was first.
+            # The row has moved, or another router was first.
             return
         counters.LOGS_CLOSED.inc()
         voids = sum(last - first + 1 for first, last in ending.voids)

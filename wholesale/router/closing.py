@@ -1,16 +1,16 @@
-"""Closing a log whose router is gone: when it may be done, and where the log ends. Pure.
+"""Closing a log whose router is gone: when closing is allowed, and where the log ends. Pure.
 
-A log is closed in its own region only, by any router there: only there does a read at quorum tell
-what is in the store. Its row in the directory must have stood still for 60 s, by the watcher's own
-clock, since it first saw the row as it is now: longer than a lease (15 s) and the time after which
-a broker has taken back what a frozen router had (30 s), together. For all of that time it must have
-been looked at: while the store is away nobody can move a row. (Example: away for 90 s. Who counted
-them would close all logs of the region in the second in which it is back, before their routers
-have said that they live.)
+Any router of the log's own region may close it, no other: only there does a read at quorum show all
+that is in the store. The row in the directory must not have moved for 60 s, by the watcher's own
+clock, since the watcher first saw its present version. That is longer than a lease (15 s) and the
+time until a broker takes back a frozen router's deliveries (30 s) together. The row must have been
+looked at during all of that time, since nobody can move a row while the store is away. (Example:
+the store is away for 90 s. A router that counted them would close all logs of the region in the
+second in which the store is back, before their routers have renewed their rows.)
 
-Where it ends: ``low`` in the directory may be seconds old, so the search goes on beyond it until
-there are so many numbers in a row without any row that none can follow. The log ends with the
-highest number that has both rows, and every other one between is void. Half of a number isn't one:
+The end: ``low`` in the directory may be seconds old. So the search goes on beyond it, until so many
+numbers in a row have no row at all that none can follow. The log ends with the highest number that
+has both rows; every other number in between is void. Half a number doesn't count as a message:
 gateways would wait for the other half for ever.
 """
 
@@ -24,28 +24,28 @@ from wholesale.router.numbering import WINDOW
 
 # Seconds for which a row must not have moved.
 CLOSE_AFTER: Final = 60.0
-# A row that wasn't looked at for so long is watched anew. Looks are five seconds apart.
+# After so many seconds without a look a row is watched anew. Looks are five seconds apart.
 UNWATCHED_AFTER: Final = 30.0
-# What a number is as which a log may end with it.
+# States of a number with which a log may end.
 _MESSAGES: Final = (State.MESSAGE, State.GONE)
 
 
 class Watch:
-    """The rows of others' logs in one region, as one router sees them.
+    """The rows of other routers' logs in one region, as one router sees them.
 
     ``now`` is in seconds, of the router's own monotonic clock.
     """
 
-    #: For how long a row must not have moved.
+    #: Seconds for which a row must not have moved.
     close_after = CLOSE_AFTER
 
     def __init__(self, region: str) -> None:
         self.region = region
-        # The version, since when, and when it was looked at last.
+        # Log → its version, the time since when it is unmoved, and the time of the last look.
         self._unmoved: dict[Log, tuple[int, float, float]] = {}
 
     def may_close(self, row: DirectoryRow, now: float) -> bool:
-        """Whether a row that is still so has been so for long enough. Call it at each look."""
+        """Return whether ``row`` has been unmoved for long enough. Call it at each look."""
         if row.ended is not None or row.log.region != self.region:
             self._unmoved.pop(row.log, None)
             return False
@@ -57,23 +57,23 @@ class Watch:
 
 
 class EndSearch:
-    """Looks for the end of a log, beyond ``row.low``: give it numbers in order until it is done."""
+    """A search for the end of a log, beyond ``row.low``: call :meth:`found` until it is True."""
 
     def __init__(self, row: DirectoryRow, *, window: int = WINDOW) -> None:
         self._row = row
         self._window = window
-        # The last number that has any row: it was given out.
+        # The last number that has any row, and so was given out.
         self._given_out = row.low
         self._ended = row.low
         self._messages: list[int] = []
 
     @property
     def next(self) -> tuple[int, int]:
-        """The numbers to look at next, first and last: as many as can be under way."""
+        """The first and last of the numbers to read next: as many as can be under way."""
         return self._given_out + 1, self._given_out + self._window
 
     def found(self, numbers: Iterable[Number]) -> bool:
-        """``numbers`` are all that have rows among :attr:`next`; whether that is the end."""
+        """Add the ``numbers`` of :attr:`next` that have rows; return whether the end is found."""
         was = self._given_out
         for number in numbers:
             self._given_out = number.seq
@@ -84,7 +84,7 @@ class EndSearch:
 
     @property
     def ending(self) -> DirectoryRow:
-        """The row that closes the log, to take the place of the one that was watched."""
+        """The row that closes the log and replaces the watched row."""
         voids: list[tuple[int, int]] = []
         before = self._row.low
         for seq in self._messages:

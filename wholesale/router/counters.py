@@ -1,4 +1,4 @@
-"""What the router counts. Every stage at its input and output, so that a loss shows where it is."""
+"""The metrics of the router. Each stage is counted at its input and output, to locate a loss."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ REPORTS = metrics.counter(
     "router_reports", "Reports to frontdesks, by what came of them", ["outcome"]
 )
 
-# What the board shows of a router.
+# The figures of a router that the operations board shows.
 FIGURES: Final = (
     Wanted(_ENTERED, "stage"),
     Wanted(_LEFT, "stage"),
@@ -120,7 +120,7 @@ REJECTED: Final = {reason: _REJECTED.labels(reason) for reason in (*REJECT_REASO
 
 
 class StageCounter:
-    """Counts one stage: :meth:`entered` before it works, :meth:`left` for what it hands on."""
+    """The counters of one stage: :meth:`entered` before its work, :meth:`left` for its output."""
 
     def __init__(self, stage: str) -> None:
         self.entered = _ENTERED.labels(stage).inc

@@ -1,7 +1,7 @@
-"""Which messages are new, which are under way, and which were routed before. Pure.
+"""The classification of deliveries by identity: new, under way, or routed before. Pure.
 
-A repeat that arrives while the first is under way joins it and shares its outcome: a receipt
-before the first is stored would be a lie.
+A repeat that arrives while the first is under way joins it and shares its outcome: a receipt must
+not be sent before the first is stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wholesale.router.window import FINGERPRINT, Routed, Window
 
 
 class Found(enum.Enum):
-    """What a delivery turned out to be."""
+    """The kinds of a delivery."""
 
     NEW = "new"
     UNDER_WAY = "under_way"
@@ -24,9 +24,10 @@ class Found(enum.Enum):
 
 
 class Identified(NamedTuple):
-    """``job`` is set unless ``found`` is ROUTED; only then ``routed_ms``, the time in the first id.
+    """The result of :meth:`Identities.identify`.
 
-    ``differs``: a repeat whose topic or body isn't that of the first.
+    ``job`` is set unless ``found`` is ROUTED; only then ``routed_ms`` is set, the time in the first
+    id. ``differs``: a repeat whose topic or body isn't that of the first.
     """
 
     found: Found
@@ -36,19 +37,19 @@ class Identified(NamedTuple):
 
 
 class Identities:
-    """Jobs under way by identity, and the window of those done."""
+    """Jobs under way by identity, and the window of identities that were routed."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._under_way: dict[int, Job] = {}
 
     def __len__(self) -> int:
-        """How many jobs are under way."""
+        """Return the number of jobs under way."""
         return len(self._under_way)
 
     @property
     def evicted_early(self) -> int:
-        """How many of those done were forgotten before their time, because they were too many."""
+        """The number of routed identities that were forgotten early, for lack of room."""
         return self._window.evicted_early
 
     def identify(
@@ -59,13 +60,13 @@ class Identities:
         topic_class: TopicClass,
         now: float,
     ) -> Identified:
-        """Say what ``submission`` is at ``now`` (seconds, monotonic); a new one is under way from
-        now on, a repeat of it joins it.
+        """Return the kind of ``submission`` at ``now`` (seconds, monotonic).
 
-        End each new job with :meth:`routed` or :meth:`given_up`.
+        A new message is under way from now on, and repeats join its job. End each new job with
+        :meth:`routed` or :meth:`given_up`.
         """
         identity = submission.identity
-        # In-process and cached by the bytes object; nothing but a metric hangs on it.
+        # Valid in this process only; bytes objects cache their hash. Only a metric depends on it.
         fingerprint = hash((submission.topic, submission.body)) & FINGERPRINT
         job = self._under_way.get(identity)
         if job is not None:
@@ -80,16 +81,16 @@ class Identities:
         return Identified(Found.NEW, job)
 
     def routed(self, job: Job, *, router_ms: int, now: float) -> None:
-        """``job`` is stored and routed; repeats of it are known from ``now`` on."""
+        """Note that ``job`` is stored and routed; its repeats are recognised from ``now`` on."""
         del self._under_way[job.submission.identity]
         routed = Routed(router_ms, job.fingerprint)
         self._window.add(job.submission.identity, routed, now=now)
 
     def given_up(self, job: Job) -> None:
-        """``job`` came to nothing: the next delivery of it is new."""
+        """Note that ``job`` was given up: the next delivery of its message is new."""
         del self._under_way[job.submission.identity]
 
     def forget_stale_claims(self) -> None:
-        """Drop every claim that the broker has taken back, lest each reconnect adds to them."""
+        """Drop every claim whose delivery is stale; otherwise each reconnection would add some."""
         for job in self._under_way.values():
             job.forget_stale_claims()

@@ -1,7 +1,7 @@
 """The first three stages, run where a delivery arrives: decode → validate → identify.
 
-Nothing here waits or raises: a delivery becomes a job, a pending ack (it is bad, or was routed
-before), or nothing because it has joined a job that is under way.
+No code here waits or raises. A delivery becomes a job or a pending ack (it is bad, or was routed
+before); or it joins a job that is under way, and there is nothing else to do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Intake:
-    """Decides what each delivery is."""
+    """The first three stages as one object: :meth:`take` decides about each delivery."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class Intake:
     def take(
         self, delivery: Delivery, source: Source, *, now_ms: int, now: float
     ) -> Job | PendingAck | None:
-        """What is to be done about ``delivery``: store a job, acknowledge it, or nothing yet.
+        """Return a job to store, a pending ack, or None if ``delivery`` joined a job under way.
 
-        ``now_ms`` is the wall clock, of what is told and shown; ``now``, in seconds and monotonic,
-        is what repeats are known by.
+        ``now_ms`` is the wall clock, for texts and reports; ``now``, in seconds and monotonic, is
+        the time by which repeats are recognised.
         """
         try:
             return self._take(delivery, source, now_ms, now)
         except Rejected as problem:
             return self.refuse(_unread(delivery, source), problem, now_ms=now_ms)
         except Exception as exc:
-            # A fault of ours must not make the broker deliver the same message for ever.
+            # A bug of this code must not make the broker deliver the same message for ever.
             unsaid = self._failing.may_log(now)
             if unsaid is not None:
                 name = readable(delivery.message.properties.message_id or "(none)")
@@ -70,7 +70,7 @@ class Intake:
             return self.refuse(_unread(delivery, source), failure, now_ms=now_ms)
 
     def refuse(self, claim: Claim, problem: Rejected, *, now_ms: int) -> PendingAck:
-        """What is owed for a message that can't be accepted: a rejection, and perhaps a receipt."""
+        """Return the rejection of a message, with a receipt if one is wanted."""
         counters.REJECTED[problem.reason].inc()
         return PendingAck(self._receipts.rejected(claim.delivery, problem, now_ms=now_ms), [claim])
 
@@ -98,7 +98,8 @@ class Intake:
         policy = policy_of(self._topics, submission.topic)
         if submission.reply_to and not self._receipts.may_answer(submission.reply_to):
             raise Rejected("bad_property", "reply_to must be the name of a queue of your own")
-        # What enters the core without a shovel is the fabric's own: publishers can't log in there.
+        # Messages that enter the core without a shovel are the fabric's own: publishers can't log
+        # in there.
         if SHOVELLED in properties.headers:
             check_rights(
                 self._topics,
@@ -110,16 +111,19 @@ class Intake:
         return policy.topic_class
 
     def _came_as_gold(self, topic: str, properties: Properties) -> bool:
-        """Whether it came by a shovel for gold alone, by which ``topic`` doesn't come. With header
-        BCC it does: the first broker takes the header away and leaves the topic as it was."""
+        """Return whether the message came by a gold-only shovel although ``topic`` isn't gold.
+
+        A publisher can cause that with header BCC: the first broker removes the header and leaves
+        the topic as it was.
+        """
         shovel = last_hop(properties.headers)
         if shovel is None or not topology.takes_gold_alone(shovel, self._receipts.region):
             return False
         return not self._topics.travels_as_gold(topic)
 
     def _refuse_copy(self, claim: Claim, now_ms: int) -> PendingAck:
-        # Without a receipt: the message itself has come the way that everything takes, and a router
-        # answers it there. So no word is wrong while a topic's class is being changed.
+        # No receipt: the message itself arrived by the way for all classes, and a router replies to
+        # it there. So no reply is wrong while a topic's class is being changed.
         problem = Rejected("cc_not_allowed", "a copy that came by a way that only gold takes")
         counters.REJECTED[problem.reason].inc()
         return PendingAck(
@@ -146,7 +150,7 @@ class Intake:
 
     def _sighted(self, submission: Submission, delivery: Delivery, now_ms: int) -> None:
         """Count the copy, and remember it for ``newsfabric trace``."""
-        # Only the last hop: what was there before it is the publisher's word.
+        # Only the last hop: a publisher could have written the others itself.
         copy = SeenCopy(now_ms, hops(delivery.message.properties.headers)[-1:])
         identity = submission.identity
         if not self._races.again(identity, copy):
@@ -178,8 +182,8 @@ class Intake:
 
 
 def _count_claim(age_ms: int) -> None:
-    # A publisher's clock decides nothing, so what it says is measured apart from all else. Where
-    # nobody says anything the message is as old as it has just come.
+    # A publisher's clock decides nothing, so its timestamps have a metric of their own. Without a
+    # timestamp the message's age is 0.
     if age_ms < 0:
         counters.CLAIMED_AHEAD.inc()
     elif age_ms > 0:
@@ -187,5 +191,5 @@ def _count_claim(age_ms: int) -> None:
 
 
 def _unread(delivery: Delivery, source: Source) -> Claim:
-    # What the publisher wrote can't be trusted here; receipts.py reads reply_to with care.
+    # The publisher's properties can't be trusted here; receipts.py reads reply_to with care.
     return Claim(delivery, source, None, None)

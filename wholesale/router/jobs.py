@@ -1,9 +1,9 @@
-"""What moves through the router: claims, jobs, and what is owed in the end. Plain values.
+"""The values that move through the router: claims, jobs and pending acks.
 
-A *claim* is one delivery that waits for its ack (and perhaps a receipt). A *job* is one message
-on its way to the store and the exchanges, with every claim to it: copies and repeats that arrive
-meanwhile join it and share its outcome. A *pending ack* waits until the broker has confirmed its
-publishes (receipts, rejections; outgoing.py).
+A *claim* is one delivery that waits for its acknowledgement (and perhaps a receipt). A *job* is one
+message on its way to the store and the exchanges, with all its claims: copies and repeats that
+arrive meanwhile join it and share its outcome. A *pending ack* waits until the broker has confirmed
+its publishes (receipts, rejections; outgoing.py).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from newsfabric.topology.times import TIMES
 from wholesale.outgoing import PendingPublish
 from wholesale.router.stream import Stream
 
-# So long after its arrival a message may still go out: one that is routed later could be one that
-# its readers have had (S4).
+# Seconds after its arrival in which a message may still be sent: readers of one that is routed
+# later could have had it before (S4).
 HOLD_SECONDS: Final = TIMES.hold_ms / 1000
 
 
 class Source(Protocol):
-    """Where deliveries come from; owes the broker an ack for each."""
+    """The source of deliveries; it owes the broker an acknowledgement for each."""
 
     def ack(self, delivery: Delivery) -> None:
-        """Acknowledge; an ack for a channel that is gone is dropped."""
+        """Acknowledge ``delivery``; does nothing if its channel is closed."""
 
     def give_back(self, delivery: Delivery) -> None:
-        """Have the broker deliver it again, to whomever."""
+        """Have the broker deliver it again, to any consumer of the queue."""
 
     def is_stale(self, delivery: Delivery) -> bool:
-        """Whether the broker has taken ``delivery`` back, because its channel is gone."""
+        """Return whether ``delivery`` is stale: its channel is closed, so the broker repeats it."""
 
 
 @fixed(frozen=True, slots=True)
 class Claim:
-    """One delivery, and where its receipt goes (``reply_to`` None: none wanted)."""
+    """A delivery, and the queue for its receipt (``reply_to`` None: none wanted)."""
 
     delivery: Delivery
     source: Source
@@ -48,7 +48,7 @@ class Claim:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the broker delivers it anew, so that nothing is owed for it here."""
+        """True if the broker delivers it again, so that this claim needs no acknowledgement."""
         return self.source.is_stale(self.delivery)
 
     def ack(self) -> None:
@@ -56,13 +56,13 @@ class Claim:
         self.source.ack(self.delivery)
 
     def give_back(self) -> None:
-        """Have the broker deliver it again, to whomever."""
+        """Have the broker deliver it again, to any consumer of the queue."""
         self.source.give_back(self.delivery)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """One new message; ``started`` is its arrival, monotonic.
+    """A new message; ``started`` is its arrival, monotonic.
 
     ``stream`` and ``envelope`` are set when it gets its number, ``stored_ms`` when it is stored.
     """
@@ -78,11 +78,11 @@ class Job:
 
     @property
     def until(self) -> float:
-        """From then on it isn't numbered or published any more; monotonic."""
+        """The time (monotonic) from which on the message isn't numbered or published any more."""
         return self.started + HOLD_SECONDS
 
     def forget_stale_claims(self) -> None:
-        """Drop the claims that the broker has taken back."""
+        """Drop the claims whose deliveries are stale."""
         self.claims = [claim for claim in self.claims if not claim.is_stale]
 
 

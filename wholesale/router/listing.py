@@ -1,9 +1,9 @@
-"""Keeps a router's log in the directory, and begins a new one where others have closed it.
+"""Keeps a router's log in the directory, and begins a new log if other routers have closed it.
 
-Nothing is numbered before the log is listed, nor published without a lease
-(:mod:`wholesale.router.numbering`): :meth:`Listing.lease` waits for that. While no row can be
-written the router pauses after 15 s at the latest, and isn't ready. Afterwards it goes on with
-its log, unless others, who could write, have closed it.
+No number is given out before the log is listed, and no message is published without a lease
+(:mod:`wholesale.router.numbering`): :meth:`Listing.lease` waits for both. While no row can be
+written, the router pauses after 15 s at the latest, and isn't ready. Afterwards it goes on with its
+log, unless other routers, which could write, have closed it.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from wholesale.router.stream import Stream
 
 logger = logging.getLogger(__name__)
 
-# A row is written this often while its log grows, in seconds, and at least so often.
+# Seconds between two writes of the row: while its log grows, and at the most.
 BEAT: Final = 1.0
 REST: Final = 5.0
-# Longer than the driver gives a transaction and what goes before it.
+# Longer than the time-out of the driver for a transaction, with the steps before it.
 _PATIENCE: Final = 5.0
-# For the last word of a router that stops.
+# Seconds for the last write of a router that stops.
 _END_SECONDS: Final = 2.0
 
 
 def awake_clock() -> float:
-    """Seconds on a clock that goes on while the machine sleeps: a lease goes by it."""
+    """Return seconds of a clock that goes on while the machine sleeps; it measures leases."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class LogClosed(Exception):
-    """Others have ended the log: what isn't settled is somebody else's now."""
+    """The log was closed by another router, which has taken over its unsettled messages."""
 
 
 class Listing:
-    """The logs of one router, one after the other: :attr:`stream` is the one of now.
+    """The logs of one router, one after the other: :attr:`stream` is the current one.
 
-    ``clock`` says when they begin, ``now`` is the clock of leases, in seconds.
+    ``clock`` dates their beginnings, ``now`` is the clock of leases, in seconds.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Listing:
         self._version = 1
         self._said_low = 0
         self.stream = Stream(first_log)
-        # Whether it was said that there is no lease.
+        # True after the log line that there is no lease.
         self._said = False
 
     @property
     def has_lease(self) -> bool:
-        """Whether anything may be routed now."""
+        """True while messages may be routed."""
         return self.stream.numbering.has_lease(self._now())
 
     async def run(self) -> None:
-        """List the log, keep it listed, and begin the next one if it is closed; until cancelled."""
+        """List the log, renew its row, and begin the next log if it is closed; until cancelled."""
         while True:
             await self._list()
             await self._keep()
@@ -86,7 +86,7 @@ class Listing:
             self.stream = Stream(log._replace(epoch=log.epoch + 1))
 
     async def lease(self, stream: Stream) -> None:
-        """Return when ``stream`` may be published; LogClosed if it never will be."""
+        """Return when ``stream`` may be published. Raise LogClosed if it never will be."""
         while not stream.numbering.has_lease(self._now()):
             if stream.numbering.is_closed or stream is not self.stream:
                 raise LogClosed
@@ -102,9 +102,9 @@ class Listing:
                 return
 
     async def end(self) -> None:
-        """The log ends with its last number, if all of it is settled; :meth:`run` must have ended.
+        """Write the log's end if all its numbers are settled; :meth:`run` must have ended.
 
-        Else others close it in a minute.
+        Otherwise another router closes the log in a minute.
         """
         log, numbering = self.stream.log, self.stream.numbering
         if not numbering.is_listed or numbering.low < numbering.last:
@@ -134,11 +134,12 @@ class Listing:
                 self._version, self._said_low = 1, 0
                 self._renew(stream, asked_at)
                 return
-            # Another of our name began in the same ms, or we did and weren't told: it is closed.
+            # Another router of this name began in the same ms. Or this router did, the reply was
+            # lost, and the log has been closed since.
             self.stream = Stream(stream.log._replace(epoch=stream.log.epoch + 1))
 
     async def _keep(self) -> None:
-        """Write our row again and again; return when it is refused."""
+        """Write this router's row again and again; return when the write is refused."""
         backoff = Backoff(base=0.2, cap=2.0)
         written_at = self._now()
         while True:
@@ -167,7 +168,7 @@ class Listing:
         return moved or self._now() >= written_at + REST - BEAT
 
     async def _write(self) -> bool:
-        """Whether our row is in the directory now, with all that is settled."""
+        """Return whether the write of this router's row, with its present low, was accepted."""
         stream = self.stream
         if stream.to_void:
             numbers = sorted(stream.to_void)

@@ -1,19 +1,18 @@
-"""A router's log: which numbers it may give out, how far they are settled, and for how long it may
-go on. Pure: it is told what happened and when.
+"""A router's log: its numbers, how far they are settled, and its lease. Pure.
 
 A number is **settled** when its rows are stored *and* both exchanges confirmed it, when it is void,
 or when it is stored and too old to be published. Stored alone isn't enough: a gateway that begins
-at ``low`` takes everything up to it for past, and would never hear of what is published afterwards.
+at ``low`` takes all numbers up to it as past, and would never receive one that is published later.
 
-The **lease** is what keeps a router that was frozen from going on with a log that others have
-closed meanwhile. Others close a log whose row in the directory hasn't moved for 60 s by their own
+The **lease** keeps a router that was frozen from continuing a log that others have closed
+meanwhile. Others close a log whose row in the directory hasn't moved for 60 s of their own
 watching. A router gives out numbers and publishes for 15 s from the *start* of its last successful
-write of that row; and a broker that doesn't hear of it for 30 s takes back what it has.
+write of that row. A broker that receives nothing from it for 30 s takes its deliveries back.
 
-Example. 12:00:00 the router asks to write its row, 12:00:03 it is told that this was done: its
-lease ends at 12:00:15. It freezes at 12:00:14. 12:00:45 the broker closes its connection. 12:01:02
-another router has watched the row for 60 s and closes the log. 12:01:10 it wakes: it has no lease,
-its next write is refused, and it begins a new log.
+Example. At 12:00:00 the router begins to write its row, and at 12:00:03 the write succeeds: its
+lease ends at 12:00:15. It freezes at 12:00:14. At 12:00:45 the broker closes its connection. At
+12:01:02 another router has watched the row for 60 s and closes the log. At 12:01:10 the first
+router wakes: it has no lease, its next write is refused, and it begins a new log.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from newsfabric.store.rules import MAX_SPAN
 
 # Seconds from the start of a write of the directory.
 LEASE: Final = 15.0
-# So many numbers above ``low`` are under way at most: who closes a log looks so far for the next.
+# Most numbers above ``low`` that are under way; a router that closes a log searches so far ahead.
 WINDOW: Final = MAX_SPAN
 
 
 class Numbering:
-    """The numbers of one log and its lease. They run 1, 2, 3 … without gaps.
+    """The numbers of one log (1, 2, 3 … without gaps) and its lease.
 
     ``now`` is in seconds, of a clock that goes on while the machine sleeps.
     """
@@ -41,38 +40,38 @@ class Numbering:
         self.last = 0
         #: All numbers up to it are settled.
         self.low = 0
-        #: Whether its row is in the directory, which comes before its first number.
+        #: Whether the log's row is in the directory; it is written before the first number.
         self.is_listed = False
-        #: Whether others have ended it.
+        #: Whether other routers have closed the log.
         self.is_closed = False
         self._lease_until = -math.inf
-        # Those above low.
+        # Settled numbers above low.
         self._settled: set[int] = set()
 
     def renewed(self, asked_at: float) -> None:
-        """A write of the directory's row succeeded that began at ``asked_at``."""
+        """Note that a write of the directory's row, begun at ``asked_at``, succeeded."""
         self.is_listed = True
         self._lease_until = max(self._lease_until, asked_at + LEASE)
 
     def has_lease(self, now: float) -> bool:
-        """Whether it may give out numbers, while there is :attr:`room`, and publish.
+        """Return whether numbers may be given out, while there is :attr:`room`, and published.
 
-        There is none before it :attr:`is_listed`.
+        Before the log :attr:`is_listed` there is no lease.
         """
         return now < self._lease_until and not self.is_closed
 
     @property
     def room(self) -> int:
-        """How many more numbers may be under way."""
+        """The number of further numbers that may be under way."""
         return self.window - (self.last - self.low)
 
     def give(self) -> int:
-        """The next number. It must end as a message's rows or as a void row."""
+        """Return the next number. It must end as a message's rows or as a void row."""
         self.last += 1
         return self.last
 
     def settle(self, number: int) -> None:
-        """``number`` is settled: see above for what that takes."""
+        """Note that ``number`` is settled, as defined above."""
         if number != self.low + 1:
             self._settled.add(number)
             return

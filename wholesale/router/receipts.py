@@ -1,9 +1,9 @@
 """Receipts and rejections, as pending publishes. Pure.
 
-A rejected message keeps its bytes and properties, except those that would act on the
-broker once more: ``expiration`` (it would vanish from the queue that keeps it), ``user_id`` (it
-isn't the router's) and the headers ``CC`` and ``BCC``. On redelivery it goes out plain: its own
-headers may be what broke the link the first time, and a message must not come round for ever.
+A rejected message keeps its bytes and properties, except those that would act on the broker again:
+``expiration`` (it would vanish from the queue that keeps it), ``user_id`` (not the router's own)
+and the headers ``CC`` and ``BCC``. After a redelivery it is sent plain: its own headers may have
+broken the link the first time, and a message must not circulate for ever.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from wholesale.router.jobs import Claim
 # AMQP 0-9-1 section 4.2.5.3: short strings have at most 255 octets.
 _MAX_SHORT: Final = 255
 _MAX_DETAIL: Final = 500
-# Of the publisher's headers. With those that say why it stays below what a decoder looks into.
+# Bytes of the publisher's headers to keep. Together with the router's own headers they stay below
+# the limit of a decoder.
 _MAX_KEPT: Final = MAX_TABLE_BYTES - 4096
 _ACTING_HEADERS: Final = ("CC", "BCC")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceiptMaker:
-    """Makes the receipts and rejections of one router, in whose name they are.
+    """Makes receipts and rejections in the name of one router.
 
-    ``named_alone``: only a queue that a broker has named gets any, since publishers have no other.
+    ``named_alone``: receipts are sent only to queues that a broker has named, since publishers have
+    no others.
     """
 
     region: str
@@ -40,7 +42,7 @@ class ReceiptMaker:
     named_alone: bool = False
 
     def may_answer(self, reply_to: str) -> bool:
-        """Whether a receipt may go to the queue ``reply_to``: none of the fabric's own."""
+        """Return whether a receipt may be sent to queue ``reply_to``: not to the fabric's own."""
         if self.named_alone:
             return reply_to.startswith(topology.NAMED_BY_BROKER)
         return not reply_to.startswith(topology.OWN_QUEUES)
@@ -48,7 +50,7 @@ class ReceiptMaker:
     def routed(
         self, submission: Submission, claim: Claim, *, router_ms: int, repeated: bool
     ) -> PendingPublish:
-        """The receipt for ``claim``: stored and routed at ``router_ms``. It must want one."""
+        """Return the receipt for ``claim``, which wants one: stored and routed at ``router_ms``."""
         assert claim.reply_to is not None
         receipt = control.Receipt(
             status="routed",
@@ -66,7 +68,7 @@ class ReceiptMaker:
         return PendingPublish(topology.RECEIPTS, message)
 
     def overloaded(self, submission: Submission, claim: Claim) -> PendingPublish:
-        """The receipt for ``claim``: dropped unread for want of room. It must want one."""
+        """Return the receipt "dropped for lack of room" for ``claim``, which wants one."""
         assert claim.reply_to is not None
         receipt = control.Receipt(
             status="rejected",
@@ -85,7 +87,7 @@ class ReceiptMaker:
     def rejected(
         self, delivery: Delivery, problem: Rejected, *, now_ms: int
     ) -> list[PendingPublish]:
-        """What is published of a message that can't be accepted: to ``rejected``, and a receipt."""
+        """Return the publishes of a rejected message: to ``rejected``, and perhaps a receipt."""
         publishes = [self.evidence(delivery, problem, now_ms=now_ms)]
         properties = delivery.message.properties
         reply_to = properties.reply_to
@@ -94,7 +96,7 @@ class ReceiptMaker:
         return publishes
 
     def evidence(self, delivery: Delivery, problem: Rejected, *, now_ms: int) -> PendingPublish:
-        """The publish to ``rejected`` alone."""
+        """Return only the publish to ``rejected``."""
         message = delivery.message
         ours = {
             "reason": problem.reason,
@@ -132,7 +134,7 @@ class ReceiptMaker:
 
 
 def readable(text: str) -> str:
-    """``text`` with what isn't UTF-8 (surrogate escapes, PEP 383) written as ``\\udcXX``."""
+    """Return ``text`` with bytes that aren't UTF-8 (surrogate escapes, PEP 383) as ``\\udcXX``."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -144,7 +146,7 @@ def _is_short_text(text: str) -> bool:
 
 
 def _inert(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """``headers`` without those that act, or what there is room for of their bytes."""
+    """Return ``headers`` without those that act, or the first part of their bytes if too long."""
     kept = {name: value for name, value in headers.items() if name not in _ACTING_HEADERS}
     unread = kept.get(OVERSIZE)
     raw = unread if isinstance(unread, Undecodable) else encode_table(kept)[4:]

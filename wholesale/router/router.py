@@ -1,6 +1,7 @@
-"""A router: the stages put together over given publishers and a given store.
+"""A router: the stages, connected, over given publishers and a given store.
 
-It knows no broker and no socket, so tests run it over stubs; service.py gives it real ones.
+This module knows no broker and no socket, so tests run it over stubs; service.py gives it real
+ones.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ from wholesale.source import QueueSource
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
-# After a message that nothing followed for so long there is one more.
+# A message that is followed by no other for so long is followed by a tick.
 QUIET_SECONDS: Final = 0.2
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch."""
+    """Return the milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class Router:
-    """Takes deliveries with :meth:`take_delivery` while :meth:`run` is running.
+    """A router: it takes deliveries with :meth:`take_delivery` while :meth:`run` is running.
 
-    ``routes`` carries envelopes and ticks, ``answers`` receipts and rejections: two publishers,
-    so that a flood of the one doesn't use up the other's room. ``now_ms`` is the machine's clock,
+    ``routes`` carries envelopes and ticks, ``answers`` receipts and rejections: two publishers, so
+    that a flood of the one doesn't use up the room of the other. ``now_ms`` is the machine's clock,
     ``awake`` that of its lease. Its log begins at the epoch of ``first_log`` at the earliest.
     """
 
@@ -133,35 +134,35 @@ class Router:
 
     @property
     def stream(self) -> Stream:
-        """What it routes now."""
+        """The log that is routed now."""
         return self._listing.stream
 
     @property
     def store_answers(self) -> bool:
-        """Whether the last write worked, and there is a lease."""
+        """True while the last write succeeded and there is a lease."""
         return self._storing.store_answers and self._listing.has_lease
 
     @property
     def clock_is_right(self) -> bool:
-        """Whether the machine's clock agrees with the store's, as far as is known."""
+        """True while the machine's clock agrees with the store's, by the last comparison."""
         return self._clock.is_right
 
     @property
     def gets_through(self) -> bool:
-        """Whether its broker takes what it routes, and what it answers, as far as is known."""
+        """True while the broker accepts envelopes and replies, as far as it has answered."""
         return self._routing.gets_through and self._acknowledger.gets_through
 
     @property
     def under_way(self) -> int:
-        """How many messages and acknowledgements are neither settled nor given up."""
+        """The number of messages and acknowledgements that are neither settled nor given up."""
         return self._progress.under_way
 
     def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
-        """Take ``delivery`` of ``source``; it will be acknowledged when it is settled."""
+        """Take ``delivery`` of ``source``; it is acknowledged when it is settled."""
         if source.saw(delivery):
             self._forget_stale()
         if control.is_canary(delivery.message):
-            # It has come as far as the keeper of shovels wants it to, if it is one of a keeper.
+            # A canary ends here: the keeper of shovels sends it no further. It may be forged.
             if not _is_keepers(delivery.message):
                 counters.FORGED_CANARIES.inc()
             source.ack(delivery)
@@ -175,19 +176,19 @@ class Router:
                 self._acknowledger.add_ack(taken)
 
     async def may_take(self) -> None:
-        """Return when deliveries may come: the clock is right."""
+        """Return when deliveries may come: when the clock is right."""
         await self._clock.right.wait()
 
     async def must_pause(self) -> None:
-        """Return when no more deliveries may come."""
+        """Return when deliveries must stop: when the clock is wrong."""
         await self._clock.wrong.wait()
 
     def pause(self) -> None:
-        """Give back what isn't numbered yet; what is goes its way."""
+        """Give back messages that have no number yet; the others go on."""
         self._storing.give_back()
 
     async def run(self) -> None:
-        """Turn the stages and tick, until cancelled."""
+        """Run all stages and send ticks, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for stage in (
                 self._storing.run,
@@ -203,15 +204,15 @@ class Router:
                 tasks.create_task(stage(), name=f"router {stage.__qualname__}")
 
     async def settled(self) -> None:
-        """Return when everything taken so far is settled and answered."""
+        """Return when all messages taken so far are settled and answered."""
         await self._progress.idle()
 
     async def end_log(self) -> None:
-        """Say where the log ends, if all of it is settled; :meth:`run` must have ended."""
+        """Write the log's end, if all of it is settled; :meth:`run` must have ended."""
         await self._listing.end()
 
     async def tick(self) -> None:
-        """Tell this region and the others which number was the last; a lost tick is no harm."""
+        """Send the last number to this region and the others; the loss of a tick does no harm."""
         stream = self._listing.stream
         if not stream.numbering.is_listed:
             return
@@ -225,8 +226,10 @@ class Router:
             logger.debug("no tick: %r", exc)
 
     async def _tick_on(self) -> None:
-        """Tick each second, and soon after a message that nothing follows: if it is lost on its
-        way to a gateway, nothing else tells that there was one."""
+        """Tick each second, and soon after a message that no other follows.
+
+        If that message is lost on its way to a gateway, only a tick shows that it exists.
+        """
         last, moved_at, ticked_at = 0, self._now(), -math.inf
         while True:
             await asyncio.sleep(QUIET_SECONDS / 2)
@@ -245,15 +248,15 @@ class Router:
         counters.EVICTED_EARLY.inc(self._evicted_early - before)
 
     def _forget_stale(self) -> None:
-        # The broker delivers again what was unacknowledged on the old channel. Without this,
-        # each reconnect during a long outage of the store would add a prefetch to the memory.
+        # The broker delivers unacknowledged messages of the old channel again. Without this removal
+        # each reconnection during a long outage of the store would add one prefetch to the memory.
         self._identities.forget_stale_claims()
         self._storing.forget_unclaimed()
         self._acknowledger.forget_stale()
 
 
 def _is_keepers(canary: Message) -> bool:
-    """Whether a broker vouches that ``canary`` is a keeper's of the region that its key names."""
+    """Return whether a broker vouches that a keeper of the region in its key sent ``canary``."""
     sender = canary.properties.user_id or ""
     region = sender.removeprefix(user_name("keeper", ""))
     return region != sender and canary.topic == control.canary_key(region)

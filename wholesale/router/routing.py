@@ -1,16 +1,16 @@
-"""The fifth stage: publishes what is stored to ``postoffice`` and ``outbound``, in seq order.
+"""The fifth stage: publishes stored messages to ``postoffice`` and ``outbound``, in seq order.
 
-Two loops: while one batch waits for the broker's confirms the next is already on its way. Two
-batches may wait before each, so seven are unsettled at most with those in hand (one is with the
-store), of at most 256 jobs each.
+Two loops: while one batch waits for the broker's confirms, the next one is already sent. Two
+batches may wait before each loop, each loop has one in hand, and one is in the store: at most seven
+unsettled batches of at most 256 jobs each.
 
-What the link keeps here for too long isn't routed any more (jobs.py, HOLD_SECONDS), though it is
-stored: readers who look find it, but nobody is told that it was routed. Nothing leaves without a
-lease; where others have closed the log, the broker gets everything back.
+A stored message that the link delays for too long isn't routed any more (jobs.py, HOLD_SECONDS): a
+reader of the store finds it, but its publisher gets no receipt. No message is sent without a lease;
+if other routers have closed the log, the broker gets all deliveries back.
 
-A message that some queue refuses is published: all other queues have it. Whose that queue is misses
-it, and a gateway finds it by its number. Else one box, by a queue of its own that takes nothing,
-would keep every router of its region sending the same again.
+A message that some queue refuses counts as published: all other queues have it. The gateway behind
+that queue finds the missing number in the store. Otherwise one box whose queue refuses everything
+would make every router of its region send the same message again and again.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from wholesale.router.settling import Settling
 
 _BATCHES_BETWEEN = 2
 
-# A job, and what is published of it to both exchanges.
+# A job, and its publishes to both exchanges.
 _Sent = tuple[Job, PendingPublish, PendingPublish]
 
 
 class Routing:
-    """Takes batches with :meth:`route_stored`; its loops are :meth:`publish`, :meth:`confirm`."""
+    """Routes batches, from :meth:`route_stored`, in the loops :meth:`publish`, :meth:`confirm`."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Routing:
 
     @property
     def gets_through(self) -> bool:
-        """Whether the broker takes what it is asked to confirm now, as far as it has answered."""
+        """False if the broker has failed a publish of the batch that is being confirmed now."""
         return not any(pending.failed for pending in self._confirming)
 
     async def route_stored(self, jobs: list[Job]) -> None:
-        """Route stored ``jobs`` in their turn; waits while two batches are before them."""
+        """Route stored ``jobs`` in their turn; wait while two batches are before them."""
         await self._stored.put(jobs)
 
     async def publish(self) -> None:
-        """Publish batch by batch until cancelled."""
+        """Publish batch by batch, until cancelled."""
         while True:
             jobs = await self._stored.get()
             if jobs:
@@ -122,13 +122,13 @@ class Routing:
                 counters.ROUTE.left()
 
     def _lease_of(self, jobs: list[Job]) -> MaySend:
-        """What waits until ``jobs``, which have numbers of one log, may be published."""
+        """Return a function that waits until ``jobs``, all of one log, may be published."""
         stream = jobs[0].stream
         assert stream is not None
         return functools.partial(self._listing.lease, stream)
 
     def _give_back(self, jobs: list[Job]) -> None:
-        """Of some perhaps both exchanges have a copy: the next one has the same identity."""
+        """Give ``jobs`` back. Copies that the exchanges may have are repeats by their identity."""
         for job in jobs:
             self._settling.given_back(job)
 

@@ -22,17 +22,17 @@ from wholesale.router.trace_answers import trace_routes
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 
-# Unconfirmed publications of each broker, two per message: those of two batches, one on its way and
-# one to come.
+# Unconfirmed publications for each broker, two for each message: those of two batches, one under
+# way and one to come.
 IN_FLIGHT: Final = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings(CoreSettings):
-    """How one router runs.
+    """The settings of one router.
 
-    Bronze is dropped while more than ``bronze_room`` messages are under way. That must be
-    below ``prefetch``, or it would never be.
+    Bronze is dropped while more than ``bronze_room`` messages are under way. That bound must be
+    below ``prefetch``, or it would never be reached.
     """
 
     prefetch: int = 1000
@@ -45,7 +45,7 @@ class RouterSettings(CoreSettings):
 
 
 class RouterService(CoreService[Router]):
-    """Routes what publishers send."""
+    """The service that routes publishers' messages."""
 
     def __init__(
         self,
@@ -63,8 +63,10 @@ class RouterService(CoreService[Router]):
         self._traffic = Traffic()
 
     def readiness(self) -> Readiness:
-        """As every service's; nor is it ready while no broker takes what it publishes, or while
-        the clock is wrong."""
+        """Return readiness as every service does, with two more conditions.
+
+        The clock must be right, and a broker must accept the publications.
+        """
         found, work = super().readiness(), self._work
         if work is None:
             return found

@@ -1,4 +1,4 @@
-"""How a job ends: routed, or given up. One place, so that no end forgets a part of it."""
+"""The ends of a job: routed, or given up. In one module, so that no end forgets a part of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Settling:
-    """Ends jobs: tells the window and the stream, hands on what is owed."""
+    """Ends jobs: updates window and log, and passes pending acks to the acknowledger."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Settling:
         self._failing = LineLimit()
 
     def routed(self, job: Job) -> None:
-        """``job`` is stored and both exchanges have confirmed it."""
+        """End ``job``: it is stored, and both exchanges have confirmed it."""
         assert job.envelope is not None
         settle(job)
         now = self._now()
@@ -71,7 +71,7 @@ class Settling:
         self._end(job, PendingAck(publishes, job.claims))
 
     def failed(self, job: Job, problem: Exception) -> None:
-        """``job`` met an error that isn't known: reject it, or it would come round for ever."""
+        """End ``job`` after an unknown error: reject it, or it would circulate for ever."""
         unsaid = self._failing.may_log(self._now())
         if unsaid is not None:
             name = identity_text(job.submission.identity)
@@ -88,12 +88,12 @@ class Settling:
         self._progress.end()
 
     def abandoned(self, job: Job) -> None:
-        """Nobody here owes anything for ``job`` any more: the broker delivers it anew."""
+        """End ``job`` without acknowledgement: it has no claims, and the broker repeats it."""
         self._identities.given_up(job)
         self._progress.end()
 
     def shed(self, job: Job) -> None:
-        """``job`` isn't numbered yet and there is no room for it: whoever asked is told."""
+        """End ``job`` for lack of room, before it gets a number; send receipts if wanted."""
         counters.SHED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
             sighting.steps["shed"] = self._now_ms()
@@ -107,8 +107,10 @@ class Settling:
         self._end(job, PendingAck(publishes, job.claims))
 
     def given_back(self, job: Job) -> None:
-        """The broker delivers ``job`` anew: its log was closed by others, so it needs another
-        number, or nothing new may be numbered here."""
+        """Give ``job`` back to the broker, which delivers it again.
+
+        Its log was closed by others, so it needs another number; or nothing may be numbered here.
+        """
         counters.GIVEN_BACK.inc()
         self._identities.given_up(job)
         for claim in job.claims:
@@ -116,11 +118,11 @@ class Settling:
         self._progress.end()
 
     def expired(self, job: Job) -> None:
-        """``job`` has waited for too long. It ends as it would have in the broker's queue: without
-        a word, and whoever has no receipt sends it again.
+        """End ``job``, which has waited for too long, without a receipt; its publisher sends again.
 
-        It may have a number, and be stored. In its log that number is a message like any other:
-        it is looked up before anybody is given it.
+        A message that expires in the broker's queue ends in the same way. If ``job`` has a number
+        and is stored, its number is a message like any other: copies are looked up before a reader
+        gets it.
         """
         counters.EXPIRED.inc()
         if (sighting := self._sightings.get(job.submission.identity)) is not None:
@@ -156,7 +158,7 @@ class Settling:
 
 
 def settle(job: Job) -> None:
-    """``job``'s number needs nothing more (:mod:`wholesale.router.numbering`)."""
+    """Settle the number of ``job``: it is finished (:mod:`wholesale.router.numbering`)."""
     assert job.stream is not None
     assert job.envelope is not None
     job.stream.numbering.settle(job.envelope.seq)

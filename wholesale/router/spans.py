@@ -1,8 +1,8 @@
-"""What a router tells a collector of traces of one message, when it is done with it. Pure.
+"""The spans that a router reports for one message, at its end, to a collector of traces. Pure.
 
-One span from the message's arrival to its end, the child of its publisher's; in it one for the
-store and one for the exchanges. Which shovel brought it, and when, is an event: when that shovel
-took it nobody knows.
+One span from the message's arrival to its end, the child of its publisher's span. It has one child
+for the store and one for the exchanges. The arrival by a shovel is an event, not a span: the time
+when the shovel took the message isn't known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SERVICE = "router"
 def spans_of(
     job: Job, sighting: Sighting | None, context: Context, router: str, *, now_ms: int, error: str
 ) -> list[Span]:
-    """The spans of ``job``, which ends at ``now_ms``; ``error`` is empty if it was routed."""
+    """Return the spans of ``job``, which ends at ``now_ms``; ``error`` is "" if it was routed."""
     envelope, submission = job.envelope, job.submission
     identity = identity_text(submission.identity)
     came_ms = now_ms if sighting is None else sighting.copies[0].at_ms

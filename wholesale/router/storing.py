@@ -1,9 +1,10 @@
-"""The fourth stage: numbers what waits and writes it to the store, one write at a time.
+"""The fourth stage: numbers the waiting jobs and writes them to the store, one write at a time.
 
-While the store is away or slow, deliveries wait here, up to the prefetch, and after that in the
-broker's queues; bronze only while there is room (waiting.py), then its oldest go. What has waited
-for too long goes too, whatever its class (jobs.py, HOLD_SECONDS), unless it has a number: a write
-that wasn't confirmed may have happened, or happen yet, so it is repeated until it is confirmed.
+While the store is away or slow, deliveries wait here up to the prefetch, and after that in the
+broker's queues. Bronze waits only while there is room (waiting.py); then its oldest is dropped. A
+job that has waited for too long is given up, whatever its class (jobs.py, HOLD_SECONDS), unless it
+has a number. An unconfirmed write may have been done, or may still be: it is repeated until
+confirmed.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from wholesale.router.stream import Stream
 from wholesale.router.waiting import Waiting
 from wholesale.store_retry import StoreRetry
 
-# Long enough to share one transaction, short enough that the last of it isn't late: 256 SQLite
+# Enough to share the cost of a transaction, and few enough that the last one isn't late: 256 SQLite
 # rows take a few ms.
 MAX_BATCH: Final = 256
-# A log has as many unsettled numbers as it may have: only a broker that confirms nothing does that.
+# Seconds to wait while a log has as many unsettled numbers as allowed: brokers confirm nothing.
 _FULL_SECONDS: Final = 0.1
-# How often it is looked for what has waited for too long.
+# Seconds between two searches for jobs that have waited for too long.
 _LOOK_SECONDS: Final = 1.0
 
 HandOn = Callable[[list[Job]], Awaitable[None]]
 
 
 class Storing:
-    """Takes jobs with :meth:`store_later`; :meth:`run` stores them and hands them on.
+    """Takes jobs with :meth:`store_later`; :meth:`run` stores them and passes them to ``hand_on``.
 
-    ``clock_ms`` is the time that messages are given, ``now_ms`` the machine's.
+    ``clock_ms`` is the clock that dates messages, ``now_ms`` the machine's.
     """
 
     def __init__(
@@ -62,41 +63,40 @@ class Storing:
         self._wake = asyncio.Event()
         self._writing: list[Job] = []
         self._retry = StoreRetry(store, counters.STORE_RETRIES)
-        # Asked for, not told: while a write waits for the store nothing else here goes on.
+        # The gauge calls a function: while a write waits for the store, no code here could set it.
         counters.WAITING.set_function(lambda: len(self._writing) + len(self._waiting))
 
     @property
     def store_answers(self) -> bool:
-        """Whether the last write worked (True before the first)."""
+        """True if the last write succeeded, and before the first."""
         return self._retry.store_answers
 
     def store_later(self, job: Job, *, under_way: int) -> None:
-        """Store ``job`` in its turn, or drop bronze as there are ``under_way`` with it."""
+        """Store ``job`` in its turn; drop the oldest bronze if ``under_way`` jobs are too many."""
         dropped = self._waiting.queue_job(job, under_way=under_way)
         if dropped is not None:
             self._settling.shed(dropped)
         self._wake.set()
 
     def forget_unclaimed(self) -> None:
-        """Drop the jobs that wait for nobody; those that have a number go their way."""
+        """Drop waiting jobs that have no claims; those that have a number go on."""
         for job in self._waiting.remove_unclaimed():
             self._settling.abandoned(job)
 
     def give_back(self) -> None:
-        """Give back what isn't numbered yet: the broker delivers it to whoever takes more."""
+        """Give back jobs without a number: the broker delivers them to another router."""
         for job in self._waiting.take(len(self._waiting)):
             self._settling.given_back(job)
 
     async def give_up_old(self) -> None:
-        """Give up what has waited for too long, also while the store keeps us waiting; until
-        cancelled."""
+        """Give up jobs that have waited for too long, also during a write; until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for job in self._waiting.remove_old(self._now()):
                 self._settling.expired(job)
 
     async def run(self) -> None:
-        """Store and hand on, batch by batch, until cancelled."""
+        """Store and pass on, batch by batch, until cancelled."""
         while True:
             if self._waiting:
                 await self._store_some()
@@ -135,7 +135,7 @@ class Storing:
         await self._hand_on(stored)
 
     async def _written(self, jobs: list[Job], stream: Stream) -> list[Job]:
-        """Those that are in the store now; the others have ended."""
+        """Return the jobs that are in the store now; the others have ended."""
         try:
             await self._write(jobs, stream)
         except LogClosed:
@@ -144,7 +144,7 @@ class Storing:
             return []
         except Exception as exc:
             if len(jobs) > 1:
-                # One of them is the fault, so the others must not share its fate.
+                # One of them is at fault; the others must not fail with it.
                 parts = [await self._written([job], stream) for job in jobs]
                 return [job for part in parts for job in part]
             self._settling.failed(jobs[0], exc)
@@ -154,10 +154,10 @@ class Storing:
         return jobs
 
     async def _write(self, jobs: Sequence[Job], stream: Stream) -> None:
-        """Write until the store takes it.
+        """Write until the store accepts it.
 
-        LogClosed if it needn't any more; other errors when the envelopes are at fault, not the
-        store.
+        Raise LogClosed if the log was closed meanwhile; other errors if the envelopes are at fault,
+        not the store.
         """
         envelopes = [job.envelope for job in jobs if job.envelope is not None]
 
@@ -171,7 +171,7 @@ class Storing:
         await self._retry.until_answered(write)
 
     def _in_time(self, jobs: list[Job]) -> list[Job]:
-        """Those of ``jobs`` that may be numbered yet; the others are given up."""
+        """Return those of ``jobs`` that may still be numbered; the others are given up."""
         now = self._now()
         in_time = []
         for job in jobs:

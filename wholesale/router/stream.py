@@ -1,6 +1,6 @@
-"""A router's stream of envelopes: each gets a number of its log, and ticks say which was the last.
+"""A router's stream of envelopes, numbered in one log, and the log's ticks.
 
-A number is given out once, before the message is stored, because the store keeps it too.
+A number is given out once, before the message is stored, because the store keeps the number too.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from wholesale.router.numbering import Numbering
 
 
 class Stream:
-    """What one router routes in one life, as ``log``."""
+    """The messages that one router routes in one life, as ``log``."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.numbering = Numbering()
-        # Numbers that the store couldn't hold as messages: they are to be void rows.
+        # Numbers whose messages the store couldn't hold: they are to become void rows.
         self.to_void: set[int] = set()
 
     def number(self, submission: Submission, *, now_ms: int) -> Envelope:
-        """``submission`` with the next number, which must be settled
-        (:mod:`wholesale.router.numbering`)."""
+        """Return ``submission`` with the next number.
+
+        That number must be settled later (:mod:`wholesale.router.numbering`).
+        """
         return envelope.routed(
             submission,
             now_ms=now_ms,
@@ -39,16 +41,16 @@ class Stream:
         return self.numbering.last
 
     def make_void(self, seq: int) -> None:
-        """The store can't hold the message that has number ``seq``: it is settled as void, as soon
-        as that is written.
+        """Make ``seq``, whose message the store can't hold, void; it is settled once that is
+        written.
 
-        Of a message that failed so nothing was written, or as good as nothing: a row that is there
-        all the same is found by who looks for its topic, though its publisher was told otherwise.
+        After such a failure normally no row was written. If there is a row all the same, a reader
+        of its topic finds it, although its publisher got a rejection.
         """
         self.to_void.add(seq)
 
     def tick(self, *, now_ms: int) -> Tick:
-        """The sign of life at ``now_ms``."""
+        """Return the tick for ``now_ms``."""
         return Tick(
             origin=self.log.region,
             router=self.log.router,

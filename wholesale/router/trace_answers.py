@@ -1,7 +1,7 @@
-"""What a router answers to ``newsfabric trace``: what it remembers, and what its store has.
+"""A router's answers to ``newsfabric trace``: from its memory, and from its store.
 
 ``/trace/ID`` is memory alone. ``/stored/ID?topic=TOPIC`` reads one millisecond of that topic, the
-one in the id, and so finds every copy that got that very id, whichever router stored it.
+one in the id. So it finds every copy that got that very id, whichever router stored it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MOST: Final = 1000
 
 
 class StoredHandler(JsonHandler):
-    """``/stored/ID?topic=TOPIC``: the rows of one message."""
+    """The handler of ``/stored/ID?topic=TOPIC``: the rows of one message."""
 
     def initialize(self, settings: CoreSettings, store: Store) -> None:
-        """Tornado gives it these; answers name the router's region."""
+        """Set the arguments of the route; answers name the router's region. Called by Tornado."""
         self._settings, self._store = settings, store
 
     async def get(self, text: str) -> None:
-        """200 with the rows, perhaps none; 400 without a topic, 503 while the store is away."""
+        """Reply 200 with the rows, if any; 400 without a topic, 503 while the store is away."""
         identity, ms = identity_of_id(text), ms_of_id(text)
         topic = self.get_query_argument("topic")
         try:
@@ -45,7 +45,7 @@ def trace_routes(settings: CoreSettings, races: Races, store: Store) -> list[Any
     """Tornado routes for ``/trace/ID`` and ``/stored/ID?topic=TOPIC``."""
     return [
         trace_route("router", settings.name, settings.region, races.sightings),
-        # envelope._ID: whatever else is asked for there is nothing.
+        # As envelope._ID; all other paths get a 404.
         (
             r"/stored/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})",
             StoredHandler,

@@ -1,4 +1,4 @@
-"""Which topics and which publishers are the busiest, for operators. Pure."""
+"""The busiest topics and publishers, for operators. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from newsfabric.envelope import Submission
 
 
 class Traffic:
-    """Counts what is routed, in bounded memory; times are monotonic, in seconds."""
+    """Counts routed messages, in bounded memory; times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._topics = Busiest()
         self._publishers = Busiest()
 
     def routed(self, submission: Submission, now: float) -> None:
-        """One more message. One without an ``app_id`` is nobody's."""
+        """Count a routed message. Without an ``app_id`` it counts for no publisher."""
         self._topics.add(submission.topic, now)
         if submission.app_id:
             self._publishers.add(submission.app_id, now)
 
     def top(self, now: float) -> dict[str, Any]:
-        """The busiest of the last ten seconds, as a report has them."""
+        """Return the busiest of the last ten seconds, in the shape of a report."""
         return {"topics": self._topics.top(now), "publishers": self._publishers.top(now)}

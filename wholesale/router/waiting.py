@@ -1,9 +1,8 @@
 """Jobs that wait for the store, by class: gold leaves first, bronze last. Pure.
 
-Gold and silver are never dropped here: what a router has no room for waits in its broker's
-queues. Bronze goes as soon as a router has much under way. That point is below the
-prefetch, so that bronze flows in and is dropped where it is counted, instead of
-filling the queue that it shares with silver.
+Gold and silver are never dropped here: beyond the prefetch they wait in the broker's queues. Bronze
+is dropped when the router has many jobs under way. That bound is below the prefetch, so that bronze
+flows in and is dropped where it is counted, and doesn't fill the queue that it shares with silver.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ _CLASSES: Final[tuple[TopicClass, ...]] = ("gold", "silver", "bronze")
 
 
 class Waiting:
-    """Jobs in the order in which they are stored; bronze while ``bronze_room`` are under way.
+    """Jobs in the order of storing. Bronze waits only while ``bronze_room`` or fewer are under way.
 
-    ValueError for a room below 1.
+    Raise ValueError for a room below 1.
     """
 
     def __init__(self, *, bronze_room: int) -> None:
@@ -37,16 +36,16 @@ class Waiting:
         return sum(map(len, self._jobs.values()))
 
     def queue_job(self, job: Job, *, under_way: int) -> Job | None:
-        """Add ``job``; returns the one that has to go for it, the oldest bronze one.
+        """Add ``job``; return the job to drop for it, the oldest bronze one, or None.
 
-        ``under_way`` is how many the router has in hand, waiting or not, this one included.
+        ``under_way`` is the number of jobs that the router has, waiting or not, this one included.
         """
         self._jobs[job.topic_class].append(job)
         bronze = self._jobs["bronze"]
         return bronze.popleft() if bronze and under_way > self._bronze_room else None
 
     def take(self, most: int) -> list[Job]:
-        """The next ``most`` jobs or fewer: gold first, within a class the oldest first."""
+        """Return the next jobs, at most ``most``: gold first, within a class the oldest first."""
         taken: list[Job] = []
         for jobs in self._jobs.values():
             count = min(len(jobs), most - len(taken))
@@ -54,7 +53,7 @@ class Waiting:
         return taken
 
     def remove_old(self, now: float) -> list[Job]:
-        """Take out the jobs that have waited for too long (:attr:`Job.until`)."""
+        """Remove and return the jobs that have waited for too long (:attr:`Job.until`)."""
         old = []
         for jobs in self._jobs.values():
             while jobs and jobs[0].until <= now:
@@ -62,7 +61,7 @@ class Waiting:
         return old
 
     def remove_unclaimed(self) -> list[Job]:
-        """Take out the jobs that wait for nobody."""
+        """Remove and return the jobs that have no claims."""
         unclaimed = [job for jobs in self._jobs.values() for job in jobs if not job.claims]
         for topic_class, jobs in self._jobs.items():
             self._jobs[topic_class] = collections.deque(job for job in jobs if job.claims)

@@ -1,10 +1,10 @@
-"""What this router has routed lately: identity → when, and a fingerprint of what.
+"""The messages routed lately: identity → time, and a fingerprint of topic and body.
 
-Bounded by age and by number, oldest out; owns no clock. It isn't the last word on repeats: another
-router has its own window, so gateways drop copies by identity as well.
+Bounded by age and by number, the oldest are dropped first; it owns no clock. It doesn't find all
+repeats, since another router has its own window: gateways drop copies by identity as well.
 
-Ages go by a clock that only goes on, not by the time in the id: a machine's clock that jumps
-forward would else empty the window, and one that is set back would keep everything for longer.
+Ages are measured by a monotonic clock, not by the time in the id: otherwise a machine's clock that
+jumps forward would empty the window, and one that is set back would prolong it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final, NamedTuple
 from newsfabric.envelope import MAX_MS
 from newsfabric.topology.times import TIMES
 
-# As long as gateways: a copy may be twelve minutes on its way.
+# As long as in gateways: a copy may be under way for twelve minutes.
 KEEP_MS: Final = TIMES.identity_ms
 # 160 bytes each, so 250 MB at the bound, which is reached from 1,722 messages/s on. At 10,000/s,
-# more than one router manages with Cassandra, they last for 155 s: longer than the 150 s for which
-# a queue holds a copy back.
+# more than one router manages with Cassandra, an identity is kept for 155 s: longer than the 150 s
+# for which a queue holds a copy back.
 MOST: Final = 1_550_000
-# What is remembered of a hash of topic and body.
+# The bits that are kept of a hash of topic and body.
 FINGERPRINT: Final = (1 << 32) - 1
 _MS_AT: Final = FINGERPRINT.bit_length()
 _SINCE_AT: Final = _MS_AT + MAX_MS.bit_length()
 
 
 class Routed(NamedTuple):
-    """One message that was routed: the time in its id (ms), and a hash of its topic and body.
+    """A routed message: the time in its id (ms), and a hash of its topic and body.
 
-    Of that the bits of :data:`FINGERPRINT` are remembered.
+    Only the bits of :data:`FINGERPRINT` are kept of the hash.
     """
 
     router_ms: int
@@ -40,8 +40,8 @@ class Routed(NamedTuple):
 class Window:
     """Identities routed in the last ``keep_ms``, at most ``most`` of them; both are 1 or more.
 
-    ``now`` is in seconds, and monotonic. ``evicted_early`` counts those that had to go before their
-    time.
+    ``now`` is in seconds, and monotonic. ``evicted_early`` counts identities that were dropped
+    before their time.
     """
 
     def __init__(self, *, keep_ms: int = KEEP_MS, most: int = MOST) -> None:
@@ -50,9 +50,9 @@ class Window:
         self._keep_ms = keep_ms
         self._most = most
         self.evicted_early = 0
-        # When it was added and both parts of a Routed in one number, and the order beside: half of
-        # what tuples in an OrderedDict take. Up to 34 years after the boot such a number has four
-        # digits of CPython's, and takes as much as one of three would.
+        # One number holds the time of adding and both parts of a Routed; a deque holds the order.
+        # That is half the memory of tuples in an OrderedDict. Until 34 years after the boot such a
+        # number has four digits of CPython's, and takes as much memory as one of three digits.
         self._routed: dict[int, int] = {}
         self._order: collections.deque[int] = collections.deque()
 
@@ -60,14 +60,14 @@ class Window:
         return len(self._routed)
 
     def find(self, identity: int, *, now: float) -> Routed | None:
-        """What was routed as ``identity``, None if nothing was or it is too long ago."""
+        """Return the message routed as ``identity``; None if there was none, or too long ago."""
         packed = self._routed.get(identity)
         if packed is None or self._is_old(packed, now):
             return None
         return Routed(packed >> _MS_AT & MAX_MS, packed & FINGERPRINT)
 
     def add(self, identity: int, routed: Routed, *, now: float) -> None:
-        """Remember ``identity`` as routed now; drop what is too old or one too many."""
+        """Remember ``identity`` as routed now; drop the oldest ones beyond age or number."""
         while self._order and self._is_old(self._routed[self._order[0]], now):
             del self._routed[self._order.popleft()]
         if identity not in self._routed:

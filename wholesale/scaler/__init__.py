@@ -1,6 +1,6 @@
-"""The scaler: how many boxes a region needs, which leave, and a driver that makes it so.
+"""The scaler: the number of boxes that a region needs, the boxes to remove, and a driver to do it.
 
-``wish`` says how many, from a few numbers; ``known_boxes`` keeps those numbers from load reports;
-``choice`` says which boxes go; ``brain`` puts them together. All four are pure. ``service`` and
-``acting`` do what they say. docs/design/0026-the-scaler.md says why it is so.
+``wish`` computes the number, from a few figures; ``known_boxes`` keeps those figures from load
+reports; ``choice`` chooses the boxes to remove; ``brain`` combines the three. All four are pure.
+``service`` and ``acting`` do the I/O. docs/design/0026-the-scaler.md has the reasons.
 """

@@ -1,8 +1,8 @@
-"""Hands: asks the driver what there is, and tells it what was decided, one thing at a time.
+"""The driver's caller: gets the list of boxes and passes the decisions on, one call at a time.
 
 A driver may fail, hang, or be at its limit. Each call has a time limit; after a failure the next
-waits, ever longer; the last trouble is said in ``/scale`` and metrics. What was decided meanwhile
-isn't queued: when the driver can be asked again it is told what is wanted then.
+call waits, with back-off; ``/scale`` and metrics show the last failure. Decisions made meanwhile
+aren't queued: the next call carries the newest decision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 LIST_EVERY: Final = 5.0
 TIMEOUT: Final = 30.0
-# A list that is older than this says nothing of who may be ended.
+# A list that is older than this doesn't show which boxes may be ended.
 STALE: Final = 60.0
 
 OnList = Callable[[tuple[Instance, ...] | None], None]
@@ -31,7 +31,7 @@ OnList = Callable[[tuple[Instance, ...] | None], None]
 
 @dataclasses.dataclass(slots=True)
 class Trouble:
-    """What a driver couldn't do, last. ``since`` is on the acting clock."""
+    """The last failure of a driver. ``since`` is on the clock of :class:`Acting`."""
 
     action: str
     text: str
@@ -40,7 +40,7 @@ class Trouble:
 
 
 class Acting:
-    """Tells ``driver`` what :meth:`decided` was given last. ``on_list`` is given each list."""
+    """Passes the last decision of :meth:`decided` to ``driver``, and each list to ``on_list``."""
 
     def __init__(
         self,
@@ -68,19 +68,19 @@ class Acting:
 
     @property
     def well(self) -> bool:
-        """Whether the driver did what it was last told, and its list is new."""
+        """True while the list is recent and no call failed since; a limit isn't a failure."""
         at = self._listed_at
         fresh = at is not None and self._clock() - at <= STALE
         return fresh and (self.trouble is None or self.trouble.limit)
 
     def decided(self, decision: Decision) -> None:
-        """What is to be done now, instead of what was."""
+        """Set the decision to carry out, in place of the one before."""
         self._decision = decision
         if decision.want is not None or decision.end:
             self._new.set()
 
     def document(self) -> dict[str, Any]:
-        """What ``/scale`` says of the driver."""
+        """Return the driver's part of ``/scale``."""
         trouble = self.trouble
         state = "well" if self.well else "starting" if self._listed_at is None else "stale"
         if trouble is not None:
@@ -104,11 +104,11 @@ class Acting:
                     await self._new.wait()
             except TimeoutError:
                 continue
-            # Decisions come each second; a driver isn't asked more often.
+            # Decisions arrive each second; the driver isn't called more often.
             await asyncio.sleep(min(1.0, self._every))
 
     async def round(self) -> None:
-        """One look at the driver, and what was decided, if it may be asked again."""
+        """Get the list, then carry out the decision, unless the driver must rest."""
         if self._clock() < self._not_before:
             return
         counters.DRIVER_WELL.set(await self._list_and_act())
@@ -129,7 +129,7 @@ class Acting:
             good = await self._try("want", lambda: self._driver.want(want)) and good
         asked = {"boxes"} | ({"end"} if decision.end else set()) | ({"want"} if want else set())
         if self.trouble is not None and self.trouble.action not in asked:
-            # It couldn't do what nobody wants any more.
+            # The call that failed isn't wanted any more.
             self.trouble = None
         return good
 
@@ -152,7 +152,7 @@ class Acting:
             self._failed(action, str(exc), limit=False)
             return False
         except Exception as exc:
-            # A driver is somebody's code or somebody's cloud: what it fails with stops nobody.
+            # Drivers are other people's code, or clouds: no error of theirs may stop the scaler.
             self._failed(action, f"{action}: {type(exc).__name__}: {exc}", limit=False)
             return False
         counters.DRIVER.labels(action, "done").inc()

@@ -1,8 +1,8 @@
-"""A scaler without its hands and ears: reports and lists in, decisions out. Pure.
+"""A scaler without I/O: reports and lists in, decisions out. Pure.
 
-Two scalers of a region have one each, hear the same reports, and come to the same decisions. Where
-they don't, the one that wants more boxes prevails: a driver is told "so many" and never fewer, and
-no box is ended that hasn't said itself that it is empty.
+Two scalers of a region have one each, receive the same reports, and make the same decisions. Where
+they differ, the larger number of boxes prevails: a driver is told a total and never reduces it, and
+a box is ended only if it has reported itself that it is empty.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Brain:
         self._choice = Choice(plan)
 
     def hear(self, report: LoadReport, *, now: float) -> bool:
-        """Note ``report``; False if it can't count."""
+        """Note ``report``; return False if it doesn't count."""
         return self._boxes.hear(report, now=now)
 
     def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
-        """The driver's list, just come; None if it has none."""
+        """Note the driver's newest list; None if it has none."""
         self._boxes.listed(instances, now=now)
 
     def deaf(self) -> None:
-        """The link is down: nothing is decided, and what was heard before counts for nothing."""
+        """Note that the link is down: no decisions, and earlier reports prove nothing later."""
         self._boxes.deaf()
         self.sight = self.decision = None
 
     def decide(self, *, now: float, driver_well: bool = True) -> Decision:
-        """What to do now. Call it each second; a pause counts as deafness."""
+        """Return the decision for ``now``. Call it each second; a pause counts as :meth:`deaf`."""
         sight = self.sight = self._boxes.look(now=now)
         if sight.heard_for == 0.0:
             self._choice.restart(now)
@@ -51,7 +51,7 @@ class Brain:
         return decision
 
     def document(self) -> dict[str, Any]:
-        """What ``GET /scale`` says of it."""
+        """Return this part of ``GET /scale``."""
         sight, decision = self.sight, self.decision
         if sight is None or decision is None:
             return {"state": "deaf", "wanted": None, "sums": [], "boxes": [], "notes": []}
@@ -88,7 +88,7 @@ class Brain:
 
 
 def counts(sight: Sight) -> dict[str, int]:
-    """How many boxes there are of each kind."""
+    """Return the number of boxes of each kind."""
     found: dict[str, int] = {}
     for box in sight.boxes:
         found[box.kind] = found.get(box.kind, 0) + 1

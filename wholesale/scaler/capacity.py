@@ -1,4 +1,4 @@
-"""``newsfabric capacity``: how many boxes a crowd needs, with the sums. Asks nobody."""
+"""``newsfabric capacity``: the number of boxes for a crowd, with the sums. No I/O but printing."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _STEPS: Final = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What ``readers`` who come evenly ``within`` seconds need, when ``already`` are there.
+    """The boxes for ``readers`` that arrive evenly ``within`` seconds, ``already`` of them before.
 
-    ``before`` boxes must stand when the first comes, since those that are asked for then come too
-    late for ``plan.lead`` seconds of readers. ``after`` is what all need, once all are there.
-    ``steps`` are (second, readers, boxes wanted) on the way.
+    ``before`` boxes must be ready when the first reader arrives: boxes requested at that time would
+    be too late for the readers of ``plan.lead`` seconds. ``after`` is for all readers, once all are
+    there. ``steps`` are (second, readers, boxes wanted) on the way.
     """
 
     readers: int
@@ -45,7 +45,7 @@ class Capacity:
         return (self.readers - self.already) / self.within
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """Return all of it as JSON."""
         return {
             "readers": self.readers,
             "already": self.already,
@@ -61,7 +61,7 @@ class Capacity:
 
 
 def capacity_for(readers: int, already: int, within: float, plan: Plan) -> Capacity:
-    """The boxes for that many. ``already`` is less than ``readers``, ``within`` above 0."""
+    """Return the boxes for a crowd. ``already`` is less than ``readers``, ``within`` above 0."""
     rate = (readers - already) / within
 
     def wanted(at: float) -> Wish:

@@ -1,14 +1,14 @@
-"""How many boxes to ask for, which to drain, which to end. Pure; the cool-downs are its only state.
+"""The number of boxes to request, to drain and to end. Pure; its only state are the cool-downs.
 
-More at once, fewer slowly: the number that is wanted rises as soon as it must, and falls no more
-often than once in ``plan.patience`` seconds, to the highest of what was needed in all that time. So
-after a wave there is one step down, and a scaler that has just begun takes nothing away.
+The wanted number rises at once and falls slowly. It rises as soon as it must. It falls at most once
+in ``plan.patience`` seconds, to the highest number needed in all that time. So after a wave there
+is one step down, and a scaler that has just started removes nothing.
 
-A box goes in three steps, each of which waits for the box's own word: it is told to drain; it says
-that it drains and has no readers; then the driver ends it. A box that had readers and fell silent
-is never ended. One that was never heard is, since a machine may be dead from the start. But that
-this scaler doesn't hear it proves little: it must hear nearly all others, and the box is told to
-drain all the same, and given the time for it.
+A box is removed in three steps, each of which waits for the box's own report. It is told to drain;
+it reports that it drains and has no readers; then the driver ends it. A box that had readers and
+fell silent is never ended. A box that never reported is ended, since a machine may be dead from the
+start. But missing reports prove little. So this scaler must receive nearly all other boxes'
+reports, and the box is told to drain all the same, and given the time for it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from wholesale.scaler.known_boxes import DOUBT_AFTER, Box, Highest, Sight
 from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand, Wish, wish
 
-# Nothing is done before so much was heard: all boxes have reported by then.
+# Seconds of listening before any action: all boxes have reported by then.
 LISTEN: Final = 10.0
-# Fewer boxes must be enough for so many more readers than there are.
+# Fewer boxes must be enough even for so many times the present readers.
 MARGIN: Final = 1.05
-# In one step at most as many again, or so many more.
+# A step at most doubles the boxes, or adds so many.
 STEP_EVERY: Final = 30.0
 STEP: Final = 10
-# One order after the other; so many boxes leave at a time at most.
+# Seconds between two drains, and the share of boxes that may leave at a time.
 DRAIN_EVERY: Final = 30.0
 LEAVING_AT_ONCE: Final = 0.1
-# An order is repeated until the box obeys; one that doesn't is left alone.
+# An order is repeated until the box obeys; after OBEY seconds the box is left alone.
 REPEAT: Final = 5.0
 OBEY: Final = 60.0
-# A drained box is ended after so long without readers. One that somebody else drained may be about
-# to come back: an upgrade does that.
+# A drained box is ended after so many seconds without readers. A box that another party drained may
+# be about to return: an upgrade does that.
 ENDED_AFTER: Final = 10.0
 OTHERS_ENDED_AFTER: Final = 300.0
-# So many boxes that never became ready are replaced in an hour; more of them isn't bad luck.
+# So many boxes that never became ready are replaced in an hour; more failures have a common cause.
 REPLACE_EVERY: Final = 30.0
 REPLACED: Final = 3
 REPLACED_SHARE: Final = 0.25
@@ -50,12 +50,12 @@ _HOUR: Final = 3600.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do, and why.
+    """The actions of one second, and their reasons.
 
-    ``wanted`` boxes shall serve. ``want`` is what to tell the driver: so many in all, with those
-    that leave or failed; None if there are enough. ``drain`` are boxes to be told so now; ``end``
-    those that the driver may end. ``notes`` are for people. So many boxes as are ``refused`` are
-    needed beyond what there may be.
+    ``wanted`` boxes shall serve. ``want`` is the total to tell the driver, with boxes that leave or
+    failed; None if there are enough. ``drain``: boxes to be told to drain now; ``end``: boxes that
+    the driver may end. ``notes`` are for people. ``refused``: the number of boxes needed above the
+    bounds.
     """
 
     wanted: int
@@ -69,7 +69,7 @@ class Decision:
 
     @property
     def limited(self) -> bool:
-        """Whether more boxes are needed than there may be."""
+        """True if more boxes are needed than are allowed."""
         return self.refused > 0
 
 
@@ -85,12 +85,12 @@ class Choice:
         self._obeyed: set[str] = set()
         self._disobedient: dict[str, float] = {}
         self._drained_at = -math.inf
-        # Boxes to be ended that say nothing, and since when they are told to drain.
+        # Silent boxes that are to be ended → since when they are told to drain.
         self._dismissed: dict[str, float] = {}
         self._replaced: collections.deque[float] = collections.deque()
 
     def decide(self, sight: Sight, *, now: float, driver_well: bool = True) -> Decision:
-        """What to do at ``now``. ``driver_well``: its list is new, and it did what it was told."""
+        """Return the decision at ``now``. ``driver_well``: as :attr:`Acting.well`."""
         plan = self._plan
         self._follow_orders(sight, now)
         found = wish(sight.now_needed, plan)
@@ -101,7 +101,7 @@ class Choice:
             return dataclasses.replace(decision, notes=("it has just begun to listen",))
         decision = self._more(decision, sight, now)
         if not driver_well or sight.listed is None:
-            # Nobody is told anything: who is told later has all the time again.
+            # No orders are sent now, so a later order gives the full time again.
             self._dismissed.clear()
             return decision
         drain = self._fewer(decision, sight, now)
@@ -114,19 +114,19 @@ class Choice:
         )
 
     def restart(self, now: float) -> None:
-        """Nothing was heard for a while: what was enough before says nothing."""
+        """Forget the past after a time without reports: earlier numbers prove nothing."""
         self._level.restart(now)
-        # Who was drained may have been started again.
+        # A drained box may have been started again.
         self._obeyed.clear()
         self._dismissed.clear()
 
     # --- more -----------------------------------------------------------------------------
 
     def _supply(self, sight: Sight) -> int:
-        """Boxes that serve or are about to, those that leave not among them.
+        """Return the number of boxes that serve or soon will, without those that leave.
 
-        Those of which nobody knows count as lost up to a zone's worth, and as there beyond:
-        that many at once is more likely to be trouble on the way of the reports.
+        Boxes in an unknown state count as lost up to the size of one zone, and as present beyond
+        that: so many at once are more likely a failure on the way of the reports.
         """
         leaving = self._ordered.keys()
         serving = [box for box in sight.of("ready", "booting") if box.name not in leaving]
@@ -155,7 +155,7 @@ class Choice:
     def _fewer(self, decision: Decision, sight: Sight, now: float) -> tuple[str, ...]:
         ready = [box for box in sight.of("ready") if box.name not in self._ordered]
         surplus = decision.supply - decision.wanted
-        # One that the driver has ended is remembered for its readers, and holds up nobody.
+        # A box that its driver has ended is kept for its readers, and doesn't delay others.
         still = [box for box in sight.of("leaving") if box.listed or box.silent_for is None]
         leaving = len(still) + len(self._ordered)
         at_once = max(1, int(len(ready) * LEAVING_AT_ONCE)) - leaving
@@ -169,12 +169,12 @@ class Choice:
         return self._tell(self._ordered, now, math.inf)
 
     def _who_goes(self, ready: Sequence[Box], sight: Sight, count: int) -> list[Box]:
-        """Up to ``count`` of ``ready``: of the fullest zone, whom fewest readers must leave."""
+        """Return up to ``count`` of ``ready``: of the fullest zone, with the fewest readers."""
         readers = sight.kept_for.readers + sight.kept_for.missing
         room = sum(box.capacity for box in ready) * (1.0 - self._plan.headroom)
         crowd = collections.Counter(box.zone for box in ready)
         able: dict[str, list[Box]] = {}
-        # The last of each zone is the next to go.
+        # The last of each zone is the next to leave.
         for box in sorted(ready, key=lambda box: (box.readers, box.name), reverse=True):
             if box.listed and box.name not in self._disobedient:
                 able.setdefault(box.zone, []).append(box)
@@ -194,7 +194,7 @@ class Choice:
         return going
 
     def _tell(self, orders: Mapping[str, float], now: float, most: float) -> tuple[str, ...]:
-        """Who is to be told now, of ``orders`` that are no older than ``most`` seconds."""
+        """Return the boxes to tell now, of ``orders`` that are at most ``most`` seconds old."""
         due = [
             name
             for name, since in orders.items()
@@ -208,13 +208,13 @@ class Choice:
         for name, since in list(self._ordered.items()):
             if kinds.get(name) not in ("ready", "unready"):
                 self._forget_order(name)
-                # Silence is no obedience.
+                # A box that falls silent hasn't obeyed.
                 if kinds.get(name) == "leaving":
                     self._obeyed.add(name)
             elif now - since > OBEY:
                 self._forget_order(name)
                 self._disobedient[name] = now
-        # One that is back may leave another time because of somebody else.
+        # A box that returned may leave another time on another party's order.
         self._obeyed = {name for name in self._obeyed if kinds.get(name) == "leaving"}
         for name, since in list(self._disobedient.items()):
             if name not in kinds or now - since > self._plan.patience:
@@ -236,7 +236,7 @@ class Choice:
             return box.empty_for >= ENDED_AFTER
         if box.empty_for < OTHERS_ENDED_AFTER:
             return False
-        # It may be back, unheard: an upgrade does that.
+        # The box may be back, and its reports lost: an upgrade does that.
         return box.silent_for is None or (hears and self._was_dismissed(box, now))
 
     def _replace(self, sight: Sight, now: float) -> tuple[str, ...]:
@@ -257,7 +257,7 @@ class Choice:
         return ()
 
     def _was_dismissed(self, box: Box, now: float) -> bool:
-        """Whether a box that says nothing has had the time to let its readers go, if it has any."""
+        """Return whether a silent box has had the time to send away its readers, if any."""
         since = self._dismissed.setdefault(box.name, now)
         return now - since >= OBEY + self._plan.drain
 
@@ -294,7 +294,7 @@ class Choice:
 
 
 class _Level:
-    """The number that is wanted: up at once, down in one step after long enough."""
+    """The wanted number: up at once, down in one step after long enough."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -309,7 +309,7 @@ class _Level:
     def follow(self, needed: int, kept: int, supply: int, heard_for: float, now: float) -> int:
         self._highest.add(max(needed, kept), now=now)
         if self._wanted is None:
-            # What somebody has made shall stay until it is known that fewer will do.
+            # Boxes that exist at the start stay until fewer are known to be enough.
             self._wanted = min(max(needed, supply), self._plan.most)
             self._changed = now
         if needed > self._wanted:
@@ -323,7 +323,7 @@ class _Level:
 
 
 class _Steps:
-    """Bounds how fast the number that is asked for grows."""
+    """A bound on the growth of the number that the driver is told."""
 
     def __init__(self) -> None:
         self._at = -math.inf
@@ -342,7 +342,7 @@ def _kept(sight: Sight, plan: Plan) -> int:
 
 
 def _empty(sight: Sight) -> list[Box]:
-    """Boxes of the driver's that were drained and said that nobody is there."""
+    """Return boxes of the driver that were drained and reported that they are empty."""
     return [box for box in sight.of("leaving") if box.listed and box.empty_for is not None]
 
 

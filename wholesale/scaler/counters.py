@@ -1,4 +1,4 @@
-"""What a scaler counts."""
+"""The metrics of a scaler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REPORT_IGNORED = LOAD_REPORTS.labels("ignored")
 REPORT_BAD = LOAD_REPORTS.labels("bad")
 REPORT_FORGED = LOAD_REPORTS.labels("forged")
 
-# What the board shows of a scaler.
+# The figures of a scaler that the operations board shows.
 FIGURES: Final = (
     Wanted(WANTED),
     Wanted(SUPPLY),

@@ -1,15 +1,17 @@
-"""What a scaler knows of its region's boxes, from their load reports and a driver's list. Pure.
+"""A scaler's knowledge of its region's boxes, from load reports and a driver's list. Pure.
 
-A report is one box's own word. What a box carries is the median of what boxes say, within a factor
-of two of what the plan says. No box counts for more readers than two such, and its arrivals for no
-more than three until another stands: a box that lies costs some boxes, not a fleet.
+A report is only one box's claim. The capacity of a box is the median of the boxes' claims, within a
+factor of two of the plan's value. The claim of a single box is bounded: its readers count for at
+most two such capacities, and its arrivals for three until a new box is ready. So a false report
+costs a few boxes, not a fleet.
 
-**Silence is not emptiness.** A box that falls silent is remembered with the readers that it had.
-What is wanted because of them at once is bounded by the most readers that there were of late, since
-they come back on other boxes. What would be enough is counted as if they were all still there.
+**Silence is not emptiness.** A box that falls silent is remembered with its last number of readers.
+Its readers return on other boxes, so the boxes wanted for them now are bounded by the highest
+recent number of readers. The number of boxes that would be enough is computed as if they all were
+still there.
 
 Times are seconds of one monotonic clock. A box's own clock only tells which of two reports is
-newer, and not even that once it has been silent.
+newer, and after a silence not even that.
 """
 
 from __future__ import annotations
@@ -28,25 +30,25 @@ from wholesale.scaler.wish import Demand
 
 # A report is due each second.
 SILENT_AFTER: Final = 10.0
-# An agent that starts again is back within this; until then its box counts as before.
+# An agent that restarts reports within this; until then its box counts as before.
 DOUBT_AFTER: Final = 60.0
-# Readers of a box that is gone come back elsewhere within this.
+# Readers of a box that is gone return on other boxes within this.
 REFUGE: Final = 120.0
-# A silent box of which no driver knows is remembered so long.
+# A silent box of which no driver knows is remembered for so long.
 FORGET: Final = 3600.0
-# Growth is measured over so long, arrivals that last over so long.
+# Growth is measured over SLOPE seconds, lasting arrivals over LASTING.
 SLOPE: Final = 20.0
 LASTING: Final = 120.0
 _SHORTEST_SLOPE: Final = 5.0
-# Less growth than this share of all readers within SLOPE is noise.
+# Growth by less than this share of all readers within SLOPE is noise.
 NOISE: Final = 0.02
 PEAK: Final = 600.0
-# A scaler that looked no more often than this was stopped, or its machine was.
+# If two looks are further apart, this process or its machine was stopped.
 PAUSED: Final = 30.0
-# One box's word counts for so many boxes.
+# One box's claim counts for at most so many boxes.
 _MOST_CARRIED: Final = 2.0
 _MOST_COMING: Final = 3.0
-# What boxes say of their capacity is believed within this factor of what the plan says.
+# Boxes' claims of their capacity count within this factor of the plan's value.
 _AS_TOLD: Final = 2.0
 
 Kind = Literal["ready", "booting", "unready", "leaving", "silent", "unknown", "failed"]
@@ -54,7 +56,7 @@ Kind = Literal["ready", "booting", "unready", "leaving", "silent", "unknown", "f
 
 @dataclasses.dataclass(slots=True)
 class _Heard:
-    """A box as it said; ``readers`` is the last number that its gateway gave."""
+    """A box by its reports; ``readers`` is the last number from its gateway."""
 
     state: BoxState
     readers: int
@@ -66,20 +68,20 @@ class _Heard:
     # Since when it is ready, or isn't.
     since: float
     ready_once: bool
-    # Since when it drains and has no reader, by its own word.
+    # Since when it drains without readers, by its own report.
     empty_since: float | None
-    # Whether a driver ever knew of it.
+    # Whether a driver ever listed it.
     listed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """One box as a scaler sees it.
+    """A box as a scaler sees it.
 
-    ``unready`` was ready once and says that it isn't; ``silent`` has said nothing for a while;
-    ``unknown`` is on the driver's list, and nobody has heard of it since this scaler listens;
-    ``failed`` never became ready, and has no readers that this scaler knows of. ``silent_for`` is
-    infinite for a box that was never heard. ``listed`` says that the driver knows it.
+    ``unready``: it was ready once and reports that it isn't; ``silent``: no reports for a while;
+    ``unknown``: on the driver's list, without any report since this scaler listens; ``failed``: it
+    never became ready, and has no known readers. ``silent_for`` is infinite for a box that never
+    reported. ``listed``: it is on the driver's list.
     """
 
     name: str
@@ -94,9 +96,10 @@ class Box:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """All boxes at one time. ``listed`` is how many the driver lists, None if it doesn't.
+    """All boxes at one time. ``listed`` is the length of the driver's list, None if it has none.
 
-    ``now_needed`` is what more boxes are asked for; ``kept_for`` what must stay enough.
+    ``now_needed``: the demand that may request more boxes; ``kept_for``: the demand that keeps
+    boxes.
     """
 
     boxes: tuple[Box, ...]
@@ -106,7 +109,7 @@ class Sight:
     heard_for: float
 
     def of(self, *kinds: Kind) -> list[Box]:
-        """The boxes of these kinds."""
+        """Return the boxes of these kinds."""
         return [box for box in self.boxes if box.kind in kinds]
 
 
@@ -118,7 +121,7 @@ class KnownBoxes:
         self._plan = plan
         self._heard: dict[str, _Heard] = {}
         self._born: dict[str, tuple[float, str]] | None = None
-        # Boxes that were there when this scaler began to listen: ages are by somebody's clock.
+        # Boxes that existed when this scaler began to listen; their ages are by another clock.
         self._elders: set[str] = set()
         self._lists_elders = True
         self._listening_since: float | None = None
@@ -144,7 +147,7 @@ class KnownBoxes:
         return True
 
     def listed(self, instances: Sequence[Instance] | None, *, now: float) -> None:
-        """The driver's list, just come; None if it has none."""
+        """Note the driver's newest list; None if it has none."""
         if instances is None:
             self._born = None
             self._lists_elders = True
@@ -160,18 +163,18 @@ class KnownBoxes:
             self._heard[name].listed = True
 
     def deaf(self) -> None:
-        """Nothing can be heard now: what isn't heard says nothing."""
+        """Note that no reports can arrive now: their absence proves nothing."""
         self._listening_since = None
 
     def look(self, *, now: float) -> Sight:
-        """What is known now. After :meth:`deaf`, and after a pause, it listens from now on."""
+        """Return the present knowledge. After :meth:`deaf` or a pause, listening begins anew."""
         if self._listening_since is None or now - self._looked > PAUSED:
             self._listening_since = now
             self._history.clear()
             self._peaks.clear()
             self._elders.update(self._born or ())
             for known in self._heard.values():
-                # Nobody knows what they said meanwhile: who was empty may have readers again.
+                # Their reports meanwhile are unknown: an empty box may have readers again.
                 known.seen = max(known.seen, now - SILENT_AFTER)
                 if known.empty_since is not None:
                     known.empty_since = now
@@ -224,7 +227,7 @@ class KnownBoxes:
             by_its_word = heard.readers == 0 and heard.capacity > 0
             hopeless = by_its_word and now - heard.since > self._plan.overdue
             return "failed" if hopeless else "unready"
-        # It was never ready while somebody listened.
+        # It was never ready while this scaler listened.
         at = heard.first if born is None else born
         if now - at <= self._plan.overdue:
             return "booting"
@@ -240,7 +243,7 @@ class KnownBoxes:
         return "failed" if self._heard_all_of(name, born) else "unknown"
 
     def _heard_all_of(self, name: str, born: float) -> bool:
-        """Whether this scaler listened all the time since ``born``: then silence is a fact."""
+        """Return whether this scaler has listened ever since ``born``: then silence is a fact."""
         if self._listening_since is None or name in self._elders:
             return False
         return born >= self._listening_since
@@ -256,10 +259,10 @@ class KnownBoxes:
         if not said:
             return self._per_box
         told = self._plan.per_box
-        # A single box is its own median, and may lie.
+        # A single box is its own median, and may be wrong.
         return int(min(max(statistics.median_low(said), told / _AS_TOLD, 1), told * _AS_TOLD))
 
-    # --- what is needed -------------------------------------------------------------------
+    # --- demand ---------------------------------------------------------------------------
 
     def _needed(self, boxes: Sequence[Box], now: float) -> Demand:
         here = sum(box.readers for box in boxes if box.silent_for is None)
@@ -276,7 +279,7 @@ class KnownBoxes:
             readers=here,
             missing=missing,
             growth=self._growth(now),
-            # Of a storm that is shorter than a boot no new box would see anything.
+            # A new box would be ready only after a storm that is shorter than a boot.
             connects=lasting if enough else 0.0,
             per_box=self._per_box,
         )
@@ -284,7 +287,7 @@ class KnownBoxes:
     def _kept(self, boxes: Sequence[Box]) -> Demand:
         here = sum(box.readers for box in boxes if box.silent_for is None)
         lost = sum(box.readers for box in boxes if box.silent_for is not None)
-        # Of a box that nobody has heard, nobody knows that it isn't full.
+        # A box that never reported may be full.
         unknown = sum(self._per_box for box in boxes if box.kind == "unknown")
         return Demand(readers=here, missing=lost + unknown, per_box=self._per_box)
 
@@ -297,7 +300,10 @@ class KnownBoxes:
         )
 
     def _growth(self, now: float) -> float:
-        """More readers a second, never more than arrived: boxes that come back bring none."""
+        """Return the growth in readers a second, never above the arrivals.
+
+        A box that returns brings its readers back, but no arrivals.
+        """
         then = next(m for m in self._history if m.at >= now - SLOPE)
         last = self._history[-1]
         seconds = now - then.at
@@ -319,12 +325,12 @@ class KnownBoxes:
     def _is_gone(self, name: str, heard: _Heard, now: float) -> bool:
         if self._born is not None and name in self._born:
             return False
-        # Of one that its driver has ended nobody waits for a word.
+        # Nobody waits for a report of a box that its driver has ended.
         ended = self._born is not None and heard.listed
         return now - heard.seen > (REFUGE if ended else FORGET)
 
     def _forget_one(self, now: float) -> bool:
-        """Make room for one more: the one that is silent longest, if it has no readers."""
+        """Make room for one more: drop the longest silent one of the boxes without readers."""
         found = [
             (heard.seen, name)
             for name, heard in self._heard.items()
@@ -352,7 +358,7 @@ class Highest:
         self._steps: collections.deque[tuple[float, float]] = collections.deque()
 
     def add(self, value: float, *, now: float) -> None:
-        """``value``, as it is at ``now``."""
+        """Add ``value``, measured at ``now``."""
         if self._steps and now - self._steps[-1][0] < self._seconds / self._STEPS:
             since, highest = self._steps[-1]
             self._steps[-1] = (since, max(highest, value))
@@ -364,7 +370,7 @@ class Highest:
             self._steps.popleft()
 
     def highest(self, *, now: float) -> float:
-        """The highest of them; 0 if there is none."""
+        """Return the highest number; 0 if there is none."""
         return max((value for at, value in self._steps if at <= now), default=0.0)
 
     def clear(self) -> None:
@@ -380,8 +386,8 @@ def _note(known: _Heard, report: LoadReport, now: float) -> None:
     known.sent_ms = report.sent_ms
     known.ready_once = known.ready_once or report.state == "ready"
     known.connects = report.connects_per_second
-    # A capacity of 0 is an agent's word for a gateway that doesn't answer. Its readers may well be
-    # there: the data plane outlives the control plane.
+    # An agent reports capacity 0 for a gateway that doesn't reply. Its readers may well be there:
+    # the data plane outlives the control plane.
     if report.capacity > 0:
         known.readers = report.connections
         known.capacity = report.capacity

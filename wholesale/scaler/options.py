@@ -1,4 +1,4 @@
-"""The options of ``python -m wholesale scaler`` that are about boxes: the plan and the driver."""
+"""The options of ``python -m wholesale scaler`` for the boxes: the plan and the driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", re.ASCII)
 
 
 def seconds(_context: click.Context, parameter: click.Parameter, value: str) -> float:
-    """``90``, ``90s``, ``3m`` or ``1.5h`` in seconds: for an option's ``callback``."""
+    """Return ``90``, ``90s``, ``3m`` or ``1.5h`` in seconds: for an option's ``callback``."""
     found = _DURATION.fullmatch(value)
     if found is None:
         what = f"{value!r} is no duration: write 90s, 3m or 1h"
@@ -39,7 +39,7 @@ def seconds(_context: click.Context, parameter: click.Parameter, value: str) -> 
 
 
 _DEFAULT: Final = Plan()
-# Name, type, and what --help says of it.
+# Name, type, and text for --help.
 _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
     ("per-box", int, "Readers that one box carries."),
     ("headroom", float, "Share of each box that is kept free."),
@@ -54,7 +54,7 @@ _PLAN: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that make a :class:`Plan`; the command is given ``plan``."""
+    """Add the options that make a :class:`Plan`; the command gets it as ``plan``."""
 
     @functools.wraps(command)
     def with_plan(**given: Any) -> Any:
@@ -85,7 +85,7 @@ def only_plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerOptions:
-    """The options of a scaler: its plan, and what makes boxes."""
+    """The options of a scaler: its plan, and its driver."""
 
     plan: Plan
     driver: str
@@ -97,7 +97,7 @@ class ScalerOptions:
 
     @contextlib.asynccontextmanager
     async def opened(self, region: str) -> AsyncIterator[tuple[Driver, Watching | None]]:
-        """The driver of ``region``, and who is told what is wanted; ConfigError for a gap."""
+        """Yield the driver of ``region`` and the monitoring; ConfigError for a missing option."""
         async with contextlib.AsyncExitStack() as stack:
             driver = self._driver(region)
             stack.push_async_callback(driver.close)
@@ -129,7 +129,7 @@ class ScalerOptions:
 
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The plan's options and the driver's; the command is given ``options``."""
+    """Add the plan's options and the driver's; the command gets them as ``options``."""
 
     @functools.wraps(command)
     def with_scaler_options(
@@ -183,7 +183,7 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as exc:
-        # Not the line itself: there may be a secret in it.
+        # Without the line itself: it may contain a secret.
         raise ConfigError(f"--command can't be read as a shell does: {exc}") from exc
     if not words:
         raise ConfigError("--command: no program")
@@ -205,5 +205,5 @@ def _aws() -> Any:
 
 
 def _endpoint() -> str | None:
-    """Another cloud's address, as AWS's own tools are told it."""
+    """Return another cloud's address, in the environment variable of AWS's own tools."""
     return os.environ.get("AWS_ENDPOINT_URL") or None

@@ -1,4 +1,4 @@
-"""What a scaler is told: how boxes are, and how careful to be. Pure."""
+"""The settings of a scaler: the properties of boxes, and the safety margins. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Final
 
 from newsfabric.errors import ConfigError
 
-# What one box was ever meant to carry, times ten. Who says more is not believed.
+# Ten times the intended load of one box; larger values must be mistakes.
 MOST_PER_BOX: Final = 1_000_000
 # Boxes that a region can have, and that a scaler follows; as many as a frontdesk.
 MOST_BOXES: Final = 1000
-# From a reader's arrival to a driver's answer: load reports are a second apart, growth is measured
-# over twenty, drivers are asked every few, and a frontdesk sends a new box more and more.
+# Seconds from a reader's arrival to a driver's call. Load reports are a second apart, growth is
+# measured over twenty, drivers are called every few; frontdesks send readers to new boxes
+# gradually.
 NOTICE: Final = 30.0
 
 _DAY: Final = 86_400.0
@@ -21,13 +22,14 @@ _DAY: Final = 86_400.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many boxes there may be, and what one is. Times in seconds.
+    """The bounds on the number of boxes, and the properties of one. Times in seconds.
 
-    ``per_box`` is what a box carries; what boxes say themselves counts within a factor of two.
-    ``headroom`` is the share of each box that is kept free. ``boot`` is from asking for a box until
-    it takes readers, ``drain`` what it needs to leave. ``zones`` share the boxes evenly, and one
-    may be lost. A box takes ``connects_per_box`` arrivals a second. There are ``least`` to ``most``
-    boxes, and fewer only after ``calm`` seconds in which fewer would have done.
+    ``per_box`` is the capacity of a box; boxes' own reports count within a factor of two of it.
+    ``headroom`` is the share of each box that is kept free. ``boot`` is from requesting a box until
+    it takes readers, ``drain`` is the time that it needs to leave. ``zones`` share the boxes
+    evenly, and one may be lost. A box takes ``connects_per_box`` arrivals a second. There are
+    ``least`` to ``most`` boxes; their number falls only after ``calm`` seconds in which fewer were
+    enough.
     """
 
     per_box: int = 100_000
@@ -53,21 +55,21 @@ class Plan:
 
     @property
     def lead(self) -> float:
-        """Seconds from a reader's arrival until a box that is asked for because of it stands."""
+        """Seconds from a reader's arrival until a box that is requested because of it is ready."""
         return self.boot + NOTICE
 
     @property
     def patience(self) -> float:
-        """Seconds in which fewer boxes must have been enough before one goes.
+        """Seconds in which fewer boxes must have been enough before one is removed.
 
-        Never less than it takes a box to leave and another to come: else a wave that is longer
-        than ``calm`` would find neither.
+        Never less than the time for one box to leave and another to come: otherwise a wave that is
+        longer than ``calm`` would find neither.
         """
         return max(self.calm, self.boot + self.drain)
 
     @property
     def overdue(self) -> float:
-        """Age from which a box that was never ready will not become so."""
+        """The age from which a box that was never ready counts as failed."""
         return 3.0 * self.boot + NOTICE
 
 

@@ -1,7 +1,7 @@
-"""A scaler in its region: hears load reports on the core, decides each second, says and acts.
+"""A scaler in its region: receives load reports on the core, decides each second, and acts.
 
-Two or more run in a region, and none leads (wholesale.scaler.brain). One that can't hear does
-nothing but say so.
+Two or more run in a region, and none leads (wholesale.scaler.brain). A scaler without a link to the
+core decides nothing, and reports that.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from wholesale.scaler.plan import Plan
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
-# Of a thousand boxes, for five seconds. What is older is of no use.
+# Of a thousand boxes, for five seconds. Older reports are useless.
 _BOUNDS: Final = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)
 _KINDS: Final = ("ready", "booting", "unready", "leaving", "silent", "unknown", "failed")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerSettings:
-    """How one scaler runs. ``port`` 0 takes a free one; ``driver`` is its name, for people.
+    """The settings of one scaler. ``port`` 0 takes a free one; ``driver`` is its name, for people.
 
-    With ``tls`` the port is https. ``login`` is whom it logs in as, by which frontdesks know its
-    reports.
+    With ``tls`` the port is https. ``login`` is its user name at the brokers, by which frontdesks
+    recognise its reports.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ScalerSettings:
 
 
 class ScalerService:
-    """Runs one scaler over ``core``, links to its core, and ``driver``; both are the caller's."""
+    """A running scaler over ``core``, links to its core, and ``driver``; the caller owns both."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ScalerService:
         watching: Watching | None = None,
     ) -> None:
         self.settings = settings
-        # Set as soon as ``port`` is known and answers.
+        # Set as soon as ``port`` is known and accepts connections.
         self.listening = asyncio.Event()
         self.port = 0
         self.brain = Brain(settings.region, settings.plan)
@@ -94,13 +94,13 @@ class ScalerService:
         )
 
     def readiness(self) -> Readiness:
-        """Whether it hears and decides. A driver that fails is said, and no reason to restart."""
+        """Return whether it receives reports and decides; a failing driver doesn't matter."""
         return Readiness.of(
             core=self._core.connected, decided=self._decided, not_draining=not self._draining
         )
 
     def document(self) -> dict[str, Any]:
-        """The answer of ``GET /scale``."""
+        """Return the reply to ``GET /scale``."""
         plan = dataclasses.asdict(self.settings.plan)
         return {
             "scaler": self.settings.name,
@@ -162,7 +162,7 @@ class ScalerService:
             await asyncio.sleep(max(0.0, EVERY - (time.monotonic() - began)))
 
     def decide(self, now: float) -> Decision | None:
-        """One decision, given to the driver; None while nothing can be heard."""
+        """Make a decision and pass it to the driver; None while no reports can arrive."""
         if not self._core.connected:
             self.brain.deaf()
             self._decided = False
@@ -175,7 +175,7 @@ class ScalerService:
         return decision
 
     async def _order(self, orders: ConfirmingPublisher, boxes: tuple[str, ...]) -> None:
-        # All at once: a core in alarm takes none of them, and decisions must go on.
+        # All at once: a core in alarm accepts none of them, and decisions must continue.
         await asyncio.gather(*(self._order_one(orders, box) for box in boxes))
 
     async def _order_one(self, orders: ConfirmingPublisher, box: str) -> None:
@@ -190,14 +190,14 @@ class ScalerService:
                 message = encode_drain(order, user_id=self.settings.login)
                 await orders.publish(topology.ORDERS, message)
         except (LinkError, TimeoutError) as exc:
-            # It is said again in a few seconds, until the box obeys.
+            # The order is repeated in a few seconds, until the box obeys.
             counters.DRAINS.labels("failed").inc()
             logger.info("drain of %s: %s", box, str(exc) or "the core doesn't take it")
         else:
             counters.DRAINS.labels("sent").inc()
             logger.info("%s is told to drain", box)
 
-    # --- ears -----------------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------
 
     def _take_report(self, delivery: Delivery) -> None:
         try:
@@ -206,7 +206,7 @@ class ScalerService:
             counters.REPORT_BAD.inc()
             logger.debug("no load report: %s", exc)
             return
-        # As at a frontdesk: a broker has checked whom the box logged in as, and nothing else.
+        # As in a frontdesk: a broker has validated the box's user_id, and nothing else.
         if delivery.message.properties.user_id != user_name("box", report.box):
             counters.REPORT_FORGED.inc()
             return

@@ -1,13 +1,13 @@
-"""How many boxes a region needs now, as a sum whose every line can be shown. Pure arithmetic.
+"""The number of boxes that a region needs now, as a sum with lines to show. Pure arithmetic.
 
-Boxes take minutes to come, so what is counted is not who is there but who will be there when a box
-that is asked for now stands: readers, those whose box fell silent and who have not come back yet,
-and those who arrive meanwhile. Of what that takes in boxes the largest of four answers counts:
+Boxes take minutes to boot. So the sum counts the readers at the time when a box requested now is
+ready: present readers, readers of silent boxes that haven't returned yet, and readers that arrive
+meanwhile. The result is the largest of four numbers of boxes:
 
 - each box filled no further than headroom allows;
 - one zone gone, the boxes of the others full;
 - arrivals, of which a box takes so many a second;
-- the bounds that an operator gave.
+- the bounds that an operator set.
 
 The scaler, ``newsfabric capacity`` and the simulation (loadtest/autoscale.py) use this function.
 """
@@ -25,11 +25,11 @@ Unit = Literal["readers", "boxes", "readers a second"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What boxes are needed for.
+    """The load for which boxes are needed.
 
-    ``missing`` are readers of boxes that fell silent, who haven't come back to others. ``growth``
-    is how many more readers there are each second, ``connects`` how many arrive (others leave).
-    One box carries ``per_box``. There will never be more than ``expected`` (None: nobody knows).
+    ``missing`` are readers of boxes that fell silent, which haven't returned on others. ``growth``
+    is the increase of readers each second, ``connects`` the arrivals each second (others leave).
+    One box carries ``per_box``. There will never be more than ``expected`` readers (None: unknown).
     """
 
     readers: float
@@ -42,7 +42,7 @@ class Demand:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a sum. ``name`` is for programs, ``text`` for people."""
+    """A line of a sum. ``name`` is for programs, ``text`` for people."""
 
     name: str
     value: float
@@ -52,19 +52,19 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """``boxes`` are wanted, because of ``lines``. ``unbounded`` is what it were without bounds."""
+    """The number of boxes wanted, and the ``lines`` of its sum; ``unbounded``: without bounds."""
 
     boxes: int
     unbounded: int
     lines: tuple[Line, ...]
 
     def document(self) -> list[dict[str, Any]]:
-        """The lines as JSON."""
+        """Return the lines as JSON."""
         return [dataclasses.asdict(line) for line in self.lines]
 
 
 def wish(demand: Demand, plan: Plan) -> Wish:
-    """How many boxes ``demand`` needs."""
+    """Return the number of boxes that ``demand`` needs, with its sum."""
     coming = max(0.0, demand.growth) * plan.lead
     carried = demand.readers + demand.missing + coming
     if demand.expected is not None:
@@ -92,13 +92,13 @@ def wish(demand: Demand, plan: Plan) -> Wish:
 
 
 def boxes_for(amount: float, each: float) -> int:
-    """How many boxes carry ``amount``, ``each`` so much."""
-    # A reader's thousandth more isn't a box more: sums of floats have such crumbs.
+    """Return the number of boxes for ``amount``, each with a capacity of ``each``."""
+    # Rounding errors of floats must not add a box.
     return max(0, math.ceil(amount / each - 1e-9))
 
 
 def spread_over(full: int, zones: int) -> int:
-    """How many boxes leave ``full`` of them when one of ``zones`` goes, the fullest one."""
+    """Return the number of boxes of which ``full`` remain when the fullest of ``zones`` is lost."""
     if zones == 1:
         return full
     return full + math.ceil(full / (zones - 1))

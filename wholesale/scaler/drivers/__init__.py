@@ -1,9 +1,9 @@
-"""Drivers: what makes the number of boxes so.
+"""Drivers: interfaces to a cloud or a program that starts and ends boxes.
 
-A driver is told absolute numbers, so that two scalers may tell it the same thing twice.
+A driver is told absolute numbers, so that two scalers may give the same order twice.
 
-``want`` never ends a box: who is told a smaller number than there is does nothing. Boxes go by
-``end`` alone, which is given the names of boxes that were drained and are empty.
+``want`` never ends a box: a number below the present one has no effect. Boxes are ended by ``end``
+alone, with the names of boxes that were drained and are empty.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final, Protocol
 from newsfabric.errors import NewsfabricError
 from newsfabric.settings import is_name
 
-# Of what a driver says of its trouble.
+# Of an error text of a driver.
 MAX_TEXT: Final = 300
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instance:
-    """A machine of the group. ``name`` is what its box reports as; ``zone`` is empty if unknown."""
+    """A machine of the group. Its box reports as ``name``; ``zone`` is empty if unknown."""
 
     name: str
     age_seconds: float
@@ -29,37 +29,37 @@ class Instance:
 
 
 class DriverError(NewsfabricError):
-    """A driver couldn't do it, or not in time: try again."""
+    """A call that failed or timed out: try again."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split())[:MAX_TEXT])
 
 
 class DriverLimit(DriverError):
-    """There are as many boxes as the driver may have: trying again won't help soon."""
+    """The driver has as many boxes as it may have: trying again won't help soon."""
 
 
 class Driver(Protocol):
-    """Makes boxes and ends them. Each method raises DriverError, and takes as long as it likes."""
+    """Starts and ends boxes. Each method raises DriverError, and may take any time."""
 
     async def boxes(self) -> tuple[Instance, ...] | None:
-        """The boxes that there are, also those that boot; None if it can't know."""
+        """Return the present boxes, also those that boot; None if it can't know."""
 
     async def want(self, count: int) -> None:
-        """There should be ``count`` boxes in all. Never ends one. DriverLimit if it may not."""
+        """Make ``count`` boxes in all, ending none. Raise DriverLimit if that isn't allowed."""
 
     async def end(self, names: Iterable[str]) -> None:
-        """These are drained and empty: end them. The wanted number falls with them.
+        """End these boxes, which are drained and empty. The wanted number falls with them.
 
-        No error for one that is gone already.
+        A box that is gone already is no error.
         """
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
 
 
 def checked(name: str, age: float, zone: str = "") -> Instance:
-    """An instance as a program or a service said it; DriverError if that can't be one."""
+    """Return an instance from a program's or service's values; DriverError if they are invalid."""
     if not is_name(name):
         raise DriverError(f"no box's name: {name[:80]!r}")
     if not 0 <= age < 1e9:

@@ -1,11 +1,11 @@
 """Driver ``aws``: the desired capacity of an autoscaling group. Needs ``newsfabric[aws]``.
 
 A box's name is its instance's id (``i-0abc…``). The group's own policies must be off, and its
-instances protected from scale-in, so that AWS ends none on its own account: then the desired
-capacity is raised here, and falls with each instance that is ended by name.
+instances protected from scale-in, so that AWS ends none by itself. Then the desired capacity is
+raised here, and falls with each instance that is ended by name.
 
-boto3 waits in a thread of its own. Its time limits are below those of
-:mod:`wholesale.scaler.acting`, so that a call that hangs ends before the next.
+boto3 blocks in a thread of its own. Its time limits are below those of
+:mod:`wholesale.scaler.acting`, so that a call that hangs ends before the next one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _T = TypeVar("_T")
 _CONFIG: Final = botocore.config.Config(
     connect_timeout=3, read_timeout=6, retries={"total_max_attempts": 2, "mode": "standard"}
 )
-# On the way out, or held back: not to be counted on.
+# Instances that are leaving, and so don't count.
 _GOING: Final = ("Terminating", "Terminated", "Detaching", "Detached")
 
 
 class Cloud:
-    """One client of one AWS service, asked in one thread of its own."""
+    """A client of one AWS service, with one thread of its own."""
 
     def __init__(self, service: str, *, region: str | None, endpoint: str | None) -> None:
         self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix=service)
@@ -45,7 +45,7 @@ class Cloud:
             raise DriverError(f"{service}: {exc}") from exc
 
     async def ask(self, call: Callable[[Any], _T]) -> _T:
-        """What ``call`` makes of the client; DriverError for whatever AWS has against it."""
+        """Return the result of ``call`` with the client; raise DriverError for an error of AWS."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, functools.partial(call, self._client))
@@ -56,12 +56,12 @@ class Cloud:
             raise DriverError(f"{type(exc).__name__}: {exc}") from exc
 
     def close(self) -> None:
-        """Wait for nothing: what hangs ends by its own time limits."""
+        """Close without waiting: calls that hang end by their own time limits."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class AwsDriver:
-    """Drives the autoscaling group ``group``. ``endpoint`` is for tests."""
+    """A driver of the autoscaling group ``group``. ``endpoint`` is for tests."""
 
     def __init__(
         self, group: str, *, region: str | None = None, endpoint: str | None = None
@@ -69,13 +69,13 @@ class AwsDriver:
         self._group = group
         self._groups = Cloud("autoscaling", region=region, endpoint=endpoint)
         self._machines = Cloud("ec2", region=region, endpoint=endpoint)
-        # Instances' launch times, which the group doesn't tell.
+        # Instances' launch times, which the group doesn't contain.
         self._launched: dict[str, datetime.datetime] = {}
 
     async def boxes(self) -> tuple[Instance, ...]:
-        """As :meth:`wholesale.scaler.drivers.Driver.boxes`.
+        """Return boxes as :meth:`wholesale.scaler.drivers.Driver.boxes`.
 
-        Neither those that terminate nor, until it is known, those whose launch time isn't.
+        Without those that terminate, and without those whose launch time isn't known yet.
         """
         group = await self._describe()
         there = {
@@ -92,7 +92,7 @@ class AwsDriver:
         )
 
     async def want(self, count: int) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit above its MaxSize."""
+        """Order boxes as :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit over MaxSize."""
         group = await self._describe()
         most = int(group["MaxSize"])
         if int(group["DesiredCapacity"]) < min(count, most):
@@ -107,7 +107,7 @@ class AwsDriver:
             raise DriverLimit(f"{self._group} may have {most} instances, {count} are wanted")
 
     async def end(self, names: Iterable[str]) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.end`; DriverLimit at the group's MinSize."""
+        """End boxes as :meth:`wholesale.scaler.drivers.Driver.end`; DriverLimit at MinSize."""
         group = await self._describe()
         there = {
             each["InstanceId"]
@@ -124,7 +124,7 @@ class AwsDriver:
             desired -= 1
 
     async def close(self) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.close`."""
+        """Close as :meth:`wholesale.scaler.drivers.Driver.close`."""
         self._groups.close()
         self._machines.close()
 
@@ -141,7 +141,7 @@ class AwsDriver:
         wanted = set(names)
         self._launched = {n: at for n, at in self._launched.items() if n in wanted}
         new = sorted(wanted - self._launched.keys())
-        # As many as one answer may have.
+        # One request may have as many.
         for n in range(0, len(new), 100):
             found = await self._machines.ask(functools.partial(_launches, names=new[n : n + 100]))
             self._launched.update(found)
@@ -154,7 +154,7 @@ def _end(client: Any, *, name: str) -> None:
 
 
 def _launches(client: Any, *, names: list[str]) -> dict[str, datetime.datetime]:
-    # By filter and not by id: one that AWS has forgotten would be an error for all.
+    # By filter and not by id: with ids, one that AWS has forgotten would fail the whole request.
     filters = [{"Name": "instance-id", "Values": names}]
     return {
         each["InstanceId"]: each["LaunchTime"]

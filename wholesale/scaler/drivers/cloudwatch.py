@@ -1,7 +1,7 @@
-"""What a scaler wants, as CloudWatch metrics: for alarms, and for policies of somebody else.
+"""A scaler's figures as CloudWatch metrics: for alarms, and for other parties' policies.
 
-The decision that one would question: each scaler says its own numbers, with its name as a
-dimension. Two that said the same metric would hide it when they disagree.
+The decision that a reader would question: each scaler sends its own numbers, with its name as a
+dimension. With one shared metric a disagreement of two scalers would be hidden.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TIMEOUT: Final = 20.0
 
 
 class Watching(Protocol):
-    """Tells somebody what a scaler wants, again and again."""
+    """Reports a scaler's figures to a monitoring system, again and again."""
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
-        """Tell of ``document()`` until cancelled. What can't be told is lost."""
+        """Report ``document()`` until cancelled. Failed reports are lost."""
 
 
 class CloudWatch:
-    """Puts metrics into ``namespace``. ``cloud`` is the caller's."""
+    """Puts metrics into ``namespace``. The caller owns ``cloud``."""
 
     def __init__(self, namespace: str, cloud: Cloud, *, every: float = EVERY) -> None:
         self._namespace = namespace
@@ -41,13 +41,13 @@ class CloudWatch:
         self._failures = RepeatedFailures()
 
     async def run(self, document: Callable[[], dict[str, Any]]) -> None:
-        """As :meth:`Watching.run`, every ``every`` seconds."""
+        """Report as :meth:`Watching.run`, every ``every`` seconds."""
         while True:
             await self.tell(document())
             await asyncio.sleep(self._every)
 
     async def tell(self, document: dict[str, Any]) -> bool:
-        """Put what ``document`` says; whether CloudWatch took it."""
+        """Put the metrics of ``document``; return whether CloudWatch accepted them."""
         data = metric_data(document)
         if not data:
             return False
@@ -67,7 +67,7 @@ class CloudWatch:
 
 
 def metric_data(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The metrics in a ``/scale`` document; none while the scaler is deaf. Pure."""
+    """Return the metrics in a ``/scale`` document; none while the scaler is deaf. Pure."""
     if document["wanted"] is None:
         return []
     said = {line["name"]: line["value"] for line in document["sums"]}

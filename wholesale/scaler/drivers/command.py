@@ -1,9 +1,9 @@
-"""Driver ``command``: any program. docs/scaling.md says what it is called with.
+"""Driver ``command``: any program. docs/scaling.md describes its arguments.
 
 ``PROGRAM boxes`` prints a line of JSON for each box, ``{"name": …, "age_seconds": …, "zone": …}``;
-``PROGRAM want N`` makes there be N; ``PROGRAM end NAME…`` ends these. Exit code 0 is done, 3 is
-"there may be no more", anything else a failure, of which the last line on stderr is said. A program
-that takes too long is killed, with all that it started.
+``PROGRAM want N`` makes the total N; ``PROGRAM end NAME…`` ends these boxes. Exit code 0 is
+success, 3 is "no more boxes allowed", any other a failure, reported with the last line on stderr. A
+program that takes too long is killed, with all processes that it started.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ EXIT_LIMIT: Final = 3
 SECONDS: Final = 25.0
 # A thousand lines of a name, an age and a zone.
 MAX_OUTPUT: Final = 256 * 1024
-# Seconds for what is in a killed program's pipes.
+# Seconds for reading the rest of a killed program's pipes.
 _LAST_WORDS: Final = 5.0
-# Names that one call is given: a command line has its bounds.
+# Names in one call: the length of a command line is bounded.
 _NAMES_AT_ONCE: Final = 100
 
 
 class CommandDriver:
-    """Runs ``words``, a program and its first arguments, with what is to be done after them."""
+    """Runs ``words``, a program and its first arguments, followed by the action."""
 
     def __init__(self, words: Sequence[str], *, seconds: float = SECONDS) -> None:
         self._words = tuple(words)
         self._seconds = seconds
 
     async def boxes(self) -> tuple[Instance, ...]:
-        """DriverError also for a line that is no box: a list with holes would be believed."""
+        """Return the boxes; DriverError for a bad line: a list with gaps would be believed."""
         lines = (await self._run("boxes")).splitlines()
         if len(lines) > MOST_BOXES:
             raise DriverError(f"boxes: more than {MOST_BOXES} lines")
         return tuple(_instance(line) for line in lines if line.strip())
 
     async def want(self, count: int) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit for exit code 3."""
+        """Order as :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit for exit code 3."""
         await self._run("want", str(count))
 
     async def end(self, names: Iterable[str]) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.end`, a hundred names at a time."""
+        """End boxes as :meth:`wholesale.scaler.drivers.Driver.end`, a hundred names at a time."""
         listed = list(names)
         for n in range(0, len(listed), _NAMES_AT_ONCE):
             await self._run("end", *listed[n : n + _NAMES_AT_ONCE])
 
     async def close(self) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.close`: there is nothing to let go of."""
+        """Close as :meth:`wholesale.scaler.drivers.Driver.close`: it has no resources."""
 
     async def _run(self, *words: str) -> bytes:
         try:
@@ -89,7 +89,7 @@ class CommandDriver:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, without our login on the brokers."""
+    """Return this process's environment without its login at the brokers."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith("NEWSFABRIC_AMQP")
     }
@@ -102,7 +102,7 @@ def _pipes(process: asyncio.subprocess.Process) -> tuple[asyncio.StreamReader, .
 
 
 async def _all(process: asyncio.subprocess.Process, pipe: asyncio.StreamReader) -> bytes:
-    """What comes through ``pipe``; of one that says too much a little more than it may."""
+    """Return the output through ``pipe``; if it is too long, slightly more than the limit."""
     found = bytearray()
     while chunk := await pipe.read(65_536):
         if len(found) <= MAX_OUTPUT:
@@ -113,13 +113,13 @@ async def _all(process: asyncio.subprocess.Process, pipe: asyncio.StreamReader) 
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    # What it started may outlive it, and hold its pipes.
+    # Its child processes may outlive it, and hold its pipes.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it, and read on: a pipe is closed when its end was read."""
+    """Kill the process, and read on: a pipe is closed only after its end was read."""
     _kill(process)
     try:
         with contextlib.suppress(TimeoutError):
@@ -129,7 +129,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                         pass
                 await process.wait()
     finally:
-        # What it started in a session of its own may have them yet. There is no public way.
+        # Children in a session of their own may still hold the pipes; there is no public way.
         process._transport.close()  # type: ignore[attr-defined]
 
 

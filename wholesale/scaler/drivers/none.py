@@ -1,4 +1,4 @@
-"""Driver ``none``: the scaler says what it wants, and somebody else makes it so."""
+"""Driver ``none``: the scaler reports the number that it wants, and another party acts on it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from wholesale.scaler.drivers import Instance
 
 
 class NoDriver:
-    """Knows no boxes but those that report, and moves nothing."""
+    """A driver without a list of boxes, whose actions have no effect."""
 
     async def boxes(self) -> tuple[Instance, ...] | None:
-        """None: it can't know."""
+        """Return None: it can't know."""
         return None
 
     async def want(self, count: int) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     async def end(self, names: Iterable[str]) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""

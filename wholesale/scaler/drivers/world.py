@@ -16,35 +16,35 @@ T = TypeVar("T")
 
 
 class WorldDriver:
-    """Drives the boxes of ``region`` of the world in folder ``state``."""
+    """A driver of the boxes of ``region`` of the world in folder ``state``."""
 
     def __init__(self, state: Path, region: str) -> None:
         self._state = state
         self._region = region
 
     async def boxes(self) -> tuple[Instance, ...]:
-        """As :meth:`wholesale.scaler.drivers.Driver.boxes`."""
+        """Return boxes as :meth:`wholesale.scaler.drivers.Driver.boxes`."""
         found = await _done("boxes", lambda: growing.boxes(self._state, self._region))
         return tuple(checked(each.name, each.age_seconds, "") for each in found)
 
     async def want(self, count: int) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit above MAX_BOXES."""
+        """Order as :meth:`wholesale.scaler.drivers.Driver.want`; DriverLimit above MAX_BOXES."""
         fitting = min(count, MAX_BOXES)
         await _done("want", lambda: growing.want(self._state, self._region, fitting))
         if count > MAX_BOXES:
             raise DriverLimit(f"a region here has room for {MAX_BOXES} boxes, {count} are wanted")
 
     async def end(self, names: Iterable[str]) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.end`."""
+        """End boxes as :meth:`wholesale.scaler.drivers.Driver.end`."""
         listed = tuple(names)
         await _done("end", lambda: growing.end(self._state, listed))
 
     async def close(self) -> None:
-        """As :meth:`wholesale.scaler.drivers.Driver.close`: there is nothing to let go of."""
+        """Close as :meth:`wholesale.scaler.drivers.Driver.close`: it has no resources."""
 
 
 async def _done(what: str, call: Callable[[], T]) -> T:
-    """What ``call``, which blocks, returns."""
+    """Return the result of ``call``, which blocks."""
     try:
         return await asyncio.to_thread(call)
     except NewsfabricError as exc:
