@@ -88,8 +88,7 @@ fn accept(offer: &str) -> Option<Agreement> {
     Some(Agreement { window_bits })
 }
 
-/// Remove quotes (RFC 6455 section 9.1: a value may be a quoted string if it is a token without
-/// them).
+/// Remove quotes, in which a value may stand if it is a token (RFC 6455 section 9.1).
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }

@@ -1,5 +1,4 @@
-//! `newsfabric-dataplane`: the process that owns readers' sockets. Here are only its options; see
-//! the library.
+//! `newsfabric-dataplane`: the process that owns readers' sockets. Options only; see the library.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

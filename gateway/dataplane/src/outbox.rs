@@ -282,8 +282,7 @@ impl Outbox {
     /// Drop the waiting version; return false if that is the newer one of the two.
     fn conflate(&mut self, story: &Story, account: &mut Account) -> bool {
         let waiting = self.stories.get(story).copied();
-        // A version that is being written may have lost its entry in `stories` to one dropped
-        // since.
+        // A version being written may have lost its place in `stories` to one dropped since.
         let known = [waiting, (self.written > 0).then_some(self.first)];
         let newest = known.into_iter().flatten().any(|number| {
             let known = self.entries[self.index(number)].publication.as_ref().and_then(Story::of);
@@ -344,16 +343,14 @@ impl Outbox {
             self.firm_bytes += cost;
         }
         if let Some(story) = publication.as_ref().and_then(Story::of) {
-            // Remove first: `insert` alone would keep the key of an older version, which is being
-            // written.
+            // Else the key of an older version that is being written would stay.
             self.stories.remove(&story);
             self.stories.insert(story, self.first + self.entries.len() as u64);
         }
         self.entries.push_back(Entry { frame: Some(frame), publication });
     }
 
-    /// Make a hole of an entry, if it isn't one. A partly written entry gets here only when it is
-    /// sent.
+    /// Make an entry a hole, if it isn't one; a partly written entry only once it is sent.
     fn remove(&mut self, number: u64, account: &mut Account) {
         let index = self.index(number);
         let Entry { frame: Some(frame), publication } =

@@ -68,8 +68,7 @@ impl Publication {
         identity
     }
 
-    /// Return the time of routing, by the router's clock: the id's first 48 bits (RFC 9562 section
-    /// 5.7).
+    /// Return the time of routing, by the router's clock (48 bits: RFC 9562 section 5.7).
     pub fn routed_ms(&self) -> u64 {
         self.id[..6].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte))
     }

@@ -2,8 +2,7 @@
 
 use crate::control::{Reason, Settings};
 
-/// Time after which a verb is accepted again at any rate: at least one token per second is
-/// refilled.
+/// Time after which a verb is accepted at any rate: at least one token per second returns.
 const PAUSE_MS: u32 = 1_000;
 
 /// Return the `disconnect` push that precedes each of our closes (proxies drop close frames).
@@ -14,8 +13,7 @@ pub fn disconnect_push(reason: &Reason, retry_after_ms: u32) -> String {
     )
 }
 
-/// Return an `error` push that isn't temporary. `reference` is JSON text, `topic` a name; both may
-/// be empty.
+/// Return a permanent `error` push. `reference` is JSON text, `topic` a name; both may be empty.
 pub fn error_push(reference: &str, topic: &str, code: u16, reason: &str) -> String {
     let mut push = String::from(r#"{"type":"error""#);
     if !reference.is_empty() {

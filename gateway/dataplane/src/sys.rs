@@ -1,7 +1,7 @@
-//! The system calls that the data plane makes, as safe functions over plain descriptors.
+//! The system calls of the data plane, as safe functions over plain descriptors.
 //!
-//! Thin on purpose: each is one call, and errors are the system's own. Descriptors of readers are plain
-//! numbers here and owned by the slab, which closes each exactly once.
+//! Thin on purpose: each is one call, and errors are the system's own. Descriptors of readers are
+//! plain numbers here, owned by the slab, which closes each exactly once.
 
 mod batch;
 mod passing;
@@ -31,13 +31,13 @@ pub use passing::{
 pub use rustix::event::epoll::{Event, EventFlags};
 pub use rustix::io::Errno;
 
-/// A descriptor, lent by whoever owns it.
+/// Return a descriptor lent by its owner.
 fn lent<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: that it stays open for as long as the call takes is the contract of what takes numbers here.
+    // SAFETY: callers that pass numbers guarantee that the descriptor stays open during the call.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Whether descriptors or memory ran out: of this process, or of the whole machine.
+/// Return whether descriptors or memory ran out: of this process, or of the whole machine.
 pub fn exhausted(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }
@@ -45,17 +45,17 @@ pub fn exhausted(error: Errno) -> bool {
 /// An epoll instance.
 pub struct Epoll(OwnedFd);
 
-/// Something is to be read, or the peer hung up.
+/// Bytes can be read, or the peer hung up.
 pub const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 /// The peer has sent its last byte.
 pub const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP);
 /// There is room to write.
 pub const WRITE: EventFlags = EventFlags::OUT;
-/// Nothing can be written or read any more.
+/// Neither reading nor writing is possible any more.
 pub const DEAD: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 
 impl Epoll {
-    /// A new instance.
+    /// Return a new instance.
     pub fn new() -> Result<Epoll> {
         epoll::create(epoll::CreateFlags::CLOEXEC).map(Epoll)
     }
@@ -70,13 +70,13 @@ impl Epoll {
         epoll::modify(&self.0, lent(fd), epoll::EventData::new_u64(token), interest)
     }
 
-    /// Report no more of `fd`. Closing it does the same unless the descriptor was passed on.
+    /// Report `fd` no more. Closing it does the same unless the descriptor was passed on.
     pub fn remove(&self, fd: RawFd) -> Result<()> {
         epoll::delete(&self.0, lent(fd))
     }
 
-    /// Wait until something is ready, or `timeout_ms` are over. `events` are those, as many as there is
-    /// room for.
+    /// Wait until a descriptor is ready, or `timeout_ms` are over. `events` receives the events, as
+    /// many as it has room for.
     pub fn wait(&self, events: &mut Vec<Event>, timeout_ms: u64) -> Result<()> {
         events.clear();
         let timeout = timespec(Duration::from_millis(timeout_ms));
@@ -96,10 +96,10 @@ pub fn set_nonblocking(fd: RawFd) -> Result<()> {
     rustix::io::ioctl_fionbio(lent(fd), true)
 }
 
-/// Of every socket that is made here.
+/// Flags of every socket that is made here.
 pub const NONBLOCKING: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// A listening TCP socket, non-blocking. Others may listen on the same port.
+/// Return a listening TCP socket, non-blocking. Others may listen on the same port.
 pub fn listen_tcp(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, NONBLOCKING, None)?;
@@ -111,38 +111,38 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// An error if `fd` isn't a socket that listens.
+/// Return an error if `fd` isn't a listening socket.
 pub fn check_listening(fd: RawFd) -> Result<()> {
     if sockopt::socket_acceptconn(lent(fd))? { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// What every reader's socket needs: accepted sockets inherit both from their listener.
+/// Set the options of readers' sockets: accepted sockets inherit both from their listener.
 pub fn set_readers_options(listener: RawFd) -> Result<()> {
     sockopt::set_socket_send_buffer_size(lent(listener), SEND_BUFFER)?;
     sockopt::set_tcp_nodelay(lent(listener), true)
 }
 
-/// What the kernel may hold for one reader (it doubles the number). Left to itself it takes up
-/// to 4 MiB, where no policy reaches the messages any more.
+/// Bytes that the kernel may hold for one reader (it doubles the number). Its own choice grows to 4
+/// MiB, and no policy reaches messages in there any more.
 const SEND_BUFFER: usize = 128 * 1024;
 
-/// The address that a TCP socket is bound to.
+/// Return the address to which a TCP socket is bound.
 pub fn local_address(fd: RawFd) -> Result<SocketAddr> {
     net::getsockname(lent(fd))?.try_into()
 }
 
-/// The address at the other end of a TCP socket.
+/// Return the address at the other end of a TCP socket.
 pub fn peer_address(fd: RawFd) -> Result<SocketAddr> {
     of_peer(net::getpeername(lent(fd))?)
 }
 
-/// IPv4 also where it came to a socket of IPv6.
+/// Return a peer's address, as IPv4 also if it came to an IPv6 socket.
 fn of_peer(address: Option<net::SocketAddrAny>) -> Result<SocketAddr> {
     let address: SocketAddr = address.ok_or(Errno::INVAL)?.try_into()?;
     Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
-/// The next connection, non-blocking, and who it is from.
+/// Return the next connection, non-blocking, and its peer's address.
 pub fn accept(listener: RawFd) -> Result<(OwnedFd, SocketAddr)> {
     let (socket, address) = net::acceptfrom_with(lent(listener), NONBLOCKING)?;
     Ok((socket, of_peer(address)?))
@@ -153,7 +153,7 @@ pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Result<usize> {
     net::recv(lent(fd), buffer, RecvFlags::empty()).map(|(count, _)| count)
 }
 
-/// Wake for `fd` only when so many bytes wait: what was looked at and left must not wake us again.
+/// Report `fd` only when so many bytes wait: bytes that were peeked at must not wake us again.
 pub fn set_low_water(fd: RawFd, bytes: usize) -> io::Result<()> {
     let value = bytes.min(1 << 20) as libc::c_int;
     let length = mem::size_of_val(&value) as libc::socklen_t;
@@ -162,7 +162,7 @@ pub fn set_low_water(fd: RawFd, bytes: usize) -> io::Result<()> {
     check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, pointer, length) })
 }
 
-/// What [`receive`] would give, without taking it away.
+/// Receive the bytes that [`receive`] would, without removing them.
 pub fn peek(fd: RawFd, buffer: &mut [u8]) -> Result<usize> {
     net::recv(lent(fd), buffer, RecvFlags::PEEK).map(|(count, _)| count)
 }
@@ -177,12 +177,12 @@ pub fn send_all(fd: RawFd, parts: &[io::IoSlice<'_>]) -> Result<usize> {
     net::sendmsg(lent(fd), parts, &mut net::SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
 }
 
-/// Take nothing more in: whoever sends from now on gets an error, what has come can be read.
+/// Close the reading half: the peer's sends fail from now on; received bytes can still be read.
 pub fn finish_reading(fd: RawFd) -> Result<()> {
     net::shutdown(lent(fd), Shutdown::Read)
 }
 
-/// Wait until `fd` can be read, or written with `to_write`; an error when `deadline` comes first.
+/// Wait until `fd` can be read, or written with `to_write`; an error at the `deadline`.
 pub fn wait_until(deadline: Instant, fd: RawFd, to_write: bool) -> io::Result<()> {
     let events = if to_write { PollFlags::OUT } else { PollFlags::IN };
     loop {
@@ -201,23 +201,23 @@ pub fn wait_until(deadline: Instant, fd: RawFd, to_write: bool) -> io::Result<()
 
 /// Close the writing half; the peer reads an end.
 pub fn finish_writing(fd: RawFd) {
-    // A socket that is gone has nothing to finish.
+    // A closed socket has nothing to finish.
     let _ = net::shutdown(lent(fd), Shutdown::Write);
 }
 
 /// Close a plain descriptor that nothing else owns.
 pub fn close(fd: RawFd) {
-    // SAFETY: that the number is the caller's own is this function's contract.
+    // SAFETY: callers guarantee that the descriptor is their own.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
-/// A listening unix socket at `path`, for this user alone. What is there is replaced.
+/// Return a listening unix socket at `path`, for this user alone. A file at the path is replaced.
 pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
-    // Of a path that no socket can have nothing may be removed.
+    // Remove nothing at a path that no socket can have.
     std::os::unix::net::SocketAddr::from_pathname(path)?;
-    // Failing is fine: then bind says what is wrong.
+    // An error is ignored: bind reports it.
     let _ = std::fs::remove_file(path);
-    // Nobody may connect between bind and chmod.
+    // With this umask no other user can connect, from bind on.
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     rustix::process::umask(mask);
@@ -228,10 +228,10 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
 
 /// Give this thread a descriptor table of its own, in which only `keep` and 0, 1, 2 are open.
 ///
-/// No lock is shared on accept and no atomic on a send then, and RLIMIT_NOFILE counts for each
-/// thread. What others open from now on doesn't exist here, and the other way round.
+/// Then accepts share no lock and sends no atomic, and RLIMIT_NOFILE counts for each thread.
+/// Descriptors that other threads open from now on don't exist here, and the other way round.
 pub fn leave_descriptor_table(keep: &[RawFd]) -> io::Result<()> {
-    // SAFETY: takes no pointers. Descriptors that the thread owns are in `keep`, says the contract;
+    // SAFETY: takes no pointers. By contract, descriptors that this thread owns are in `keep`;
     // values that own others live on other threads, whose table stays as it is.
     check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let mut sorted: Vec<u32> = keep.iter().map(|fd| *fd as u32).chain([0, 1, 2]).collect();
@@ -256,9 +256,10 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A descriptor that becomes readable on SIGTERM and SIGINT, which don't end the process any more.
+/// Return a descriptor that becomes readable on SIGTERM and SIGINT, which no longer end the
+/// process.
 ///
-/// Call it before the first thread starts: threads inherit what is blocked.
+/// Call this before the first thread starts: threads inherit the blocked signals.
 pub fn termination_signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset makes the set valid before anything else reads it; the descriptor is new.

@@ -1,22 +1,22 @@
-//! Fields off the front of a body, and onto its end.
+//! Reading of fields from the front of a body, and writing at its end.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{CONNECTION_BYTES, ConnectionId, Connections};
 use super::{MAGIC, MAX_BLOB, Malformed, Message, Slow, Topic};
 
-/// Takes fields off the front of a body.
+/// Reader of fields from the front of a body.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// All of a body is to be read.
+    /// Read all of `body`.
     pub(super) fn new(body: &'a [u8]) -> Fields<'a> {
         Fields { rest: body }
     }
 
-    /// Nothing may be left.
+    /// Check that no byte is left.
     pub(super) fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Long) }
     }
@@ -113,8 +113,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// So many as the count before them says. No capacity is set aside for a count that the bytes may not
-    /// keep.
+    /// Read as many items as the count before them says. No capacity is reserved for a count that
+    /// may exceed the bytes.
     pub(super) fn list32<T, All: FromIterator<T>>(
         &mut self,
         mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
@@ -123,23 +123,23 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether a topic may have this name: it is put into pushes as it is.
+/// Return whether a topic may have this name: it is put into pushes without escapes.
 pub(crate) fn is_topic(name: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     !name.is_empty() && name.bytes().all(fine)
 }
 
-/// For serde, which writes byte by byte otherwise.
+/// Serialize bytes at once; serde would write them one by one.
 pub(crate) fn in_one_piece<S: Serializer>(bytes: &&[u8], to: S) -> Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes)
 }
 
-/// Append it in the form of what a take-over passes on.
+/// Append a value in the format of a take-over.
 pub(crate) fn put_typed(out: &mut Vec<u8>, it: &impl Serialize) {
     *out = postcard::to_extend(it, std::mem::take(out)).expect("a Vec takes everything");
 }
 
-/// What [`put_typed`] wrote, and nothing behind it.
+/// Return the value that [`put_typed`] wrote; `None` if it is malformed or bytes follow it.
 pub(crate) fn typed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     let (it, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(it)
@@ -149,10 +149,11 @@ pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, 
     simdutf8::basic::from_utf8(bytes).map_err(|_| Malformed::Value(field))
 }
 
-/// How long the first message in `bytes` is with its length, if that is there. It is 5 at least.
+/// Return the bytes of the first message in `bytes` with its length, if that is complete. At least
+/// 5.
 ///
 /// # Errors
-/// It is empty, or longer than `longest` without its length.
+/// The message is empty, or longer than `longest` without its length.
 pub(crate) fn length(bytes: &[u8], longest: usize) -> Result<Option<usize>, Malformed> {
     let Some(head) = bytes.first_chunk::<4>() else {
         return Ok(None);
@@ -163,7 +164,7 @@ pub(crate) fn length(bytes: &[u8], longest: usize) -> Result<Option<usize>, Malf
     }
 }
 
-/// Append what `put` appends, behind its length.
+/// Append the bytes that `put` appends, behind their length.
 pub(crate) fn put_with_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

@@ -1,4 +1,4 @@
-//! Commands: what the control plane, or a newer data plane, wants.
+//! Commands: messages from the control plane, or from a newer data plane.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub struct Subscribe<'a> {
     pub messages: Vec<Message<'a>>,
 }
 
-/// What a command says to connections. All but `close` answer a verb.
+/// A command to connections. All but `close` answer a verb.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToReaders<'a> {
@@ -30,8 +30,8 @@ pub enum ToReaders<'a> {
     Close { reason: &'a str, retry_after_ms: u32 },
 }
 
-/// What the control plane wants; `TakeOver` and `Commit` are a newer data plane's. The versions are ours or
-/// others.
+/// A command of the control plane; `TakeOver` and `Commit` are a newer data plane's. Their versions
+/// may differ from ours.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each does")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command<'a> {
@@ -53,19 +53,19 @@ pub enum Command<'a> {
     Kept(Vec<(IpAddr, u32)>),
 }
 
-/// A message's type and body, and how many bytes it takes.
+/// A message's type and body, and the number of its bytes.
 pub type Split<'a> = (u8, &'a [u8], usize);
 
-/// The first whole message in `bytes`: its type, its body, and how many bytes it takes.
+/// Return the first whole message in `bytes`: its type, its body, and the number of its bytes.
 ///
-/// `None` if more bytes must come first. After an error nothing that follows can be understood.
+/// `None` if more bytes are needed. After an error no later bytes can be understood.
 pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
     let whole = length(bytes, MAX_MESSAGE)?.and_then(|length| bytes.get(..length));
     Ok(whole.map(|message| (message[4], &message[5..], message.len())))
 }
 
 impl<'a> Command<'a> {
-    /// The command of type `kind` with this `body`.
+    /// Return the command of type `kind` with this `body`.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Command<'a>, Malformed> {
         let mut from = Fields::new(body);
         let command = match CommandKind::of(kind).ok_or(Malformed::Type(kind))? {

@@ -1,4 +1,4 @@
-//! Events: what the data plane tells.
+//! Events: messages from the data plane.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::{ConnectionId, Offer};
 /// A reader's verb, or the blob of its auth state.
 pub type Text = Box<[u8]>;
 
-/// By auth state (empty for none) and text: who said it. They are answered together.
+/// Connections by auth state (empty for none) and verb: those that have sent the same are together.
 pub type Verbs = BTreeMap<(Text, Text), Vec<ConnectionId>>;
 
-/// What the data plane tells.
+/// An event of the data plane.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each means")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -38,7 +38,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Append it to `out`.
+    /// Append the event to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_with_length(out, |out| self.put(out));
     }

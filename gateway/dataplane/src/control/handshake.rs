@@ -1,4 +1,4 @@
-//! What two data planes say to each other before one takes over from the other.
+//! The messages between two data planes before a take-over.
 //!
 //! The older one speaks as to a control plane, in events; the newer one's part is two commands.
 
@@ -8,7 +8,7 @@ use super::codec::{Fields, typed};
 use super::kinds::{CommandKind, EventKind};
 use super::{Event, MAGIC, MAX_BLOB, MAX_MESSAGE, Malformed, Settings, TAKE_OVER_VERSION};
 
-/// What kind of data plane it is, beyond its settings.
+/// Options of a data plane beyond its settings.
 #[allow(missing_docs, reason = "the program's usage says what each is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadOptions {
@@ -17,25 +17,25 @@ pub struct ThreadOptions {
     pub echo: bool,
 }
 
-/// What a data plane keeps for the control planes to come, and for a newer data plane.
+/// State that a data plane keeps for later control planes, and for a newer data plane.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlState {
-    /// How many control planes have attached.
+    /// Number of control planes that have attached.
     pub attachments: u32,
-    /// The body of the last `settings`; empty if none came.
+    /// The body of the last `settings`; empty if none was received.
     pub settings: Vec<u8>,
-    /// What was given to `remember`, and each `mark` since.
+    /// The blob of `remember`, and each `mark` since.
     pub blob: Vec<u8>,
 }
 
 impl ControlState {
-    /// What the settings mean, if there are any.
+    /// Return the decoded settings, if there are any.
     pub fn decoded(&self) -> Result<Option<Settings>, Malformed> {
         let body = (!self.settings.is_empty()).then_some(&self.settings);
         body.map(|body| Settings::decode(body)).transpose()
     }
 
-    /// Add a mark to what was given to `remember`; not if nothing was, or there is no room.
+    /// Add a mark to the blob; a mark is dropped without a blob, or without room.
     pub fn add(&mut self, mark: &[u8]) {
         if !self.blob.is_empty() && self.blob.len() + mark.len() <= MAX_BLOB {
             self.blob.extend_from_slice(mark);
@@ -43,7 +43,7 @@ impl ControlState {
     }
 }
 
-/// What a data plane has beside its readers.
+/// The state of a data plane beside its readers.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
@@ -65,7 +65,7 @@ impl Offer {
     }
 }
 
-/// The command `take_over`, from a data plane that reads states up to `format`.
+/// Return the command `take_over` of a data plane that reads states up to `format`.
 pub fn take_over(format: u16) -> Vec<u8> {
     let mut out = vec![9, 0, 0, 0, CommandKind::TakeOver as u8];
     out.extend_from_slice(&MAGIC);
@@ -78,10 +78,11 @@ pub fn take_over(format: u16) -> Vec<u8> {
 pub const COMMIT: [u8; 5] = [1, 0, 0, 0, CommandKind::Commit as u8];
 
 impl<'a> Event<'a> {
-    /// What an older data plane says to a newer one: of the events, these alone are read by us.
+    /// Return an event of an older data plane to a newer one: of all events, only these are read by
+    /// us.
     ///
     /// # Errors
-    /// Whoever listens there isn't a data plane.
+    /// The peer isn't a data plane.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Event<'a>, Malformed> {
         let mut from = Fields::new(body);
         let event = match EventKind::of(kind) {

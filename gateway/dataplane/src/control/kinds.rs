@@ -9,7 +9,7 @@ macro_rules! kinds {
         pub enum $name { $($variant = $number,)* }
 
         impl $name {
-            /// The one with this number.
+            /// Return the type with this number.
             pub fn of(number: u8) -> Option<$name> {
                 match number {
                     $($number => Some($name::$variant),)*
@@ -21,7 +21,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// What is said to a data plane.
+    /// Types of commands, the messages to a data plane.
     CommandKind {
         Hello = 1,
         Settings = 2,
@@ -47,7 +47,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a data plane says.
+    /// Types of events, the messages from a data plane.
     EventKind {
         Attached = 129,
         Verbs = 130,

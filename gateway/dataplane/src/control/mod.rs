@@ -1,7 +1,7 @@
-//! The control protocol: commands in, events out, as bytes. Pure; `docs/dataplane-protocol.md` defines it.
+//! The control protocol as bytes: commands in, events out (`docs/dataplane-protocol.md`). Pure.
 //!
-//! What is decoded borrows from the buffer it came in: a `publish` is copied once, into the
-//! frames that readers get. Decoding never panics and never allocates more than the bytes at hand justify.
+//! Decoded messages borrow from the receive buffer: a `publish` is copied once, into the frames for
+//! readers. Decoding never panics, and allocates no more than the bytes at hand justify.
 
 mod codec;
 mod commands;
@@ -23,29 +23,29 @@ pub use settings::{Reason, Settings};
 
 /// The version of the protocol, which both ends must speak.
 pub const VERSION: u16 = 9;
-/// The version of what two data planes say to each other, which both must speak.
+/// The version of the messages between two data planes, which both must speak.
 pub const TAKE_OVER_VERSION: u16 = 1;
 /// The first bytes of a `hello`.
 pub const MAGIC: [u8; 4] = *b"nfdp";
-/// The longest message, without its length.
+/// Maximum bytes of a message, without its length.
 pub const MAX_MESSAGE: usize = 16 << 20;
-/// The longest blob that is kept: of `remember` and of each `mark` since.
+/// Maximum bytes of the blob that is kept: of `remember` and of each `mark` since.
 pub const MAX_BLOB: usize = 1 << 20;
-/// The longest blob of an `auth`.
+/// Maximum bytes of the blob of an `auth`.
 pub const MAX_AUTH: usize = 1 << 10;
 
-/// Why the other end's bytes mean nothing. Cut it off; readers have nothing to do with it.
+/// The reason why bytes are invalid. Cut off the peer that sent them; readers aren't affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// A message is longer than [`MAX_MESSAGE`], or empty.
     Length,
     /// No message has this type.
     Type(u8),
-    /// The body ends before its fields do.
+    /// The body ends before its last field.
     Short,
-    /// The body goes on after its fields.
+    /// The body goes on after its last field.
     Long,
-    /// A field has a value that it can't have.
+    /// A field has an invalid value.
     Value(&'static str),
 }
 
@@ -67,7 +67,7 @@ impl From<Malformed> for io::Error {
     }
 }
 
-/// Which connection: its I/O thread, its place in that thread's slab, and how often that was used before.
+/// A connection: its I/O thread, its slot there, and the slot's number of earlier uses.
 #[allow(missing_docs, reason = "said above")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
@@ -76,15 +76,15 @@ pub struct ConnectionId {
     pub generation: u32,
 }
 
-/// How long a connection is.
+/// Bytes of a connection in a message.
 const CONNECTION_BYTES: usize = 10;
 
-/// Who is told something, as the control plane names them: those who said the same, or one alone.
+/// The connections that a command is for: those that have sent the same verb, or a single one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections<'a>(&'a [[u8; CONNECTION_BYTES]]);
 
 impl<'a> Connections<'a> {
-    /// Those of an I/O thread.
+    /// Return the connections of one I/O thread.
     pub fn of_thread(self, thread: u16) -> impl Iterator<Item = ConnectionId> + use<'a> {
         let all = self.0.iter().map(|&[a, b, c, d, e, f, g, h, i, j]| ConnectionId {
             thread: u16::from_le_bytes([a, b]),
@@ -95,14 +95,14 @@ impl<'a> Connections<'a> {
     }
 }
 
-/// What happens to a topic's messages when a reader doesn't keep up.
+/// Policy for a topic's messages when a reader doesn't keep up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Slow {
-    /// Nothing is dropped; the reader is closed.
+    /// Drop no message; close the reader.
     Disconnect,
-    /// Of each key only the newest version waits.
+    /// Let only the newest version of each key wait.
     Conflate,
-    /// The oldest go.
+    /// Drop the oldest messages.
     DropOldest,
 }
 
@@ -114,14 +114,14 @@ pub struct Topic<'a> {
     pub slow: Slow,
 }
 
-/// One message as it is sent down.
+/// A message as the control plane sends it.
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each field is")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message<'a> {
     pub id: [u8; 16],
-    /// -1 is none.
+    /// -1: none.
     pub version: i64,
-    /// Empty is none.
+    /// Empty: none.
     pub key: &'a str,
     #[serde(serialize_with = "in_one_piece")]
     pub push: &'a [u8],

@@ -5,7 +5,7 @@ use super::codec::{Fields, text};
 use crate::addresses::Network;
 use crate::closing::CloseReason;
 
-/// One way for a connection to end.
+/// A reason for which a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[allow(missing_docs, reason = "docs/dataplane-protocol.md says what each is")]
 pub struct Reason {
@@ -58,29 +58,29 @@ settings! {
     alone_ms: u32 = u32(),
     drain_ms: u32 = u32(),
     drain_per_second: u32 = u32(),
-    /// In lower case; none lets all in.
+    /// In lower case; an empty list admits all.
     origins: Vec<String> = origins(),
     reasons: Vec<Reason> = reasons(),
     /// The cookie that may hold a reader's token; empty for none.
     cookie: String = string8("cookie"),
-    /// A control plane that was heard in the last so many ms has plain pings answered for it; 0: never.
+    /// Answer plain pings for a control plane heard in the last so many ms; 0: never.
     pong_ms: u32 = u32(),
-    /// Whether readers may come over WebSocket.
+    /// True if readers may connect over WebSocket.
     websocket: bool = flag("websocket"),
-    /// Whether SockJS readers are told to keep a cookie.
+    /// True if SockJS readers are told to keep a cookie.
     sockjs_cookie: bool = flag("sockjs_cookie"),
     /// Connections that may be handed over at once; 0: any number.
     handovers: u32 = u32(),
-    /// Where PROXY headers may come from, if they are spoken at all.
+    /// Networks from which PROXY headers are read, with `--proxy-protocol`.
     proxy_from: Vec<Network> = proxy_from(),
     /// 0: no bound.
     outbox_bytes: u64 = u64(),
-    /// 0: a reader may take nothing for as long as it likes.
+    /// 0: a reader may take nothing for any time.
     stalled_ms: u32 = u32(),
 }
 
 impl Settings {
-    /// Those in the body of a `settings` command.
+    /// Return the settings in the body of a `settings` command.
     pub fn decode(body: &[u8]) -> Result<Settings, Malformed> {
         let mut from = Fields::new(body);
         let settings = from.settings()?;
@@ -88,7 +88,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The code and text of a reason; those of `internal` if these settings lack it.
+    /// Return the code and text of a reason; those of `internal` if these settings lack it.
     pub fn reason(&self, reason: CloseReason<'_>) -> Reason {
         let found = self.named(reason.name()).or_else(|| self.named(CloseReason::Internal.name()));
         found.cloned().unwrap_or_default()
@@ -100,8 +100,8 @@ impl Settings {
 }
 
 impl Fields<'_> {
-    /// A number behind so many bytes that mean nothing. To version 6 they were the limits of a memory,
-    /// and a data plane of that time hands them on with its settings.
+    /// Read a number behind so many unused bytes. Up to version 6 these were the limits of a
+    /// memory, and a data plane of that time passes them on with its settings.
     fn behind_unused(&mut self, bytes: usize) -> Result<u32, Malformed> {
         self.take(bytes)?;
         self.u32()
@@ -142,7 +142,7 @@ impl Fields<'_> {
 
     fn reason_text(&mut self) -> Result<&str, Malformed> {
         let text = self.text8("reason")?;
-        // RFC 6455 section 5.5: a close frame has room for 123 bytes. JSON quotes need no care then.
+        // RFC 6455 section 5.5: a close frame has room for 123 bytes. These need no JSON escapes.
         let plain = |byte: u8| !byte.is_ascii_control() && byte != b'"' && byte != b'\\';
         if text.len() <= 123 && text.bytes().all(plain) {
             Ok(text)
@@ -152,7 +152,7 @@ impl Fields<'_> {
     }
 }
 
-/// Zeros that would stop the gateway or divide by nothing.
+/// Refuse zeros that would stop the gateway or divide by zero.
 fn check(settings: &Settings) -> Result<(), Malformed> {
     let needed = [
         (settings.heartbeat_ms, "heartbeat_ms"),
@@ -168,7 +168,7 @@ fn check(settings: &Settings) -> Result<(), Malformed> {
     if let Some((_, name)) = needed.into_iter().find(|(value, _)| *value == 0) {
         return Err(Malformed::Value(name));
     }
-    // It stands for all others. Those of a control plane that is older than a reason come with a take-over.
+    // `internal` replaces all missing ones: a take-over may bring settings that lack newer reasons.
     if settings.named(CloseReason::Internal.name()).is_none() {
         return Err(Malformed::Value("reasons"));
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::control::codec::{put_bytes16, put_text8};
 
-    /// Settings with one network and these reasons, each of a code of its own.
+    /// Return settings with one network and these reasons, each with a code of its own.
     fn body_with(network: &str, reasons: &[&str]) -> Vec<u8> {
         let mut body = [1u32.to_le_bytes(); 28].concat();
         body.extend(1u16.to_le_bytes());

@@ -9,19 +9,19 @@ use crate::drain;
 use crate::publication::Publication;
 use crate::threads::{Batch, Eviction, Order};
 
-/// What comes before a `publish` and is about it, and what stays from one to the next.
+/// State for the next `publish`, and names that many publications share.
 #[derive(Default)]
 pub(super) struct Publishing {
-    /// The last name of a topic: feeds are often of one topic for a while.
+    /// Name of the last topic: publications of one topic often follow each other.
     name: Arc<str>,
-    /// What messages are measured under.
+    /// Names of the series under which messages are measured.
     pub(super) series: Names,
     stamp: Option<Stamp>,
     mark: Vec<u8>,
 }
 
 impl Publishing {
-    /// Another control plane begins anew.
+    /// Forget the stamp and mark of an earlier control plane.
     pub(super) fn forget(&mut self) {
         self.stamp = None;
         self.mark.clear();
@@ -45,7 +45,7 @@ impl Publishing {
         made.map(Arc::new).collect()
     }
 
-    /// A topic's name to be shared.
+    /// Return the name of a topic as a shared string.
     fn name(&mut self, name: &str) -> Arc<str> {
         if *self.name != *name {
             self.name = name.into();
@@ -55,7 +55,7 @@ impl Publishing {
 }
 
 impl ControlThread {
-    /// Carry out all commands that have come whole.
+    /// Carry out all commands that were received completely.
     pub(super) fn serve_commands(&mut self) {
         let Some(plane) = self.control_plane.as_mut() else {
             return;
@@ -76,7 +76,7 @@ impl ControlThread {
         }
     }
 
-    /// How many bytes they took.
+    /// Carry out all whole commands; return the number of their bytes.
     fn serve_all(&mut self, incoming: &[u8]) -> Result<usize, Malformed> {
         let mut at = 0;
         while self.control_plane.is_some()
@@ -127,7 +127,7 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Each thread sends its share of `count` readers away.
+    /// Order each thread to send its share of `count` readers away.
     fn shed(&mut self, reason: &str, count: u32, retry_ms: u32) {
         let reason: Arc<str> = reason.into();
         let counters = self.threads.common.counters.iter();
@@ -140,7 +140,7 @@ impl ControlThread {
         }
     }
 
-    /// Each thread that has some of them is told; the bytes are shared.
+    /// Pass a command to each thread that has some of its connections; they share the bytes.
     fn pass_on(&mut self, connections: Connections<'_>, kind: u8, body: &[u8]) {
         let body: Arc<[u8]> = body.into();
         for (thread, pending) in (0..).zip(&mut self.threads.pending) {

@@ -1,4 +1,4 @@
-//! The connection to the control plane: it attaches, is read and written, and is cut off.
+//! The connection to the control plane: attaching, reading, writing, and cutting off.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::counters;
 use crate::sys::{self, EventFlags};
 use crate::threads::Order;
 
-/// What may wait for the control plane. All verbs that readers wait for, with their connections and
-/// auth states, must fit: they are asked at once when it attaches.
+/// Maximum bytes that wait for the control plane. All unanswered verbs of readers, with their
+/// connections and auth states, must fit: they are sent at once when it attaches.
 const OUTGOING_BYTES: usize = 192 << 20;
-/// While the I/O threads have more than this to do, the control plane has to wait: its answers can be
-/// a megabyte each, and no outbox counts them yet.
+/// Bytes of commands owed by the I/O threads above which the control plane has to wait: its answers
+/// can be a megabyte each, and no outbox counts them yet.
 const OWED_BYTES: u64 = 32 << 20;
 const NAP: Duration = Duration::from_millis(1);
 
 /// The attached control plane.
 pub(super) struct ControlPlane {
     pub(super) link: Link,
-    /// Whether its socket is watched for room.
+    /// True if the socket is watched for room to write.
     blocked: bool,
-    /// Up to which number it knows that fan-outs are over.
+    /// Number up to which it was told that fan-outs are over.
     pub(super) published: u64,
     pub(super) wants_counters: bool,
-    /// As the last counters said.
+    /// Number of readers in the last counters.
     pub(super) readers_told: u32,
     told: Vec<(String, u64)>,
 }
@@ -51,7 +51,7 @@ impl ControlThread {
             return;
         }
         if self.threads.common.counters.iter().map(|one| one.owed()).sum::<u64>() > OWED_BYTES {
-            // epoll tells again that there is something to read.
+            // epoll reports again that there are bytes to read.
             std::thread::sleep(NAP);
             return;
         }
@@ -67,7 +67,7 @@ impl ControlThread {
         }
     }
 
-    /// A peer that has said `hello` is the control plane from now on.
+    /// Make a peer that has sent `hello` the control plane.
     pub(super) fn attach(&mut self, link: Link) {
         if let Some(plane) = &mut self.control_plane {
             // The newest wins: that is how a control plane is upgraded.
@@ -105,7 +105,7 @@ impl ControlThread {
         self.serve_commands();
     }
 
-    /// All counters, changed or not.
+    /// Send all counters, changed or not.
     pub(super) fn send_counters(&mut self) {
         if let Some(plane) = self.control_plane.as_mut() {
             plane.told.clear();
@@ -113,7 +113,7 @@ impl ControlThread {
         self.send_changes();
     }
 
-    /// The counters that have changed since the last time; nothing if none has.
+    /// Send the counters that have changed since the last time, if any.
     pub(super) fn send_changes(&mut self) {
         let Some(plane) = self.control_plane.as_mut() else {
             return;
@@ -136,7 +136,7 @@ impl ControlThread {
         }
     }
 
-    /// Send what waits for the control plane, as far as its socket takes it.
+    /// Send waiting bytes to the control plane, as many as its socket takes.
     pub(super) fn flush(&mut self) {
         let Some(plane) = self.control_plane.as_mut() else {
             return;

@@ -1,7 +1,7 @@
-//! Connections that are the control plane's to serve, on their way from the I/O threads.
+//! Connections that the control plane has to serve, on their way from the I/O threads.
 //!
-//! They go on counting with their address, and among those that are handed over, until the control plane
-//! says `gone`, or is gone itself.
+//! They count under their address, and as handed over, until the control plane sends `gone`, or has
+//! left itself.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -12,12 +12,12 @@ use crate::head::{Busy, Refusal};
 use crate::sys;
 use crate::threads::Handover;
 
-/// Connections that may wait for the control plane.
+/// Maximum number of connections that wait for the control plane.
 const DESCRIPTORS: usize = 1_024;
-/// The same trouble is told so often.
+/// Minimum time between two lines about the same trouble.
 const COMPLAIN_MS: u64 = 60_000;
 
-/// How many requests couldn't be handed over when that was said last, and when it was.
+/// Time of the last line about requests that couldn't be handed over, and their number then.
 #[derive(Default)]
 pub(super) struct Complaint {
     said_ms: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Complaint {
 }
 
 impl ControlThread {
-    /// A connection that is the control plane's to serve; false if there is none.
+    /// Pass on a connection from an I/O thread to the control plane; return false if none waits.
     pub(super) fn on_handover(&mut self, number: usize) -> bool {
         let mut note = [0; 128];
         let Some(socket) = self.threads.handovers.get(number) else {
@@ -38,13 +38,13 @@ impl ControlThread {
             return false;
         };
         let Some(socket) = socket else {
-            // Our table is full: that costs this request.
+            // Our descriptor table is full, so this connection is lost.
             self.threads.common.addresses.turned_away(address, counted);
             return true;
         };
         let readers = self.threads.readers();
         if self.control_plane.as_ref().is_some_and(|plane| plane.readers_told != readers) {
-            // The control plane lets readers in too: it must know whether there is room.
+            // The control plane lets readers in, too: it must know whether there is room.
             self.send_changes();
         }
         let plane = self.control_plane.as_mut();
@@ -62,7 +62,7 @@ impl ControlThread {
         true
     }
 
-    /// Say that requests couldn't be handed over, if that is news.
+    /// Log that requests couldn't be handed over, if their number has grown and a line is due.
     pub(super) fn complain_of_handovers(&mut self, now_ms: u64) {
         let all = self.threads.common.counters.iter().map(|one| one.get(Count::RejectedHandovers));
         let count: u64 = all.sum();
@@ -82,10 +82,10 @@ impl ControlThread {
         let retry_after_ms = self.settings.as_ref().map_or(1_000, |it| it.retry_after_ms);
         let mut answer = Vec::new();
         Refusal::NotNow { why: Busy::Control, retry_after_ms }.put(&mut answer);
-        // A reader that doesn't take it has a full socket before the first answer: no loss.
+        // A reader whose socket is full before the first answer doesn't read: no loss.
         let _ = sys::send(socket.as_raw_fd(), &answer);
         sys::finish_writing(socket.as_raw_fd());
-        // What was not read makes a close a reset, which destroys the answer. Requests are small.
+        // Unread bytes make a close a reset, which destroys the answer. Requests are small.
         let mut request = [0; 16 * 1024];
         let _ = sys::receive(socket.as_raw_fd(), &mut request);
     }

@@ -1,4 +1,4 @@
-//! A connected control socket: whole messages in, bytes and descriptors out.
+//! A connected control socket: bytes in, messages and descriptors out.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,18 +8,18 @@ use std::time::Instant;
 use crate::control::Event;
 use crate::sys::{self, Errno};
 
-/// So much that was sent is never worth moving the rest for.
+/// Maximum number of sent bytes for which the rest of the buffer isn't moved.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// One end of the protocol. It decides nothing.
+/// An end of the control protocol. It makes no decisions.
 pub(super) struct Link {
     socket: OwnedFd,
-    /// What came and isn't a whole message yet.
+    /// Received bytes that weren't decoded yet.
     pub(super) incoming: Vec<u8>,
     outgoing: Vec<u8>,
-    /// How much of `outgoing` was sent.
+    /// Number of bytes of `outgoing` that were sent.
     sent: usize,
-    /// Descriptors that wait, each with the place in `outgoing` with which it goes.
+    /// Waiting descriptors, each with the position of its message in `outgoing`.
     descriptors: VecDeque<(usize, OwnedFd)>,
 }
 
@@ -38,7 +38,7 @@ impl Link {
         self.socket.as_raw_fd()
     }
 
-    /// Take in what has come; why there will be no more, if so.
+    /// Receive the available bytes; the error is the reason why no more can arrive.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<(), String> {
         match sys::receive(self.fd(), buffer) {
             Ok(0) => Err("it hung up".to_owned()),
@@ -55,7 +55,7 @@ impl Link {
         event.encode(&mut self.outgoing);
     }
 
-    /// Say it with a descriptor.
+    /// Queue an event with a descriptor.
     pub(super) fn pass(&mut self, event: &Event<'_>, descriptor: OwnedFd) {
         self.descriptors.push_back((self.outgoing.len(), descriptor));
         self.say(event);
@@ -69,10 +69,10 @@ impl Link {
         self.descriptors.iter().map(|(_, descriptor)| descriptor)
     }
 
-    /// Send what the socket takes.
+    /// Send as many bytes as the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.outgoing.len() {
-            // A descriptor goes with the first byte of its message, so a write ends before the next.
+            // A descriptor is sent with its message's first byte, so a write ends before the next.
             let mut waiting = self.descriptors.iter().peekable();
             let carried = waiting.next_if(|(at, _)| *at == self.sent);
             let end = waiting.peek().map_or(self.outgoing.len(), |(at, _)| *at);
@@ -96,7 +96,7 @@ impl Link {
         Ok(())
     }
 
-    /// Send everything, and wait for room until `deadline`.
+    /// Send all bytes, and wait for room until `deadline`.
     pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         loop {
             self.flush()?;

@@ -1,11 +1,11 @@
-//! The thread that talks to the control plane: commands in, events out, descriptors with them.
+//! The thread that talks to the control plane: commands in, events and descriptors out.
 //!
-//! It holds no reader and no topic: commands are checked, and passed on to the I/O threads in the order in
-//! which they come. A control plane that breaks the protocol, or doesn't read, is cut off; readers don't
-//! notice. When there has been none for too long, readers are sent away.
+//! It holds no reader and no topic: commands are checked, and passed on to the I/O threads in their
+//! order. A control plane that breaks the protocol, or doesn't read, is cut off; readers don't
+//! notice. After too long without a control plane, readers are sent away.
 //!
-//! Whoever connects is unidentified until its first message: `hello` makes it the control plane in the place
-//! of the one before, `take_over` a newer data plane that gets everything.
+//! A new connection is unidentified until its first message: `hello` makes it the control plane in
+//! place of the earlier one, `take_over` a newer data plane that is given everything.
 
 mod commands;
 mod control_plane;
@@ -29,12 +29,12 @@ use handovers::Complaint;
 use take_over::TakeOvers;
 use unidentified::UnidentifiedPeers;
 
-/// Verbs of one event, which must stay below the longest message. And as many answers of a megabyte each,
-/// made as one, are as much as an I/O thread should have to do at once.
+/// Maximum number of verbs in one event. It keeps the event below the longest message, and 32
+/// answers of a megabyte, made as one, are as much as an I/O thread should have to do at once.
 const VERBS_AT_ONCE: usize = 32;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;
-/// After everyone was told, a thread that doesn't end is not waited for longer than this.
+/// Time that threads have to end after the drain and the linger time.
 const GRACE_MS: u64 = 2_000;
 
 const LISTENER: u64 = 0;
@@ -42,14 +42,14 @@ const CONTROL_PLANE: u64 = 1;
 const REPORTS: u64 = 2;
 const SIGNALS: u64 = 3;
 const HANDOVERS: u64 = 16;
-/// Who has connected and not spoken yet is numbered from here on.
+/// Tokens of unidentified peers are numbered from here.
 const UNIDENTIFIED: u64 = 1 << 32;
 
-/// The thread, with what it knows of the control plane and of the I/O threads.
+/// The control thread, with its state of the control plane and of the I/O threads.
 pub struct ControlThread {
     epoll: Epoll,
     listener: OwnedFd,
-    /// Whether nobody is accepted until the next counters.
+    /// True if no connection is accepted until the next counters.
     listener_paused: bool,
     signals: OwnedFd,
     threads: Threads,
@@ -57,26 +57,26 @@ pub struct ControlThread {
     unidentified: UnidentifiedPeers,
     state: ControlState,
     publishing: Publishing,
-    /// Up to which number each thread's fan-outs are over.
+    /// Number up to which the fan-outs of each thread are over.
     published: Vec<u64>,
     settings: Option<Arc<Settings>>,
     alone_since: u64,
     counters_at: u64,
     draining: bool,
     ended: usize,
-    /// What was said last of requests that couldn't be handed over.
+    /// The last line logged about requests that couldn't be handed over.
     complaint: Complaint,
-    /// Drained or not, the process ends then.
+    /// Time at which the process ends, even if it isn't drained.
     ends_at: Option<u64>,
     take_overs: TakeOvers,
     started: Instant,
 }
 
 impl ControlThread {
-    /// Listen on `listener` for control planes. A data plane that wasn't taken over has no `state`.
+    /// Listen on `listener` for control planes. `state` is empty without an older data plane.
     ///
     /// # Errors
-    /// The system's, or `InvalidData` for settings that are none.
+    /// An error of the system, or `InvalidData` for invalid settings.
     pub fn new(
         listener: OwnedFd,
         signals: OwnedFd,
@@ -115,7 +115,7 @@ impl ControlThread {
         })
     }
 
-    /// Serve until everyone is gone; whether they are another data plane's, and so is the control socket.
+    /// Serve until the end; return true if another data plane has the readers and the socket.
     pub fn run(mut self) -> io::Result<bool> {
         let mut events = Vec::with_capacity(64);
         let mut reports = Vec::new();
@@ -171,12 +171,12 @@ impl ControlThread {
     }
 
     fn on_signal(&mut self) {
-        // One is enough. Those that follow stay where they are.
+        // The first signal is enough; later ones stay unread.
         let _ = self.epoll.remove(self.signals.as_raw_fd());
         self.drain_as_set();
     }
 
-    /// Drain as the settings say; without any there is nobody.
+    /// Drain with the times of the settings; without settings there are no readers, so end.
     fn drain_as_set(&mut self) {
         match &self.settings {
             Some(settings) => self.drain(settings.drain_ms, settings.drain_per_second),
@@ -192,8 +192,8 @@ impl ControlThread {
         crate::tell!(Info, "draining {} readers", self.threads.readers());
         let readers = u64::from(self.threads.readers());
         let linger = self.settings.as_ref().map_or(0, |it| it.linger_ms);
-        // Every thread spreads its readers over the same time, whatever its share of them is: then
-        // the sum keeps to the pace.
+        // Every thread spreads its readers over the same time, however many it has: then the sum
+        // keeps to the rate.
         let least_ms = (readers * 1_000).div_ceil(u64::from(per_second.max(1)));
         let spread_ms = u64::from(spread_ms).max(least_ms);
         self.ends_at = Some(self.now_ms() + spread_ms + u64::from(linger) + GRACE_MS);
@@ -217,7 +217,7 @@ impl ControlThread {
                 Report::Published(attachment, thread, number) if attachment == attached => {
                     self.published[usize::from(thread)] = number;
                 }
-                // What was asked in an earlier attachment is asked again by its thread.
+                // A verb asked in an earlier attachment is asked again by its thread.
                 Report::Verb(..) | Report::Published(..) => {}
                 Report::Full(address) => self.send(&Event::Full(&address.to_string())),
                 Report::Ended => self.ended += 1,

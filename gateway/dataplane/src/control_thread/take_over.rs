@@ -1,7 +1,7 @@
-//! The older data plane's side of a take-over, in the thread that talks to control planes.
+//! The older data plane's side of a take-over, in the control thread.
 //!
-//! It does nothing else while that lasts: commands of the control plane, and whoever connects, wait
-//! in the kernel. So every thread has carried out the same orders when it gives what it has.
+//! The thread does nothing else during a take-over: commands and new connections wait in the
+//! kernel. So every I/O thread has carried out the same orders when it gives its state.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use crate::sys::{self, Epoll};
 use crate::take_over::{Attempt, record};
 use crate::threads::Order;
 
-/// A control plane that doesn't read isn't waited for longer when we go.
+/// Maximum wait for a control plane that doesn't read, before this process ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 4_096;
 
@@ -27,9 +27,9 @@ const SIGNALS: u64 = 2;
 #[derive(Default)]
 pub(super) struct TakeOvers {
     attempts: u32,
-    /// How many threads have given everything in the last attempt; none if one couldn't.
+    /// Number of threads that have given everything in the last attempt; `None` if one has failed.
     given: Option<usize>,
-    /// Whether everything is another data plane's.
+    /// True if everything is another data plane's.
     pub(super) done: bool,
 }
 
@@ -40,7 +40,7 @@ impl TakeOvers {
         Arc::new(Attempt::new(self.attempts))
     }
 
-    /// A thread has given everything in an attempt, or couldn't. Earlier attempts are over.
+    /// Record that a thread has given everything in an attempt, or failed; ignore earlier ones.
     pub(super) fn on_given(&mut self, attempt: u32, given: bool) {
         if attempt == self.attempts {
             self.given = self.given.filter(|_| given).map(|count| count + 1);
@@ -49,7 +49,7 @@ impl TakeOvers {
 }
 
 impl ControlThread {
-    /// Give everything to `newer`, which reads states up to `format`; or serve on.
+    /// Give everything to `newer`, which reads states up to `format`; after a failure serve on.
     pub(super) fn give_to(&mut self, mut newer: Link, format: u16) {
         let attempt = self.take_overs.begin();
         match self.give(&mut newer, format, &attempt) {
@@ -61,7 +61,7 @@ impl ControlThread {
                 crate::tell!(Warning, "a newer data plane couldn't take over: {error}");
                 attempt.fail();
                 newer.say(&Event::Refused(&error.to_string()));
-                // One that doesn't read is gone.
+                // A newer data plane that doesn't read is gone.
                 let _ = newer.flush();
             }
         }
@@ -91,12 +91,12 @@ impl ControlThread {
         self.threads.deliver();
         to.flush_until(attempt.deadline)?;
         self.wait_for_commit(to, &epoll, attempt.deadline)?;
-        // When these bytes are in the socket, everything is the newer one's.
+        // Once these bytes are in the socket, everything is the newer data plane's.
         to.say(&Event::Yours);
         to.flush_until(attempt.deadline)
     }
 
-    /// A socket between each thread and the newer one's.
+    /// Connect each thread with its counterpart in the newer data plane.
     fn make_lanes(&self, to: &mut Link, attempt: &Attempt) -> io::Result<()> {
         let number = attempt.number.to_le_bytes();
         for (thread, socket) in self.threads.handovers.iter().enumerate() {
@@ -132,7 +132,7 @@ impl ControlThread {
         Ok(())
     }
 
-    /// What was on its way to the control plane goes there still; then it shall attach again.
+    /// Pass pending handovers on to the control plane, then tell it to attach again.
     fn say_farewell(&mut self) {
         for number in 0..self.threads.handovers.len() {
             while self.on_handover(number) {}
@@ -146,7 +146,7 @@ impl ControlThread {
     }
 }
 
-/// Whether the newer one has said that it is ready.
+/// Return whether the newer data plane has sent `commit`.
 fn hear_commit(newer: &mut Link) -> io::Result<bool> {
     newer.receive(&mut [0; READ_BYTES]).map_err(io::Error::other)?;
     match control::split(&newer.incoming)? {

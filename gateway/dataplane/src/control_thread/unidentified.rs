@@ -1,7 +1,7 @@
-//! Those that have connected and not said yet what they are.
+//! Peers that have connected to the control socket and haven't identified themselves yet.
 //!
-//! Nobody is displaced by a connection alone: whoever opens the socket and says nothing, or
-//! nonsense, is forgotten without a word to the control plane that is attached.
+//! A connection alone displaces no control plane: a peer that sends nothing, or nonsense, is
+//! dropped, and the attached control plane doesn't notice.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -13,13 +13,13 @@ use super::{ControlThread, LISTENER, UNIDENTIFIED};
 use crate::control::{self, Command, Event, Malformed};
 use crate::sys;
 
-/// More at once are not waited for: the first of them goes.
+/// Maximum number of unidentified peers: one more, and the oldest is dropped.
 const MOST: usize = 8;
 const GREETING_MS: u64 = 5_000;
-/// No greeting is longer.
+/// Maximum bytes of a greeting.
 const GREETING_BYTES: usize = 64;
 
-/// Who isn't anybody yet, by the number of its arrival.
+/// Unidentified peers, by the order of their arrival.
 #[derive(Default)]
 pub(super) struct UnidentifiedPeers {
     all: BTreeMap<u64, Peer>,
@@ -31,13 +31,13 @@ struct Peer {
     until_ms: u64,
 }
 
-/// What a peer has turned out to be.
+/// The first message of a peer.
 enum Greeting {
-    /// It hasn't said all of it.
+    /// Not received completely.
     Unfinished,
-    /// It speaks our version.
+    /// `hello` in our version.
     ControlPlane,
-    /// It reads states up to this format.
+    /// `take_over` by a data plane that reads states up to this format.
     DataPlane(u16),
 }
 
@@ -52,7 +52,7 @@ impl UnidentifiedPeers {
         token
     }
 
-    /// Those that have said nothing for too long go.
+    /// Drop peers that haven't identified themselves in time.
     pub(super) fn forget_silent(&mut self, now_ms: u64) {
         self.all.retain(|_, one| one.until_ms > now_ms);
     }
@@ -63,7 +63,7 @@ impl ControlThread {
         let socket = match accept_with(&self.listener, sys::NONBLOCKING) {
             Ok(socket) => socket,
             Err(error) if sys::exhausted(error) => {
-                // Who stands before the listener would wake us without end.
+                // Connections in the listener's backlog would wake us without end.
                 self.listener_paused = self.epoll.remove(self.listener.as_raw_fd()).is_ok();
                 return;
             }
@@ -76,7 +76,7 @@ impl ControlThread {
         }
     }
 
-    /// Try again, if it was shut.
+    /// Watch the listener again, if it was paused.
     pub(super) fn resume_listener(&mut self) {
         if self.listener_paused {
             self.listener_paused =
@@ -95,20 +95,20 @@ impl ControlThread {
             Ok(Greeting::Unfinished) => _ = self.unidentified.all.insert(token, peer),
             Ok(Greeting::ControlPlane) => self.attach(peer.link),
             Ok(Greeting::DataPlane(format)) => {
-                // It has an epoll set of its own while it lasts.
+                // `give_to` watches it in an epoll set of its own.
                 let _ = self.epoll.remove(peer.link.fd());
                 self.give_to(peer.link, format);
             }
             Err(malformed) => {
                 peer.link.say(&Event::Refused(&malformed.to_string()));
-                // One that doesn't read has no use for it.
+                // A peer that doesn't read doesn't need the reason.
                 let _ = peer.link.flush();
             }
         }
     }
 }
 
-/// Who it is. What follows the greeting stays.
+/// Read the first message of a peer. Later bytes stay in the link.
 fn greeting(link: &mut Link) -> Result<Greeting, Malformed> {
     let Some((kind, body, used)) = control::split(&link.incoming)? else {
         let too_long = link.incoming.len() > GREETING_BYTES;

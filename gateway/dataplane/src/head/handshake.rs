@@ -79,8 +79,7 @@ pub fn accept_key(key: &[u8]) -> String {
     STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
 
-/// Return the handshake, or the answer for the first broken rule; the order is the Tornado
-/// engine's.
+/// Return the handshake, or the answer to the first broken rule, in the Tornado engine's order.
 pub(super) fn check<'a>(
     fields: &Fields<'a>,
     modern: bool,

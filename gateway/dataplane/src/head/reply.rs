@@ -20,8 +20,7 @@ pub enum Refusal {
     WrongVersion,
     /// 431 (RFC 6585 section 5).
     HeadTooLarge,
-    /// 503: a limit is reached, the box is drained, or the control plane that should serve is
-    /// absent.
+    /// 503: a limit is reached, the box is drained, or the request's control plane is absent.
     NotNow {
         /// The resource that is lacking.
         why: Busy,

@@ -20,8 +20,7 @@ pub const PLACE_BYTES: usize = 96;
 #[derive(Debug, Default)]
 pub struct Account {
     bytes: usize,
-    /// Number of entries that wait for each frame, by its address: no other frame can be there
-    /// meanwhile.
+    /// Number of entries of each waiting frame, by its address, which is its own meanwhile.
     frames: HashMap<usize, u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Readers that are sent away: all of them in a drain, or some to other boxes.
+//! Readers that are sent away: all of them in a drain, or some of them to other boxes.
 
 use super::Reactor;
 use crate::clock::random_up_to;
@@ -6,7 +6,7 @@ use crate::closing::CloseReason;
 use crate::drain::Pace;
 use crate::slab::Phase;
 
-/// While draining, readers are told so often.
+/// Interval at which readers are notified during a drain.
 pub(super) const DRAIN_STEP_MS: u64 = 50;
 
 impl Reactor {
@@ -36,7 +36,7 @@ impl Reactor {
             }
         }
         if pace.is_over(now_ms) {
-            // Handshakes that were under way when the drain began.
+            // Connections whose handshakes were in progress when the drain began.
             for slot in 0..slots {
                 match self.readers.slab.at(slot).phase {
                     Phase::Open => self.send_away(slot),
@@ -49,13 +49,13 @@ impl Reactor {
     }
 
     fn send_away(&mut self, slot: u32) {
-        // Full jitter around the reason's own time, so that they don't come back in one second.
+        // Full jitter around the reason's own time, so that readers don't return in one second.
         let usual = self.readers.settings.reason(CloseReason::Drain).retry_after_ms;
         let wait = random_up_to(2 * u64::from(usual));
         self.readers.close(slot, CloseReason::Drain, Some(wait));
     }
 
-    /// Send `count` readers away, each other ones than the last time as long as there are some.
+    /// Send `count` readers away, other ones than the last time as long as there are some.
     pub(super) fn shed(&mut self, reason: CloseReason<'_>, count: u32, retry_ms: u32) {
         let (slots, from) = (self.readers.slab.slots(), self.shed_from);
         let mut left = count;

@@ -1,11 +1,12 @@
 //! An I/O thread: one epoll loop over its listener, its readers' sockets and its mailbox.
 //!
-//! It owns everything it touches: connections, its part of the hub, timers. Orders come through the
-//! mailbox and are carried out in their order; that is what puts a subscribe between two publications
-//! for everybody. Descriptors are level-triggered: what one turn leaves, the next one finds.
+//! The thread owns all that it uses: connections, its part of the hub, timers. Orders arrive
+//! through the mailbox and are carried out in their order: so a subscribe is between the same two
+//! publications for every reader. Descriptors are level-triggered: the next turn finds all that one
+//! turn leaves.
 //!
-//! The turn is bounded at every step (accepts, events, sends of one fan-out), so that no one makes
-//! the others wait. Time is read once a turn.
+//! Each step of a turn is bounded (accepts, events, sends of one fan-out), so that no connection
+//! makes the others wait. The time is read once per turn.
 
 mod departures;
 mod listener;
@@ -28,9 +29,9 @@ use crate::threads::{Order, Report, ThreadParts};
 use departures::DRAIN_STEP_MS;
 use listener::Listener;
 
-/// Events of one turn.
+/// Maximum number of events in one turn.
 const EVENTS: usize = 256;
-/// Timers that fire in one turn, and while a fan-out is under way: then as many as its chunk has sends.
+/// Maximum number of timers in one turn; and during a fan-out, as many as its chunk has sends.
 const TIMERS: usize = 128;
 const TIMERS_BETWEEN: usize = 32;
 
@@ -45,19 +46,20 @@ pub struct Reactor {
     listener: Listener,
     orders: Arc<Mailbox<Order>>,
     handovers: OwnedFd,
-    /// How far the drain is, if there is one.
+    /// Progress of the drain, if there is one.
     drain: Option<Pace>,
-    /// Where the search for the next reader to be shed goes on.
+    /// The slot at which the search for the next reader to shed continues.
     shed_from: u32,
-    /// Whether there are timers that have fired and weren't looked at.
+    /// True if timers have fired and weren't served yet.
     late: bool,
-    /// There are more I/O threads than cores, so they take turns by chunks. Six threads on one core
-    /// and another topic's message amid big fan-outs: p50 19 ms without that, 5 ms with it.
+    /// True if there are more I/O threads than cores: then a busy thread yields after each turn.
+    /// Measured with six threads on one core, a message amid big fan-outs of another topic: p50 19
+    /// ms without, 5 ms with it.
     crowded: bool,
 }
 
 impl Reactor {
-    /// A thread that isn't running yet, with these readers on it.
+    /// Return a thread that isn't running yet, with these readers.
     pub fn new(parts: ThreadParts, listener: OwnedFd, readers: Readers) -> io::Result<Reactor> {
         readers.sockets.epoll.add(parts.orders.fd(), sys::READ, MAILBOX)?;
         let options = parts.common.options;
@@ -82,7 +84,7 @@ impl Reactor {
         if let Some(why) = self.readers.sockets.begin_batches().filter(|_| self.number == 0) {
             crate::tell!(Info, "each send is a system call of its own: no io_uring here ({why})");
         }
-        // No settings that were ever sent have a heartbeat of 0: without any, nobody is let in.
+        // A heartbeat of 0 means that no settings were received yet: then no reader is let in.
         if self.readers.settings.heartbeat_ms > 0 {
             self.listener.open(&self.readers.sockets.epoll);
         }
@@ -145,7 +147,7 @@ impl Reactor {
         }
     }
 
-    /// Whether there is more to do at once, whatever comes.
+    /// Return whether there is more work at once, without any new event.
     fn is_busy(&self) -> bool {
         let readers = &self.readers;
         self.late || !readers.reports.is_empty() || readers.fanout.is_busy()
@@ -175,7 +177,7 @@ impl Reactor {
         self.send_some_away();
     }
 
-    /// Let readers in, unless all are being sent away.
+    /// Accept readers, unless all are being sent away.
     fn open_listener(&mut self) {
         if self.drain.is_none() {
             self.listener.open(&self.readers.sockets.epoll);
@@ -193,7 +195,7 @@ impl Reactor {
             Order::Publish(number, publication) => self.readers.publish(number, &publication),
             Order::Batch(number, batch) => self.readers.add_batch(number, batch),
             Order::Command(kind, body) => {
-                // It was decoded before, on the way here.
+                // The control thread has decoded it before.
                 if let Ok(Command::ToReaders(connections, told)) = Command::decode(kind, &body) {
                     self.readers.serve(connections, &told);
                     let here = connections.of_thread(self.number).count();
@@ -209,15 +211,16 @@ impl Reactor {
         }
     }
 
-    /// Give everything to a newer data plane; the lane waits among the handovers. Returns only if that
-    /// came to nothing, and then nothing has changed but for those who were to be told that there is no room.
+    /// Give everything to a newer data plane; the lane waits among the handovers. Returns only if
+    /// the take-over failed: then nothing has changed, but connections without room under their
+    /// address are closed.
     fn give_all(&mut self, attempt: &Attempt) {
-        // What was published before this order goes out from here, all of it.
+        // Publications before this order are sent from here, completely.
         while self.readers.fanout.is_busy() {
             self.readers.send_some();
         }
         self.readers.end_broken();
-        // Nobody would know any more that they don't count.
+        // The newer data plane would not know that these connections aren't counted.
         self.readers.forget_turned_away();
         let given = self
             .lane(attempt)
@@ -234,7 +237,7 @@ impl Reactor {
         let mut number = [0; 4];
         loop {
             let (_, lane) = sys::receive_descriptor(self.handovers.as_raw_fd(), &mut number)?;
-            // That of an attempt which failed before this thread was told may lie there still.
+            // The lane of an attempt that failed before this thread was told may still be there.
             if number == attempt.number.to_le_bytes() {
                 return lane.ok_or_else(|| io::ErrorKind::NotFound.into());
             }

@@ -1,8 +1,8 @@
-//! How connections come in: accept, request head, upgrade, or on to the control plane.
+//! New connections: accept, request head, then upgrade or handover to the control plane.
 //!
-//! A head is only looked at (`MSG_PEEK`) until it is clear whose it is, so that what isn't ours
-//! is handed over untouched. A head that isn't complete raises the socket's low-water mark: level-triggered
-//! epoll would call us for the same bytes again and again.
+//! A head is only peeked at (`MSG_PEEK`) until its owner is known, so that other requests are
+//! handed over untouched. An incomplete head raises the socket's low-water mark: level-triggered
+//! epoll would report the same bytes again and again.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,10 +22,10 @@ use crate::sys::{self, Errno};
 use crate::threads::Handover;
 use crate::wheel;
 
-/// Accepted in one turn, so that a storm of readers doesn't stop the others.
+/// Maximum accepts in one turn, so that a storm of readers doesn't stop the others.
 const AT_ONCE: usize = 64;
-/// Connections over capacity that are being told so; beyond them the answer is a bare 503. As many of
-/// addresses that have no room are told, of all threads; beyond them there is no answer.
+/// Maximum number of connections over capacity that get a goodbye at once; further ones get a bare
+/// 503. As many of full addresses, of all threads together, get an answer; further ones get none.
 const TURNED_AWAY_AT_ONCE: u64 = 1_000;
 
 impl Reactor {
@@ -35,7 +35,7 @@ impl Reactor {
                 Ok((socket, address)) => self.let_in(socket.into_raw_fd(), address),
                 Err(Errno::AGAIN) => return,
                 Err(error) if sys::exhausted(error) => return self.pause(),
-                // A connection that ended in the backlog, or a network error of its own (accept(2)).
+                // The connection ended in the backlog, or had a network error (accept(2)).
                 Err(_) => {}
             }
         }
@@ -53,12 +53,12 @@ impl Reactor {
                 return self.readers.forget(slot);
             }
             if self.proxied {
-                // It has no header, and who it is is known.
+                // No header comes first, and the reader's address is known.
                 self.readers.extra(slot).proxied = Some(address);
             }
         }
         if self.readers.watch(slot).is_err() {
-            // Out of memory, or of epoll watches.
+            // There is no memory, or no epoll watch.
             self.readers.forget(slot);
             return self.pause();
         }
@@ -70,13 +70,14 @@ impl Reactor {
         self.readers.wheel.set(slot, self.readers.clock.now_ms() + unfinished_ms);
     }
 
-    /// Whether a PROXY header from there says who the reader is. From elsewhere it is no request.
+    /// Return whether connections from there must begin with a PROXY header; others must not.
     fn comes_from_proxy(&self, address: IpAddr) -> bool {
         let networks = &self.readers.settings.proxy_from;
         self.proxied && networks.iter().any(|one| one.has(address))
     }
 
-    /// Whether the connection may go on: as one of its address, or to be told that there is no room.
+    /// Count a connection under its address; return false if it must be closed. Without room it may
+    /// go on only to be told so.
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
         let most = self.readers.settings.per_address;
         if most == 0 {
@@ -96,8 +97,8 @@ impl Reactor {
         told
     }
 
-    /// Something came on a connection whose request isn't decided yet. After `ended` no more comes:
-    /// an incomplete head is dropped then, or it would wake us for ever.
+    /// Peek at a readable connection whose request isn't decided yet. After `ended` no more bytes
+    /// arrive: then an incomplete head is dropped, or it would wake us for ever.
     pub(super) fn look_at_head(&mut self, slot: u32, ended: bool) {
         let mut buffer = std::mem::take(&mut self.readers.input.buffer);
         self.look(slot, ended, &mut buffer);
@@ -145,7 +146,7 @@ impl Reactor {
         }
     }
 
-    /// Take the PROXY header off. Level-triggered: what follows it wakes us in the next turn.
+    /// Remove the PROXY header. Epoll is level-triggered: bytes behind it wake us in the next turn.
     fn take_proxy_header(&mut self, slot: u32, ended: bool, seen: &mut [u8]) {
         let fd = self.readers.slab.at(slot).fd;
         match proxy::parse(seen) {
@@ -171,7 +172,7 @@ impl Reactor {
         }
     }
 
-    /// It ended before its request was there.
+    /// Drop a connection that ended before its request was complete.
     fn abandon(&mut self, slot: u32) {
         self.readers.counters.add(Count::Abandoned);
         self.readers.forget(slot);
@@ -189,7 +190,7 @@ impl Reactor {
         let connection = self.readers.slab.at(slot);
         if connection.low_water {
             connection.low_water = false;
-            // Only a socket that is gone fails; the next read finds that out.
+            // Only a closed socket fails, and the next read reports that.
             let _ = sys::set_low_water(connection.fd, 1);
         }
     }
@@ -205,7 +206,7 @@ impl Reactor {
             | Refusal::NotFound
             | Refusal::WrongVersion
             | Refusal::HeadTooLarge => Some(Count::BadRequests),
-            // It was counted when it came.
+            // Counted in `admit_address`.
             Refusal::NotNow { why: Busy::Address, .. } => None,
         };
         if let Some(count) = count {
@@ -214,11 +215,11 @@ impl Reactor {
         let mut answer = Vec::with_capacity(256);
         refusal.put(&mut answer);
         self.reset_low_water(slot);
-        // An answer is small and the socket's buffer empty: what doesn't fit is no loss.
+        // The answer is small and the socket's buffer empty; an unsent rest does no harm.
         let fd = self.readers.slab.at(slot).fd;
         let _ = sys::send(fd, &answer);
         sys::finish_writing(fd);
-        // What was not read would make a close a reset, which destroys the answer.
+        // Unread bytes would make a close a reset, which destroys the answer.
         self.readers.slab.at(slot).phase = Phase::Closing(Ending::HalfClose);
         self.readers.counters.add(Count::Closing);
         self.readers.linger(slot);
@@ -233,11 +234,11 @@ impl Reactor {
         self.refuse(slot, Refusal::NotNow { why, retry_after_ms });
     }
 
-    /// Answer a request of ours, and wait for the next one.
+    /// Answer a request on our paths, and wait for the next one.
     fn answer(&mut self, slot: u32, head_bytes: usize, answer: &[u8], scratch: &mut [u8]) {
         let fd = self.readers.slab.at(slot).fd;
         let eaten = drop_bytes(fd, scratch, head_bytes).is_ok();
-        // Only one who asks again and again without reading has no room for all of it.
+        // Only a reader that asks again and again without reading has too little room.
         if !eaten || !sys::send(fd, answer).is_ok_and(|sent| sent == answer.len()) {
             return self.abandon(slot);
         }
@@ -273,20 +274,20 @@ impl Reactor {
         let first_ms = wheel::first_beat(self.readers.clock.now_ms(), heartbeat_ms, random());
         self.readers.open(slot, upgrade, first_ms);
         self.readers.write(slot, &answer);
-        // A page can't read a 503 of a WebSocket, but it can read a push.
+        // A page can't read the 503 of a WebSocket handshake, but it can read a push.
         if turned_away {
             self.readers.close(slot, CloseReason::AddressFull, None);
         } else if full {
             self.readers.counters.add(Count::RejectedCapacity);
             self.readers.close(slot, CloseReason::Overload, None);
         } else if let Some(token) = upgrade.token {
-            // As if that had been the reader's first verb.
+            // Handled as the reader's first verb.
             self.readers.ask(slot, &head::login_verb(token));
         }
     }
 
     fn hand_over(&mut self, slot: u32) {
-        // Also while draining: a session of the control plane's own hears of it by its next poll.
+        // Also in a drain: a session of the control plane's own learns of it at its next poll.
         if !self.readers.has_control_plane() {
             return self.not_now(slot, Busy::Control);
         }
@@ -304,7 +305,7 @@ impl Reactor {
         let (address, mut note) = (address.ip(), Vec::new());
         let counted = self.readers.counted.contains_key(&slot);
         put_typed(&mut note, &Handover { address, counted });
-        // The passed descriptor keeps the socket alive, and epoll would go on reporting it.
+        // The passed descriptor keeps the socket open, and epoll would go on reporting it.
         let passed = self
             .readers
             .sockets
@@ -314,7 +315,7 @@ impl Reactor {
         match passed {
             Ok(_) => {
                 self.readers.counters.add(Count::Handovers);
-                // Its count goes with it.
+                // Its count under the address was passed on with it.
                 self.readers.counted.remove(&slot);
                 self.readers.forget(slot);
             }
@@ -323,7 +324,7 @@ impl Reactor {
                 if self.readers.watch(slot).is_err() {
                     return self.readers.forget(slot);
                 }
-                // A full socket is emptied at once, and the request is seen again in the next turn.
+                // The handover socket was full: the next turn reports the request again.
                 if error != Errno::AGAIN {
                     self.not_now(slot, Busy::Control);
                 }
@@ -332,7 +333,7 @@ impl Reactor {
     }
 }
 
-/// Eat so many bytes that were looked at before.
+/// Read and drop so many bytes that were peeked at.
 fn drop_bytes(fd: i32, scratch: &mut [u8], mut count: usize) -> io::Result<()> {
     while count > 0 {
         let room = count.min(scratch.len());

@@ -1,4 +1,4 @@
-//! What the control plane says to single readers, and to users.
+//! Commands of the control plane to single readers, and to users.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::pushes::error_push;
 use crate::slab::Phase;
 use crate::threads::{Batch, Eviction};
 
-/// Batches that are kept; the control plane counts on it.
+/// Number of the last batches that are kept; the control plane relies on it.
 const MOST_BATCHES: usize = 32;
 
 impl Readers {
-    /// What many readers are given, by number.
+    /// Keep the messages of a batch, by its number, for many readers.
     pub(crate) fn add_batch(&mut self, number: u64, batch: Batch) {
         if self.batches.len() >= MOST_BATCHES {
             self.batches.pop_front();
@@ -27,7 +27,7 @@ impl Readers {
         self.batches.push_back((number, batch));
     }
 
-    /// What comes before live messages; `None` if the batch isn't there.
+    /// Return the messages before live ones; `None` if the batch doesn't exist.
     fn first_messages(&self, verb: &Subscribe<'_>) -> Option<Batch> {
         if verb.batch > 0 {
             let found = self.batches.iter().find(|(number, _)| *number == verb.batch);
@@ -41,7 +41,7 @@ impl Readers {
         Some(made.map(Arc::new).collect())
     }
 
-    /// Do what the control plane says to those of `connections` that are here, and are open still.
+    /// Carry out a command for those of `connections` that are on this thread and still open.
     pub(crate) fn serve(&mut self, connections: Connections<'_>, told: &ToReaders<'_>) {
         let (first, push) = match *told {
             ToReaders::Subscribe(ref subscribe) => (self.first_messages(subscribe), subscribe.push),
@@ -91,7 +91,7 @@ impl Readers {
         self.answered(slot);
     }
 
-    /// One look at every auth state, however many users they are.
+    /// Close the readers of evicted users, in one pass over all auth states.
     pub(crate) fn evict(&mut self, eviction: &Eviction) {
         let gone = self.auth.all().filter(|(_, state)| {
             let until = eviction.users.get(state.user());

@@ -1,27 +1,28 @@
-//! One bound for all outboxes of a thread.
+//! The common bound of all outboxes of a thread.
 //!
-//! Each outbox has limits of its own, but ten thousand readers who take nothing fill ten thousand
-//! of them. So all that waits on a thread has a share of the process's memory
-//! (`outbox_bytes` by the number of threads: readers are spread over threads evenly, and what
-//! threads counted together would be one more cache line that all of them write). Over its share the
-//! thread closes those who are furthest behind, as slow readers, until an eighth is free again: so
-//! all connections are looked at once for at least so many bytes that came in between.
+//! Each outbox has limits of its own, but ten thousand readers that take nothing fill ten thousand
+//! outboxes. So all frames that wait on a thread have a share of the process's memory:
+//! `outbox_bytes` divided by the number of threads. Readers are spread over threads evenly, and a
+//! common count would be one more cache line that all threads write. Above its share, the thread
+//! closes the readers that are furthest behind, as slow readers, until an eighth is free. So a pass
+//! over all connections comes only after at least so many new bytes.
 
 use super::Readers;
 use crate::closing::CloseReason;
 use crate::outbox::Account;
 
-/// A frame that was partly written is finished for the goodbye behind it, unless it is longer: then
-/// the reader would keep it for as long as the goodbye may take, and the connection ends at once. So it
-/// does if that is most of what waits, or it was closing before: its goodbye would free nothing, and those who
-/// are hardly behind would be closed too.
+/// Maximum bytes in the outbox of a reader that was just closed: a partly written frame, and the
+/// goodbye behind it. Above that the connection ends at once: the reader would keep the frame for
+/// the whole linger time. It also ends at once if more than half of its bytes are left, or it was
+/// closing before: else its goodbye would free too little, and readers that are hardly behind would
+/// be closed, too.
 const GOODBYE_BEHIND: usize = 128 * 1024;
 
-/// What may wait in all outboxes, and what does.
+/// The bound of all outboxes, and the bytes in them.
 pub(super) struct Budget {
     pub(super) account: Account,
     share: usize,
-    /// As long as all that waits takes no more, nobody has to go for it.
+    /// Bytes up to which no reader is closed to make room.
     close_above: usize,
 }
 
@@ -30,7 +31,7 @@ impl Budget {
         Budget { account: Account::default(), share: usize::MAX, close_above: usize::MAX }
     }
 
-    /// This thread's part of `outbox_bytes`, where 0 is no bound.
+    /// Set this thread's share of `outbox_bytes`, where 0 is no bound.
     pub(super) fn set_share(&mut self, outbox_bytes: u64, threads: usize) {
         self.share = match outbox_bytes / threads as u64 {
             0 => usize::MAX,
@@ -39,32 +40,32 @@ impl Budget {
         self.renew();
     }
 
-    /// The outboxes are those of an older data plane: what waits in them already may wait on.
+    /// Begin with the outboxes of an older data plane: frames that wait already may go on waiting.
     pub(super) fn begin(&mut self) {
         self.close_above = usize::MAX;
         self.renew();
     }
 
-    /// The share is another, or what took more than it has gone.
+    /// Lower the bound, after the share has changed or bytes above it were freed.
     pub(super) fn renew(&mut self) {
         let room = self.account.bytes().saturating_add(self.share / 8);
         self.close_above = self.close_above.min(self.share.max(room));
     }
 
-    /// Whether enough is free again.
+    /// Return whether enough is free again.
     fn has_room(&self) -> bool {
         self.account.bytes() <= self.share - self.share / 8
     }
 
-    /// Those who could go have gone. What goodbyes take is not to be searched for again and again.
+    /// Raise the bound over the bytes of goodbyes, so that they don't cause search after search.
     fn settle(&mut self) {
         self.close_above = self.share.max(self.account.bytes() + self.share / 8);
     }
 }
 
 impl Readers {
-    /// Close those who are furthest behind if all that waits takes too much. Nobody may be
-    /// iterating over readers.
+    /// Close the readers that are furthest behind, if all outboxes together take too much. The
+    /// caller must not be iterating over readers.
     pub(crate) fn keep_within_budget(&mut self) {
         if self.budget.account.bytes() <= self.budget.close_above {
             return;

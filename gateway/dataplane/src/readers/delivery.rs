@@ -1,4 +1,4 @@
-//! Messages to readers: to all of a topic, and those that one of them has asked for.
+//! Messages to readers: to all readers of a topic, and replays to one of them.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Readers {
         self.counters.add(Count::Publications);
     }
 
-    /// Of what is under way as many sends as one turn has, of one topic or of several.
+    /// Send chunks of the fan-outs in progress, up to the number of sends for one turn.
     pub(crate) fn send_some(&mut self) {
         let mut left = self.settings.fanout_chunk as usize;
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -84,7 +84,7 @@ impl Readers {
         self.measure(all, raw + sockjs - held);
     }
 
-    /// The frames of several publications one after the other, for each framing that some reader has.
+    /// Return the joined frames of several publications, for each framing that some reader uses.
     fn join_frames(&mut self, chunk: &Chunk) -> [Vec<u8>; 2] {
         let mut joined = [Vec::new(), Vec::new()];
         if let [_, _, ..] = chunk.publications[..] {
@@ -101,7 +101,7 @@ impl Readers {
         joined
     }
 
-    /// So many readers' sockets have just taken all of these. One look at the clock serves them all.
+    /// Measure publications that so many sockets have just taken, by one look at the clock.
     fn measure(&self, publications: &[Arc<Publication>], readers: u64) {
         if readers == 0 {
             return;
@@ -112,7 +112,7 @@ impl Readers {
         }
     }
 
-    /// Queue one message's frame behind what waits, under its topic's policy.
+    /// Queue the frame of a message under its topic's policy.
     fn queue(&mut self, slot: u32, frame: Frame, publication: &Arc<Publication>) {
         let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
         let now_ms = self.clock.now_ms();
@@ -140,14 +140,14 @@ impl Readers {
                 None => return,
             }
         }
-        // What the kernel doesn't take waits as the frames that others wait for too.
+        // Frames that the kernel doesn't take wait as those that other readers wait for, too.
         self.keep(slot, replay, done, |readers, slot, frame, _| {
             readers.queue_firm(slot, frame);
         });
     }
 
-    /// Keep for a reader what its socket didn't take of the frames of `all`, of which it took the first
-    /// `done` bytes: `queue` those behind the first of them.
+    /// Keep the frames of `all` for a reader, without the first `done` bytes, which its socket
+    /// took. A partly sent frame is kept first; `queue` queues those behind it.
     fn keep(
         &mut self,
         slot: u32,

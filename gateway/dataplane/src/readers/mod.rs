@@ -1,12 +1,13 @@
-//! The readers of one I/O thread: their connections, what they are subscribed to and what waits for them.
+//! The readers of one I/O thread: connections, subscriptions, and outboxes.
 //!
-//! A connection comes as a request's head, which the reactor decides on; from [`Readers::open`] to its end it
-//! is served here. Not here: what happens when, and what the control plane's orders are about beside
-//! single readers; that is [`crate::reactor`]'s.
+//! A connection begins as a request's head, about which the reactor decides; from [`Readers::open`]
+//! to its end it is served here. Not here: the order of a turn, and orders that aren't about single
+//! readers. Those are in [`crate::reactor`].
 //!
-//! The decision to question: writing, closing and asking verbs are one structure, not layers. Each can
-//! lead to the others (a push that finds an outbox full closes, and room for writing lets the next verb be
-//! asked), and deferring one of them would let others see what is between.
+//! The decision to question: writing, closing and asking verbs are one structure, not layers. Each
+//! can lead to the others: a push that finds an outbox full closes the reader, and room for writing
+//! lets the next verb be asked. If one of them were deferred, the others would see a state in
+//! between.
 
 mod answers;
 mod budget;
@@ -51,24 +52,24 @@ use verbs::Verbs;
 
 pub use restoring::Restoring;
 
-/// Also how many heartbeats leave in one go: the longer, the fewer turns for an idle reader.
+/// Precision of timers. It also gathers heartbeats: the longer, the fewer turns per idle reader.
 const TICK_MS: u32 = 100;
 /// With the tick, one turn of the wheel is longer than a usual heartbeat.
 const BUCKETS: u16 = 512;
 
-/// A report waits so long for others, while readers go on talking, and until there are so many: a
-/// crowd's verbs are asked and answered many at a time, instead of a few between two of its readers.
+/// Time for which a report waits for others while readers go on talking, and number of reports that
+/// ends the wait. So the verbs of a crowd are asked and answered many at a time.
 const GATHER_MS: u64 = 2;
 const GATHER: usize = 256;
 
-/// All connections of one I/O thread. What is `pub` in it the reactor uses, too.
+/// All connections of one I/O thread. The reactor uses the fields that are `pub`, too.
 pub struct Readers {
     thread: u16,
     echo: bool,
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
-    /// Those of all threads.
+    /// The counters of all threads.
     pub(crate) all_counters: Arc<[Arc<Counters>]>,
     pub(crate) slab: Slab,
     pub(crate) wheel: Wheel,
@@ -76,29 +77,29 @@ pub struct Readers {
     budget: Budget,
     hub: Hub,
     pub(crate) fanout: Fanout,
-    /// What is being sent; kept for its memory.
+    /// The chunk being sent; kept to reuse its memory.
     chunk: Chunk,
     maker: FrameMaker,
-    /// By framing, what several were answered with last.
+    /// The last frame that several readers were answered with, by framing.
     shared_last: [Option<Weak<[u8]>>; 2],
     auth: AuthStates,
     pub(crate) addresses: Arc<Addresses>,
-    /// By slot, the addresses of those connections that were counted.
+    /// Addresses of the counted connections, by slot.
     pub(crate) counted: HashMap<u32, IpAddr>,
-    /// Slots of those who are only told that their address has no room.
+    /// Slots of connections that are only told that their address has no room.
     pub(crate) turned_away: HashSet<u32>,
     silent: Silent,
-    /// What `subscribe`s can refer to, the last that came at the end.
+    /// Batches to which `subscribe` commands can refer, the newest at the end.
     batches: VecDeque<(u64, Batch)>,
     verbs: Verbs,
     pub(crate) reports: Reports,
     pub(crate) input: Input,
-    /// Who is to get a heartbeat; kept for its memory.
+    /// Readers that get a heartbeat now; kept to reuse its memory.
     heartbeats: Vec<u32>,
 }
 
 impl Readers {
-    /// None yet. The clock goes on from `now_ms`.
+    /// Return a thread's readers, none yet. The clock continues from `now_ms`.
     pub fn new(parts: &ThreadParts, settings: Arc<Settings>, now_ms: u64) -> io::Result<Readers> {
         let common = &parts.common;
         let all_counters = common.counters.clone();
@@ -134,7 +135,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Other limits from now on.
+    /// Apply other settings from now on.
     pub(crate) fn settle(&mut self, settings: Arc<Settings>) {
         self.hub.seen.window_ms = settings.identity_ms.into();
         self.hub.seen.limit = settings.identities as usize;
@@ -143,7 +144,7 @@ impl Readers {
         self.settings = settings;
     }
 
-    /// The phase of the connection that epoll or the control plane names; `None` if it is gone.
+    /// Return the phase of a connection named by epoll or the control plane; `None` if it is gone.
     pub(crate) fn phase_of(&mut self, slot: u32, generation: u32) -> Option<Phase> {
         self.slab.find(slot, generation).map(|connection| connection.phase)
     }
@@ -152,7 +153,7 @@ impl Readers {
         self.slab.extra(slot, &self.settings)
     }
 
-    /// A socket whose request is awaited.
+    /// Return a slot for a socket whose request is awaited.
     pub(crate) fn insert(&mut self, fd: i32) -> u32 {
         self.counters.add(Count::Accepts);
         let slot = self.slab.insert(fd);
@@ -160,12 +161,12 @@ impl Readers {
         slot
     }
 
-    /// Be woken by its socket.
+    /// Have epoll watch the connection's socket.
     pub(crate) fn watch(&mut self, slot: u32) -> io::Result<()> {
         Ok(self.sockets.add(slot, self.slab.at(slot))?)
     }
 
-    /// A request has become a reader, whose first heartbeat is due at `first_ms`.
+    /// Make a connection an open reader, whose first heartbeat is due at `first_ms`.
     pub(crate) fn open(&mut self, slot: u32, upgrade: &Upgrade<'_>, first_ms: u64) {
         let now_ms = self.clock.now_ms();
         let connection = self.slab.at(slot);
@@ -184,7 +185,7 @@ impl Readers {
         self.counters.add(connects);
     }
 
-    /// The transport is gone, and that wasn't our doing unless a goodbye was said.
+    /// Forget a connection whose transport is gone; if it was open, it counts as lost.
     pub(crate) fn lose(&mut self, slot: u32) {
         if self.slab.at(slot).phase == Phase::Open {
             self.leave(slot, LOST, Ending::HangUp);
@@ -192,7 +193,8 @@ impl Readers {
         self.forget(slot);
     }
 
-    /// An open connection leaves the hub. It doesn't count as a reader any more, but among `closes.LABEL`.
+    /// Remove an open connection from the hub and from the number of readers; count it in
+    /// `closes.LABEL`.
     fn leave(&mut self, slot: u32, label: &str, ending: Ending) {
         self.hub.audience.leave(slot);
         self.auth.remove(slot);
@@ -230,7 +232,7 @@ impl Readers {
         self.note_connections();
     }
 
-    /// End those whose sockets turned out to be broken while something else was under way.
+    /// End connections whose sockets failed during other work.
     pub(crate) fn end_broken(&mut self) {
         while let Some((slot, generation)) = self.sockets.broken.pop() {
             if self.slab.find(slot, generation).is_some() {
@@ -239,7 +241,7 @@ impl Readers {
         }
     }
 
-    /// Something to report, at the end of a turn.
+    /// Queue a report, which is sent at the end of a turn.
     pub(crate) fn report(&mut self, report: Report) {
         self.reports.add(report, self.clock.now_ms());
     }
@@ -256,7 +258,7 @@ impl Readers {
     }
 }
 
-/// Reports on their way to the thread that talks to the control plane.
+/// Reports on their way to the control thread.
 pub(crate) struct Reports {
     to: Arc<Mailbox<Report>>,
     waiting: Vec<Report>,

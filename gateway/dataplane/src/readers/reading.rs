@@ -1,4 +1,4 @@
-//! Bytes in: frames to messages, messages to verbs.
+//! Bytes in: from frames to messages, and from messages to verbs.
 
 use super::Readers;
 use crate::closing::{BY_READER, CloseReason, Ending};
@@ -9,20 +9,21 @@ use crate::slab::{HEARD_MS, Phase};
 use crate::sockjs::{self, Texts};
 use crate::sys::{self, Errno};
 
-/// Read at a time. Bigger than any message that may come, so that most come in one piece.
+/// Bytes of one read. More than a message may have, so that most messages arrive in one piece.
 const READ_BYTES: usize = 64 * 1024;
-/// So many pings of one read are answered one by one. RFC 6455 section 5.5.3: of those behind them the most
-/// recent is enough; 10,000 fit into a read, and everybody else would wait for their answers.
+/// Number of pings in one read that get a pong each. Of those after them only the most recent gets
+/// one (RFC 6455 section 5.5.3): a read has room for 10,000, and all other readers would wait for
+/// their pongs.
 const PONGS: u32 = 64;
 
-/// What is used for one connection after the other.
+/// Memory that is used for one connection after the other.
 #[derive(Default)]
 pub(crate) struct Input {
     /// Taken out while it is used.
     pub(crate) buffer: Vec<u8>,
     texts: Texts,
     inflater: Option<Inflater>,
-    /// How many more pings of this read are answered one by one.
+    /// Number of further pings of this read that get a pong each.
     pongs: u32,
 }
 
@@ -33,7 +34,7 @@ impl Input {
 }
 
 impl Readers {
-    /// Something is to be read from a reader, or from one who is saying goodbye.
+    /// Read from a reader, or from one whose goodbye is in progress.
     pub(crate) fn read(&mut self, slot: u32) {
         let mut buffer = std::mem::take(&mut self.input.buffer);
         self.read_into(slot, &mut buffer);
@@ -54,7 +55,7 @@ impl Readers {
             return;
         }
         let (generation, deflate) = (connection.generation, connection.deflate.is_some());
-        // The decoder lends out what it holds while the connection is used.
+        // The decoder lends out its memory while the connection is used.
         let mut decoder = std::mem::take(&mut connection.decoder);
         let message_bytes = self.settings.message_bytes as usize;
         let rules = frame::Rules { message_bytes, deflate };
@@ -77,7 +78,7 @@ impl Readers {
             self.violated(slot, violation);
         } else {
             self.slab.at(slot).decoder = decoder;
-            // What a reader has begun to say, it must say in time: up to a whole message is kept till then.
+            // A message must be complete in time: up to a whole one is kept until then.
             let end = self.message_ends_ms(slot);
             self.look_by(slot, end);
             if self.input.pongs == 0 {
@@ -86,7 +87,7 @@ impl Readers {
         }
     }
 
-    /// Answer the ping that was put off, unless it must wait for the socket too.
+    /// Answer the deferred ping, unless the socket is still full.
     pub(super) fn answer_last_ping(&mut self, slot: u32) {
         let connection = self.slab.at(slot);
         if connection.blocked || connection.phase != Phase::Open {
@@ -110,7 +111,7 @@ impl Readers {
                 };
                 self.close(slot, reason, None);
             }
-            // It can't be told any more when the reader answers our goodbye.
+            // The reader's answer to our goodbye can't be recognised any more.
             Phase::Closing(Ending::Wait) => {
                 connection.phase = Phase::Closing(Ending::HalfClose);
                 if !connection.blocked {
@@ -184,20 +185,20 @@ impl Readers {
         }
     }
 
-    /// What is in one message, or in one string of a SockJS array.
+    /// Handle the text of one message, or one string of a SockJS array.
     fn on_text(&mut self, slot: u32, opcode: u8, text: &[u8]) {
         if self.echo { self.send_back(slot, opcode, text) } else { self.on_verb(slot, text) }
     }
 
-    /// End a connection whose SockJS frame is broken JSON: abruptly, as SockJS 1.0 has it, without
-    /// frames of its own before the close frame.
+    /// End a connection whose SockJS frame is broken JSON: abruptly (SockJS 1.0), without a SockJS
+    /// frame before the close frame.
     fn end_abruptly(&mut self, slot: u32) {
         let reason = self.settings.reason(CloseReason::ProtocolError);
         let last = close_frame(Some(reason.code), &reason.text);
         self.end(slot, CloseReason::ProtocolError.name(), last.as_slice(), Ending::HangUp);
     }
 
-    /// `--echo`, for conformance tests: it goes back as a push would. No verb reaches the control plane.
+    /// Send a text back as a push (`--echo`, for conformance tests); no control plane is asked.
     fn send_back(&mut self, slot: u32, opcode: u8, text: &[u8]) {
         let connection = self.slab.at(slot);
         let (framing, agreed) = (connection.framing, connection.deflate);

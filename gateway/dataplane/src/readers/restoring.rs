@@ -1,4 +1,4 @@
-//! Take-over, the newer data plane's side: everything of one I/O thread, as it comes on its lane.
+//! Take-over, the newer data plane's side: the state of one I/O thread, received on its lane.
 
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -15,19 +15,19 @@ use crate::take_over::lane::Receiver;
 use crate::take_over::record::{Beside, Record};
 use crate::take_over::shared::Shared;
 
-/// The readers of a thread while they are put together.
+/// The readers of a thread while they are restored.
 pub struct Restoring<'a> {
     pub readers: Readers,
     pub shared: &'a Shared,
-    /// By place.
+    /// Names of topics, by place.
     pub topics: Vec<Arc<str>>,
 }
 
 impl Restoring<'_> {
-    /// Take all that comes behind the shared part. Nothing is served yet.
+    /// Receive all records behind the shared part. No reader is served yet.
     ///
     /// # Errors
-    /// What came is incomplete or wrong: the process must end, and the older one serves on.
+    /// Records are missing or wrong: this process must end, and the older data plane serves on.
     pub fn receive(mut self, lane: &mut Receiver) -> io::Result<Readers> {
         loop {
             match lane.record()? {
@@ -63,12 +63,12 @@ impl Restoring<'_> {
             let limits = outbox::Limits::of(&readers.settings);
             extra.outbox = self.shared.outbox(beside, limits, &mut readers.budget.account)?;
             connection.blocked = !extra.outbox.is_empty();
-            // Whoever takes nothing gets the time anew.
+            // A reader that takes nothing gets the whole time again.
             extra.taken_ms = readers.clock.now_ms();
             readers.verbs.hold_all(extra);
         }
         connection.fd = socket.into_raw_fd();
-        // What there is now. Totals begin at 0, because the process is another.
+        // Only counters of existing things: totals begin at 0, because the process is another.
         match (connection.phase, connection.framing) {
             (Phase::Open, Framing::Raw) => readers.counters.add(Count::ReadersWebSocket),
             (Phase::Open, Framing::SockJs) => readers.counters.add(Count::ReadersSockJs),
@@ -81,7 +81,7 @@ impl Restoring<'_> {
             readers.wheel.set(slot, due);
         }
         if let Some(address) = beside.counted {
-            // It was let in before.
+            // It was admitted before.
             readers.addresses.enter(address, u32::MAX);
             readers.counted.insert(slot, address);
         }
@@ -89,7 +89,7 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// That of the last connection. When it runs out its timer knows, which came before.
+    /// Set the auth state of the last connection, whose timer already covers the expiry.
     fn auth_state(&mut self, state: AuthState) -> Result<(), Malformed> {
         match self.readers.slab.slots().checked_sub(1) {
             Some(last) if self.readers.slab.at(last).phase == Phase::Open => {

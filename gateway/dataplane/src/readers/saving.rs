@@ -1,4 +1,4 @@
-//! Take-over, the older data plane's side: everything of one I/O thread, given over its lane.
+//! Take-over, the older data plane's side: the state of one I/O thread, given over its lane.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,11 +12,11 @@ use crate::take_over::Attempt;
 use crate::take_over::lane::Giver;
 use crate::take_over::record::{Beside, Record};
 
-/// Identities in one record.
+/// Maximum number of identities in one record.
 const IDENTITIES: usize = 4_096;
 
 impl Readers {
-    /// Give everything, and `listener` with it. Nothing changes here.
+    /// Give everything, and `listener` with it. This thread's state doesn't change.
     pub(crate) fn save(
         &mut self,
         lane: OwnedFd,
@@ -39,7 +39,7 @@ impl Readers {
         giver.finish()
     }
 
-    /// Publications and frames that no other thread has given yet.
+    /// Give publications and frames that no other thread has given yet.
     fn give_shared(&mut self, giver: &mut Giver, attempt: &Attempt) -> io::Result<()> {
         for slot in 0..self.slab.slots() {
             let Some(extra) = &self.slab.at(slot).extra else {
@@ -61,7 +61,7 @@ impl Readers {
         giver.put(&Record::Shared, None)
     }
 
-    /// Give the topics; returns the place of each.
+    /// Give the topics; return the place of each.
     fn give_topics(&self, giver: &mut Giver) -> io::Result<HashMap<Arc<str>, u32>> {
         let mut places = HashMap::new();
         for topic in self.hub.audience.topics() {

@@ -1,11 +1,12 @@
-//! Readers of a place that is full: they are asked for a sign of life, and who gives none makes room.
+//! Readers of a full place: they are asked for a sign of life, and silent ones make room.
 //!
-//! A network that goes without a word leaves its readers here, who count with their address until two
-//! heartbeats have passed; when it is back they stand in their own way. So a newcomer for whom there is no
-//! room has the others asked: who says nothing for [`ANSWER_MS`] ends.
+//! A network that vanishes silently leaves its readers here, who count under their address until
+//! two heartbeats have passed; when the network returns, they take its room. So a new connection
+//! without room has the others asked: a reader from which nothing is received for [`ANSWER_MS`]
+//! ends.
 //!
-//! The decision to question: a reader who hasn't taken all that it was sent is left alone, since a ping would
-//! wait behind that. It ends when it has taken nothing for `stalled_ms`.
+//! The decision to question: a reader that hasn't taken all of its frames is not asked, since a
+//! ping would wait behind them. It ends when it has taken nothing for `stalled_ms`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,17 +18,17 @@ use crate::addresses::{Rounds, place_of};
 use crate::slab::Phase;
 use crate::threads::Report;
 
-/// So long a reader has to answer.
+/// Time that a reader has to answer.
 const ANSWER_MS: u64 = 4_000;
-/// All connections are looked through so often at most, however many places are full.
+/// Minimum time between two passes over all connections, however many places are full.
 const LOOK_MS: u64 = 500;
 
-/// Who was asked, and which rounds were seen.
+/// Readers that were asked, and the last round that was seen.
 pub(super) struct Silent {
     rounds: Arc<Rounds>,
     seen: u64,
     next_ms: u64,
-    /// When each slot was asked of which nothing was heard since.
+    /// Time at which each slot was asked, if nothing was received from it since.
     asked: HashMap<u32, u64>,
 }
 
@@ -36,30 +37,30 @@ impl Silent {
         Silent { seen: rounds.last(), rounds, next_ms: 0, asked: HashMap::new() }
     }
 
-    /// That connection was heard, is gone, or needn't answer; whether it should have.
+    /// Forget a connection that was heard, is gone, or needn't answer; return whether it was asked.
     pub(super) fn forget(&mut self, slot: u32) -> bool {
-        // Almost always nobody was asked, and this is called for all that is read.
+        // The map is almost always empty, and this is called for each read.
         !self.asked.is_empty() && self.asked.remove(&slot).is_some()
     }
 }
 
 impl Readers {
-    /// There is no room for another connection of this address: have all threads ask the others, and the
-    /// control plane those that it serves.
+    /// Report that this address has no room for another connection: all threads ask the others, and
+    /// the control plane asks those that it serves.
     pub(crate) fn have_asked(&mut self, address: IpAddr) {
         if self.silent.rounds.ask(address, Instant::now()) {
             self.report(Report::Full(address));
         }
     }
 
-    /// End those who were to be told that there is no room.
+    /// Close the connections that were to be told that there is no room.
     pub(crate) fn forget_turned_away(&mut self) {
         for slot in std::mem::take(&mut self.turned_away) {
             self.forget(slot);
         }
     }
 
-    /// Ask all in the places that have become full.
+    /// Ask all connections in places that have become full.
     pub(super) fn ask_for_life(&mut self) {
         let (last, now_ms) = (self.silent.rounds.last(), self.clock.now_ms());
         if last == self.silent.seen || now_ms < self.silent.next_ms {
@@ -79,7 +80,7 @@ impl Readers {
         }
     }
 
-    /// When a reader who was asked and wasn't heard since must be; `None` if it needn't.
+    /// Return the time by which a reader that was asked must answer; `None` if it needn't.
     pub(super) fn answer_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let asked = *self.silent.asked.get(&slot)?;
         if self.slab.at(slot).blocked {

@@ -1,4 +1,4 @@
-//! Readers' sockets in one epoll set, and the sends that go out together.
+//! Readers' sockets in one epoll set, and sends that are made together.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -10,7 +10,8 @@ use crate::sys::{self, Epoll, Errno, EventFlags, MOST_SENDS, Send, Sender};
 pub(crate) struct Sockets {
     pub(crate) epoll: Epoll,
     sender: Sender,
-    /// Those that could not be written, by slot and generation: they end after the turn, when nobody is using them.
+    /// Connections that could not be written, by slot and generation: they end after the turn, when
+    /// no code uses them.
     pub(super) broken: Vec<(u32, u32)>,
 }
 
@@ -19,25 +20,25 @@ impl Sockets {
         Ok(Sockets { epoll: Epoll::new()?, sender: Sender::default(), broken: Vec::new() })
     }
 
-    /// Send in batches from now on if this kernel can; why it can't. On the thread that will send.
+    /// Send in batches from now on, or return why this kernel can't. Call it on the sending thread.
     pub(crate) fn begin_batches(&mut self) -> Option<io::Error> {
         let (sender, why) = Sender::new();
         self.sender = sender;
         why
     }
 
-    /// Be woken by this connection's socket: to read, and to write while it is blocked.
+    /// Watch this connection's socket: for reading, and for writing while it is blocked.
     pub(super) fn add(&self, slot: u32, connection: &Connection) -> Result<(), Errno> {
         self.epoll.add(connection.fd, interest(connection), token(slot, connection))
     }
 
-    /// The same after `blocked` has changed.
+    /// Watch for other events after `blocked` has changed.
     pub(super) fn update(&self, slot: u32, connection: &Connection) -> Result<(), Errno> {
         self.epoll.modify(connection.fd, interest(connection), token(slot, connection))
     }
 
-    /// How much the kernel takes of `bytes`; `None` if the peer is gone, which the end of the turn
-    /// deals with.
+    /// Send `bytes`; return the number that the kernel takes. `None` if the peer is gone, which the
+    /// end of the turn handles.
     pub(super) fn send(
         &mut self,
         slot: u32,
@@ -47,7 +48,7 @@ impl Sockets {
         self.taken(slot, connection, sys::send(connection.fd, bytes))
     }
 
-    /// The same, of a send that was tried.
+    /// Return the same for a send that was tried.
     pub(super) fn taken(
         &mut self,
         slot: u32,
@@ -56,10 +57,10 @@ impl Sockets {
     ) -> Option<usize> {
         match taken {
             Ok(sent) => Some(sent),
-            // Out of memory for now is as good as full: EPOLLOUT comes back.
+            // A lack of memory counts as a full socket: EPOLLOUT follows.
             Err(error) if error == Errno::AGAIN || sys::exhausted(error) => Some(0),
             Err(_) => {
-                // No more is written; whoever is iterating over readers isn't disturbed.
+                // Write no more, and end it later: the caller may be iterating over readers.
                 connection.blocked = true;
                 self.end_after_turn(slot, connection);
                 None
@@ -67,12 +68,12 @@ impl Sockets {
         }
     }
 
-    /// Not now: whoever called may still be looking at the connection.
+    /// End a connection after the turn: the caller may still use it.
     pub(super) fn end_after_turn(&mut self, slot: u32, connection: &Connection) {
         self.broken.push((slot, connection.generation));
     }
 
-    /// Make all `offers`: each with what came of it.
+    /// Make all sends of `offers`; return each with its result.
     pub(super) fn make<'a>(
         &mut self,
         mut offers: Offers<'a>,
@@ -86,12 +87,12 @@ fn interest(connection: &Connection) -> EventFlags {
     if connection.blocked { sys::READ | sys::WRITE } else { sys::READ }
 }
 
-/// What epoll gives back: the slot in the lower half, its generation in the upper.
+/// Return the token for epoll: the slot in the lower half, its generation in the upper.
 fn token(slot: u32, connection: &Connection) -> u64 {
     u64::from(connection.generation) << 32 | u64::from(slot)
 }
 
-/// What up to [`MOST_SENDS`] readers are to be sent at once.
+/// Bytes for up to [`MOST_SENDS`] readers, to be sent together.
 pub(super) struct Offers<'a> {
     sends: [Send<'a>; MOST_SENDS],
     count: usize,
@@ -104,7 +105,7 @@ impl Default for Offers<'_> {
 }
 
 impl<'a> Offers<'a> {
-    /// One more; there must be room.
+    /// Add a send; there must be room.
     pub(super) fn add(&mut self, slot: u32, fd: RawFd, bytes: &'a [u8]) {
         self.sends[self.count] = Send::new(fd, slot, bytes);
         self.count += 1;

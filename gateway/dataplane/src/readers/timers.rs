@@ -1,6 +1,6 @@
-//! When a reader is looked at without having said anything: its heartbeat, and the ends of what it may take.
+//! Timers of readers: heartbeats, and the deadlines of all that may take a limited time.
 //!
-//! A connection has one timer, the earliest of all these. An earlier look than needed does no harm.
+//! A connection has one timer, for the earliest of these. A look that is too early does no harm.
 
 use super::Readers;
 use crate::closing::CloseReason;
@@ -9,7 +9,7 @@ use crate::frame::Decoder;
 use crate::slab::{HEARD_MS, Phase};
 
 impl Readers {
-    /// Serve those whose timers have fired, `most` at once; whether there may be more.
+    /// Serve at most `most` timers that have fired; return whether there may be more.
     pub(crate) fn serve_timers(&mut self, most: usize) -> bool {
         self.ask_for_life();
         let mut heartbeats = std::mem::take(&mut self.heartbeats);
@@ -37,13 +37,13 @@ impl Readers {
         more
     }
 
-    /// A reader's timer has fired, due at `due_ms`: end it, or set the next; whether it is to get its
-    /// heartbeat.
+    /// Serve a reader's timer, which was due at `due_ms`: end the reader, or set its next timer.
+    /// Return whether it gets a heartbeat.
     fn on_timer(&mut self, slot: u32, due_ms: u64) -> bool {
         let mut look = self.next_look_ms(slot, due_ms);
         if look.is_err() {
-            // This thread may have stood still: what it has said waits in its socket then, and so does
-            // the room that it has made.
+            // This thread may have stood still: then the reader's bytes wait in the socket, and so
+            // does the room that it has made.
             let generation = self.slab.at(slot).generation;
             self.read(slot);
             if self.phase_of(slot, generation).is_some() && self.slab.at(slot).blocked {
@@ -66,7 +66,7 @@ impl Readers {
                 let asked = self.silent.forget(slot);
                 self.close(slot, reason, None);
                 if asked && reason == CloseReason::NoPong {
-                    // Who is gone answers no goodbye either, and others wait for its place.
+                    // A reader that is gone answers no goodbye, and others wait for its place.
                     self.forget(slot);
                 }
                 false
@@ -74,7 +74,7 @@ impl Readers {
         }
     }
 
-    /// When a reader whose timer was due at `due_ms` is to be looked at next, or why it has to end.
+    /// Return the time of the next look at a reader, or the reason why it has to end.
     fn next_look_ms(&mut self, slot: u32, due_ms: u64) -> Result<u64, CloseReason<'static>> {
         if self.was_silent(slot, due_ms) {
             return Err(CloseReason::NoPong);
@@ -97,27 +97,27 @@ impl Readers {
         Ok(next)
     }
 
-    /// Whether a reader hadn't been heard for two heartbeats at `due_ms`. Not by now: this thread may have
-    /// stood still since, and have asked for no sign of life.
+    /// Return whether a reader hadn't been heard for two heartbeats at `due_ms`. Not now: since
+    /// then this thread may have stood still, and have sent no ping.
     fn was_silent(&mut self, slot: u32, due_ms: u64) -> bool {
         let heard_ms = u64::from(self.slab.at(slot).heard) * HEARD_MS;
         heard_ms + 2 * u64::from(self.settings.heartbeat_ms) + HEARD_MS < due_ms
     }
 
-    /// When an open reader that takes nothing is given up; `None` if nothing waits for it.
+    /// Return the time at which a reader that takes nothing is closed; `None` if nothing waits.
     pub(super) fn stall_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let stalled_ms = u64::from(self.settings.stalled_ms);
         let extra = self.slab.at(slot).extra.as_ref()?;
         (stalled_ms > 0 && !extra.outbox.is_empty()).then(|| extra.taken_ms + stalled_ms)
     }
 
-    /// When a reader's token runs out; `None` if that is never.
+    /// Return the time at which a reader's token expires; `None` if never.
     pub(super) fn token_ends_ms(&self, slot: u32) -> Option<u64> {
         let ends_ms = self.auth.of(slot)?.ends_ms();
         (ends_ms > 0).then(|| self.clock.of_unix(ends_ms))
     }
 
-    /// When the message or frame that a reader has begun must be whole; `None` if there is none.
+    /// Return the time by which an unfinished message must be complete; `None` without one.
     pub(super) fn message_ends_ms(&mut self, slot: u32) -> Option<u64> {
         let since = self.slab.at(slot).decoder.unfinished_since(self.clock.now_ms())?;
         Some(since + u64::from(self.settings.unfinished_ms))

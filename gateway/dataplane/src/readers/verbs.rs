@@ -1,8 +1,8 @@
-//! Verbs, one after the other to the control plane.
+//! Readers' verbs, passed to the control plane one after the other.
 //!
-//! One verb of a connection is with the control plane at a time, and is kept until it is answered. So answers
-//! come in order without anyone numbering them, and a verb that a dying control plane took
-//! with it is asked again. The others wait here, bounded in number and in bytes.
+//! The control plane has one verb of a connection at a time, and the verb is kept until it is
+//! answered. So answers arrive in order without numbers, and a verb that was lost with a control
+//! plane is asked again. Other verbs wait here, bounded in number and in bytes.
 
 use std::sync::Arc;
 
@@ -16,32 +16,33 @@ use crate::pushes::too_many_push;
 use crate::slab::{Extra, Phase, Waiting};
 use crate::threads::Report;
 
-/// Verbs wait while more than this waits for the reader.
+/// Bytes in a reader's outbox above which its verbs wait.
 const VERBS_WAIT_ABOVE: usize = 64 * 1024;
-/// Bytes of verbs that wait in one connection.
+/// Maximum bytes of verbs that wait in one connection.
 const WAITING_BYTES: usize = 64 * 1024;
-/// Bytes of verbs that wait or are asked, in all connections of all threads: a crowd of 100,000 may log in
-/// at once. A control plane that attaches is asked them again, all at once.
+/// Maximum bytes of verbs that wait or are asked, in all connections of all threads: a crowd of
+/// 100,000 may log in at once. A control plane that attaches is asked the unanswered ones again,
+/// all at once.
 const HELD_BYTES: usize = 128 << 20;
 
-/// Who answers verbs, and how many bytes of them are kept.
+/// The attachment that answers verbs, and the bytes of verbs that are kept.
 pub(super) struct Verbs {
     /// 0 while no control plane is attached.
     pub(super) attachment: u32,
-    /// When it was last heard.
+    /// Time at which the control plane was last heard.
     pulse: Arc<Pulse>,
-    /// Of verbs that wait or are asked, in all connections.
+    /// Bytes of verbs that wait or are asked, in all connections of this thread.
     pub(super) held_bytes: usize,
     most_bytes: usize,
 }
 
 impl Verbs {
-    /// For one of so many `threads`.
+    /// Return the state for one of so many `threads`.
     pub(super) fn new(pulse: Arc<Pulse>, threads: usize) -> Verbs {
         Verbs { attachment: 0, pulse, held_bytes: 0, most_bytes: HELD_BYTES / threads }
     }
 
-    /// Whether a verb that comes now may go on at once.
+    /// Return whether a new verb may be asked at once.
     fn may_ask(&self, extra: Option<&Extra>) -> bool {
         let free = |extra: &Extra| {
             extra.asked.is_none()
@@ -55,7 +56,7 @@ impl Verbs {
         self.held_bytes + verb.len() <= self.most_bytes
     }
 
-    /// Keep a verb until those before it are answered; false if there is no room.
+    /// Keep a verb until those before it are answered; return false if there is no room.
     fn wait(&mut self, extra: &mut Extra, verb: &[u8], most: usize) -> bool {
         let fits = extra.waiting.len() < most
             && extra.waiting_bytes + verb.len() <= WAITING_BYTES
@@ -77,21 +78,21 @@ impl Verbs {
         Some(next)
     }
 
-    /// The verb that was asked, which isn't any more.
+    /// Take back the verb that was asked.
     fn take_asked(&mut self, extra: &mut Extra) -> Option<Box<[u8]>> {
         let asked = extra.asked.take()?;
         self.held_bytes -= asked.len();
         Some(asked)
     }
 
-    /// All verbs of a connection that ends.
+    /// Drop all verbs of a connection that ends.
     pub(super) fn drop_all(&mut self, extra: &mut Extra) {
         self.take_asked(extra);
         extra.waiting.clear();
         self.held_bytes -= std::mem::take(&mut extra.waiting_bytes);
     }
 
-    /// Those of a connection that was taken over.
+    /// Count the verbs of a connection that was taken over.
     pub(super) fn hold_all(&mut self, extra: &mut Extra) {
         let bytes = |one: &Waiting| if let Waiting::Verb(verb) = one { verb.len() } else { 0 };
         extra.waiting_bytes = extra.waiting.iter().map(bytes).sum();
@@ -101,7 +102,7 @@ impl Verbs {
 }
 
 impl Readers {
-    /// Another control plane is there: ask again what the last one didn't answer.
+    /// Ask a newly attached control plane all verbs that the last one didn't answer.
     pub(crate) fn attached(&mut self, attachment: u32) {
         self.batches.clear();
         self.verbs.attachment = attachment;
@@ -126,7 +127,7 @@ impl Readers {
         self.verbs.attachment > 0
     }
 
-    /// A verb has come in.
+    /// Handle a verb of a reader, within its rate.
     pub(super) fn on_verb(&mut self, slot: u32, verb: &[u8]) {
         let connection = self.slab.at(slot);
         if connection.phase != Phase::Open {
@@ -139,8 +140,8 @@ impl Readers {
         }
     }
 
-    /// Answer a flood when the verbs before it are answered. Of its verbs that come one after the other
-    /// meanwhile one answer is for all: it names none of them.
+    /// Refuse a verb of a flood when the verbs before it are answered. Refused verbs that follow
+    /// each other meanwhile get one answer together: it names none of them.
     fn refuse_in_turn(&mut self, slot: u32, answer: Waiting) {
         if self.verbs.may_ask(self.slab.at(slot).extra.as_deref()) {
             return self.serve_waiting(slot, answer);
@@ -174,7 +175,7 @@ impl Readers {
         }
     }
 
-    /// Answer a verb whose turn has come, if it is a plain ping and the control plane is well.
+    /// Answer a verb whose turn has come, if it is a plain ping and the control plane is alive.
     fn answer_ping(&mut self, slot: u32, verb: &[u8]) -> bool {
         let Some(pong) = pong(verb) else {
             return false;
@@ -196,7 +197,7 @@ impl Readers {
         self.report(Report::Verb(self.verbs.attachment, id, auth, verb));
     }
 
-    /// The verb that was asked is answered: go on with the next.
+    /// Continue with the next verb, as the one that was asked is answered.
     pub(super) fn answered(&mut self, slot: u32) {
         if let Some(extra) = self.slab.at(slot).extra.as_deref_mut() {
             self.verbs.take_asked(extra);
@@ -205,7 +206,7 @@ impl Readers {
         }
     }
 
-    /// Ask the next verb that waits, if its turn has come.
+    /// Ask the next waiting verb, if its turn has come.
     pub(super) fn ask_next(&mut self, slot: u32) {
         if !self.has_control_plane() || self.slab.at(slot).phase != Phase::Open {
             return;

@@ -1,7 +1,8 @@
-//! Bytes out: directly while the kernel takes them, through the outbox while it doesn't; and goodbyes.
+//! Bytes out: directly while the kernel takes them, else through the outbox; and goodbyes.
 //!
-//! A connection whose socket is full is *blocked*: nothing may be written past what waits. EPOLLOUT is asked for only
-//! then. While it isn't blocked it owns nothing, so a delivery is one `send` of shared bytes.
+//! A connection whose socket is full is *blocked*: later bytes must wait behind its outbox. Only
+//! then epoll watches for EPOLLOUT. A connection that isn't blocked owns no bytes: a delivery is
+//! one `send` of shared ones.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -20,11 +21,11 @@ use crate::slab::Phase;
 use crate::sockjs;
 use crate::sys::{self, Errno, MOST_SENDS, Send};
 
-/// Frames that leave the outbox in one write.
+/// Maximum number of frames that leave the outbox in one write.
 const PARTS: usize = 64;
 
-/// What keeps proxies from closing an idle connection. SockJS has no answer to `h`; the ping's
-/// pong tells that the reader lives.
+/// Return the bytes that keep proxies from closing an idle connection. SockJS has no answer to `h`;
+/// the pong for the ping shows that the reader lives.
 fn heartbeat(framing: Framing) -> &'static [u8] {
     match framing {
         Framing::Raw => &frame::PING_FRAME,
@@ -32,19 +33,19 @@ fn heartbeat(framing: Framing) -> &'static [u8] {
     }
 }
 
-/// What is left of `bytes`, with the last of those that were sent: so that it is known to have begun, and is
-/// finished before anything else.
+/// Return the unsent rest of `bytes`, preceded by the last sent byte if there is one, and the
+/// number of written bytes in it. So the frame counts as begun, and is finished before all others.
 fn rest_of(bytes: &[u8], sent: usize) -> (Frame, usize) {
     let written = sent.min(1);
     (Arc::from(&bytes[sent - written..]), written)
 }
 
-/// A push to one reader, or to `several`: then it is framed once, and is in memory once, however many of them
-/// don't take it at once.
+/// A push to one reader or to `several`. For several it is framed once and is in memory once,
+/// however many of them don't take it at once.
 pub(super) struct Answer<'a> {
     push: Cow<'a, str>,
     several: bool,
-    /// By framing.
+    /// The push as a frame, by framing.
     frames: [OnceCell<Frame>; 2],
 }
 
@@ -73,13 +74,13 @@ fn put_push(out: &mut Vec<u8>, framing: Framing, push: &str) {
 }
 
 impl Readers {
-    /// Send what must not be dropped.
+    /// Send bytes that must not be dropped.
     pub(crate) fn write(&mut self, slot: u32, bytes: &[u8]) {
         self.write_or_keep(slot, bytes, |sent| rest_of(bytes, sent));
     }
 
-    /// Send `bytes`. Of what the kernel doesn't take `kept` makes the frame that waits, and says how much of that
-    /// is written.
+    /// Send `bytes`. If the kernel doesn't take all of them, `kept` makes the frame that waits, and
+    /// returns the number of its written bytes.
     fn write_or_keep(
         &mut self,
         slot: u32,
@@ -97,7 +98,7 @@ impl Readers {
         }
     }
 
-    /// Send each of these its heartbeat.
+    /// Send a heartbeat to each of these slots.
     pub(super) fn send_heartbeats(&mut self, slots: &[u32]) {
         for slots in slots.chunks(MOST_SENDS) {
             let mut offers = Offers::default();
@@ -115,7 +116,7 @@ impl Readers {
         }
     }
 
-    /// The kernel took only `written` of `frame`: the rest goes first when there is room.
+    /// Keep a frame of which the kernel took only `written` bytes: the rest is sent first.
     pub(super) fn keep_rest(&mut self, slot: u32, frame: Frame, written: usize) {
         let extra = self.slab.extra(slot, &self.settings);
         extra.outbox.started(frame, written, &mut self.budget.account);
@@ -130,14 +131,14 @@ impl Readers {
         }
     }
 
-    /// Queue what must not be dropped behind what waits.
+    /// Queue a frame that must not be dropped.
     pub(super) fn queue_firm(&mut self, slot: u32, frame: Frame) {
         let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
         let fits = outbox.push_firm(frame, self.clock.now_ms(), &mut self.budget.account);
         self.queued(slot, fits);
     }
 
-    /// Something was queued for a reader, who is too slow if it doesn't fit.
+    /// Count messages dropped by queueing; close the reader as too slow if the frame doesn't fit.
     pub(super) fn queued(&mut self, slot: u32, fits: bool) {
         let dropped = self.slab.extra(slot, &self.settings).outbox.take_dropped();
         self.counters.add_many(Count::DroppedConflate, dropped.conflate);
@@ -147,7 +148,7 @@ impl Readers {
         }
     }
 
-    /// There is room again: write what waits.
+    /// Write the waiting frames, as there is room again.
     pub(crate) fn flush(&mut self, slot: u32) {
         loop {
             let connection = self.slab.at(slot);
@@ -201,7 +202,7 @@ impl Readers {
         }
     }
 
-    /// The same, of a push that others may get too, or have got last.
+    /// Send a push that other readers may get too, or have got last.
     pub(super) fn answer(&mut self, slot: u32, answer: &Answer<'_>) {
         let connection = self.slab.at(slot);
         if connection.phase != Phase::Open {
@@ -224,24 +225,24 @@ impl Readers {
         }
     }
 
-    /// Say `disconnect`, then goodbye in the transport's way. Nothing if it isn't open.
+    /// Send `disconnect`, then the transport's goodbye. Do nothing if the connection isn't open.
     pub(crate) fn close(&mut self, slot: u32, why: CloseReason<'_>, retry_after_ms: Option<u32>) {
         if self.slab.at(slot).phase != Phase::Open {
             return;
         }
         let reason = self.settings.reason(why);
-        // What echoes says nothing of its own.
+        // With `--echo` no push of ours is sent.
         let silent = self.echo;
         if why == CloseReason::TooBig && !silent {
-            // A verb that can't be read is answered like one that can't be obeyed.
+            // An unreadable verb is answered like one that can't be obeyed.
             self.push(slot, &error_push("", "", 107, &reason.text));
             if self.slab.at(slot).phase != Phase::Open {
-                // It was too slow for that already.
+                // The reader was too slow even for this push.
                 return;
             }
         }
         if why == CloseReason::SlowReader {
-            // What waits would only keep the reader from hearing why it is closed.
+            // Waiting frames would only keep the reader from learning why it is closed.
             let outbox = &mut self.slab.extra(slot, &self.settings).outbox;
             let count = outbox.clear(&mut self.budget.account);
             self.counters.add_many(Count::DroppedDisconnect, count as u64);
@@ -261,7 +262,7 @@ impl Readers {
         self.end(slot, why.name(), &last, why.ending());
     }
 
-    /// Leave, send the last bytes and end. Whatever the reader does, it is over after the linger.
+    /// Leave the hub, send the last bytes and end: after the linger time, whatever happens.
     pub(super) fn end(&mut self, slot: u32, label: &str, last: &[u8], ending: Ending) {
         self.leave(slot, label, ending);
         self.linger(slot);
@@ -271,7 +272,7 @@ impl Readers {
         }
     }
 
-    /// Forget this connection when a goodbye has taken as long as it may.
+    /// Set the deadline of a goodbye, after which the connection is dropped.
     pub(crate) fn linger(&mut self, slot: u32) {
         let deadline = self.clock.now_ms() + u64::from(self.settings.linger_ms);
         self.wheel.set(slot, deadline);

@@ -75,8 +75,7 @@ impl Sender {
     }
 }
 
-/// Try a batch of `sends`; return how many of the first were tried: fewer if the kernel took no
-/// more.
+/// Try a batch of `sends`; return the number tried: fewer if the kernel took no more.
 fn send_batch(ring: &mut IoUring, sends: &mut [Send<'_>]) -> usize {
     let count = sends.len().min(MOST_SENDS);
     let mut queue = ring.submission();

@@ -1,4 +1,4 @@
-//! The socket between an I/O thread and the newer one in its place: records, and descriptors with them.
+//! The socket between an I/O thread and its newer counterpart: records, with their descriptors.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,12 +11,12 @@ use crate::control::Malformed;
 use crate::slab::Connection;
 use crate::sys::{self, Errno};
 
-/// Written and read at a time.
+/// Bytes written or read at a time.
 const PIECE: usize = 64 * 1024;
-/// How soon the kernel is asked again that has too many descriptors under way.
+/// Pause before the next try, while the kernel has too many descriptors in transit.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The giving end. What is put leaves in big pieces; the last with [`Giver::finish`].
+/// The sending end. Records are sent in big pieces; the last piece by [`Giver::finish`].
 pub struct Giver {
     socket: OwnedFd,
     deadline: Instant,
@@ -25,12 +25,12 @@ pub struct Giver {
 }
 
 impl Giver {
-    /// Give over `socket`, until `deadline`.
+    /// Send over `socket`, until `deadline`.
     pub fn new(socket: OwnedFd, deadline: Instant) -> Giver {
         Giver { socket, deadline, bytes: Vec::new(), descriptors: Vec::new() }
     }
 
-    /// Give a record, and the descriptor that goes with it.
+    /// Give a record, and the descriptor that is sent with it.
     pub fn put(&mut self, record: &Record<'_>, descriptor: Option<RawFd>) -> io::Result<()> {
         record.put(&mut self.bytes);
         self.descriptors.extend(descriptor);
@@ -51,7 +51,7 @@ impl Giver {
         Ok(())
     }
 
-    /// Send what was put.
+    /// Send all bytes that were put.
     pub fn finish(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.bytes.len() {
@@ -64,7 +64,7 @@ impl Giver {
                 Err(Errno::AGAIN) => {
                     sys::wait_until(self.deadline, fd, true)?;
                 }
-                // Too many that nobody has received yet, in all threads together.
+                // Too many descriptors of all threads together weren't received yet.
                 Err(Errno::TOOMANYREFS) if Instant::now() < self.deadline => thread::sleep(PAUSE),
                 Err(error) => return Err(error.into()),
             }
@@ -79,7 +79,7 @@ pub struct Receiver {
     socket: OwnedFd,
     deadline: Instant,
     bytes: Vec<u8>,
-    /// How much of `bytes` was used.
+    /// Number of bytes of `bytes` that were used.
     used: usize,
     descriptors: VecDeque<OwnedFd>,
     buffer: Vec<u8>,
@@ -98,16 +98,17 @@ impl Receiver {
         }
     }
 
-    /// The next record, and the descriptor that goes with it.
+    /// Return the next record, and the descriptor that was sent with it.
     ///
     /// # Errors
-    /// Of the kind `InvalidData` if what came is none, of another if nothing came.
+    /// Of the kind `InvalidData` if the bytes are no record, of another kind if none arrived.
     pub fn record(&mut self) -> io::Result<(Record<'_>, Option<OwnedFd>)> {
         let (message, descriptor) = self.message(record::carries_descriptor)?;
         Ok((Record::decode(message)?, descriptor))
     }
 
-    /// The next message of any kind, from its type on, and its descriptor if its type `carries` one.
+    /// Return the next message of any kind, from its type on, and its descriptor if its type
+    /// `carries` one.
     ///
     /// # Errors
     /// As [`Receiver::record`].
@@ -129,12 +130,12 @@ impl Receiver {
         Ok((&self.bytes[start..end], descriptor))
     }
 
-    /// What it receives from.
+    /// Return the descriptor of the socket.
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Wait until then from now on.
+    /// Set another deadline.
     pub fn set_deadline(&mut self, deadline: Instant) {
         self.deadline = deadline;
     }

@@ -1,16 +1,17 @@
 //! Take-over: a newer data plane receives everything from an older one, and no reader notices.
 //!
-//! The older one's I/O threads stop between two turns, give what they have straight to the newer
-//! one's (each over a socket of its own, because descriptors live in the threads' private tables),
-//! and wait. When the newer one has everything it says `commit`; with the older one's answer
-//! `yours` the readers are the newer one's, and the older process ends without touching a socket.
-//! Until that answer the older one can change its mind at any moment, and go on as if nothing had
-//! been: it still has every descriptor, and nothing was read or written meanwhile.
+//! The I/O threads of the older data plane stop between two turns. They give their state directly
+//! to the newer one's threads, each over a socket of its own, because descriptors are in the
+//! threads' private tables. Then they wait. When the newer one has everything it sends `commit`.
+//! With the older one's answer `yours` the readers are the newer one's, and the older process ends
+//! without touching a socket. Until that answer the older one can serve on at any moment: it still
+//! has every descriptor, and no byte was read or written meanwhile.
 //!
-//! `docs/dataplane-protocol.md` has the messages, `docs/design/0006-take-over.md` what happens when either dies.
+//! `docs/dataplane-protocol.md` has the messages, `docs/design/0006-take-over.md` the failures of
+//! either side.
 //!
-//! The decision to question: readers wait while it lasts, instead of being moved one by one. So
-//! "nothing lost or doubled" follows from one moment in which nobody serves them, and that
+//! The decision to question: all readers wait during a take-over, instead of being moved one by
+//! one. So "nothing lost or doubled" follows from one moment in which no process serves them. That
 //! moment is short (a fifth of a second for 15,000 readers on two cores).
 
 pub(crate) mod lane;
@@ -25,24 +26,24 @@ use std::time::{Duration, Instant};
 
 pub use newer::take_over;
 
-/// After this time without a `commit` the older data plane serves on.
+/// Time without a `commit` after which the older data plane serves on.
 pub const COMMIT_WITHIN: Duration = Duration::from_secs(5);
 
-/// One attempt of a newer data plane, seen by the older one's threads.
+/// An attempt of a newer data plane, as the older one's threads see it.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Its number.
+    /// Number of the attempt.
     pub number: u32,
-    /// When it is given up.
+    /// Time at which the attempt is given up.
     pub deadline: Instant,
-    /// What was given by some thread already, by address, and the number it has.
+    /// Numbers of the messages and frames that some thread has given, by address.
     given: Mutex<HashMap<usize, u32>>,
     failed: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Attempt {
-    /// One that begins now.
+    /// Return an attempt that begins now.
     pub fn new(number: u32) -> Attempt {
         Attempt {
             number,
@@ -53,19 +54,19 @@ impl Attempt {
         }
     }
 
-    /// It came to nothing: everybody serves on.
+    /// Mark the attempt as failed: all threads serve on.
     pub fn fail(&self) {
         *lock(&self.failed) = true;
         self.changed.notify_all();
     }
 
-    /// Return when it has come to nothing. If it succeeds the process ends meanwhile.
+    /// Return when the attempt has failed. If it succeeds, the process ends meanwhile.
     pub(crate) fn wait_until_failed(&self) {
         drop(self.changed.wait_while(lock(&self.failed), |failed| !*failed));
     }
 
-    /// The number of a message or frame, and whether it is new: then it must be given. It is known by its
-    /// address, which stays what it is: whoever has given something keeps it until this is over.
+    /// Return the number of a message or frame, and whether it is new: then it must be given. Its
+    /// address identifies it: the thread that has given it keeps it until the attempt is over.
     pub(crate) fn number_of<T: ?Sized>(&self, shared: &Arc<T>) -> (u32, bool) {
         let mut given = lock(&self.given);
         let next = given.len() as u32;
@@ -77,6 +78,6 @@ impl Attempt {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic ends the process, so there is nothing that could have poisoned it.
+    // A panic ends the process, so the lock can't be poisoned.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

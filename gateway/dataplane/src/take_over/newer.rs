@@ -18,14 +18,14 @@ use crate::run::start;
 use crate::sys;
 use crate::threads::{ThreadParts, Threads};
 
-/// The older one gives up first, and says why.
+/// Extra time: the older data plane times out first, and sends the reason.
 const LONGER: Duration = Duration::from_secs(5);
 
-/// Everything from the data plane that listens at `control`: where control planes come in, the I/O threads,
-/// which serve already, and what the thread that talks to control planes must know.
+/// Take everything over from the data plane that listens at `control`: return the listener for
+/// control planes, the I/O threads, which serve already, and the control thread's state.
 ///
 /// # Errors
-/// There is none, or it serves on: then this process must end.
+/// There is no data plane, or it serves on: then this process must end.
 pub fn take_over(
     control: &Path,
     shared_table: bool,
@@ -47,7 +47,7 @@ pub fn take_over(
     let starting = start(parts, lanes, shared_table, move |parts, lane| {
         receive(parts, settings.clone(), &mut Receiver::new(lane, deadline), &gathering)
     })?;
-    // A lane that broke is the sign of what the older one has to say.
+    // After a broken lane, the older data plane has sent the reason.
     starting.wait_until_ready().map_err(|error| older.reason().unwrap_or(error))?;
     older.commit()?;
     starting.go();
@@ -61,7 +61,7 @@ struct Older(Receiver);
 
 impl Older {
     fn say(&self, bytes: &[u8]) -> io::Result<()> {
-        // A few bytes always have room.
+        // There is always room for a few bytes.
         Ok(sys::send(self.0.fd(), bytes).map(drop)?)
     }
 
@@ -95,21 +95,21 @@ impl Older {
         Ok(lanes)
     }
 
-    /// Why the older one serves on, if it has said so.
+    /// Return the reason why the older data plane serves on, if it has sent one.
     fn reason(&mut self) -> Option<io::Error> {
         self.0.set_deadline(Instant::now() + Duration::from_millis(200));
         let error = self.answer().err()?;
         (error.kind() == io::ErrorKind::Other).then_some(error)
     }
 
-    /// Say that we are ready. After this all is ours, or the older one serves on (the error).
+    /// Send `commit`. After this everything is ours, or the older data plane serves on (an error).
     fn commit(&mut self) -> io::Result<()> {
         self.say(&control::COMMIT)?;
         let timed_out = match self.verdict() {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => error,
             verdict => return verdict,
         };
-        // From here on it can't say `yours` any more. Perhaps it just has.
+        // From here on the older data plane can't send `yours`; it may just have done so.
         sys::finish_reading(self.0.fd())?;
         self.0.set_deadline(Instant::now() + Duration::from_secs(1));
         match self.answer() {
@@ -123,17 +123,17 @@ impl Older {
         match self.answer() {
             Ok((Event::Yours, _)) => Ok(()),
             Ok(_) => Err(Malformed::Value("verdict").into()),
-            // It would have said that it serves on. So it died, and what it had is ours.
+            // If it served on, it would have sent `refused`. So it died, and everything is ours.
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset) => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Everything that comes on a lane, as a thread that is ready to run. Nothing is served yet.
+/// Return a thread that is ready to run, from the records of a lane. It doesn't serve yet.
 ///
 /// # Errors
-/// What came is incomplete or wrong: the process must end, and the older one serves on.
+/// Records are missing or wrong: this process must end, and the older data plane serves on.
 fn receive(
     parts: ThreadParts,
     settings: Arc<Settings>,

@@ -1,17 +1,18 @@
-//! The state of an I/O thread as bytes: what passes when a newer data plane takes over. Pure.
+//! The state of an I/O thread as bytes, for a take-over by a newer data plane. Pure.
 //!
-//! A stream of records, each a length (u32, little-endian) and a [`Record`] as postcard writes it: a type (u8),
-//! then its fields. In this order: [`Record::Thread`]; the publications and frames that several refer
-//! to by number, [`Record::Shared`] behind them; what was seen; the topics; every slot in its order, behind a
-//! connection its [`Record::Auth`] if it has one; [`Record::End`]. A listener goes with the first record, a
-//! reader's socket with its own.
+//! A stream of records: each is a length (u32, little-endian) and a [`Record`] as postcard writes
+//! it: a type (u8), then its fields. The order is: [`Record::Thread`]; publications and frames, to
+//! which others refer by number, and [`Record::Shared`]; identities seen; topics; every slot in its
+//! order, with [`Record::Auth`] behind a connection that has one; [`Record::End`]. The listener is
+//! sent with the first record, a reader's socket with its own.
 //!
-//! The older data plane is our own program, and yet everything is checked as if anybody had sent
-//! it: whatever is wrong here must end in "the older one serves on", never in a panic.
+//! The older data plane is our own program. Nevertheless all records are checked like bytes from a
+//! stranger: any fault must end in "the older one serves on", never in a panic.
 //!
-//! The decision to question: the bytes are those of the types themselves, in the order of their fields. So
-//! nothing is written down twice; a test has the bytes, so that nobody changes them unawares. What is new
-//! comes as a record of its own, last in [`Record`]; any other change is another [`FORMAT`].
+//! The decision to question: the bytes are those of the types themselves, in the order of their
+//! fields. So no layout is written down twice; a test has the bytes, so that they can't change
+//! unnoticed. An addition is a record of its own, last in [`Record`]; any other change is another
+//! [`FORMAT`].
 
 #[cfg(test)]
 mod tests;
@@ -28,18 +29,18 @@ use crate::deflate::Agreement;
 use crate::publication::Identity;
 use crate::slab::{Connection, Phase};
 
-/// The format that is written, and the only one that is read: there was no release with another.
+/// The format that is written, and the only one that is read: no release had another.
 pub const FORMAT: u16 = 3;
-/// The longest record: a frame of the longest push, with everything in it escaped.
+/// Maximum bytes of a record: a frame of the longest push, with every byte escaped.
 const MAX_RECORD: usize = 128 << 20;
 
-/// One record.
+/// A record of the stream.
 #[allow(missing_docs, reason = "the names say it")]
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Record<'a> {
-    /// The thread itself, and its clock, which goes on in the newer data plane; its listener goes with it.
+    /// The thread, and its clock, which goes on in the newer data plane; with the listener.
     Thread { number: u16, now_ms: u64 },
-    /// A message that outboxes refer to by this number, in all threads.
+    /// A message, to which outboxes of all threads refer by this number.
     Publication {
         number: u32,
         #[serde(borrow)]
@@ -47,15 +48,15 @@ pub enum Record<'a> {
         #[serde(borrow)]
         message: Message<'a>,
     },
-    /// A frame that outboxes refer to by this number, in all threads.
+    /// A frame, to which outboxes of all threads refer by this number.
     Frame {
         number: u32,
         #[serde(serialize_with = "in_one_piece")]
         bytes: &'a [u8],
     },
-    /// No more of the last two come from this thread.
+    /// End of the publications and frames of this thread.
     Shared,
-    /// Identities seen since `start` (ms since the epoch), one after the other; a part of them.
+    /// A part of the identities seen since `start` (ms since the epoch), one after the other.
     Seen {
         start: u64,
         #[serde(serialize_with = "in_one_piece")]
@@ -65,63 +66,64 @@ pub enum Record<'a> {
     Topic(&'a str),
     /// The next slot is free; it was used so often.
     Free(u32),
-    /// The next slot's connection, with an empty outbox; its socket goes with it.
+    /// The next slot's connection, with an empty outbox; its socket is sent with it.
     Connection(Box<(Connection, Beside)>),
-    /// That was all: so many connections.
+    /// End of the stream: the number of connections.
     End(u32),
-    /// The auth state of the connection that came last.
+    /// The auth state of the last connection.
     Auth(AuthState),
 }
 
-/// What is saved of a connection, but isn't in its slot. Times are in ms of the thread's clock.
+/// State of a connection outside of its slot. Times are in ms of the thread's clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Beside {
-    /// When its timer is due.
+    /// Time at which the connection's timer is due.
     pub timer: Option<u64>,
-    /// The address that it was counted under.
+    /// Address under which it was counted.
     pub counted: Option<IpAddr>,
-    /// Its topics, by place.
+    /// Topics of the connection, by place.
     pub topics: Vec<u32>,
-    /// Frames that wait in its outbox, by number; with the number of its publication if it isn't firm.
+    /// Numbers of the frames in its outbox; with the number of the publication if it isn't firm.
     pub frames: Vec<(u32, Option<u32>)>,
-    /// How much of the first is written.
+    /// Bytes of the first frame that were written.
     pub written: u32,
-    /// Since when too much waits that is firm.
+    /// Time since which the firm bytes exceed the soft limit.
     pub soft_since: Option<u64>,
 }
 
-/// The types of the records that a descriptor goes with.
+/// Types of the records with which a descriptor is sent.
 const THREAD: u8 = 0;
 const CONNECTION: u8 = 7;
 
-/// How long the first record in `bytes` is with its length and type, if they are there.
+/// Return the bytes of the first record in `bytes`, with its length and type; `None` if the length
+/// is incomplete.
 ///
 /// # Errors
-/// No record is that long.
+/// No record can be that long.
 pub fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     control::length(bytes, MAX_RECORD)
 }
 
-/// Whether a descriptor goes with a record of this type.
+/// Return whether a descriptor is sent with records of this type.
 pub fn carries_descriptor(kind: u8) -> bool {
     matches!(kind, THREAD | CONNECTION)
 }
 
 impl<'a> Record<'a> {
-    /// Append it to `out`.
+    /// Append the record to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_with_length(out, |out| put_typed(out, self));
     }
 
-    /// The record in these bytes, which come behind its length.
+    /// Return the record in these bytes, which follow its length.
     ///
     /// # Errors
-    /// There is none: nothing of what came with it may be used.
+    /// The bytes are no record: data that came with it must not be used.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, Malformed> {
         typed(bytes).filter(Record::is_possible).ok_or(Malformed::Value("record"))
     }
 
-    /// What its types don't say.
+    /// Check rules that the types don't express.
     fn is_possible(&self) -> bool {
         match self {
             Record::Publication { topic: Topic { name, .. }, .. } | Record::Topic(name) => {
@@ -142,7 +144,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Append the record of a connection that stays where it is.
+/// Append the record of a connection without copying the connection.
 pub fn put_connection(out: &mut Vec<u8>, connection: &Connection, beside: &Beside) {
     put_with_length(out, |out| {
         out.push(CONNECTION);

@@ -1,4 +1,4 @@
-//! What several threads of an older data plane refer to: each message and each frame once.
+//! Messages and frames to which several threads of an older data plane refer: each is sent once.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -10,20 +10,20 @@ use crate::control::{Malformed, Message, Topic};
 use crate::outbox::{self, Outbox};
 use crate::publication::{Frame, Publication};
 
-/// What several threads refer to: whichever of the older one's threads came first gave it.
+/// The messages and frames; each was given by the first of the older one's threads that needed it.
 #[derive(Debug, Default)]
 pub struct Shared {
     publications: HashMap<u32, Arc<Publication>>,
     frames: HashMap<u32, Frame>,
-    /// A topic's name is in each of its messages.
+    /// Names of topics, shared by their messages.
     names: HashSet<Arc<str>>,
 }
 
-/// What all lanes of one take-over bring, until it is complete.
+/// The messages and frames from all lanes of one take-over, until they are complete.
 #[derive(Debug)]
 pub struct Gathering {
     gathered: RwLock<Shared>,
-    /// Those lanes wait here on which no more comes.
+    /// Threads wait here whose lanes have delivered their part.
     complete: Barrier,
 }
 
@@ -32,8 +32,9 @@ impl Gathering {
         Gathering { gathered: RwLock::default(), complete: Barrier::new(lanes) }
     }
 
-    /// Take in what comes on this lane; returns what has come on all, as soon as that is complete. If one
-    /// of them breaks that is never: whoever waits for all threads to be ready ends the process.
+    /// Receive the part of this lane; return the parts of all lanes when they are complete. If
+    /// another lane breaks, this never returns: the thread that waits until all are ready ends the
+    /// process.
     pub fn receive(&self, lane: &mut Receiver) -> io::Result<RwLockReadGuard<'_, Shared>> {
         loop {
             let (record, _) = lane.record()?;

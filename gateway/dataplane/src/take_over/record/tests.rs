@@ -16,7 +16,7 @@ fn bytes_of(record: &Record<'_>) -> Vec<u8> {
     bytes
 }
 
-/// It is read as it was written, and isn't read when it is cut at one of `ends`.
+/// Check that a record is read as it was written, and isn't read if it is cut at one of `ends`.
 fn again(record: &Record<'_>, ends: impl Fn(usize) -> std::ops::Range<usize>) {
     let bytes = bytes_of(record);
     assert_eq!(length(&bytes), Ok(Some(bytes.len())));
@@ -58,7 +58,7 @@ fn an_impossible_length_is_refused_before_its_bytes_come() {
 #[test]
 fn a_count_that_the_bytes_do_not_keep_costs_nothing() {
     let mut bytes = bytes_of(&Record::Connection(Box::new((plain(), Beside::default()))));
-    // That of its topics is the fourth from behind.
+    // The count of topics is the fourth byte from the end.
     let count = bytes.len() - 4;
     assert_eq!(bytes.get(count..), Some(&[0; 4][..]));
     bytes.splice(count..=count, [0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
@@ -78,7 +78,7 @@ fn what_nobody_can_have_written_is_refused() {
     ] {
         assert_eq!(impossible(&bytes_of(&record)[4..]), Malformed::Value("record"), "{record:?}");
     }
-    // The user's length says more than there is; there are no times.
+    // The user's length exceeds the bytes; then the times are missing.
     let mut short = bytes_of(&Record::Auth(AuthState::new("42", 5, 6, b"")));
     short[22] = 3;
     impossible(&short[4..]);
@@ -100,7 +100,7 @@ fn plain() -> Connection {
     Connection { phase: Phase::Open, ..fresh(0, 1) }
 }
 
-/// One that has got these bytes.
+/// Return a decoder that has received these bytes.
 fn decoder(bytes: &[u8]) -> Decoder {
     let mut decoder = Decoder::default();
     let rules = Rules { message_bytes: 1_000, deflate: true };
@@ -112,7 +112,7 @@ fn bucket(verbs: u32, now: u32) -> Bucket {
     Bucket::full(&Settings { verbs, ..Settings::default() }, now)
 }
 
-/// None if there is no such window.
+/// Return the agreement of a window; `None` if there is no such window.
 fn agreement(window_bits: u8) -> Option<Agreement> {
     let offer = format!("permessage-deflate; server_max_window_bits={window_bits}");
     negotiate([offer.as_bytes()])
