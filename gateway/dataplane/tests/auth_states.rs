@@ -1,4 +1,4 @@
-//! Auth states: what a data plane keeps of a reader for its control planes, and when it ends.
+//! Auth states: the state that a data plane keeps of a reader for its control planes, and its end.
 
 mod driver;
 
@@ -10,7 +10,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-/// A reader that has an auth state.
+/// Return a reader that has an auth state.
 fn logged_in(plane: &mut Plane, port: u16, user: &[u8], ends_ms: u64, blob: &[u8]) -> Reader {
     let mut reader = Reader::connect(port);
     reader.say(b"it is me");
@@ -29,7 +29,7 @@ fn closed_with(reader: &mut Reader, code: u16) {
     assert_eq!((opcode, &close[..2]), (8, &code.to_be_bytes()[..]));
 }
 
-/// Whether the reader is there still: what it says is asked.
+/// Check that the reader is still there: its verb is asked.
 fn is_there(plane: &mut Plane, reader: &mut Reader, auth: &[u8]) {
     reader.say(b"still here");
     let (connection, found, verb) = plane.verb_with_auth();
@@ -49,7 +49,7 @@ fn every_verb_after_an_auth_state_comes_with_it() {
     reader.say(b"a newer one");
     let (connection, auth, _) = plane.verb_with_auth();
     assert_eq!(auth, b"me");
-    // Two verbs at once: the second comes with the auth state that answers the first.
+    // Two verbs at once: the second is asked with the auth state that answers the first.
     reader.say(b"and another");
     plane.auth(connection, b"42", 0, b"me again");
     assert_eq!(reader.frame(), text(b"{}"));
@@ -81,7 +81,7 @@ fn it_outlives_control_planes_and_data_planes() {
 fn an_auth_state_that_runs_out_ends_its_connection_unless_another_came_before() {
     let data_plane = DataPlane::start("auth-runs-out");
     let (mut plane, port) = data_plane.attach();
-    // So late that the other auth state comes before, however busy the machine is.
+    // So late that the other auth state arrives before, however busy the machine is.
     let mut renewed = logged_in(&mut plane, port, b"2", now_ms() + 4_000, b"b");
     renewed.say(b"longer, please");
     let (connection, _, _) = plane.verb_with_auth();
@@ -91,7 +91,7 @@ fn an_auth_state_that_runs_out_ends_its_connection_unless_another_came_before() 
     let mut short = logged_in(&mut plane, port, b"1", ends_ms, b"a");
     closed_with(&mut short, 4202);
     assert!(now_ms() >= ends_ms);
-    // What its timer finds is that there is time; that it beats is no harm.
+    // The timer finds that there is time left; its heartbeat does no harm.
     assert_eq!(renewed.frame(), (9, Vec::new()));
     is_there(&mut plane, &mut renewed, b"c");
 }

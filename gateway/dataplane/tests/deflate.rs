@@ -1,4 +1,4 @@
-//! permessage-deflate (RFC 7692): what is offered, what is agreed, and what goes through.
+//! permessage-deflate (RFC 7692): offers, agreements, and messages in both directions.
 
 use dataplane::deflate::{Agreement, Deflater, Inflater, negotiate};
 use dataplane::frame::Violation;
@@ -42,7 +42,7 @@ fn offers_are_answered_without_context_takeover() {
 
 #[test]
 fn offers_that_are_declined() {
-    // RFC 7692 section 7.1: unknown, doubled, or a bad value.
+    // RFC 7692 section 7.1: an unknown or doubled parameter, or a bad value.
     for offer in [
         "",
         "permessage-deflat",
@@ -102,7 +102,7 @@ fn one_inflater_serves_many_readers() {
     assert_eq!(inflater.inflate(b"\xff", LIMIT), Err(Violation::InvalidPayload));
     assert_eq!(inflater.inflate(hello, 4), Err(Violation::TooBig));
     assert_eq!(inflater.inflate(hello, 5), Ok(&b"Hello"[..]));
-    // Another message's window is out of reach: this one refers five bytes back.
+    // The window of another message is out of reach: this message refers five bytes back.
     assert_eq!(inflater.inflate(b"\xf2\x00\x11\x00\x00", LIMIT), Err(Violation::InvalidPayload));
 }
 

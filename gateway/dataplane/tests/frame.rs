@@ -11,7 +11,7 @@ const DEFLATE: Rules = Rules { deflate: true, ..RULES };
 const FIN: u8 = 0x80;
 const RSV1: u8 = 0x40;
 
-/// An event without its loans.
+/// An event that owns its bytes.
 #[derive(Debug, PartialEq, Clone)]
 enum Seen {
     Text(String),
@@ -36,7 +36,7 @@ impl From<Event<'_>> for Seen {
     }
 }
 
-/// One read's bytes. True if the decoder may be called again.
+/// Decode the bytes of one read. Return true if the decoder may be called again.
 fn read(decoder: &mut Decoder, bytes: &[u8], rules: &Rules, seen: &mut Vec<Seen>) -> bool {
     let mut buffer = bytes.to_vec();
     let mut at = 0;
@@ -220,7 +220,7 @@ fn what_is_too_long_is_refused_before_it_has_come() {
     let long = text(&"x".repeat(1001));
     assert_eq!(whole(&long[..4]), [Seen::Broken(Violation::TooBig)]);
     assert_eq!(violation(b"\x81\xff\x7f\0\0\0\0\0\0\0"), Some(Violation::TooBig));
-    // RFC 6455 section 5.2: of eight bytes the first bit is never set.
+    // RFC 6455 section 5.2: in a length of eight bytes the first bit is never set.
     assert_eq!(violation(b"\x81\xff\x80\0\0\0\0\0\0\0"), Some(Violation::Protocol));
     let parts = [frame(TEXT, &[b'x'; 600]), frame(0, &[b'x'; 600])].concat();
     assert_eq!(violation(&parts), Some(Violation::TooBig));
@@ -402,7 +402,7 @@ fn a_ping_within_a_message_doesnt_make_it_younger() {
     assert_eq!(seen.len(), 1);
 }
 
-/// The decoder that was written as these bytes, if a reader's bytes can have made it.
+/// Return the decoder saved as these bytes, if a reader's bytes can produce it.
 fn restored(saved: &[u8]) -> Option<Decoder> {
     postcard::from_bytes(saved).ok().filter(Decoder::is_possible)
 }
@@ -435,7 +435,7 @@ fn a_saved_frame_cannot_have_received_what_it_does_not_hold() {
 
 // Properties.
 
-/// A frame that is mostly as it should be.
+/// Return frames that are mostly valid.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let opcode = prop_oneof![
         4 => Just(TEXT), 2 => Just(BINARY), 4 => Just(CONTINUATION),
@@ -457,7 +457,7 @@ fn any_stream() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// `stream` in pieces whose sizes are taken from `cuts`, over and over.
+/// Cut `stream` into pieces of the sizes in `cuts`, over and over.
 fn cut<'a>(stream: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = stream;
     let mut parts = Vec::new();
@@ -530,7 +530,7 @@ fn the_tornado_engine_decides_the_same() {
     }
 }
 
-/// An event as `vectors/make.py` writes it: the opcode and the payload, or the code.
+/// Return an event as `vectors/make.py` writes it: the opcode and the payload, or the code.
 fn plain(seen: Seen) -> Vec<u8> {
     match seen {
         Seen::Text(text) => [&[TEXT], text.as_bytes()].concat(),

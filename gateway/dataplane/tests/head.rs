@@ -1,4 +1,4 @@
-//! Request heads: what is ours, what is refused and how, what is handed over.
+//! Request heads: which are ours, which are refused and how, which are handed over.
 
 use dataplane::control::Settings;
 use dataplane::head::{Busy, Decision, Framing, Info, Refusal, accept_key, decide, login_verb};
@@ -30,7 +30,7 @@ fn request(line: &str, fields: &[(&str, &str)]) -> String {
     format!("{line}\r\n{fields}\r\n")
 }
 
-/// A handshake with some fields replaced, added, or (with an empty value) left out.
+/// Return a handshake with some fields replaced, added, or (with an empty value) left out.
 fn handshake(path: &str, changes: &[(&str, &str)]) -> String {
     let mut fields = HANDSHAKE.to_vec();
     for change in changes {
@@ -427,7 +427,7 @@ proptest! {
             decide(&head[..*size], &settings()) != Decision::Incomplete
         });
         match early {
-            // Only what is broken is known before the end.
+            // Only a broken head is recognised before its end.
             Some(size) => {
                 let refused = decide(&head[..size], &settings());
                 prop_assert!(matches!(refused, Decision::Refuse(_)));
@@ -510,7 +510,7 @@ fn a_cookie_counts_for_pages_of_ours_alone() {
         let none = Settings { cookie: String::new(), ..settings() };
         assert_eq!(token(&head, &none), None);
     }
-    // What stands behind the subprotocol was said on purpose.
+    // A token behind the subprotocol was sent on purpose.
     let head =
         handshake("/websocket", &[own, cookie, ("Sec-WebSocket-Protocol", "newsfabric, said")]);
     assert_eq!(token(&head, &settings()).as_deref(), Some("said"));

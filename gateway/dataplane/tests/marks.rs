@@ -1,10 +1,10 @@
-//! What a control plane leaves to the next one: a blob, and a mark for each message since.
+//! State that a control plane leaves to the next one: a blob, and a mark for each message since.
 
 mod driver;
 
 use driver::{DataPlane, Plane};
 
-/// What the next control plane is told that was left.
+/// Return the blob that the next control plane receives.
 fn left(data_plane: &DataPlane) -> Vec<u8> {
     let mut plane = Plane::on(data_plane.connect());
     plane.send(1, b"nfdp\x09\0");
@@ -25,7 +25,7 @@ fn remember(plane: &mut Plane, blob: &[u8]) {
     plane.send(10, &body);
 }
 
-/// Return when all that was sent is obeyed.
+/// Return when all commands sent so far are carried out.
 fn obeyed(plane: &mut Plane) {
     plane.send(12, &[]);
     plane.wait_for_count("publications", 2);
@@ -40,7 +40,7 @@ fn a_mark_is_added_when_its_message_was_published() {
     plane.publish(1, b"1");
     mark(&mut plane, b",two");
     plane.publish(2, b"2");
-    // Of the third one the mark came, and not the message.
+    // Of the third message the mark arrived, and not the `publish`.
     mark(&mut plane, b",three");
     obeyed(&mut plane);
     assert_eq!(left(&data_plane), b"before,one,two");

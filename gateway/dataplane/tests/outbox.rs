@@ -1,4 +1,4 @@
-//! Outbox, identities and token bucket answer what the Tornado engine's do.
+//! Outbox, identities and token bucket give the same answers as those of the Tornado engine.
 //!
 //! `tests/gateway/test_outbox_vectors.py` writes the operations and the answers.
 
@@ -22,7 +22,7 @@ fn bytes_of(hex: &str) -> [u8; 16] {
     u128::from_str_radix(hex, 16).expect("an id").to_be_bytes()
 }
 
-/// `id/version/key`
+/// Return the publication of a word `id/version/key`.
 fn publication(topic: &str, slow: Slow, word: &str) -> Arc<Publication> {
     let fields: Vec<&str> = word.split('/').collect();
     let message = Message {
@@ -39,7 +39,7 @@ fn frame(marker: &str, size: usize) -> Arc<[u8]> {
     text.as_bytes()[..size].into()
 }
 
-/// What is being tested, since the last line that began something.
+/// The object under test, since the last line that began one.
 enum Subject {
     Nothing,
     Outbox(Outbox, Account),

@@ -1,4 +1,4 @@
-//! Pings: which ones a data plane answers by itself, and which are a control plane's like all verbs.
+//! Pings: some are answered by the data plane itself, others by the control plane like all verbs.
 
 mod driver;
 
@@ -68,12 +68,12 @@ fn it_goes_to_a_control_plane_that_has_been_silent_until_that_one_says_something
     let data_plane = DataPlane::start("ping-silent");
     let (mut plane, port) = data_plane.attach_with(1);
     let mut reader = Reader::connect(port);
-    // It has been silent for long enough; a longer sleep does no harm.
+    // The control plane has been silent for long enough; a longer sleep does no harm.
     sleep(Duration::from_millis(20));
     reader.say(PING);
     let (connection, verb) = plane.verb();
     assert_eq!(verb, PING);
-    // So that what comes next is soon enough, however busy the machine is.
+    // So that the next ping is soon enough, however busy the machine is.
     plane.settle(LONG_MS, LONG_MS);
     plane.reply(connection);
     assert_eq!(reader.frame(), text(b"[]"));
@@ -111,6 +111,6 @@ fn it_counts_as_a_verb_for_the_flood_limit() {
     }
     let pongs = pushes.iter().filter(|push| *push == PONG).count();
     let refused = pushes.iter().filter(|push| push.starts_with(b"{\"type\":\"error\"")).count();
-    // 256 at once, some more while they come, 20 that are refused.
+    // 256 at once, some more during the test, and 20 refused.
     assert!((256..300).contains(&pongs) && refused == 20, "{pongs} {refused}");
 }

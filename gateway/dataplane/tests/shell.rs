@@ -68,7 +68,7 @@ fn a_batch_comes_before_what_is_live_and_one_that_isnt_there_ends_the_connection
         plane.subscribe_to(connection, number, true);
         assert_eq!(reader.frame(), expected);
         if number == 7 {
-            // A copy of what was replayed is none of its business.
+            // A copy of a replayed message isn't sent to the reader.
             plane.publish(2, b"{2}");
             plane.publish(3, b"{3}");
             for push in [b"{1}", b"{2}", b"{3}"] {
@@ -102,7 +102,7 @@ fn who_says_the_same_is_asked_for_and_answered_together() {
     for reader in &mut readers {
         assert_eq!([reader.frame(), reader.frame()], [text(b"subs"), text(b"{1}")]);
     }
-    // Who can't have it is told so alone.
+    // A reader that can't have the topic is alone in being told so.
     let mut another = Reader::connect(port);
     for reader in readers.iter_mut().chain([&mut another]) {
         reader.say(b"once more");
@@ -116,7 +116,8 @@ fn who_says_the_same_is_asked_for_and_answered_together() {
     plane.wait_for_count("errors.105", 8);
 }
 
-/// The connections of so `many` who say `verb`, as lists: the threads report when they like.
+/// Return the connections of so `many` that send `verb`, as lists: the threads report when they
+/// like.
 fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
     let (mut found, mut lists) = (0, Vec::new());
     while found < many {
@@ -130,7 +131,7 @@ fn who_says(plane: &mut Plane, verb: &[u8], many: usize) -> Vec<Vec<u8>> {
     lists
 }
 
-/// So many readers who say the same, and one list of them all.
+/// Return so many readers that have sent the same verb, and one list of them all.
 fn crowd(data_plane: &DataPlane, many: usize) -> (Plane, Vec<Reader>, Vec<u8>) {
     let (mut plane, port) = data_plane.attach();
     let mut readers: Vec<Reader> = (0..many).map(|_| Reader::connect(port)).collect();
@@ -140,7 +141,7 @@ fn crowd(data_plane: &DataPlane, many: usize) -> (Plane, Vec<Reader>, Vec<u8>) {
     (plane, readers, list)
 }
 
-/// More than both sockets hold, less than an outbox may.
+/// More bytes than both sockets hold, fewer than an outbox may.
 static LONG: [u8; 3 << 20] = [b'x'; 3 << 20];
 
 #[test]
@@ -194,15 +195,15 @@ fn an_answer_that_was_begun_is_finished_before_the_goodbye() {
 
 #[test]
 fn who_has_made_room_while_the_data_plane_stood_still_is_no_slow_reader() {
-    // Where this process stood still itself, the reader was slow indeed: once more then.
+    // If this process stood still itself, the reader was slow indeed: then try again.
     let told = (0..20).map(|_| after_a_stop()).find(|(next, quick)| *next == PONG || *quick);
     assert_eq!(told.expect("a machine that doesn't stand still each time").0, PONG);
 }
 
 const PONG: (u8, Vec<u8>) = (10, Vec::new());
 
-/// What a reader hears first that pings after it has taken all, and the data plane stood still meanwhile;
-/// and whether it can't have been slow by itself.
+/// Return the first frame for a reader that pings after it has taken all, while the data plane
+/// stood still; and whether the reader can't have been slow by itself.
 fn after_a_stop() -> ((u8, Vec<u8>), bool) {
     let data_plane = DataPlane::start_with("stood-still", 1);
     let (mut plane, port) = data_plane.attach();
@@ -216,7 +217,7 @@ fn after_a_stop() -> ((u8, Vec<u8>), bool) {
     plane.count_when("outbox_bytes", |bytes| bytes > 0);
     data_plane.signal(Signal::STOP);
     let before = began.elapsed();
-    // So many are ready before it that its timer fires first.
+    // So many sockets are ready before the reader's that its timer fires first.
     others.iter_mut().for_each(|other| other.ping());
     let taken = reader.until_silent();
     thread::sleep(STALLED);
@@ -225,7 +226,7 @@ fn after_a_stop() -> ((u8, Vec<u8>), bool) {
     let rest = reader.bytes(LONG.len() + 10 - taken.len());
     assert!(taken.len() > 10 && rest == LONG[..rest.len()]);
     reader.ping();
-    // With the room that it found, its timer may have found that a heartbeat is due.
+    // With the room that it found, the reader's timer may have found a heartbeat due.
     let next = iter::repeat_with(|| reader.frame()).find(|(opcode, _)| *opcode != 9);
     (next.expect("a frame"), before < STALLED && began.elapsed() < STALLED)
 }
@@ -274,7 +275,7 @@ fn other_requests_are_handed_over_or_get_a_503() {
     let (plane, port) = data_plane.attach();
     drop(plane);
     let started = Instant::now();
-    // The listener's thread may not have heard yet that the control plane is gone.
+    // The listener's thread may not know yet that the control plane has left.
     loop {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
         socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("a socket");
@@ -287,7 +288,7 @@ fn other_requests_are_handed_over_or_get_a_503() {
     }
 }
 
-/// A request that isn't the data plane's, and its connection.
+/// Return a connection with a request that isn't the data plane's.
 fn other_request(port: u16) -> TcpStream {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -358,7 +359,7 @@ fn half_a_head_and_then_the_end_is_dropped_at_once() {
         matches!(end, Ok(0))
             || end.is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionReset)
     );
-    // It didn't wait for the deadline of a handshake.
+    // The connection didn't wait for the deadline of a handshake.
     plane.wait_for_count("handshake_timeouts", 0);
 }
 

@@ -1,4 +1,4 @@
-//! SockJS framing beside what the Tornado engine reads and writes.
+//! SockJS framing, compared with that of the Tornado engine.
 
 use dataplane::sockjs::{BrokenJson, Texts, put_close, put_message, put_string};
 use proptest::prelude::*;

@@ -16,7 +16,7 @@ use driver::{DataPlane, Plane, Reader, text};
 
 const TAKE_OVER: &[u8] = b"nfdp\x01\0\x03\0";
 
-/// A reader who is subscribed.
+/// Subscribe a reader, and return it.
 fn subscribed(plane: &mut Plane, mut reader: Reader) -> Reader {
     reader.say(b"let me in");
     let (connection, _) = plane.verb();
@@ -43,7 +43,7 @@ fn readers_stay_subscribed_and_hear_each_message_once() {
         let attached = plane.wait_for(129);
         assert_eq!(attached[2..6], data_plane.process.id().to_le_bytes());
         assert_eq!(attached[6..14], [attachment, 0, 0, 0, 1, 0, 0, 0]);
-        // The control plane can't know what was sent to everybody.
+        // The control plane can't know which messages were sent to all readers.
         plane.publish(2, b"{2}");
     }
     plane.publish(3, b"{3}");
@@ -62,7 +62,7 @@ fn what_readers_have_said_in_part_is_not_lost() {
     let mut halves = Reader::connect(port);
     halves.0.write_all(b"\x81\x85\x01\x02\x03\x04hb").expect("a socket");
     let mut fragments = Reader::connect(port);
-    // The first byte of a character of two, and a ping between fragments.
+    // The first byte of a character of two bytes, and a ping between fragments.
     fragments.0.write_all(b"\x01\x82\0\0\0\0a\xc3\x89\x81\0\0\0\0p").expect("a socket");
     assert_eq!(fragments.frame(), (10, b"p".to_vec()));
     let mut head = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
@@ -74,7 +74,7 @@ fn what_readers_have_said_in_part_is_not_lost() {
     unanswered.say(b"first");
     let (asking, _) = plane.verb();
     unanswered.say(b"second");
-    // What was said before this verb has been read too: the threads read in turn.
+    // The data plane has also read all that was sent before this verb: the threads read in turn.
     sockjs.say(br#"["x"]"#);
     let (answered, verb) = plane.verb();
     assert_eq!(verb, b"x");
@@ -111,18 +111,18 @@ fn a_slow_reader_gets_the_rest_of_its_frame_and_all_that_waited() {
     let (mut plane, port) = data_plane.attach();
     let mut slow = subscribed(&mut plane, Reader::connect(port));
     let mut quick = subscribed(&mut plane, Reader::connect(port));
-    // More than both sockets hold, less than an outbox may.
+    // More bytes than both sockets hold, fewer than an outbox may.
     let push = |number: u64| format!("{{{number}:{}}}", "x".repeat(15_000)).into_bytes();
     for number in 1..=290 {
         plane.publish(number, &push(number));
         assert_eq!(quick.frame(), text(&push(number)));
     }
-    // What each socket holds is less than half of them.
+    // Each socket holds less than half of them.
     let half = 145 * 15_000;
     plane.count_when("outbox_bytes", |bytes| bytes > half);
     data_plane.renew();
     let (mut plane, _) = data_plane.attach();
-    // Not what it was: meanwhile the kernel may have found room for some more.
+    // Not the number before: meanwhile the kernel may have taken some more.
     let after = plane.count_when("outbox_bytes", |bytes| bytes > half);
     assert!(after < 291 * 16_000, "{after} bytes");
     plane.publish(291, &push(291));
@@ -168,7 +168,7 @@ fn a_newer_one_that_is_killed_before_its_commit_changes_nothing() {
     let mut newer = data_plane.newer();
     newer.kill().expect("a process");
     newer.wait().expect("an exit");
-    // Killed at whatever moment: either it never got as far as `commit`, or all was its own.
+    // Killed at any moment: either it never got to `commit`, or everything was its own.
     plane.publish(1, b"{1}");
     assert_eq!(reader.frame(), text(b"{1}"));
     data_plane.renew();
@@ -249,7 +249,8 @@ fn the_newer_one_drains_like_any_other() {
     assert!(!data_plane.path.exists());
 }
 
-/// An older data plane of ours, of one thread without readers, up to the newer one's `commit`.
+/// An older data plane played by the test: one thread without readers, up to the newer one's
+/// `commit`.
 struct Older {
     newer: std::process::Child,
     path: PathBuf,
@@ -257,7 +258,7 @@ struct Older {
 }
 
 impl Older {
-    /// `end` is what it says instead of the end of its state, if anything.
+    /// Play the older data plane. `end` is sent instead of the end of its state, if given.
     fn yielding(name: &str, end: Option<&[u8]>) -> Older {
         let path = std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id()));
         let door = UnixListener::bind(&path).expect("a socket");
@@ -296,7 +297,7 @@ impl Older {
         assert_eq!(commit, COMMIT);
     }
 
-    /// What the newer one says when it ends.
+    /// Return the newer data plane's output at its end.
     fn said(self) -> Output {
         drop(self.handshake);
         let output = self.newer.wait_with_output().expect("an exit");

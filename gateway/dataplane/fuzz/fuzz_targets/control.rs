@@ -1,5 +1,5 @@
-//! Whatever comes over the control socket is commands or an error, and a body is used up exactly.
-//! What we answer can be split off again, whatever readers made us say.
+//! Any bytes on the control socket are commands or an error, and a body is used up exactly. Our
+//! events can be split off again, whatever readers made us send.
 //!
 //! The input is a stream of messages, as a control plane sends them.
 

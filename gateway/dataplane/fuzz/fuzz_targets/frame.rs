@@ -1,5 +1,5 @@
-//! However a reader's bytes are cut, and wherever a take-over happens, the events are the same.
-//! The input's first byte says where to cut, and whether deflate was negotiated.
+//! The events of a reader's bytes are the same, however these are cut, and wherever a take-over
+//! happens. The input's first byte says where to cut, and whether deflate was negotiated.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes are decided on; a complete head stays decided whatever follows.
+//! Any bytes get a decision; that of a complete head stays the same whatever follows.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-//! The hub answers what lists would that are searched from end to end.
+//! The hub gives the same answers as lists that are searched from end to end.
 //!
-//! The input is operations of two bytes: what to do, and whom or what it is about. There is room for
-//! everything here, so nothing is forgotten.
+//! The input is operations of two bytes: the kind, and its subject. There is room for everything
+//! here, so no identity is forgotten.
 
 #![no_main]
 

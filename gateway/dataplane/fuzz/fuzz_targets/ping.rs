@@ -1,6 +1,6 @@
-//! A ping that is answered has the answer that any JSON library would read from it.
+//! The answer to a ping is the one that any JSON library would give.
 //!
-//! The input is what stands between `{"action":"ping"` and the end: so most of it is nearly one.
+//! The input is the part between `{"action":"ping"` and the end: so most inputs are nearly pings.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let rest = data.strip_suffix(b"}").expect("an object ends");
     assert_eq!(push.as_bytes(), [br#"{"type":"pong""#, rest, b"}"].concat());
-    // It is JSON, and one value: an array of it has one element that isn't a string.
+    // The pong is JSON, and one value: an array of it has one element that isn't a string.
     let mut texts = Texts::default();
     texts.read(format!("[{push}]").as_bytes()).expect("JSON");
     assert!(texts.iter().eq([""]));

@@ -1,4 +1,4 @@
-//! Once a PROXY header is decided on, what follows changes nothing.
+//! Later bytes don't change the decision about a PROXY header.
 
 #![no_main]
 

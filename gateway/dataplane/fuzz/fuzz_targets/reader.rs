@@ -1,5 +1,5 @@
-//! What a SockJS reader says is the same however its bytes are cut: frames, inflated if they are
-//! compressed, then the strings in them. The input's first byte says where to cut.
+//! The verbs of a SockJS reader are the same however its bytes are cut: frames, inflated if they
+//! are compressed, then the strings in them. The input's first byte says where to cut.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(said(stream.chunks(usize::from(first).max(1))), said([stream]));
 });
 
-/// The verbs, and `None` where it ended badly.
+/// Return the verbs, with `None` where the connection ended badly.
 fn said<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<String>> {
     let (mut decoder, mut inflater) = (Decoder::default(), Inflater::default());
     let (mut texts, mut verbs) = (Texts::default(), Vec::new());

@@ -1,4 +1,4 @@
-//! What can be read can be written, and is then read as the same.
+//! Texts that were read can be written, and are then read as the same.
 
 #![no_main]
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// What a test gives as a time that must not run out: longer than any test, on any machine.
+/// A time for settings that must not run out: longer than any test, on any machine.
 pub const LONG_MS: u32 = 600_000;
 const REASONS: [(&str, u16); 13] = [
     ("protocol_error", 1002),
@@ -30,7 +30,7 @@ const REASONS: [(&str, u16); 13] = [
     ("gone", 4001),
 ];
 
-/// The connection of a reader who alone has said something, as a list of one.
+/// The connection of a reader that alone has sent a verb, as a list of one.
 pub type Asking = [u8; 12];
 
 pub struct DataPlane {
@@ -57,7 +57,7 @@ impl DataPlane {
         self.attach_with(0)
     }
 
-    /// A control plane that was heard in the last `pong_ms` has pings answered for it; 0: never.
+    /// Attach; plain pings are answered for a control plane heard in the last `pong_ms`; 0: never.
     pub fn attach_with(&self, pong_ms: u32) -> (Plane, u16) {
         let mut plane = Plane::on(self.connect());
         plane.send(1, b"nfdp\x09\0");
@@ -71,12 +71,12 @@ impl DataPlane {
 }
 
 impl DataPlane {
-    /// A newer data plane, started to take over from this one.
+    /// Start a newer data plane that takes over from this one.
     pub fn newer(&self) -> Child {
         newer(&self.path)
     }
 
-    /// Have a newer one take over, which this is then.
+    /// Have a newer data plane take over, and continue with that one.
     pub fn renew(&mut self) {
         let mut newer = self.newer();
         let mut said = String::new();
@@ -87,12 +87,12 @@ impl DataPlane {
         assert!(older.wait().expect("an exit").success());
     }
 
-    /// Stop it, or let it go on.
+    /// Stop the process, or let it continue.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).expect("a process");
     }
 
-    /// A connection to its control socket.
+    /// Return a connection to the control socket.
     pub fn connect(&self) -> UnixStream {
         let started = Instant::now();
         let socket = loop {
@@ -107,7 +107,7 @@ impl DataPlane {
     }
 }
 
-/// A data plane that takes over from whoever listens at `path`.
+/// Start a data plane that takes over from the one that listens at `path`.
 pub fn newer(path: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_newsfabric-dataplane"))
         .args(["--take-over", "--control"])
@@ -125,7 +125,8 @@ impl Drop for DataPlane {
     }
 }
 
-/// With times that no test meets, and one more verb a second: a machine that stands still fails nobody.
+/// Return settings with times that no test reaches, and one more verb a second: so tests pass on a
+/// machine that stands still.
 fn settings() -> Vec<u8> {
     let mut body = Vec::new();
     for value in [
@@ -170,7 +171,7 @@ fn settings() -> Vec<u8> {
     body
 }
 
-/// A control plane's side of the socket.
+/// The control plane's end of the socket.
 pub struct Plane {
     pub socket: UnixStream,
     kept: Vec<(u8, Vec<u8>)>,
@@ -188,7 +189,7 @@ impl Plane {
         self.socket.write_all(&message).expect("the control socket");
     }
 
-    /// The first event of this type that wasn't waited for yet; others are kept.
+    /// Return the first event of this type that wasn't waited for yet; others are kept.
     pub fn wait_for(&mut self, wanted: u8) -> Vec<u8> {
         if let Some(at) = self.kept.iter().position(|(kind, _)| *kind == wanted) {
             return self.kept.remove(at).1;
@@ -213,9 +214,9 @@ impl Plane {
         let mut settings = settings();
         settings.extend(b"\x07session");
         settings.extend(pong_ms.to_le_bytes());
-        // WebSocket is served, no cookie is wanted.
+        // WebSocket is served, and no cookie is needed.
         settings.extend([1, 0]);
-        // Two may be handed over, and PROXY headers come from nowhere.
+        // Two connections may be handed over, and no network sends PROXY headers.
         settings.extend(2u32.to_le_bytes());
         settings.extend(0u16.to_le_bytes());
         settings.extend(u64::MAX.to_le_bytes());
@@ -223,12 +224,12 @@ impl Plane {
         self.send(2, &settings);
     }
 
-    /// Return when the data plane says that this counter has this value.
+    /// Wait until the data plane reports that this counter has this value.
     pub fn wait_for_count(&mut self, wanted: &str, value: u64) {
         self.count_when(wanted, |last| last == value);
     }
 
-    /// The value of this counter, as soon as it is as it should be.
+    /// Return the value of this counter, as soon as it is `met`.
     pub fn count_when(&mut self, wanted: &str, met: impl Fn(u64) -> bool) -> u64 {
         let (started, mut last) = (Instant::now(), None);
         loop {
@@ -255,7 +256,7 @@ impl Plane {
         self.reply_all(&connection, b"[]");
     }
 
-    /// Answer the verb of all whom this lists with `push`.
+    /// Answer the verb of all listed connections with `push`.
     pub fn reply_all(&mut self, connections: &[u8], push: &[u8]) {
         let mut body = connections.to_vec();
         body.extend((push.len() as u32).to_le_bytes());
@@ -263,7 +264,7 @@ impl Plane {
         self.send(7, &body);
     }
 
-    /// End the connections of all whom this lists, as slow readers.
+    /// Close all listed connections, as slow readers.
     pub fn close_as_slow(&mut self, connections: &[u8]) {
         let mut body = connections.to_vec();
         body.extend(b"\x0bslow_reader");
@@ -271,14 +272,14 @@ impl Plane {
         self.send(9, &body);
     }
 
-    /// The next verb, of a reader without an auth state: its connection and its text.
+    /// Return the next verb of a reader without an auth state: its connection and its text.
     pub fn verb(&mut self) -> (Asking, Vec<u8>) {
         let (connection, auth, text) = self.verb_with_auth();
         assert_eq!(auth, b"");
         (connection, text)
     }
 
-    /// The next verb, which nobody else says: its connection, the auth state, the text.
+    /// Return the next verb, which no other reader sends: its connection, the auth state, the text.
     pub fn verb_with_auth(&mut self) -> (Asking, Vec<u8>, Vec<u8>) {
         let body = self.wait_for(130);
         let (count, verbs) = body.split_first_chunk::<4>().expect("a count");
@@ -307,7 +308,7 @@ impl Plane {
         self.send(16, &body);
     }
 
-    /// Evict users whose auth states were issued until then.
+    /// Evict users with auth states that were issued at these times or before.
     pub fn evict(&mut self, users: &[(&[u8], u64)]) {
         let mut body = b"\x04gone".to_vec();
         body.extend((users.len() as u32).to_le_bytes());
@@ -323,12 +324,12 @@ impl Plane {
         self.subscribe_to(connection, 0, true);
     }
 
-    /// Subscribe all whom this lists, and replay nothing.
+    /// Subscribe all listed connections, and replay nothing.
     pub fn subscribe_all(&mut self, connections: &[u8]) {
         self.answer_subscribe(connections, 0, true);
     }
 
-    /// Subscribe with this batch; 0: nothing is replayed. Whether copies of it are dropped later.
+    /// Subscribe with this batch (0: no replay). With `seen` later copies of it are dropped.
     pub fn subscribe_to(&mut self, connection: Asking, batch: u64, seen: bool) {
         self.answer_subscribe(&connection, batch, seen);
     }
@@ -352,7 +353,7 @@ impl Plane {
     }
 }
 
-/// The record of a message that was routed in 2096, so it isn't too old to be known again.
+/// Return the record of a message that was routed in 2096, so it isn't too old to be remembered.
 pub fn message(number: u64, push: &[u8]) -> Vec<u8> {
     let routed_ms = 4_000_000_000_000_u128;
     let mut record = (routed_ms << 80 | u128::from(number)).to_be_bytes().to_vec();
@@ -363,7 +364,7 @@ pub fn message(number: u64, push: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The record of the one topic there is.
+/// Return the record of the only topic.
 pub fn topic() -> Vec<u8> {
     b"\x04news\0".to_vec()
 }
@@ -376,7 +377,7 @@ impl Reader {
         Reader::on("/websocket", port)
     }
 
-    /// On a SockJS WebSocket, `o` not read yet.
+    /// Connect over a SockJS WebSocket; its `o` isn't read yet.
     pub fn on_sockjs(port: u16) -> Reader {
         Reader::on("/sockjs/0/x/websocket", port)
     }
@@ -387,11 +388,12 @@ impl Reader {
         reader
     }
 
-    /// One whose request has more header lines (each ends in CRLF), and the answer's head.
+    /// Connect with more header lines in the request (each ends in CRLF); return the answer's head,
+    /// too.
     pub fn with(path: &str, port: u16, more: &str) -> (Reader, String) {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        // In two parts: a head may come in any pieces.
+        // In two parts: a head may arrive in any pieces.
         let start = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}Upgr");
         socket.write_all(start.as_bytes()).expect("a socket");
         socket
@@ -414,7 +416,7 @@ impl Reader {
         bytes
     }
 
-    /// What comes until nothing has come for a moment.
+    /// Return all bytes that arrive until none has arrived for a moment.
     pub fn until_silent(&mut self) -> Vec<u8> {
         self.0.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
         let mut bytes = Vec::new();
@@ -424,7 +426,7 @@ impl Reader {
         bytes
     }
 
-    /// The next frame: opcode and payload.
+    /// Return the next frame: opcode and payload.
     pub fn frame(&mut self) -> (u8, Vec<u8>) {
         let head = self.bytes(2);
         let length = match head[1] {
@@ -451,7 +453,7 @@ impl Reader {
     }
 }
 
-/// A text frame, as [`Reader::frame`] gives it.
+/// Return a text frame in the form of [`Reader::frame`].
 pub fn text(payload: &[u8]) -> (u8, Vec<u8>) {
     (1, payload.to_vec())
 }
