@@ -1,10 +1,10 @@
-"""Keys out of bytes: PEM (RFC 7468), or a JSON Web Key Set (RFC 7517). Pure.
+"""Keys parsed from bytes: PEM (RFC 7468), or a JSON Web Key Set (RFC 7517). Pure.
 
-A set may hold keys that are not for us (another use, a curve we don't speak): they are passed
-over. One without a single key that is for us is no set: ValueError, and whoever has keys
-already keeps those.
+A set may hold keys that are not for us (another use, an unsupported curve): these are ignored. A
+set without a single key for us is invalid: ValueError, and a caller that has keys already keeps
+those.
 
-Shared secrets (``oct``) are taken from files alone: one that a URL hands out is nobody's secret.
+Shared secrets (``oct``) are taken only from files: a secret that a URL hands out is no secret.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ MAX_KEYS: Final = 64
 # RFC 7518 section 3.3, and section 3.2: as many bits as the hash.
 _RSA_BITS: Final = 2048
 _SECRET_BYTES: Final = 32
-# The longest that costs no more than it should to check with.
+# The largest RSA key with an acceptable cost of verification.
 _RSA_MOST_BITS: Final = 8192
 
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 def parse_keys(data: bytes, *, secrets: bool) -> KeySet:
-    """The keys in ``data``; ValueError, with a text for a person, if there is none that fits.
+    """Return the keys in ``data``; ValueError, with a text for a person, if there is none that
+    fits.
 
-    ``secrets`` says whether shared secrets are taken.
+    Shared secrets are accepted if ``secrets``.
     """
     if data.lstrip().startswith(b"{"):
         return _parse_jwks(data, secrets=secrets)
@@ -81,7 +82,7 @@ def _parse_jwks(data: bytes, *, secrets: bool) -> KeySet:
 
 
 def _jwk(entry: Any, *, secrets: bool) -> Key | None:
-    """The key in ``entry``; None if it isn't for us."""
+    """Return the key in ``entry``; None if it isn't for us."""
     if not isinstance(entry, dict) or entry.get("use") not in (None, "sig"):
         return None
     kid = entry.get("kid")
@@ -91,7 +92,7 @@ def _jwk(entry: Any, *, secrets: bool) -> Key | None:
         key = _read(entry, kid, secrets=secrets)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         return None
-    # RFC 7517 section 4.4: a key may say which algorithm it is for, and means it.
+    # RFC 7517 section 4.4: a key may name its algorithm, and is used for no other.
     return key if entry.get("alg") in (None, key.algorithm) else None
 
 

@@ -1,7 +1,7 @@
-"""A listening socket that survives having no descriptors left.
+"""A listening socket that survives the exhaustion of file descriptors.
 
-Tornado would try to accept again at once, for ever, and log each time. With one descriptor in
-reserve, who comes meanwhile is accepted and closed: the queue empties, and nothing spins.
+Tornado would retry accept at once, for ever, and log each time. With one descriptor in reserve, new
+connections are accepted and closed: the queue empties, without a busy loop.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 from tornado.ioloop import IOLoop
 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
-# accept(2): the kernel is out of memory. Whoever waits goes on waiting for so many seconds.
+# accept(2): the kernel is out of memory. Accepting pauses for this time (s), and connections wait.
 _NO_MEMORY: Final = (errno.ENOBUFS, errno.ENOMEM)
 _PAUSE: Final = 0.1
 
 
 class SpareListener(socket.socket):
-    """Takes over the listening socket ``of``. Belongs to the loop that Tornado accepts on."""
+    """A listening socket that replaces ``of``. Belongs to the loop that Tornado accepts on."""
 
     def __init__(self, of: socket.socket) -> None:
         super().__init__(fileno=of.detach())
@@ -28,8 +28,9 @@ class SpareListener(socket.socket):
         self._resume: object | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As :meth:`socket.socket.accept`; ConnectionAbortedError for one that was turned away, and
-        BlockingIOError where the kernel has no memory for it: then Tornado comes after a pause."""
+        """Accept as :meth:`socket.socket.accept`; ConnectionAbortedError for a refused connection,
+        and BlockingIOError if the kernel has no memory for it: then Tornado retries after a pause.
+        """
         try:
             return super().accept()
         except OSError as exc:
@@ -46,14 +47,14 @@ class SpareListener(socket.socket):
             raise ConnectionAbortedError("no descriptor is left for it") from exc
 
     def close(self) -> None:
-        """As :meth:`socket.socket.close`."""
+        """Close as :meth:`socket.socket.close`."""
         if self._resume is not None:
             IOLoop.current().remove_timeout(self._resume)
         self._give_back()
         super().close()
 
     def _pause(self) -> None:
-        # Not a sleep: all else on this loop goes on.
+        # Not a sleep: other work on this loop continues.
         loop = IOLoop.current()
         loop.update_handler(self, 0)
         self._resume = loop.call_later(_PAUSE, loop.update_handler, self, IOLoop.READ)
@@ -65,7 +66,7 @@ class SpareListener(socket.socket):
 
 
 def _spare() -> int | None:
-    """A descriptor to hold; None while the whole machine has none left, which is tried again."""
+    """Return a descriptor in reserve; None while the machine has none left, which is retried."""
     try:
         return os.open(os.devnull, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""How many connections, or sessions, each place (:mod:`newsfabric.networks`) has. Pure."""
+"""Counts of the connections, or sessions, of each place (:mod:`newsfabric.networks`). Pure."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from newsfabric.networks import parse_address, place_of
 
 
 class Addresses:
-    """Connections by place; ``most`` of one place, any number with 0."""
+    """Connections by place; at most ``most`` of one place, any number with 0."""
 
     def __init__(self, most: int = 0) -> None:
         self._most = most
         self._counts: Counter[bytes] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count one more, if there may be one more; ValueError if it is no address."""
+        """Count one more, if there is room; ValueError if ``address`` is no address."""
         if not self.has_room(address):
             return False
         self._counts[place_of(parse_address(address))] += 1
         return True
 
     def has_room(self, address: str) -> bool:
-        """Whether there may be one more; ValueError if it is no address."""
-        # A counter that is asked keeps nothing.
+        """Return whether there is room for one more; ValueError if ``address`` is no address."""
+        # To read a Counter's key stores nothing.
         return not self._most or self._counts[place_of(parse_address(address))] < self._most
 
     def leave(self, address: str) -> None:
-        """A connection that :meth:`enter` has let in is closed. Once for each."""
+        """Note the end of a connection that :meth:`enter` has counted. Once for each."""
         place = place_of(parse_address(address))
         self._counts[place] -= 1
         if not self._counts[place]:

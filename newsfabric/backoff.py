@@ -1,8 +1,8 @@
-"""How long to wait before trying again: exponential, capped, full jitter.
+"""Exponential backoff with a cap and full jitter.
 
-Full jitter (a uniform draw between 0 and the step) spreads a crowd that failed
-together best. The steps start over only after ``reset_after`` seconds of
-stability, so that something that fails right after each success still backs off.
+Full jitter (a uniform draw between 0 and the step) is best to spread many clients that failed
+together. The steps start over only after ``reset_after`` seconds of stability: so an operation that
+fails right after each success still backs off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Delays for one thing that is tried again and again. Seconds throughout."""
+    """Delays between the tries of one operation. Seconds throughout."""
 
     base: float = 0.5
     cap: float = 30.0
@@ -22,12 +22,12 @@ class Backoff:
     _up_since: float | None = None
 
     def succeeded(self, now: float) -> None:
-        """It works since ``now``."""
+        """Note that the operation works since ``now``."""
         if self._up_since is None:
             self._up_since = now
 
     def failed(self, now: float, rng: random.Random | None = None) -> float:
-        """It failed at ``now``; returns how many seconds to wait before the next try."""
+        """Note a failure at ``now``; return the seconds to wait before the next try."""
         if self._up_since is not None and now - self._up_since >= self.reset_after:
             self._failures = 0
         self._up_since = None

@@ -1,8 +1,8 @@
-"""Tokens in ``Authorization: Bearer`` (RFC 6750 section 2.1), files that hold one, and where one
-may be sent.
+"""Tokens in ``Authorization: Bearer`` (RFC 6750 section 2.1), files that hold one, and the URLs
+that a token may be sent to.
 
-A token goes over https, or to this machine (RFC 6750 section 5.3); over plain http to others only
-where the operator has said that the network is private: ``--token-over-http``.
+A token is sent over https, or to this machine (RFC 6750 section 5.3); over plain http to others
+only if the operator has declared the network private: ``--token-over-http``.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from newsfabric.tokens import MAX_TOKEN_BYTES
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
-    """The token in a request's ``headers``; None if there is none."""
+    """Return the token in a request's ``headers``; None if there is none."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def bearing(token: str | None) -> dict[str, str]:
-    """Headers that carry ``token``; none without one."""
+    """Return headers that carry ``token``; none without one."""
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def read_token(path: Path) -> str:
-    """The token in the file at ``path``; OSError, or ValueError for what can be no token.
+    """Return the token in the file at ``path``; OSError, or ValueError if that can't be a token.
 
-    Read it each time that it is needed: whoever renews a token only writes the file.
+    Call it for each use: to renew a token, operators only write the file.
     """
     with path.open("rb") as file:
         token = file.read(MAX_TOKEN_BYTES + 1).strip().decode("latin-1")
-    # One line, or it would be more than one header.
+    # A token of several lines would be several headers.
     plain = token.isascii() and token.isprintable() and " " not in token
     if not token or len(token) > MAX_TOKEN_BYTES or not plain:
         raise ValueError(f"{path} holds no token")
@@ -42,7 +42,7 @@ def read_token(path: Path) -> str:
 
 
 def is_private(url: str) -> bool:
-    """Whether nobody on the way to ``url`` can read what is sent there."""
+    """Return whether no one on the path to ``url`` can read requests to it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -53,7 +53,7 @@ def is_private(url: str) -> bool:
 
 
 def check_private(urls: Iterable[str]) -> None:
-    """ConfigError if a token for ``urls`` could be read on its way to one of them."""
+    """Raise ConfigError if a token for ``urls`` could be read on its way to one of them."""
     for url in urls:
         if not is_private(url):
             raise ConfigError(

@@ -1,12 +1,12 @@
 """A board's document (``GET /board.json``) as values, for `newsfabric top` and the mirror. Pure.
 
-It comes from another machine, and names in it come from further away, and all of it goes to a
-terminal. So every text is bounded and free of whatever isn't printed: an escape sequence in a
-topic's name is shown, not obeyed. What is missing or of another type is unknown (None, or nothing),
-never an error: a frontdesk of another release must not blind the operator. ValueError only for what
-isn't a board at all.
+The document comes from another machine, its names from further away, and all of it is shown in a
+terminal. So every text is bounded and without unprintable characters: an escape sequence in a
+topic's name is shown, not obeyed. A missing field, or one of another type, is unknown (None, or
+empty), never an error: a frontdesk of another release must not blind the operator. ValueError only
+for a document that isn't a board at all.
 
-Two other readers differ on purpose. A frontdesk passes another's answer on to browsers in its own
+Two other parsers differ on purpose. A frontdesk passes another's reply on to browsers in its own
 document, and so takes all of it or nothing (wholesale.frontdesk.answers_elsewhere). The page has
 its own in JavaScript (wholesale/pages/board-document.js), as lenient as this one.
 """
@@ -21,10 +21,10 @@ from newsfabric.numbers import is_number
 from newsfabric.reports import MAX_FIGURES, MAX_REASONS, MAX_TEXT
 
 MAX_REGIONS: Final = 64
-# Of one kind in one region.
+# Items of one kind in one region.
 MAX_ITEMS: Final = 10_000
 MAX_EVENTS: Final = 100
-#: What was heard longer ago (ms) says nothing about now.
+#: A report older than this (ms) isn't current.
 OLD_MS: Final = 5_000
 _MAX_NUMBER: Final = 1e15
 
@@ -50,7 +50,7 @@ class Totals:
 class Box:
     """A retail box. Rates are per second, delays and ages in ms.
 
-    ``state`` is ``unheard`` if nobody knows it any more, as it is of a service.
+    ``state`` is ``unheard`` without a recent report, as for a service.
     """
 
     region: str
@@ -102,7 +102,7 @@ class Shovel:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A RabbitMQ node of a cluster; ``age`` is how long ago (ms) somebody told of it."""
+    """A RabbitMQ node of a cluster; ``age`` is the age (ms) of the last report of it."""
 
     region: str
     cluster: str
@@ -113,7 +113,7 @@ class Node:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether nobody says any more how it is."""
+        """True without a recent report of the node."""
         return _is_old(self.age)
 
 
@@ -128,7 +128,7 @@ class Busy:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened; ``seq`` counts within one frontdesk's life."""
+    """An event on the board; ``seq`` counts within one frontdesk's life."""
 
     seq: int
     at: float | None
@@ -140,7 +140,7 @@ class Event:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRegion:
-    """A region, and how old (ms) what is known of it is."""
+    """A region, and the age (ms) of its data."""
 
     name: str
     frontdesk_url: str
@@ -157,13 +157,13 @@ class BoardRegion:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether all that is known of it is of a while ago."""
+        """True if all data of the region are old."""
         return self.state == "away" or _is_old(self.age)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """What one frontdesk answers; ``now`` is its clock, in ms since the epoch."""
+    """The reply of one frontdesk; ``now`` is its clock, in ms since the epoch."""
 
     frontdesk: str
     region: str
@@ -173,14 +173,14 @@ class Board:
     events: tuple[Event, ...]
 
     def all(self, of: Callable[[BoardRegion], tuple[_T, ...]]) -> Iterator[_T]:
-        """What ``of`` gives of each region, one after the other."""
+        """Yield the items that ``of`` returns for each region, one after the other."""
         for region in self.regions:
             yield from of(region)
 
 
 def with_events_before(board: Board, before: Board | None) -> Board:
-    """``board``, which has new events only, with those of ``before`` too, if it is of the same
-    frontdesk and that hasn't started anew."""
+    """Return ``board``, which has only new events, with the events of ``before`` too, if both are
+    of the same life of a frontdesk."""
     if before is None or before.frontdesk != board.frontdesk:
         return board
     first = board.events[0].seq if board.events else None
@@ -191,18 +191,18 @@ def with_events_before(board: Board, before: Board | None) -> Board:
 
 
 def plain(value: Any) -> str:
-    """``value`` if it is text, bounded, and with whatever isn't printed shown as an escape."""
+    """Return ``value`` if it is text, bounded, with unprintable characters escaped."""
     if not isinstance(value, str):
         return ""
     text = value if len(value) <= MAX_TEXT else f"{value[: MAX_TEXT - 1]}…"
-    # Neither controls nor what turns the direction of writing is printable.
+    # Controls, and characters that change the direction of writing, aren't printable.
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def parse_board(document: Any) -> Board:
-    """The board in a parsed ``board.json``; ValueError if it isn't one."""
+    """Return the board in a parsed ``board.json``; ValueError if it isn't one."""
     if not isinstance(document, dict) or not isinstance(document.get("regions"), list):
         raise ValueError("not a board: it has no regions")
     events = sorted(
@@ -222,7 +222,7 @@ def _region(fields: dict[str, Any]) -> BoardRegion:
     name = plain(fields.get("name"))
     age = _number(fields, "age_ms")
     state = plain(fields.get("state"))
-    # Ages of what is in it are at its own frontdesk, when that answered.
+    # Ages of a region's items are as of its own frontdesk's reply.
     aged = _Aged(name, age or 0.0)
     return BoardRegion(
         name=name,
@@ -249,13 +249,13 @@ def _region(fields: dict[str, Any]) -> BoardRegion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Aged:
-    """The region that something is of, and how old (ms) what is known of that is."""
+    """The region of an item, and the age (ms) of the region's data."""
 
     name: str
     age: float
 
     def of(self, fields: Mapping[str, Any]) -> float | None:
-        """How long ago something of it was heard."""
+        """Return how long ago the last report of an item was received."""
         age = _number(fields, "age_ms")
         return None if age is None else age + self.age
 
@@ -301,8 +301,8 @@ def _box(region: _Aged, fields: dict[str, Any]) -> Box:
 
 
 def _state(fields: Mapping[str, Any], age: float | None) -> str:
-    """``left`` for a process that is gone because it was told to go, ``unheard`` for one of which
-    nobody knows how it is."""
+    """Return ``left`` for a process that was told to end, ``unheard`` without a recent report, else
+    its state."""
     state = plain(fields.get("state"))
     if state == "gone":
         return "left" if fields.get("left") is True else state
@@ -337,13 +337,13 @@ def _shovel(region: str, fields: dict[str, Any]) -> Shovel:
 
 
 def _unvouched(shovel: Shovel, region: _Aged) -> Shovel:
-    """One of a region that is away: nobody says how it is now."""
+    """Return the shovel of a region that is away, whose present state is unknown."""
     age = None if shovel.canary_age is None else shovel.canary_age + region.age
     return dataclasses.replace(shovel, state="unknown", canary_age=age, messages=None)
 
 
 def _node(region: _Aged, cluster: str, fields: dict[str, Any]) -> Node:
-    # Before 0.2 nobody said how long ago it was told of.
+    # Releases before 0.2 have no age of a node.
     age = region.of(fields)
     return Node(
         region=region.name,

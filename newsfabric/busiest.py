@@ -1,9 +1,9 @@
-"""Which topics, or publishers, have the most messages, in bounded memory. Pure.
+"""The topics, or publishers, with the most messages, in bounded memory. Pure.
 
 Counts are of the last ten seconds, in five parts of two. Each part is the summary of Misra and
-Gries: exact while no more than :data:`MOST` names come, and else too low by at most a 257th of
-all that came. Each message costs the same on average, however many names there are: a publisher
-who makes up a new one each time costs no more than any other.
+Gries: exact up to :data:`MOST` names, and else too low by at most a 257th of all counted messages.
+Each message costs the same on average, however many names there are: a publisher that generates a
+new name each time costs no more than any other.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from newsfabric.reports import MAX_BUSIEST, MAX_TEXT, Busy
 
 PART_SECONDS: Final = 2.0
 PARTS: Final = 5
-# Names that each part knows.
+# Names that each part counts.
 MOST: Final = 256
 
 
 class Busiest:
-    """Counts names; times are monotonic, in seconds."""
+    """A counter of names; times are monotonic, in seconds."""
 
     def __init__(self, *, most: int = MOST) -> None:
         self._most = most
-        # Since when each counts, the oldest first; the last one is being filled.
+        # The start of each part and its counts, the oldest first; the last one is being filled.
         self._parts: collections.deque[tuple[float, dict[str, int]]] = collections.deque()
 
     def add(self, name: str, now: float) -> None:
@@ -36,14 +36,14 @@ class Busiest:
         elif len(counts) < self._most:
             counts[name] = 1
         else:
-            # One is taken from everybody, and with them goes the newcomer.
+            # Every known name loses one, and the new name isn't stored.
             for known in list(counts):
                 counts[known] -= 1
                 if not counts[known]:
                     del counts[known]
 
     def top(self, now: float, count: int = MAX_BUSIEST) -> tuple[Busy, ...]:
-        """The ``count`` busiest of the last ten seconds, the busiest first."""
+        """Return the ``count`` busiest names of the last ten seconds, the busiest first."""
         self._forget(now)
         sums: collections.Counter[str] = collections.Counter()
         for _, counts in self._parts:

@@ -1,11 +1,11 @@
 """Every metric of the fabric as a value: its name, type, labels, unit, meaning and processes.
 
-Metrics are declared with literals (:mod:`newsfabric.metrics`), so the catalogue is read from
-the source, not from a running process: no process imports all services. :func:`declared` reads
-one file, :func:`breaches` says what in a metric breaks the naming scheme.
+Metrics are declared with literals (:mod:`newsfabric.metrics`), so the catalogue is read from the
+source, not from a running process: no process imports all services. :func:`declared` reads one
+file, :func:`breaches` lists a metric's breaches of the naming scheme.
 
 The scheme is ``newsfabric_<process kind>_<noun>_<unit>``. A part that several kinds of process
-share (``amqp``, ``store``) stands where their kind would. What is counted is a plural noun.
+share (``amqp``, ``store``) replaces the kind. A counted thing is a plural noun.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 PREFIX: Final = "newsfabric_"
-#: Where metrics are declared.
+#: Packages that declare metrics.
 PACKAGES: Final = ("newsfabric", "gateway", "wholesale", "retail", "shovels")
 
-#: Which processes have the metrics of each first word.
+#: The processes that have the metrics of each first word.
 PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "amqp": ("router", "mailbox", "frontdesk", "scaler", "keeper", "agent", "gateway", "mirror"),
     "store": ("router", "mailbox", "frontdesk", "gateway"),
@@ -39,7 +39,7 @@ PROCESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "reader": ("mirror",),
 }
 
-#: Every label, and what keeps its values few. Nothing that a stranger chooses is a label.
+#: Every label, and the reason why its values are few. No label has values that a stranger chooses.
 LABELS: Final[Mapping[str, str]] = {
     "action": "a verb (`setmark`: ack, read and dismiss), or what a driver is asked",
     "alarm": "`memory` or `disk`",
@@ -71,7 +71,7 @@ LABELS: Final[Mapping[str, str]] = {
     "why": "a reason from a list in the code",
 }
 
-# What declares a metric, and its type.
+# Functions that declare a metric, and its type.
 _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
     "counter": "counter",
     "counted": "counter",
@@ -80,7 +80,7 @@ _DECLARERS: Final[Mapping[str, Literal["counter", "gauge", "histogram"]]] = {
     "tallied": "histogram",
 }
 _NAME: Final = re.compile(r"[a-z]+(_[a-z0-9]+)+")
-# A gauge may end in one of these in place of a unit or a plural: a state of what is before it.
+# A gauge may end in one of these in place of a unit or a plural: a state of the thing before it.
 _STATES: Final = frozenset({"open", "running", "wanted", "ready", "seq", "info"})
 _UNITS: Final = frozenset({"seconds", "bytes", "ratio"})
 # Prometheus keeps base units: seconds and bytes, not thousands or millions of them.
@@ -99,17 +99,17 @@ _NOT_UNITS: Final = frozenset(
         "percent",
     }
 )
-# What Prometheus and its exposition formats put at the end of names by themselves.
+# Suffixes that Prometheus and its exposition formats add to names by themselves.
 _ENDINGS: Final = frozenset({"total", "created", "count", "sum", "bucket"})
 
 
 class Undeclarable(ValueError):
-    """A declaration that can't be read without running it."""
+    """An error: a declaration that can't be read without running it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric. ``name`` is the family's, as in ``/metrics``, without a counter's ``_total``."""
+    """A metric. ``name`` is the family's, as in ``/metrics``, without a counter's ``_total``."""
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
@@ -119,12 +119,12 @@ class Metric:
 
     @property
     def full_name(self) -> str:
-        """The name a query has: with a counter's ``_total``."""
+        """The name in a query: with a counter's ``_total``."""
         return f"{self.name}_total" if self.type == "counter" else self.name
 
     @property
     def unit(self) -> str:
-        """``seconds``, ``bytes``, ``ratio``; else what is counted, or ``number``."""
+        """The unit: ``seconds``, ``bytes``, ``ratio``; else the counted thing, or ``number``."""
         last = self.name.rpartition("_")[2]
         return last if last in _UNITS or last.endswith("s") else "number"
 
@@ -135,18 +135,18 @@ class Metric:
 
     @property
     def processes(self) -> tuple[str, ...]:
-        """The kinds of process that have it."""
+        """The kinds of process that have the metric."""
         return PROCESSES[self.kind]
 
 
 def declared(path: str, source: str) -> Iterator[Metric]:
-    """The metrics that one file of Python declares; :class:`Undeclarable` if one can't be read.
+    """Yield the metrics that one Python file declares; :class:`Undeclarable` if one can't be read.
 
     A declaration is a call of ``metrics.counter``, ``metrics.counted``, ``metrics.gauge``,
     ``metrics.histogram`` or ``metrics.tallied``.
     """
     if "metrics." not in source:
-        # Most files declare none, and to parse them all takes seconds.
+        # Most files declare none, and parsing all files takes seconds.
         return
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -157,14 +157,14 @@ def declared(path: str, source: str) -> Iterator[Metric]:
 
 
 def declared_in_tree(root: Path) -> list[Metric]:
-    """The metrics of all packages below ``root``, a checkout, by their names."""
+    """Return the metrics of all packages below ``root``, a checkout, by their names."""
     files = (file for package in PACKAGES for file in (root / package).rglob("*.py"))
     found = (declared(str(file.relative_to(root)), file.read_text()) for file in files)
     return sorted((metric for each in found for metric in each), key=lambda metric: metric.name)
 
 
 def breaches(metric: Metric) -> Iterator[str]:
-    """What in ``metric`` breaks the naming scheme, one sentence each."""
+    """Yield the breaches of the naming scheme in ``metric``, one sentence each."""
     bare = metric.name.removeprefix(PREFIX)
     words = bare.split("_")
     if not _NAME.fullmatch(bare):
@@ -187,7 +187,7 @@ def breaches(metric: Metric) -> Iterator[str]:
 
 
 def _says_what(words: list[str]) -> bool:
-    """Whether a gauge's name ends in a unit, a plural or a known state."""
+    """Return whether a gauge's name ends in a unit, a plural or a known state."""
     return words[-1].endswith("s") or words[-1] in _UNITS | _STATES
 
 

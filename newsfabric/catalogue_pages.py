@@ -1,6 +1,6 @@
 """The catalogue of metrics as docs/metrics.md and as the page behind the board's numbers. Pure.
 
-``scripts/metrics`` writes both, and a test says when they are old.
+``scripts/metrics`` writes both, and a test fails when they are outdated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from newsfabric.catalogue import LABELS, Metric
 
-#: What the first word of a name stands for.
+#: The meaning of the first word of a name.
 TITLES: Final = {
     "amqp": "Links to brokers",
     "frontdesk": "Frontdesk",
@@ -45,7 +45,7 @@ _MORE: Final = (
 
 
 def markdown(metrics: Sequence[Metric]) -> str:
-    """The text of docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     lines = ["# Metrics", "", "Written by `make metrics` from the code; don't edit.", "", _INTRO]
     lines += [line for text in _MORE for line in ("", text)]
     for kind, group in _by_kind(metrics):
@@ -69,12 +69,13 @@ def _row(metric: Metric) -> str:
 
 
 def _where(metric: Metric) -> str:
-    """Said where several kinds of process have it."""
+    """Return the processes, if several kinds have the metric."""
     return f" ({', '.join(metric.processes)})" if len(metric.processes) > 1 else ""
 
 
 def page(metrics: Sequence[Metric]) -> str:
-    """The page of a frontdesk. The anchor of a metric is its family's name, without ``_total``."""
+    """Return a frontdesk's page. The anchor of a metric is its family's name, without
+    ``_total``."""
     return _PAGE.format(
         intro=_rich(_INTRO), more=_paragraphs(_MORE), body="\n".join(_body(metrics))
     )
@@ -105,7 +106,7 @@ def _paragraphs(texts: Iterable[str]) -> str:
 
 
 def _rich(text: str) -> str:
-    """``text`` as HTML, what is between backticks as code."""
+    """Return ``text`` as HTML, with text between backticks as code."""
     parts = html.escape(text, quote=False).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
 

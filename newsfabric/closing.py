@@ -1,8 +1,8 @@
-"""Why a reader's connection ends, and what each error to a reader means: one table.
+"""The reasons for closing readers' connections, and the codes of errors to readers: one table.
 
-The wire, the logs, the metrics (label ``reason``) and the docs all read it, so
-they can't tell different stories. The *range* of a code tells any reader's
-library what to do, even one that doesn't know the code:
+The wire, the logs, the metrics (label ``reason``) and the docs all use it, so they can't differ.
+The *range* of a code tells any reader's library whether to reconnect, even if the library doesn't
+know the code:
 
 ========== =====================================================
 1000–1015  RFC 6455 section 7.4.1 and the IANA registry
@@ -21,11 +21,11 @@ from typing import Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CloseReason:
-    """One way for a connection to end.
+    """A reason for which a connection ends.
 
-    ``name`` is the metric label, ``code`` and ``text`` go on the wire
-    (``text`` ≤ 123 bytes, RFC 6455 section 5.5), ``reconnect`` and
-    ``retry_after_ms`` into the ``disconnect`` push that comes first.
+    ``name`` is the metric label. ``code`` and ``text`` are sent in the close frame (``text`` ≤ 123
+    bytes, RFC 6455 section 5.5), ``reconnect`` and ``retry_after_ms`` in the ``disconnect`` push
+    before it.
     """
 
     name: str
@@ -47,7 +47,7 @@ SLOW_READER: Final = CloseReason("slow_reader", 4101, "too slow to read", retry_
 TOO_MANY_REQUESTS: Final = CloseReason(
     "too_many_requests", 4102, "too many requests", retry_after_ms=10_000
 )
-# Those of its address that are gone have made room by then.
+# Connections of the address that are gone have made room by then.
 ADDRESS_FULL: Final = CloseReason(
     "address_full", 4103, "too many connections of your address", retry_after_ms=5_000
 )
@@ -55,8 +55,9 @@ REBALANCE: Final = CloseReason("rebalance", 4200, "another box serves you better
 TOKEN_EXPIRED: Final = CloseReason("token_expired", 4202, "token expired")
 NO_PONG: Final = CloseReason("no_pong", 4203, "no sign of life")
 
-# A new reason also needs its code in docs/protocol.md; one that the data plane uses needs a row in
-# gateway/dataplane/src/closing.rs and its name in docs/dataplane-protocol.md, below the settings.
+# A new reason also needs its code in docs/protocol.md. A reason that the data plane uses needs a
+# row in gateway/dataplane/src/closing.rs and its name in docs/dataplane-protocol.md, below the
+# settings.
 CLOSE_REASONS: Final[tuple[CloseReason, ...]] = (
     PROTOCOL_ERROR,
     INVALID_PAYLOAD,

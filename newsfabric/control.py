@@ -1,7 +1,7 @@
-"""What the fabric says to itself: ticks, canaries, load reports, drains, receipts, as values.
+"""Control messages of the fabric as values: ticks, canaries, load reports, drains, receipts.
 
-Each ``decode_*`` raises ValueError on anything else than what ``encode_*`` made, so
-a stranger's message on a control key is counted and dropped, not believed.
+Each ``decode_*`` raises ValueError for any message that ``encode_*`` can't have made, so a
+stranger's message on a control key is counted and dropped, not believed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ CANARY: Final = "canary"
 LOAD: Final = "load"
 DRAIN: Final = "drain"
 RECEIPT: Final = "receipt"
-# Frontdesks keep reports of a thousand boxes, each of which a stranger may own.
+# Frontdesks keep reports of a thousand boxes, each of which may be a stranger's.
 MAX_BYTES: Final = 64 * 1024
 
-# Ten times what a gateway is built for. A box may lie, and readers are sent by capacity.
+# Ten times the capacity that a gateway is built for. A box may lie, and readers are sent by
+# capacity.
 MAX_READERS: Final = 1_000_000
 
 BoxState = Literal["starting", "ready", "draining"]
@@ -33,10 +34,9 @@ _BOX_STATES: Final[tuple[BoxState, ...]] = ("starting", "ready", "draining")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A router's sign of life, once a second, and 0.2 s after a message that nothing followed.
+    """A router's heartbeat, once a second, and 0.2 s after a message without a successor.
 
-    ``seq`` is the last number it has given out; all numbers up to ``low`` are settled. ``sent_ms``
-    is its clock.
+    ``seq`` is its last number; all numbers up to ``low`` are settled. ``sent_ms`` is its clock.
     """
 
     origin: str
@@ -48,17 +48,17 @@ class Tick:
 
 
 def tick_key(origin: str) -> str:
-    """Routing key of the ticks of region ``origin``; ``tick_key("*")`` binds them all."""
+    """Return the routing key of ticks of region ``origin``; ``tick_key("*")`` binds them all."""
     return f"{CONTROL_WORD}.{TICK}.{origin}"
 
 
 def encode_tick(tick: Tick) -> Message:
-    """``tick`` for exchanges postoffice and outbound."""
+    """Return ``tick`` as a message for exchanges postoffice and outbound."""
     return _message(tick_key(tick.origin), TICK, dataclasses.asdict(tick))
 
 
 def decode_tick(message: Message) -> Tick:
-    """The tick in ``message``; ValueError if it isn't one."""
+    """Return the tick in ``message``; ValueError if it isn't one."""
     fields = fields_of(message, TICK)
     epoch, sent_ms = whole(fields, "epoch"), whole(fields, "sent_ms")
     for name, ms in (("epoch", epoch), ("sent_ms", sent_ms)):
@@ -70,17 +70,17 @@ def decode_tick(message: Message) -> Tick:
         epoch=epoch,
         seq=whole(fields, "seq"),
         sent_ms=sent_ms,
-        # Routers of the release before say nothing of it.
+        # Routers of the release before don't send ``low``.
         low=whole(fields, "low") if "low" in fields else 0,
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """What whoever keeps the shovels of ``region`` sends through them, to see it arrive.
+    """A message that a keeper of ``region`` sends through its shovels, to see it arrive.
 
-    ``token`` is the sender's own, so that nobody else can answer for it; ``sent_ms`` is of its
-    monotonic clock and means something to the sender alone.
+    ``token`` is the sender's own, so that no one else can forge it; ``sent_ms`` is its monotonic
+    clock, with a meaning to the sender alone.
     """
 
     region: str
@@ -89,20 +89,20 @@ class Canary:
 
 
 def canary_key(region: str) -> str:
-    """Routing key of the canaries of ``region``; ``canary_key("#")`` binds them all."""
+    """Return the routing key of canaries of ``region``; ``canary_key("#")`` binds them all."""
     return f"{CONTROL_WORD}.{CANARY}.{region}"
 
 
 def is_canary(message: Message) -> bool:
-    """Whether ``message`` is one, at a glance: for those who have nothing to do with it."""
+    """Return whether ``message`` looks like a canary, for services that ignore canaries."""
     return message.properties.type == CANARY and message.topic.startswith(_CANARIES)
 
 
 def encode_canary(canary: Canary, *, user_id: str | None = None, key: str = "") -> Message:
-    """``canary`` for any exchange that a shovel takes from.
+    """Return ``canary`` as a message for any exchange that a shovel takes from.
 
-    ``user_id`` is whom its sender logged in as: the broker lets no other name through. ``key`` is
-    the queue that it is for, where it goes to one (:func:`canary_key` says nothing there).
+    ``user_id`` is the login of its sender: the broker accepts no other name. ``key`` is the queue
+    that it is for, if it is sent to one (:func:`canary_key` has no effect there).
     """
     message = _message(key or canary_key(canary.region), CANARY, dataclasses.asdict(canary))
     properties = dataclasses.replace(message.properties, user_id=user_id)
@@ -110,7 +110,7 @@ def encode_canary(canary: Canary, *, user_id: str | None = None, key: str = "") 
 
 
 def decode_canary(message: Message) -> Canary:
-    """The canary in ``message``; ValueError if it isn't one."""
+    """Return the canary in ``message``; ValueError if it isn't one."""
     fields = fields_of(message, CANARY)
     return Canary(
         region=text(fields, "region"),
@@ -125,7 +125,7 @@ _LOADS: Final = f"{CONTROL_WORD}.{LOAD}."
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """A box's word about itself, each second, over exchange ``upstream``.
+    """A box's report of its own state, each second, over exchange ``upstream``.
 
     ``deliveries_per_second`` and ``connects_per_second`` are of the last second.
     """
@@ -144,22 +144,22 @@ class LoadReport:
 
 
 def load_key(region: str, box: str) -> str:
-    """Routing key of a box's load reports; ``load_key("*", "*")`` binds them all."""
+    """Return the routing key of a box's load reports; ``load_key("*", "*")`` binds them all."""
     return f"{CONTROL_WORD}.{LOAD}.{region}.{box}"
 
 
 def is_load(message: Message) -> bool:
-    """Whether ``message`` is a load report, at a glance."""
+    """Return whether ``message`` looks like a load report."""
     return message.properties.type == LOAD and message.topic.startswith(_LOADS)
 
 
 def encode_load(report: LoadReport) -> Message:
-    """``report`` for exchange upstream."""
+    """Return ``report`` as a message for exchange upstream."""
     return _message(load_key(report.region, report.box), LOAD, dataclasses.asdict(report))
 
 
 def decode_load(message: Message) -> LoadReport:
-    """The load report in ``message``; ValueError if it isn't one."""
+    """Return the load report in ``message``; ValueError if it isn't one."""
     fields = fields_of(message, LOAD)
     return LoadReport(
         region=text(fields, "region"),
@@ -180,7 +180,7 @@ def decode_load(message: Message) -> LoadReport:
 class DrainOrder:
     """A scaler's order to one box: send your readers elsewhere, and leave.
 
-    ``by`` is the scaler, for the box's log; ``sent_ms`` is of its clock.
+    ``by`` is the scaler, for the box's log; ``sent_ms`` is its clock.
     """
 
     region: str
@@ -189,24 +189,24 @@ class DrainOrder:
     sent_ms: int
 
 
-# An order that was kept for a box which was away must not meet the box's next life.
+# An order that was queued for a box that was away must not reach the box after its restart.
 DRAIN_EXPIRES_MS: Final = 10_000
 
 
 def drain_key(region: str, box: str) -> str:
-    """Routing key of a box's orders to drain; ``drain_key("*", "*")`` binds them all."""
+    """Return the routing key of a box's orders to drain; ``drain_key("*", "*")`` binds them all."""
     return f"{CONTROL_WORD}.{DRAIN}.{region}.{box}"
 
 
 def is_drain(message: Message) -> bool:
-    """Whether ``message`` is an order to drain, at a glance."""
+    """Return whether ``message`` looks like an order to drain."""
     return message.properties.type == DRAIN and message.topic.startswith(_DRAINS)
 
 
 def encode_drain(drain: DrainOrder, *, user_id: str | None = None) -> Message:
-    """``drain`` for exchange ``orders`` of the region's core.
+    """Return ``drain`` as a message for exchange ``orders`` of the region's core.
 
-    ``user_id`` is whom its sender logged in as: the broker lets no other name through.
+    ``user_id`` is the login of its sender: the broker accepts no other name.
     """
     message = _message(drain_key(drain.region, drain.box), DRAIN, dataclasses.asdict(drain))
     properties = dataclasses.replace(
@@ -216,7 +216,8 @@ def encode_drain(drain: DrainOrder, *, user_id: str | None = None) -> Message:
 
 
 def decode_drain(message: Message) -> DrainOrder:
-    """The order in ``message``; ValueError if it isn't one, or not the one that its key says."""
+    """Return the order in ``message``; ValueError if it isn't one, or doesn't fit its routing
+    key."""
     fields = fields_of(message, DRAIN)
     drain = DrainOrder(
         region=text(fields, "region"),
@@ -232,20 +233,20 @@ def decode_drain(message: Message) -> DrainOrder:
 _DRAINS: Final = f"{CONTROL_WORD}.{DRAIN}."
 
 
-# A receipt's reason when a message was dropped for want of room: it may be sent again.
+# The reason in a receipt when a message was dropped for lack of room: it may be sent again.
 OVERLOAD: Final = "overload"
-# And when its publisher may not publish to its topic.
+# The reason in a receipt when the publisher may not publish to the topic.
 PUBLISHER_NOT_ALLOWED: Final = "publisher_not_allowed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """A router's answer to a publisher that set ``reply_to``.
+    """A router's reply to a publisher that set ``reply_to``.
 
-    ``status`` is ``routed`` (stored and given to the fabric; ``id`` and ``identity`` say as
-    what) or ``rejected`` (``reason`` and ``detail`` say why). ``identity`` is the same for every
-    copy and repeat, ``id`` is this router's. ``repeated`` marks a message that this router had
-    routed before: its first id stands.
+    ``status`` is ``routed`` (stored and published to the fabric, with ``id`` and ``identity``) or
+    ``rejected`` (with ``reason`` and ``detail``). ``identity`` is the same for every copy and
+    repeat, ``id`` is this router's. ``repeated`` marks a message that this router had routed
+    before: its first id stands.
     """
 
     status: Literal["routed", "rejected"]
@@ -261,13 +262,13 @@ class Receipt:
 
 
 def encode_receipt(receipt: Receipt, *, reply_to: str, correlation_id: str | None) -> Message:
-    """``receipt`` for exchange ``receipts``, addressed by the publisher's ``reply_to``."""
+    """Return ``receipt`` for exchange ``receipts``, addressed by the publisher's ``reply_to``."""
     body = {k: v for k, v in dataclasses.asdict(receipt).items() if v is not None}
     return _message(reply_to, RECEIPT, body, correlation_id=correlation_id)
 
 
 def decode_receipt(message: Message) -> Receipt:
-    """The receipt in ``message``; ValueError if it isn't one."""
+    """Return the receipt in ``message``; ValueError if it isn't one."""
     fields = fields_of(message, RECEIPT)
     status = text(fields, "status")
     if status not in ("routed", "rejected"):
@@ -287,7 +288,8 @@ def decode_receipt(message: Message) -> Receipt:
 
 
 def revocation(user: str, at_ms: int) -> Message:
-    """That no token of ``user`` from until ``at_ms`` is good any more, for a core's ``intake``."""
+    """Return a message for a core's ``intake``: tokens of ``user`` issued until ``at_ms`` are
+    void."""
     properties = Properties(
         content_type="application/json",
         app_id=CONTROL_WORD,
@@ -306,7 +308,7 @@ def _message(
 
 
 def fields_of(message: Message, kind: str) -> dict[str, Any]:
-    """The JSON object in ``message``, which must be a ``kind``; ValueError if it isn't."""
+    """Return the JSON object in ``message``, which must be a ``kind``; ValueError if it isn't."""
     if message.properties.type != kind:
         raise ValueError(f"not a {kind}: type is {message.properties.type!r}")
     if len(message.body) > MAX_BYTES:

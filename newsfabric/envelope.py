@@ -1,16 +1,16 @@
-"""The envelope: what a publisher sends, what a router makes of it, and its limits.
+"""The envelope: a publisher's message, as a router numbers it, and its limits.
 
-A :class:`Submission` is a publisher's message that has been found acceptable;
-:func:`receive` makes it from AMQP or raises :class:`~newsfabric.errors.Rejected`.
-An :class:`Envelope` is a submission that a router has numbered; :func:`encode`
-and :func:`decode` carry it between router, shovels and gateways.
+A :class:`Submission` is a publisher's message that was validated; :func:`receive` makes it from
+AMQP or raises :class:`~newsfabric.errors.Rejected`. An :class:`Envelope` is a submission that a
+router has numbered; :func:`encode` and :func:`decode` convert it for the way between router,
+shovels and gateways.
 
-The body is never parsed beyond the check that it is JSON: its bytes go through
-the whole fabric as the publisher wrote them.
+The body is never parsed beyond the check that it is JSON: its bytes pass through the whole fabric
+as the publisher wrote them.
 
-``identity`` depends on the publisher alone, so copies and repeats of a message have the
-same one whoever routed them. ``id`` (UUIDv7, RFC 9562 section 5.7) puts the router's
-clock before it: it sorts roughly by arrival.
+``identity`` depends on the publisher alone, so copies and repeats of a message have the same one
+whichever router routed them. ``id`` (UUIDv7, RFC 9562 section 5.7) has the router's clock before
+it: it sorts roughly by arrival.
 """
 
 from __future__ import annotations
@@ -45,28 +45,30 @@ REJECT_REASONS: Final = (
     "cc_not_allowed",
 )
 
-# Objects and lists in each other, as deep as orjson writes them; it reads four times as deep.
+# Greatest depth of nested objects and lists, the limit of orjson's writer; its parser reads four
+# times as deep.
 MAX_DEPTH: Final = 254
-# Past 2**53 a browser can't tell two versions apart (RFC 8259 section 6).
+# Past 2**53 a browser can't distinguish two versions (RFC 8259 section 6).
 MAX_INTEGER: Final = 2**53 - 1
 # 48 bits of milliseconds, RFC 9562 section 5.7.
 MAX_MS: Final = 2**48 - 1
-# Ten years, in ms. RabbitMQ 3.10 takes that as ``expiration``, and closes the channel on a hundred.
+# Ten years, in ms. RabbitMQ 3.10 accepts that as ``expiration``, and closes the channel on a
+# hundred.
 MAX_EXPIRATION: Final = 315_360_000_000
-# AMQP's long-long-int, and what stores and positions hold.
+# AMQP's long-long-int, and the maximum in stores and positions.
 _MAX_LONG: Final = 2**63 - 1
 _RAND_B_BITS: Final = 62
 # W3C Trace Context section 3.2: version 00, lower case hex.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _COPYING: Final = frozenset(("CC", "BCC"))
 _SHOVEL: Final = re.compile(r"publish\.[a-z0-9-]{1,63}\.[0-9]")
-# int(…, 16) alone would take signs, spaces and underscores, and upper case sorts elsewhere.
+# int(…, 16) alone would accept signs, spaces and underscores, and upper case sorts differently.
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a message may be. Bytes are UTF-8 bytes.
+    """Limits of a message. Bytes are UTF-8 bytes.
 
     ``max_text_bytes`` holds for ``key``, ``message_id``, ``app_id``, ``type``, ``reply_to`` and
     ``correlation_id``; AMQP itself ends short strings at 255.
@@ -83,7 +85,7 @@ DEFAULT_LIMITS: Final = Limits()
 class Submission:
     """A publisher's message, validated. Times in ms since the epoch.
 
-    ``lifetime_ms`` is for how long anybody wants it once it is routed, None for ever.
+    ``lifetime_ms`` is the time for which the message is of use after it is routed, None for ever.
     ``reply_to`` is set when the publisher wants a receipt, ``came`` is the hop of the shovel that
     brought it.
     """
@@ -106,10 +108,10 @@ class Submission:
 
 @fixed(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """A routed message: number ``seq`` of the stream (``router``, ``epoch``).
+    """A routed message: number ``seq`` of the log (``router``, ``epoch``).
 
-    ``origin`` is the region that routed this copy: of a gold message each region routes one, with
-    an ``id`` of its own, and the first to arrive is shown. ``path`` holds the hops so far as
+    ``origin`` is the region that routed this copy: each region routes one copy of a gold message,
+    with an ``id`` of its own, and the first to arrive is shown. ``path`` holds the hops so far as
     ``name@ms`` texts by the router's clock: the shovel that brought it, the router.
     """
 
@@ -135,11 +137,10 @@ class Envelope:
 def identity_of(
     *, app_id: str | None, message_id: str | None, topic: str, published_ms: int | None, body: bytes
 ) -> int:
-    """74 bits that say which message this is, the same for each copy and repeat of it.
+    """Return the 74 bits that identify a message, the same for each copy and repeat of it.
 
-    BLAKE2b over (app_id, message_id); without a message_id over (topic,
-    timestamp_in_ms, body). Fields are length-prefixed, so no two differ only
-    in where one field ends.
+    BLAKE2b over (app_id, message_id); without a message_id over (topic, timestamp_in_ms, body).
+    Fields are length-prefixed, so different fields never give the same bytes.
     """
     digest = hashlib.blake2b(digest_size=10)
     if message_id is not None:
@@ -153,7 +154,7 @@ def identity_of(
 
 
 def id_of(router_ms: int, identity: int) -> str:
-    """The UUIDv7 text of ``identity`` as routed at ``router_ms`` (ms since the epoch)."""
+    """Return the UUIDv7 text of ``identity`` as routed at ``router_ms`` (ms since the epoch)."""
     rand_a = identity >> _RAND_B_BITS
     rand_b = identity & ((1 << _RAND_B_BITS) - 1)
     value = router_ms << 80 | 0x7 << 76 | rand_a << 64 | 0b10 << 62 | rand_b
@@ -162,7 +163,7 @@ def id_of(router_ms: int, identity: int) -> str:
 
 
 def identity_of_id(id_text: str) -> int:
-    """The identity inside an id; ValueError if it isn't one of ours."""
+    """Return the identity inside an id; ValueError if it isn't one of ours."""
     if not _ID.fullmatch(id_text):
         raise ValueError(f"not a message id: {id_text!r}")
     value = int(id_text.replace("-", ""), 16)
@@ -170,29 +171,30 @@ def identity_of_id(id_text: str) -> int:
 
 
 def ms_of_id(id_text: str) -> int:
-    """The router's clock inside an id, in ms since the epoch."""
+    """Return the router's clock inside an id, in ms since the epoch."""
     return int(id_text[:8] + id_text[9:13], 16)
 
 
 def taken_ms(envelope: Envelope) -> int:
-    """When a router took it in, by that router's clock, in ms since the epoch: of its first hop.
+    """Return the time of the first hop, when a router took the message, by that router's clock
+    (ms).
 
-    Delays count from here. ``published_ms`` is what a publisher says, and may be anything.
+    Delays count from here. ``published_ms`` is the publisher's word, and may be any value.
     """
     at = envelope.path[0].rpartition("@")[2] if envelope.path else ""
-    # What no router wrote as a time is none; the id has one, of a moment later.
+    # A text that no router wrote as a time is ignored; the id has a time, a moment later.
     return int(at) if len(at) <= 15 and at.isdecimal() else ms_of_id(envelope.id)
 
 
 def identity_text(identity: int) -> str:
-    """Nineteen hex digits: how an identity is shown to people and publishers."""
+    """Return nineteen hex digits: the form of an identity for people and publishers."""
     return f"{identity:019x}"
 
 
 def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -> Submission:
-    """A publisher's AMQP message as a submission; Rejected says why it can't be one.
+    """Return a publisher's AMQP message as a submission; raise Rejected with the reason if invalid.
 
-    Whether the topic is one of topics.toml, and this publisher's, is the caller's question.
+    The caller checks that the topic is one of topics.toml, and this publisher's.
     """
     properties = message.properties
     topic = _checked_topic(message)
@@ -232,7 +234,7 @@ def receive(message: Message, *, now_ms: int, limits: Limits = DEFAULT_LIMITS) -
 
 
 def _hop(headers: Mapping[str, Any], now_ms: int) -> str | None:
-    # A stranger may have written the header; what isn't a shovel of ours is no hop.
+    # A stranger may have written the header; a name that no shovel of ours has is no hop.
     shovel = last_hop(headers)
     return f"{shovel}@{now_ms}" if shovel is not None and _SHOVEL.fullmatch(shovel) else None
 
@@ -241,7 +243,8 @@ def _checked_topic(message: Message) -> str:
     topic = message.topic
     if not is_topic(topic):
         raise Rejected("bad_topic", f"a topic is dotted words, at most {MAX_TOPIC_BYTES} bytes")
-    # Publishers reach a core cluster through a shovel, which leaves a mark that they can't remove.
+    # Publishers reach a core cluster through a shovel, which leaves a header that they can't
+    # remove.
     if topic == REVOKED and SHOVELLED not in message.properties.headers:
         return topic
     if topic.split(".", 1)[0] == CONTROL_WORD:
@@ -259,13 +262,13 @@ def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
-        # orjson says both in one error; publishers need to know which it was.
+        # orjson has one error for both; publishers need to know which it was.
         try:
             body.decode("utf-8")
         except UnicodeDecodeError as not_utf8:
             raise Rejected("not_utf8", str(not_utf8)) from exc
         raise Rejected("not_json", str(exc)) from exc
-    # Few bodies have so many that they need to be looked at.
+    # Only bodies with so many brackets need the check; few have.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
         try:
             orjson.dumps(value)
@@ -274,20 +277,20 @@ def _check_body(body: bytes, content_type: str | None, limits: Limits) -> None:
 
 
 def _check_headers(headers: Mapping[str, Any]) -> None:
-    # Even under a name that means nothing to us: where headers were too many to be read at
-    # all, ``key`` and ``version`` may have been among them.
+    # Under any name: where the headers were too large to be decoded, ``key`` and ``version`` may be
+    # among them.
     for name, value in headers.items():
         if isinstance(value, Undecodable):
             raise Rejected("bad_header", f"{name!a:.80} is no AMQP value")
-    # RabbitMQ's sender-selected distribution: further routing keys, which no topic permission is
-    # checked for, at each broker on the way. So anything could come by the ways that gold takes.
+    # RabbitMQ's sender-selected distribution: further routing keys, without a check of topic
+    # permissions, at each broker on the way. So any message could use gold's paths.
     if not headers.keys().isdisjoint(_COPYING):
         raise Rejected("cc_not_allowed", "a message has one topic: headers CC and BCC are refused")
 
 
 def _check_author(topic: str, properties: Properties) -> None:
-    # What the fabric itself publishes it publishes on the core's exchange intake, without a shovel.
-    # No publisher has access to a core, and none can take away what a shovel has added.
+    # The fabric publishes its own messages on the core's exchange intake, without a shovel. No
+    # publisher has access to a core, and none can remove a shovel's header.
     if SHOVELLED not in properties.headers:
         return
     if topic.split(".", 1)[0] == NOTES:
@@ -298,7 +301,7 @@ def _check_author(topic: str, properties: Properties) -> None:
 
 
 def _is_json_type(content_type: str) -> bool:
-    # "application/json; charset=utf-8" is what several libraries send.
+    # Several libraries send "application/json; charset=utf-8".
     return content_type.split(";", 1)[0].strip().lower() == JSON
 
 
@@ -359,9 +362,10 @@ def routed(
     epoch: int,
     seq: int,
 ) -> Envelope:
-    """``submission`` as number ``seq`` of a router's stream, at ``now_ms`` of its clock.
+    """Return ``submission`` as number ``seq`` of a router's log, at ``now_ms`` of its clock.
 
-    Its lifetime counts from there, as its topic's ttl does: a publisher's clock ends nothing.
+    Its lifetime counts from there, as its topic's ttl does: a publisher's clock has no effect on
+    it.
     """
     came, lifetime_ms = submission.came, submission.lifetime_ms
     return Envelope(
@@ -389,13 +393,13 @@ _OPTIONAL_HEADERS: Final = ("key", "version", "traceparent", "expires_ms")
 
 
 def encode(envelope: Envelope, *, low: int = 0) -> Message:
-    """``envelope`` as the AMQP message that travels from router to gateways.
+    """Return ``envelope`` as the AMQP message from router to gateways.
 
-    ``low`` is that of its log when it is published: all numbers up to it are settled.
+    ``low`` is that of its log at the moment of publishing: all numbers up to it are settled.
 
-    Headers are built afresh: whatever else the publisher put there (say, a forged
-    ``seq``) ends here. ``expiration`` isn't set again, because every
-    broker on the way would start counting anew; ``expires_ms`` is absolute.
+    Headers are built anew: all other headers of the publisher (say, a forged ``seq``) are dropped.
+    ``expiration`` isn't set again, because every broker on the way would start counting anew;
+    ``expires_ms`` is absolute.
     """
     headers: dict[str, Any] = {
         "id": envelope.id,
@@ -422,7 +426,7 @@ def encode(envelope: Envelope, *, low: int = 0) -> Message:
 
 
 def decode(message: Message) -> Envelope:
-    """The envelope inside a routed message; ValueError if a router can't have sent it."""
+    """Return the envelope inside a routed message; ValueError if a router can't have sent it."""
     headers = message.properties.headers
     try:
         return Envelope(
@@ -449,7 +453,9 @@ def decode(message: Message) -> Envelope:
 
 
 def low_of(message: Message) -> int:
-    """What :func:`encode` was told of the log; 0 if nothing. ValueError if that is no number."""
+    """Return the ``low`` given to :func:`encode`; 0 if there is none. ValueError if it is no
+    number.
+    """
     return _int(message.properties.headers.get("low", 0))
 
 
@@ -458,7 +464,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _int(value: Any, most: int = _MAX_LONG) -> int:
-    # pika gives 64-bit fields as a subclass of int.
+    # pika's 64-bit fields are of a subclass of int.
     if not is_whole(value, 0, most):
         raise ValueError(f"expected a whole number up to {most}, got {value!r:.80}")
     return int(value)
@@ -468,7 +474,7 @@ def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected text, got {value!r}")
     if not value.isascii():
-        # UnicodeEncodeError, a ValueError, for what came as something else than UTF-8.
+        # UnicodeEncodeError, a ValueError, for text that was no UTF-8.
         value.encode("utf-8")
     return value
 

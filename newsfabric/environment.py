@@ -1,7 +1,7 @@
-"""What of our environment a program gets that we start and that isn't a service of ours. Pure.
+"""The part of our environment for programs that we start and that aren't our services. Pure.
 
-Only what is listed here: an environment may hold logins, and /proc shows it to whoever can read the
-program's memory. The marks are those by which worlds and tests find their processes.
+Only the variables listed here: an environment may hold logins, and /proc shows it to any user that
+can read the program's memory. Worlds and tests find their processes by the last two variables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEPT: Final = frozenset(
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of ``environ`` anyone may know."""
+    """Return the part of ``environ`` that isn't secret."""
     return {
         name: value for name, value in environ.items() if name in _KEPT or name.startswith("LC_")
     }

@@ -1,36 +1,32 @@
-"""The errors of newsfabric, and whose fault each one is.
+"""The errors of newsfabric, by the party at fault.
 
 ::
 
     NewsfabricError
     ├── SetupError            this machine lacks something; the text says what to install or change
     ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
-
-    ├── Rejected              a publisher's message can't be accepted (``reason``, ``detail``)
     ├── BadToken              a reader's token isn't good (``reason``, one of tokens.REASONS)
-
-
     ├── PublishError          a message could not be published
     │   ├── Rejected          it can't be accepted (``reason``, ``detail``)
-    │   ├── Returned          no region waits for it: every broker that was asked gave it back
-    │   ├── AccessRefused     every broker turns the publisher away: waiting won't help
-    │   └── Unanswered        nobody said in time what became of it (``message_id``, ``sent``)
-
-    ├── ReaderError           a reader's verb can't be obeyed (``code``, ``reason``, ``temporary``)
+    │   ├── Returned          no region has a queue for it: every broker asked returned it
+    │   ├── AccessRefused     every broker refuses the publisher: waiting won't help
+    │   └── Unanswered        no reply in time; its fate is unknown (``message_id``, ``sent``)
+    ├── ReaderError           a reader's verb is refused (``code``, ``reason``, ``temporary``)
     ├── Disconnected          a gateway ended a reader's connection, or it broke
     ├── LinkError             an AMQP link failed; reconnect and send again
-    │   ├── LinkClosed        it closed under the operation
-    │   ├── LinkRefused       the broker turns us away, or can't be trusted: waiting won't help
+    │   ├── LinkClosed        it closed during the operation
+    │   ├── LinkRefused       the broker refuses us, or can't be trusted: waiting won't help
     │   ├── PublishNacked     the broker refused the message
-    │   │   └── PublishReturned   it returned the message: no queue waits for it
+    │   │   └── PublishReturned   it returned the message: no queue is bound for it
     │   └── LinkBusy          too many publications are in flight; slow down
-    ├── ManagementError       a broker's management API said no or is away
+    ├── ManagementError       a broker's management API replied with an error or not at all
     ├── StoreError            the store can't answer
-    │   └── StoreUnavailable  for now; try again
-    └── WorldError            the world on this machine can't be started or found
+    │   └── StoreUnavailable  for now; retry
+    ├── WorldError            the world on this machine can't be started or found
+    └── TraceError            no message to trace, or several; the text has the candidates
 
 Each carries one line for a person. Library errors (pika, sqlite3, tornado) are
-wrapped where they are met and kept as ``__cause__``, so that nothing above the
+wrapped where they are caught and kept as ``__cause__``, so that no code above the
 adapters imports a driver to catch its errors.
 """
 
@@ -42,22 +38,22 @@ class NewsfabricError(Exception):
 
 
 class SetupError(NewsfabricError):
-    """Something this machine needs is missing; the text names what to install."""
+    """A part that this machine needs is missing; the text names the package to install."""
 
 
 class ConfigError(NewsfabricError):
-    """A file or option is wrong; the text names the place and the mend."""
+    """A file or option is wrong; the text names the place and the remedy."""
 
 
 class PublishError(NewsfabricError):
-    """A message could not be published, or nobody knows whether it was."""
+    """A message could not be published, or its fate is unknown."""
 
 
 class Rejected(PublishError):
-    """A publisher's message can't be accepted. Sending it again won't help.
+    """A publisher's message can't be accepted. A retry won't help.
 
-    ``reason`` is one word from :data:`newsfabric.envelope.REJECT_REASONS`, fit
-    for a metric's label; ``detail`` is for the publisher.
+    ``reason`` is one word from :data:`newsfabric.envelope.REJECT_REASONS`, fit for a metric's
+    label; ``detail`` is for the publisher.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -67,7 +63,7 @@ class Rejected(PublishError):
 
 
 class BadToken(NewsfabricError):
-    """A token that logs nobody in. Its text says why, and never holds the token.
+    """A token that is no valid login. The text has the reason, and never the token.
 
     ``reason`` is one word from :data:`newsfabric.tokens.REASONS`, fit for a metric's label.
     """
@@ -78,22 +74,22 @@ class BadToken(NewsfabricError):
 
 
 class Returned(PublishError):
-    """Brokers took the message and gave it back: no queue of the fabric is bound there."""
+    """Brokers took the message and returned it: no queue of the fabric is bound there."""
 
 
 class AccessRefused(PublishError):
-    """It was not sent, and waiting won't help.
+    """The message was not sent, and waiting won't help.
 
-    Every broker refuses the login, the virtual host or the queue for receipts, or has a
-    certificate that can't be trusted.
+    Every broker refuses the login, the virtual host or the queue for receipts, or has a certificate
+    that can't be trusted.
     """
 
 
 class Unanswered(PublishError):
-    """Neither receipt nor confirm in time: it may have been routed, unless ``sent`` is False.
+    """No receipt or confirm in time: the message may have been routed, unless ``sent`` is False.
 
-    Publish it again with this ``message_id``, and readers get it once. ``trouble`` is why there
-    is no connection, or what closed it; empty if nothing is known.
+    Publish it again with this ``message_id``, and readers receive it once. ``trouble`` is the
+    reason why there is no connection, or why it was closed; empty if unknown.
     """
 
     def __init__(
@@ -111,10 +107,10 @@ class Unanswered(PublishError):
 
 
 class ReaderError(NewsfabricError):
-    """A reader's verb can't be obeyed; becomes an ``error`` push.
+    """A reader's verb is refused; becomes an ``error`` push.
 
-    ``code`` is one of :class:`newsfabric.closing.ErrorCode`. ``temporary`` says
-    that the same verb may work later.
+    ``code`` is one of :class:`newsfabric.closing.ErrorCode`. ``temporary`` means that the same verb
+    may work later.
     """
 
     def __init__(self, code: int, reason: str, *, temporary: bool = False) -> None:
@@ -125,7 +121,7 @@ class ReaderError(NewsfabricError):
 
 
 class Disconnected(NewsfabricError):
-    """A reader's connection has ended. ``code`` is the close code, 1006 when there was none.
+    """A reader's connection has ended. ``code`` is the close code, 1006 if there was none.
 
     Connect again, to any gateway, unless ``reconnect`` is False.
     """
@@ -142,32 +138,32 @@ class LinkError(NewsfabricError):
 
 
 class LinkClosed(LinkError):
-    """The link closed before the operation was known to have worked: send again."""
+    """The link closed before the operation was known to have succeeded: send again."""
 
 
 class LinkRefused(LinkError):
-    """The broker refuses what we are or ask for, or its certificate can't be trusted.
+    """The broker refuses our login or request, or its certificate can't be trusted.
 
-    Waiting won't help, a person may.
+    Waiting won't help; a person may.
     """
 
 
 class PublishNacked(LinkError):
-    """The broker refused the message (``basic.nack``), or as below."""
+    """The broker refused the message (``basic.nack``), or returned it (see below)."""
 
 
 class PublishReturned(PublishNacked):
-    """The broker returned a mandatory message (``basic.return``): no queue waits for it."""
+    """The broker returned a mandatory message (``basic.return``): no queue is bound for it."""
 
 
 class LinkBusy(LinkError):
-    """The bounded number of unconfirmed publications is reached: wait, then go on."""
+    """The bounded number of unconfirmed publications is reached: wait, then continue."""
 
 
 class ManagementError(NewsfabricError):
-    """A broker's management API answered with an error or not at all.
+    """A broker's management API replied with an error or not at all.
 
-    ``status`` is the HTTP status, 0 when there was no answer.
+    ``status`` is the HTTP status, 0 without a reply.
     """
 
     def __init__(self, message: str, *, status: int = 0) -> None:
@@ -176,11 +172,11 @@ class ManagementError(NewsfabricError):
 
 
 class StoreError(NewsfabricError):
-    """The store refused or failed; the text says what was asked of it."""
+    """The store refused or failed; the text names the operation."""
 
 
 class StoreUnavailable(StoreError):
-    """The store can't be reached now: keep the message and try again."""
+    """The store can't be reached now: keep the message and retry."""
 
 
 class WorldError(NewsfabricError):
@@ -188,4 +184,4 @@ class WorldError(NewsfabricError):
 
 
 class TraceError(NewsfabricError):
-    """There is no one message to show the way of; the text says what there is."""
+    """There is no message to trace, or there are several; the text has the candidates."""

@@ -1,8 +1,8 @@
-"""Asking over HTTP, whoever answers, from a task that may be cancelled.
+"""HTTP requests to any server, from a task that may be cancelled.
 
-Tornado logs an error for a fetch that is cancelled. And its client has an exception of its own for
-headers that have no end, which is neither an HTTPClientError nor an OSError: a task that asks
-another machine would end by it.
+Tornado logs an error for a fetch that is cancelled. Its client also has an exception for endless
+headers, which is neither an HTTPClientError nor an OSError: a task that fetches from another
+machine would end by it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NO_ANSWER: Final = 599
 async def fetch(
     http: AsyncHTTPClient, request: HTTPRequest, *, raise_error: bool = True
 ) -> HTTPResponse:
-    """``http.fetch(request)``; who is cancelled leaves it to end by itself, in its time-out.
+    """Fetch; a fetch whose caller is cancelled ends by itself, within its time-out.
 
-    HTTPClientError, OSError or ValueError if there is no answer, whatever came in its place;
-    HTTPClientError also for an answer that is no 2xx, unless ``raise_error`` is false.
+    HTTPClientError, OSError or ValueError if there is no HTTP response, whatever bytes arrived;
+    HTTPClientError also for a status other than 2xx, unless ``raise_error`` is false.
     """
     answer = http.fetch(request, raise_error=raise_error)
     answer.add_done_callback(_seen)
@@ -34,6 +34,6 @@ async def fetch(
 
 
 def _seen(answer: asyncio.Future[HTTPResponse]) -> None:
-    """Nobody may be left to be told of its error."""
+    """Retrieve the error, as no task may be left to do so."""
     if not answer.cancelled():
         answer.exception()

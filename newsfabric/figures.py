@@ -1,14 +1,14 @@
-"""Figures that operators look at, read from a process's own metrics. Pure: samples and time in.
+"""Figures for operators, computed from a process's own metrics. Pure: samples and time in.
 
-A gauge gives its value, a counter how much it grew per second over the last seconds, a histogram
-of seconds its p50 and p99 over the last ten seconds. A figure is called as its metric without
-``newsfabric_`` and ``_total``, then by the label that was kept if there is one, then ``p50`` or
-``p99``: ``gateway_readers``, ``gateway_closes.slow_reader``, ``gateway_delay_seconds.p99``. So
-whoever sees a figure can find its metric.
+A gauge gives its value, a counter its growth per second over the last seconds, a histogram of
+seconds its p50 and p99 over the last ten seconds. A figure has the name of its metric without
+``newsfabric_`` and ``_total``, then the kept label's value if there is one, then ``p50`` or
+``p99``: ``gateway_readers``, ``gateway_closes.slow_reader``, ``gateway_delay_seconds.p99``. So an
+operator can find the metric of each figure.
 
-The decision that one would question: rates are computed here, where Prometheus would. The board
-must work where nothing scrapes, and a figure of the last seconds isn't to be had from a scraper
-that comes each fifteen.
+The decision that a reader may question: rates are computed here, as Prometheus would. The board
+must work where nothing scrapes, and a scraper that runs each fifteen seconds has no figure of the
+last seconds.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from newsfabric.tallied import Counted, Tallied
 
 RATE_SECONDS: Final = 3.0
 QUANTILE_SECONDS: Final = 10.0
-# Who asks more often is answered by the same past.
+# More frequent reads use the same past.
 _LEAST_SECONDS: Final = 0.4
-# Values of one kept label; those seen first stay. Labels are closed sets, so few are ever lost.
+# Values of one kept label; the first ones stay. Labels are closed sets, so few are ever lost.
 MAX_LABELS: Final = 16
 _PREFIX: Final = "newsfabric_"
 _QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
@@ -40,7 +40,7 @@ Key = tuple[str, str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """A metric to read. Its labels are added up, but ``label``, which is kept."""
+    """A metric to read. Its labels are summed, but ``label``, which is kept."""
 
     metric: Counter | Counted | Gauge | Histogram | Tallied
     label: str | None = None
@@ -53,14 +53,14 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Look:
-    """What the counters and the histograms' buckets said at ``at``."""
+    """The values of the counters and the histograms' buckets at ``at``."""
 
     at: float
     counts: Mapping[Key, float]
 
 
 class Figures:
-    """Reads ``wanted`` again and again; :meth:`read` about once a second."""
+    """A periodic reader of ``wanted``; call :meth:`read` about once a second."""
 
     def __init__(self, wanted: Sequence[Wanted], registry: CollectorRegistry = REGISTRY) -> None:
         self._labels = {one.family: one.label for one in wanted}
@@ -72,15 +72,15 @@ class Figures:
         self._past: collections.deque[_Look] = collections.deque()
 
     def read(self, now: float) -> dict[str, float]:
-        """Every figure there is at ``now`` (monotonic, in seconds).
+        """Return every figure at ``now`` (monotonic, in seconds).
 
-        A rate is there from the second look on, one with a label only while it isn't 0, a quantile
-        while there was something to measure.
+        There is a rate from the second read on, one with a label only while it isn't 0, a quantile
+        only while there were observations.
         """
         return self.of(self._registry.collect(), now)
 
     def of(self, families: Iterable[Metric], now: float) -> dict[str, float]:
-        """The figures of ``families``, which were collected at ``now``."""
+        """Return the figures of ``families``, which were collected at ``now``."""
         figures: dict[str, float] = {}
         counts: dict[Key, float] = {}
         for family in families:
@@ -122,7 +122,7 @@ class Figures:
             if self._kinds[family] != "counter":
                 continue
             grown = max(0.0, value - before.counts.get((family, kept, le), 0.0))
-            # Most labels of most counters don't move, and a report is sent each second.
+            # Most labels of most counters don't change, and a report is sent each second.
             if grown or not kept:
                 found[_figure(family, kept)] = grown / seconds
         return found
@@ -145,7 +145,7 @@ class Figures:
         return found
 
     def _before(self, now: float, seconds: float) -> _Look | None:
-        """The last look that is ``seconds`` old, or else the oldest there is."""
+        """Return the last values that are ``seconds`` old, or else the oldest."""
         found = None
         for look in self._past:
             if found is not None and now - look.at < seconds:
@@ -163,9 +163,9 @@ class Figures:
 
 
 def quantile(buckets: Mapping[float, float], share: float) -> float | None:
-    """The value below which ``share`` of what is in cumulative ``buckets`` lies; None: it's empty.
+    """Return the ``share`` quantile of cumulative ``buckets``; None if they are empty.
 
-    As Prometheus does it: evenly within a bucket, and what is above all bounds is at the last one.
+    As in Prometheus: evenly within a bucket, and values above all bounds are at the last one.
     """
     bounds = sorted(buckets)
     if not bounds or buckets[bounds[-1]] <= 0:

@@ -1,11 +1,11 @@
-"""Which shovels have carried a message: RabbitMQ's header ``x-shovelled``. Pure.
+"""The shovels that have carried a message: RabbitMQ's header ``x-shovelled``. Pure.
 
 Every shovel of the fabric adds a table with its name to that header (``dest-add-forward-headers``).
-It is the same for every message that took the same way, so the bytes are decoded once
+The header is the same for every message of the same path, so its bytes are decoded once
 (:class:`~newsfabric.amqp.message.Undecoded`) and looked up for the others.
 
-What a publisher put there before the first shovel is a stranger's word: believe only as many
-of the *last* hops as the reader's place in the fabric has shovels before it.
+A publisher may have put tables there before the first shovel. So believe only as many of the *last*
+hops as there are shovels before the reader's place in the fabric.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any, Final
 from newsfabric.amqp.fields import decode_array
 from newsfabric.amqp.message import SHOVELLED, Undecoded
 
-# More shovels than any way through the fabric has.
+# More shovels than any path through the fabric has.
 MAX_HOPS: Final = 8
-# Ways that are remembered: regions by paths by feeds, squared.
+# Paths that are remembered: regions by paths by feeds, squared.
 _WAYS: Final = 512
-# A header is remembered if it is as short as those of our shovels: eight tables, each with a name,
-# URIs and a queue. What a publisher puts there can be all that a header may have, and is another
-# each time.
+# Longest header that is remembered, as of our shovels: eight tables, each with a name, URIs and a
+# queue. A publisher's header may have any allowed length, and be different each time.
 _SHORT: Final = 4_096
 # A name of a queue, an exchange or a shovel is a short string (AMQP 0-9-1 section 4.2.5.3).
 _LONGEST_NAME: Final = 255
 
 
 def hops(headers: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the shovels that carried the message, the last one last; at most eight."""
+    """Return the names of the shovels that carried the message, the last one last; at most
+    eight."""
     raw = headers.get(SHOVELLED)
     if not isinstance(raw, Undecoded):
         return ()
@@ -38,13 +38,13 @@ def hops(headers: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def last_hop(headers: Mapping[str, Any]) -> str | None:
-    """The shovel that brought the message here; None if none did."""
+    """Return the shovel that brought the message here; None if none did."""
     found = hops(headers)
     return found[-1] if found else None
 
 
 def _names(raw: Undecoded) -> tuple[str, ...]:
-    # rabbit_basic:prepend_table_header/3: the newest comes first.
+    # rabbit_basic:prepend_table_header/3: the newest is first.
     tables = decode_array(raw)[:MAX_HOPS]
     found = (table.get("shovel-name") for table in tables if isinstance(table, dict))
     short = (name for name in found if isinstance(name, str) and len(name) <= _LONGEST_NAME)

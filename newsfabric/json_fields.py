@@ -1,7 +1,7 @@
-"""Fields of JSON that came from elsewhere, read one by one and bounded. Pure.
+"""Fields of JSON from elsewhere, read one by one and bounded. Pure.
 
-Each function takes what was parsed and raises ValueError, which names the field, if what is there
-isn't what it should be.
+Each function takes parsed JSON and returns one field. ValueError, with the field's name, if the
+field is missing or not as described.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from newsfabric.numbers import is_number, is_whole
 
-#: What an AMQP timestamp and a position can hold; JSON numbers may be larger.
+#: The maximum of an AMQP timestamp and a position; JSON numbers may be larger.
 MAX_COUNT: Final = 2**63 - 1
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
-    """``value``, which is called ``what``, as an object."""
+    """Return ``value``, whose name in errors is ``what``, as an object."""
     if not isinstance(value, dict):
         raise ValueError(f"{what} is no object")
     return value
 
 
 def text(fields: Mapping[str, Any], name: str, most: int | None = None) -> str:
-    """A text, of at most ``most`` characters if that is given."""
+    """Return a text, of at most ``most`` characters if that is given."""
     value = fields.get(name)
     if not isinstance(value, str) or (most is not None and len(value) > most):
         raise ValueError(f"{name} must be text" + ("" if most is None else f" of at most {most}"))
@@ -31,7 +31,7 @@ def text(fields: Mapping[str, Any], name: str, most: int | None = None) -> str:
 
 
 def flag(fields: Mapping[str, Any], name: str) -> bool:
-    """True or false."""
+    """Return true or false."""
     value = fields.get(name)
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false")
@@ -39,7 +39,7 @@ def flag(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def whole(fields: Mapping[str, Any], name: str, most: int = MAX_COUNT) -> int:
-    """A whole number from 0 to ``most``."""
+    """Return a whole number from 0 to ``most``."""
     value = fields.get(name)
     if not is_whole(value, 0, most):
         raise ValueError(f"{name} must be a whole number of at most {most}")
@@ -47,7 +47,7 @@ def whole(fields: Mapping[str, Any], name: str, most: int = MAX_COUNT) -> int:
 
 
 def number(fields: Mapping[str, Any], name: str, least: float = 0.0) -> float:
-    """A number of ``least`` or more."""
+    """Return a number of ``least`` or more."""
     value = fields.get(name)
     if not is_number(value, least, MAX_COUNT):
         raise ValueError(f"{name} must be a number of at least {least}")
@@ -55,7 +55,7 @@ def number(fields: Mapping[str, Any], name: str, least: float = 0.0) -> float:
 
 
 def listed(fields: Mapping[str, Any], name: str, most: int) -> list[Any]:
-    """A list of at most ``most``."""
+    """Return a list of at most ``most``."""
     values = fields.get(name)
     if not isinstance(values, list) or len(values) > most:
         raise ValueError(f"{name} must be a list of at most {most}")
@@ -63,12 +63,12 @@ def listed(fields: Mapping[str, Any], name: str, most: int) -> list[Any]:
 
 
 def texts(fields: Mapping[str, Any], name: str, most: int, longest: int) -> tuple[str, ...]:
-    """At most ``most`` texts of at most ``longest`` characters each."""
+    """Return at most ``most`` texts of at most ``longest`` characters each."""
     return tuple(text({name: value}, name, longest) for value in listed(fields, name, most))
 
 
 def numbers(fields: Mapping[str, Any], name: str, most: int, longest: int) -> dict[str, float]:
-    """At most ``most`` numbers by names of at most ``longest`` characters."""
+    """Return at most ``most`` numbers by names of at most ``longest`` characters."""
     found = mapping(fields.get(name), name)
     if len(found) > most or any(len(key) > longest for key in found):
         raise ValueError(f"{name} must be at most {most} numbers with short names")

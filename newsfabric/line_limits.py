@@ -1,9 +1,9 @@
-"""Rate-limits log lines that peers or failures can trigger. Owns no clock.
+"""Rate limits of log lines that peers or failures can trigger. Owns no clock.
 
-:class:`LineLimit` is for a line that anybody can cause at any time: one per interval, whatever its
-text is. :class:`RepeatedFailures` is for what is tried again and again: the same failure is logged
-once a minute, another one at once. Who can choose the text gets each line logged, so it isn't for
-what strangers cause.
+:class:`LineLimit` is for a line that any stranger can cause at any time: one per interval, whatever
+its text. :class:`RepeatedFailures` is for an operation that is retried: the same failure is logged
+once a minute, another one at once. A stranger who can choose the text gets each line logged, so it
+isn't for lines that strangers cause.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ REPEAT_SECONDS: Final = 60.0
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class LineLimit:
-    """Allows one line per ``every`` seconds and counts those that were left out."""
+    """A limit of one line per ``every`` seconds, which counts the lines left out."""
 
     every: float = 10.0
     _next: float = float("-inf")
     _unlogged: int = 0
 
     def may_log(self, now: float) -> int | None:
-        """How many lines were left out since the last one; None: leave this one out, too."""
+        """Return the number of lines left out since the last one; None: leave this one out, too."""
         if now < self._next:
             self._unlogged += 1
             return None
@@ -34,19 +34,19 @@ class LineLimit:
 
 
 class RepeatedFailures:
-    """Whether a failure is worth a line: it differs from the last one, or that is a minute old."""
+    """A filter of failures: one is logged if it differs from the last, or that is a minute old."""
 
     def __init__(self) -> None:
         self._last: str | None = None
         self._at = 0.0
 
     def should_log(self, text: str, now: float) -> bool:
-        """Whether to log ``text`` at ``now`` (seconds)."""
+        """Return whether to log ``text`` at ``now`` (seconds)."""
         if text == self._last and now - self._at < REPEAT_SECONDS:
             return False
         self._last, self._at = text, now
         return True
 
     def ended(self) -> None:
-        """It works again: the next failure is logged, whatever it is."""
+        """Note a success: the next failure is logged, whatever its text."""
         self._last = None

@@ -1,16 +1,16 @@
 """The log of a service: bounded, whatever strangers do, as text or as JSON lines.
 
-Each place in the code may say :data:`BURST` lines at once, then one in :data:`PAUSE` seconds; the
-next line that it says tells how many were left out. A line is cut at :data:`MAX_LINE` characters,
-and what strangers wrote can't begin a line of its own: control characters are escaped. In text a
-traceback's lines are indented, so that none of them looks like a record; in JSON it is a field.
+Each place in the code may log :data:`BURST` lines at once, then one in :data:`PAUSE` seconds; its
+next line has the number of lines left out. A line is cut at :data:`MAX_LINE` characters, and
+strangers' text can't begin a new line: control characters are escaped. In text a traceback's lines
+are indented, so that none of them looks like a record; in JSON it is a field.
 
-What a record is about are fields of JSON beside its text (``extra=`` of a logging call), of those
-in :data:`FIELDS` alone. Bodies and tokens are in neither.
+The subject of a record is in fields of JSON beside its text (``extra=`` of a logging call), only
+those in :data:`FIELDS`. Bodies and tokens are in neither.
 
-The decision that one would question: this is the net under everything, libraries included, not a
-reason to log per request. Where a stranger is known to be able to cause a line, the place itself
-limits it (:mod:`newsfabric.line_limits`), or counts it in a metric and says nothing.
+The decision that a reader may question: this limit is a safety net for all code, libraries
+included, not a reason to log per request. Where a stranger can knowingly cause a line, the place
+itself limits it (:mod:`newsfabric.line_limits`), or counts it in a metric without a log line.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from newsfabric.safe_output import OBEYED, terminal_safe
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-#: What a record may be about: a message by the id that a router gave it, by its identity, by the
+#: Possible subjects of a record: a message by the id that a router gave it, by its identity, by the
 #: publisher's own id; a reader's connection.
 FIELDS: Final = ("id", "identity", "message_id", "connection")
-# More than a service that starts says at one place.
+# More than a starting service logs at one place.
 BURST: Final = 100
 PAUSE: Final = 10.0
 MAX_LINE: Final = 2_000
 MAX_FIELD: Final = 255
-# A traceback's end says most; it has one for each cause.
+# The end of a traceback is the most useful part; it has one for each cause.
 MAX_TRACEBACK: Final = 8_000
 
 _CONTROL: Final = re.compile(rf"[\n\t{OBEYED}]")
@@ -46,7 +46,7 @@ def log_to(
 ) -> logging.Handler:
     """Log at ``level`` and above to ``stream``. Once, at a process's start.
 
-    ``process`` and ``region`` are on each line of JSON; in text the file's name says them.
+    ``process`` and ``region`` are on each line of JSON; for text they are in the file's name.
     """
     handler = logging.StreamHandler(stream)
     lines = JsonLines(process, region) if form == "json" else Lines(FORMAT)
@@ -54,13 +54,13 @@ def log_to(
     handler.addFilter(Bounded())
     logging.getLogger().addHandler(handler)
     logging.getLogger().setLevel(level.upper())
-    # What strangers' requests look like is no news: it is counted, not logged.
+    # Malformed requests of strangers are counted, not logged.
     logging.getLogger("tornado.general").setLevel(logging.ERROR)
     return handler
 
 
 def handed_down(form: LogFormat, *, process: str, region: str) -> dict[str, str]:
-    """The environment by which programs that we start log as we do (a gateway's data plane)."""
+    """Return the environment that makes programs we start (a gateway's data plane) log as we do."""
     return {
         "NEWSFABRIC_LOG_FORMAT": form,
         "NEWSFABRIC_LOG_PROCESS": process,
@@ -76,9 +76,9 @@ class _Place:
 
 
 class Bounded(logging.Filter):
-    """Lets a record pass while its place in the code has some left.
+    """A filter that lets a record pass while its place in the code has lines left.
 
-    Places are as many as the code has. Time is the records' own.
+    There are as many places as the code has. Time is the records' own.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Bounded(logging.Filter):
         self._places: dict[tuple[str, int], _Place] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to say it; how many were left out before it is noted for its line."""
+        """Return whether to log ``record``; note on it how many lines were left out before."""
         key = (record.pathname, record.lineno)
         now = record.created
         place = self._places.get(key)
@@ -99,35 +99,36 @@ class Bounded(logging.Filter):
             return False
         place.left -= 1
         if place.unsaid:
-            # For the line. Not into the text here: what can't be put together must not raise.
+            # For the line. The text isn't changed here: a text that can't be formatted must not
+            # raise.
             record.unsaid = place.unsaid
             place.unsaid = 0
         return True
 
 
 class Lines(logging.Formatter):
-    """One line for each record, and its traceback behind it, indented."""
+    """A formatter: one line for each record, followed by its traceback, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line without what could begin another one, and not too long."""
+        """Return the line, with line breaks escaped, and cut."""
         line = _bounded(super().formatMessage(record))
         unsaid = getattr(record, "unsaid", 0)
         return f"{line} (and {unsaid} more lines like this one)" if unsaid else line
 
     def formatException(self, ei: object) -> str:
-        """The end of the traceback."""
+        """Return the end of the traceback."""
         return _indented(super().formatException(ei))  # type: ignore[arg-type]
 
     def formatStack(self, stack_info: str) -> str:
-        """The end of the stack."""
+        """Return the end of the stack."""
         return _indented(super().formatStack(stack_info))
 
 
 class JsonLines(logging.Formatter):
-    """One object for each record, on a line of its own.
+    """A formatter: one object for each record, on a line of its own.
 
-    ``time`` (RFC 3339, UTC), ``level``, ``logger``, ``message``; ``process`` and ``region`` where
-    they are known; what it is about; ``unsaid`` (lines left out before this one); ``traceback``.
+    ``time`` (RFC 3339, UTC), ``level``, ``logger``, ``message``; ``process`` and ``region`` if
+    known; the record's subject; ``unsaid`` (lines left out before this one); ``traceback``.
     """
 
     def __init__(self, process: str = "", region: str = "") -> None:
@@ -136,7 +137,7 @@ class JsonLines(logging.Formatter):
         self._who = {name: value for name, value in named if value}
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its line break."""
         fields: dict[str, object] = {
             "time": _rfc3339(record.created),
             "level": record.levelname.lower(),
@@ -147,12 +148,12 @@ class JsonLines(logging.Formatter):
         }
         if unsaid := getattr(record, "unsaid", 0):
             fields["unsaid"] = unsaid
-        # Not by record.exc_text, which another handler may have written its own way.
+        # Not from record.exc_text, which another handler may have formatted.
         traces = [super().formatException(record.exc_info)] if record.exc_info else []
         traces += [record.stack_info] if record.stack_info else []
         if traces:
             fields["traceback"] = _end("\n".join(traces))
-        # JSON allows in a text what a terminal or a line reader obeys.
+        # JSON text may contain characters that a terminal or a line reader obeys.
         return terminal_safe(json.dumps(fields, ensure_ascii=False))
 
 

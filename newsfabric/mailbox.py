@@ -1,17 +1,17 @@
-"""Individual messages and what their users did with them: user marks, as values. Pure.
+"""Individual messages and their user marks, as values. Pure.
 
 An individual message is one on a topic with ``access = "owner"``, whose last word is its user's id.
-It is kept for its user until it expires or is dismissed. A *user mark* says that a user's device
-has it (``ack``), that the user has read it (``read``) or wants it gone (``dismiss``). User marks
-are only ever added, never taken back. In this module, and whatever else is about mailboxes, a bare
-"mark" is one of these; a log's mark is another thing.
+It is kept for its user until it expires or is dismissed. A *user mark* means that a user's device
+has it (``ack``), that the user has read it (``read``) or dismissed it (``dismiss``). User marks are
+only ever added, never removed. In all code about mailboxes a bare "mark" is a user mark, not the
+mark of a log.
 
-A mark goes up from a gateway on exchange ``upstream``, and comes back down from the mailbox service
-as two messages of its own: an *announcement* on the user's topic, which gateways push to the user's
-devices, and a note on ``marks.<app_id>`` for the publisher's tools.
+A gateway sends a mark up on exchange ``upstream``. The mailbox service sends two messages down: an
+*announcement* on the user's topic, which gateways push to the user's devices, and a note on
+``marks.<app_id>`` for the publisher's tools.
 
-The decision that one would question: a mark is one of a message's *identity*, though it carries the
-id by which a reader knew it. The copies of a gold message have an id in each region, and whoever
+The decision that a reader may question: a mark belongs to a message's *identity*, though it carries
+the id that the reader knew. The copies of a gold message have an id in each region, and a user who
 dismisses one of them has dismissed the message.
 """
 
@@ -39,7 +39,7 @@ from newsfabric.topics import CONTROL_WORD, NOTES, TopicPolicy, is_topic, owner_
 
 MarkKind = Literal["ack", "read", "dismiss"]
 MARK_KINDS: Final[tuple[MarkKind, ...]] = get_args(MarkKind)
-# The ``type`` of what readers are pushed when a message was marked.
+# The ``type`` of pushes to readers when a message was marked.
 PUSH_TYPES: Final[dict[MarkKind, str]] = {"ack": "acked", "read": "read", "dismiss": "dismissed"}
 
 # Routing key and property ``type`` of a mark on its way up.
@@ -52,7 +52,7 @@ _DEVICES: Final = f"{CONTROL_WORD}.mailbox"
 _TOOLS: Final = f"{CONTROL_WORD}.marks"
 _KEPT: Final = f"{CONTROL_WORD}.kept"
 
-# So that a topic, an identity and a kind of mark fit into one message_id.
+# A bound, so that a topic, an identity and a kind of mark fit into one message_id.
 _MOST_TOPIC_BYTES: Final = 200
 # A user's id: one word of a topic.
 _USER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -60,9 +60,9 @@ _USER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UserMark:
-    """The user of ``topic`` did ``kind`` with its message ``id`` at ``at_ms``.
+    """A user's action: ``kind`` on message ``id`` of ``topic`` at ``at_ms``.
 
-    ValueError for a topic that can be no user's, or a text that is no id.
+    ValueError for a topic that can't be a user's, or a text that is no id.
     """
 
     topic: str
@@ -78,12 +78,12 @@ class UserMark:
 
     @property
     def user(self) -> str:
-        """Whose mark it is."""
+        """The user who made the mark."""
         return owner_of(self.topic)
 
     @property
     def identity(self) -> int:
-        """Of the message that it marks, whichever of its copies was meant."""
+        """The identity of the marked message, the same for all of its copies."""
         return identity_of_id(self.id)
 
 
@@ -95,12 +95,14 @@ class Kept:
     marks: tuple[UserMark, ...] = ()
 
     def mark(self, kind: MarkKind) -> UserMark | None:
-        """The mark of that kind, if it has one."""
+        """Return the mark of that kind, if there is one."""
         return next((mark for mark in self.marks if mark.kind == kind), None)
 
 
 def is_individual(envelope: Envelope, policy: TopicPolicy | None) -> bool:
-    """Whether ``envelope`` is kept for a user: on a topic with an owner, and no announcement."""
+    """Return whether ``envelope`` is kept for a user: on a topic with an owner, and no
+    announcement.
+    """
     return (
         policy is not None
         and policy.access == "owner"
@@ -109,7 +111,7 @@ def is_individual(envelope: Envelope, policy: TopicPolicy | None) -> bool:
 
 
 def first_of_each(marks: list[UserMark]) -> tuple[UserMark, ...]:
-    """Of marks of one message: the first of each kind, in the order of :data:`MARK_KINDS`."""
+    """Return the first of each kind of one message's marks, in the order of :data:`MARK_KINDS`."""
     found: dict[MarkKind, UserMark] = {}
     for mark in sorted(marks, key=lambda mark: (mark.at_ms, mark.id)):
         found.setdefault(mark.kind, mark)
@@ -117,14 +119,14 @@ def first_of_each(marks: list[UserMark]) -> tuple[UserMark, ...]:
 
 
 def encode_mark(mark: UserMark) -> Message:
-    """``mark`` for exchange upstream."""
+    """Return ``mark`` as a message for exchange upstream."""
     body = {"topic": mark.topic, "id": mark.id, "mark": mark.kind, "at": mark.at_ms}
     properties = Properties(content_type=JSON, type=MARK)
     return Message(MARK_KEY, orjson.dumps(body), properties)
 
 
 def decode_mark(message: Message) -> UserMark:
-    """The mark in ``message``; ValueError if it isn't one."""
+    """Return the mark in ``message``; ValueError if it isn't one."""
     if message.properties.type != MARK:
         raise ValueError(f"not a mark: type is {message.properties.type!r}")
     fields = _fields(message.body)
@@ -135,18 +137,19 @@ def decode_mark(message: Message) -> UserMark:
 
 
 def announcement(mark: UserMark, *, left_ms: int) -> Message:
-    """``mark`` for the user's devices, of no use to anyone in ``left_ms``.
+    """Return a message to the user's devices about ``mark``, of no use after ``left_ms``.
 
-    The same for each repeat of the mark, so that gateways push it once.
+    The message is the same for each repeat of the mark, so that gateways push it once.
     """
     body = _announcement_body(mark)
     return _told(mark, mark.topic, body, app_id=_DEVICES, type=ANNOUNCEMENT, left_ms=left_ms)
 
 
 def note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
-    """``mark`` for the tools of whoever published ``marked``.
+    """Return a message about ``mark`` to the tools of the publisher of ``marked``.
 
-    None if its ``app_id`` can't be part of a topic, or is missing: nobody could be told apart then.
+    None if its ``app_id`` is missing or can't be part of a topic: publishers couldn't be told apart
+    then.
     """
     topic = f"{NOTES}.{marked.app_id}"
     if marked.app_id is None or not is_topic(topic):
@@ -162,9 +165,9 @@ def note(mark: UserMark, marked: Envelope, *, left_ms: int) -> Message | None:
 
 
 def announced(envelope: Envelope, policy: TopicPolicy) -> UserMark | None:
-    """The mark that ``envelope`` announces; None for every other message.
+    """Return the mark that ``envelope`` announces; None for every other message.
 
-    Where it isn't as :func:`announcement` makes it, it is a message like any other.
+    An announcement that :func:`announcement` can't have made is a message like any other.
     """
     if envelope.type != ANNOUNCEMENT or policy.access != "owner":
         return None
@@ -175,7 +178,7 @@ def announced(envelope: Envelope, policy: TopicPolicy) -> UserMark | None:
 
 
 def announced_again(mark: UserMark, marked: Envelope) -> Envelope:
-    """``mark`` as it comes with a mailbox: like its announcement, but no copy of that one."""
+    """Return ``mark`` as sent with a mailbox: like its announcement, but not a copy of that one."""
     identity = identity_of(
         app_id=_KEPT,
         message_id=f"{mark.topic}/{mark.identity:x}/{mark.kind}",

@@ -1,12 +1,11 @@
 """A small asyncio client for one broker's management HTTP API.
 
-Only what the fabric asks: list, put and delete exchanges, queues, bindings and shovels, shovels'
-states, alarms, and a look into a queue. It needs no metrics of the API's own: brokers
-collect none (``management_metrics_collection`` is refused). Every failure is a
-:class:`ManagementError`: no answer (status 0), an answer that says no, one that is too large or
-isn't what it should be.
+Only the requests of the fabric: list, put and delete exchanges, queues, bindings and shovels,
+shovels' states, alarms, and reading a queue without consuming. It needs no metrics of the API's
+own: brokers collect none (``management_metrics_collection`` is refused). Every failure is a
+:class:`ManagementError`: no reply (status 0), an error, or a reply that is too large or malformed.
 
-Puts and deletes are idempotent: deleting what isn't there is no error.
+Puts and deletes are idempotent: deleting a missing object is no error.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ from newsfabric.settings import Credentials
 from newsfabric.tls import ClientTls
 from newsfabric.topology import VHOST, Binding, Exchange
 
-# All queues that a broker may have (MAX_QUEUES) answer with about 2 MiB; one that sends more than
-# this has lost its mind.
+# The list of all queues that a broker may have (MAX_QUEUES) has about 2 MiB; a broker that sends
+# more than this is broken.
 MAX_ANSWER_BYTES: Final = 16 << 20
-# The most messages and bytes of each that one look into a queue brings.
+# The most messages, and bytes of each, that one call of peek returns.
 PEEK_MESSAGES: Final = 100
 PEEK_BYTES: Final = 50_000
-# What a shovel that runs may say: from RabbitMQ 3.11 on also whether its destination has it wait.
+# States of a running shovel: from RabbitMQ 3.11 on also whether its destination makes it wait.
 _RUN: Final = frozenset({"running", "flow", "blocked"})
-# How a health check says that something is wrong, and what it calls the alarms that matter here.
+# The status of a failed health check, and its names for the alarms that matter here.
 _RAISED: Final = 503
 _ALARMS: Final = {"memory": "memory", "disk": "disk space"}
 
 _VHOST: Final = quote(VHOST, safe="")
 _QUEUE_COLUMNS: Final = "columns=name,arguments,exclusive"
-# RabbitMQ gives at most 500 in a page.
+# RabbitMQ returns at most 500 per page.
 _PAGE_QUEUES: Final = 500
 _MAX_PAGES: Final = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as a broker lists it; ``exclusive``: it is one connection's own."""
+    """A queue as a broker lists it; ``exclusive``: owned by one connection."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -59,10 +58,10 @@ class QueueState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShovelState:
-    """What a shovel says of itself: ``starting``, ``running`` or ``terminated``.
+    """A shovel's state as its broker reports it: ``starting``, ``running`` or ``terminated``.
 
-    ``reason`` is why it terminated, without URIs. "running" doesn't prove that anything moves: it
-    stands for ``flow`` and ``blocked``, too, which RabbitMQ 3.10 doesn't say.
+    ``reason`` is why it terminated, without URIs. "running" doesn't prove that messages move: it
+    includes ``flow`` and ``blocked``, which RabbitMQ 3.10 doesn't report.
     """
 
     name: str
@@ -71,10 +70,10 @@ class ShovelState:
 
 
 class Management:
-    """One node's management API. Use as an async context manager, or :meth:`close` it.
+    """A client of one node's management API. Use as an async context manager, or :meth:`close` it.
 
-    Each call raises ManagementError: after ``timeout`` seconds, or for an error.
-    At ``https://`` it must show a certificate by an authority of ``credentials``.
+    Each call raises ManagementError: after ``timeout`` seconds, or for an error. At ``https://``
+    the node must show a certificate by an authority of ``credentials``.
     """
 
     def __init__(self, url: str, credentials: Credentials, *, timeout: float = 5.0) -> None:
@@ -97,34 +96,36 @@ class Management:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     async def overview(self) -> dict[str, Any]:
-        """``/api/overview``: version, totals."""
+        """Return ``/api/overview``: version, totals."""
         return _object(await self._get("/overview"))
 
     async def queue_total(self) -> int:
-        """How many queues the broker has, exclusive ones too; ManagementError if it doesn't say."""
+        """Return the number of queues, exclusive ones too; ManagementError if the broker doesn't
+        report it.
+        """
         total = _object((await self.overview()).get("object_totals")).get("queues")
         if not is_whole(total, 0, 1 << 53):
             raise ManagementError("the management API doesn't say how many queues there are")
         return int(total)
 
     async def alarm(self) -> str:
-        """Why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""
+        """Return why the broker takes no messages: ``memory`` or ``disk``; empty while it does."""
         answer = await self._send("GET", "/health/checks/local-alarms", also=_RAISED)
         alarms = _objects(_object(_parse(answer)).get("alarms", []))
         raised = {str(entry.get("resource")) for entry in alarms}
         return next((name for name, resource in _ALARMS.items() if resource in raised), "")
 
     async def exchanges(self) -> dict[str, str]:
-        """Types of the exchanges by name."""
+        """Return the types of the exchanges by name."""
         entries = _objects(await self._get(f"/exchanges/{_VHOST}?columns=name,type"))
         return {_text(entry, "name"): _text(entry, "type") for entry in entries}
 
     async def put_exchange(self, exchange: Exchange) -> None:
-        """Declare ``exchange``, durable; ManagementError if it is there with another type."""
+        """Declare ``exchange``, durable; ManagementError if it exists with another type."""
         body = {"type": exchange.type, "durable": True}
         await self._send("PUT", f"/exchanges/{_VHOST}/{_quote(exchange.name)}", body)
 
@@ -133,12 +134,12 @@ class Management:
         await self._delete(f"/exchanges/{_VHOST}/{_quote(name)}")
 
     async def queues(self) -> dict[str, QueueState]:
-        """The queues by name."""
+        """Return the queues by name."""
         entries = _objects(await self._get(f"/queues/{_VHOST}?{_QUEUE_COLUMNS}"))
         return {state.name: state for state in map(_queue_state, entries)}
 
     async def queues_beginning(self, prefix: str) -> dict[str, QueueState]:
-        """Those whose names begin with ``prefix``; what others there are costs no bytes."""
+        """Return the queues whose names begin with ``prefix``; other queues aren't sent."""
         asked = urlencode(
             {"name": f"^{re.escape(prefix)}", "use_regex": "true", "page_size": _PAGE_QUEUES}
         )
@@ -157,20 +158,20 @@ class Management:
             page += 1
 
     async def put_queue(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Declare a durable queue; status 400 when there is one with other arguments."""
+        """Declare a durable queue; status 400 if it exists with other arguments."""
         body = {"durable": True, "arguments": dict(arguments)}
         await self._send("PUT", f"/queues/{_VHOST}/{_quote(name)}", body)
 
     async def delete_queue(self, name: str, *, unused: bool = False) -> None:
         """Delete a queue with its messages; no error if there is none.
 
-        With ``unused`` only one without a consumer; status 400 if it has one.
+        With ``unused`` only a queue without consumers; status 400 if it has one.
         """
         condition = "?if-unused=true" if unused else ""
         await self._delete(f"/queues/{_VHOST}/{_quote(name)}{condition}")
 
     async def bindings(self) -> set[Binding]:
-        """The bindings of queues to exchanges, the default exchange's left out."""
+        """Return the bindings of queues to exchanges, without the default exchange's."""
         columns = "source,destination,destination_type,routing_key"
         entries = _objects(await self._get(f"/bindings/{_VHOST}?columns={columns}"))
         return {
@@ -178,7 +179,7 @@ class Management:
                 _text(entry, "source"), _text(entry, "destination"), _text(entry, "routing_key")
             )
             for entry in entries
-            # "" is the default exchange, to which every queue is bound by nature.
+            # "" is the default exchange, to which every queue is bound implicitly.
             if _text(entry, "source") and _text(entry, "destination_type") == "queue"
         }
 
@@ -189,12 +190,14 @@ class Management:
     async def delete_binding(self, binding: Binding) -> None:
         """Delete a binding; no error if there is none."""
         # rabbit_mgmt_format:pack_binding_props/2: the key, encoded as in a form, names the binding;
-        # "~" stands for the empty one. A path encodes it once more.
+        # "~" stands for the empty key. A path encodes it once more.
         name = quote_plus(binding.key).replace("~", "%7E") if binding.key else "~"
         await self._delete(f"{_binding_path(binding)}/{_quote(name)}")
 
     async def shovels(self) -> dict[str, dict[str, Any]]:
-        """The parameters of the dynamic shovels by name. They hold passwords: never log them."""
+        """Return the parameters of the dynamic shovels by name. They hold passwords: never log
+        them.
+        """
         entries = _objects(await self._get(f"/parameters/shovel/{_VHOST}"))
         return {_text(entry, "name"): _object(entry.get("value")) for entry in entries}
 
@@ -207,24 +210,25 @@ class Management:
         await self._delete(f"/parameters/shovel/{_VHOST}/{_quote(name)}")
 
     async def shovel_states(self) -> dict[str, ShovelState]:
-        """What the broker's shovels say of themselves, by name."""
+        """Return the states that the broker reports of its shovels, by name."""
         entries = _objects(await self._get(f"/shovels/{_VHOST}"))
         return {state.name: state for state in map(_shovel_state, entries)}
 
     async def import_definitions(self, document: Mapping[str, Any]) -> None:
-        """Add what ``document``, a part of a ``definitions.json``, says; what is there stays."""
+        """Add the objects in ``document``, a part of a ``definitions.json``; existing objects
+        stay."""
         await self._send("POST", "/definitions", document)
 
     async def user_names(self) -> set[str]:
-        """Names of the broker's users."""
+        """Return the names of the broker's users."""
         return {_text(entry, "name") for entry in _objects(await self._get("/users?columns=name"))}
 
     async def delete_user(self, name: str) -> None:
-        """Forget a user; its connections are closed."""
+        """Delete a user; its connections are closed."""
         await self._delete(f"/users/{_quote(name)}")
 
     async def peek(self, queue: str, count: int = PEEK_MESSAGES) -> list[dict[str, Any]]:
-        """Look at up to ``count`` messages of ``queue`` and leave them there.
+        """Return up to ``count`` messages of ``queue`` and leave them there.
 
         They are requeued at their old places but marked as redelivered. Each has ``payload``,
         ``payload_encoding`` (``string`` or ``base64``), ``properties`` and ``routing_key``.
@@ -249,7 +253,7 @@ class Management:
                 raise
 
     async def _send(self, method: str, path: str, body: Any = None, *, also: int = 0) -> bytes:
-        """The answer's body; ManagementError names the request, never its body.
+        """Return the reply's body; ManagementError names the request, never its body.
 
         ``also`` is a status that is no failure.
         """
@@ -271,7 +275,7 @@ class Management:
         except HTTPClientError as exc:
             if exc.response is not None and exc.code == also:
                 return exc.response.body
-            # Tornado's own 599 stands for "no answer".
+            # Tornado's own 599 means "no reply".
             status = 0 if exc.code == 599 else exc.code
             raise ManagementError(f"{where}: {_why(exc)}", status=status) from exc
         except (OSError, ValueError) as exc:
@@ -280,7 +284,7 @@ class Management:
 
 
 def _why(error: HTTPClientError) -> str:
-    """RabbitMQ's ``reason`` where it gives one, else the status."""
+    """Return RabbitMQ's ``reason`` if there is one, else the status."""
     body = error.response.body if error.response is not None else b""
     try:
         answer = orjson.loads(body or b"{}")
@@ -303,7 +307,7 @@ def _queue_state(entry: Mapping[str, Any]) -> QueueState:
     arguments = entry.get("arguments")
     return QueueState(
         name=_text(entry, "name"),
-        # An empty Erlang list and an empty object look alike to RabbitMQ.
+        # RabbitMQ doesn't distinguish an empty Erlang list from an empty object.
         arguments=arguments if isinstance(arguments, dict) else {},
         exclusive=entry.get("exclusive") is True,
     )

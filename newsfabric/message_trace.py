@@ -1,14 +1,14 @@
-"""What ``newsfabric trace`` shows: one message's way, from what each process remembers. Pure.
+"""The content of ``newsfabric trace``: one message's path, as each process remembers it. Pure.
 
 Not OpenTelemetry's spans, which are newsfabric.otel_spans and are sent by newsfabric.otel_tracer.
 
 Routers and gateways answer ``/trace/ID`` from a ring of their last messages, routers
 ``/stored/ID?topic=TOPIC`` from their store, where messages are found by topic and time. Every time
-is the clock of the process that names it: between machines the order of hops is as good as their
-clocks, within one process it is exact.
+is by the clock of the process that reports it: between machines the order of hops is as exact as
+their clocks, within one process it is exact.
 
-The decision that one would question: nothing is gathered while messages flow, no span is sent
-anywhere. A trace is asked for seldom and messages come often, so whoever asks does the work.
+The decision that a reader may question: no data are collected while messages pass, and no span is
+sent. Traces are rare and messages frequent, so the work is done on request.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final
 
 from newsfabric.envelope import identity_of, identity_of_id, identity_text
 
-# How many messages an unclear ID is shown to mean.
+# Candidates shown for an ambiguous ID.
 _SHOWN: Final = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One process that was asked, and what it said; ``answer`` None if it didn't."""
+    """A process that was asked, and its ``answer``, None without a reply."""
 
     kind: str
     name: str
@@ -35,10 +35,10 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that is known.
+    """All known facts of one message.
 
-    ``stored`` maps regions to their stores' rows (None: no answer; nothing is asked while nobody
-    knows the topic), ``rejected`` holds messages that routers refused
+    ``stored`` maps regions to their stores' rows (None: no reply; without a topic no store is
+    asked), ``rejected`` holds messages that routers refused
     (:func:`newsfabric.cli.messages.rejection`).
     """
 
@@ -48,29 +48,29 @@ class Evidence:
 
 
 def identities(asked: Iterable[Asked]) -> dict[str, Mapping[str, Any]]:
-    """Identity → a sighting of it: the messages that what was asked for may mean."""
+    """Return identity → a sighting of it: the messages that the ID may mean."""
     return {str(seen["identity"]): seen for _, seen in _sightings(asked)}
 
 
 def has_missing(asked: Iterable[Asked]) -> bool:
-    """Whether somebody who answered doesn't know what was asked for."""
+    """Return whether a process that replied doesn't know the message."""
     return any(who.answer is not None and not who.answer["sightings"] for who in asked)
 
 
 def topic_of(asked: Iterable[Asked]) -> str | None:
-    """The topic of the message, if anybody remembers it."""
+    """Return the topic of the message, if any process remembers it."""
     return next((seen["topic"] for _, seen in _sightings(asked)), None)
 
 
 def ids(asked: Iterable[Asked], text: str) -> list[str]:
-    """The ids under which the message may be stored: those that were seen, and ``text``."""
+    """Return the ids under which the message may be stored: the ids seen, and ``text``."""
     found = {seen["id"] for _, seen in _sightings(asked)}
     found |= {copy["id"] for _, seen in _sightings(asked) for copy in seen["copies"]}
     return sorted({each for each in found if each} | ({text.lower()} if is_id(text) else set()))
 
 
 def is_id(text: str) -> bool:
-    """Whether ``text`` is a whole id."""
+    """Return whether ``text`` is a whole id."""
     try:
         identity_of_id(text.lower())
     except ValueError:
@@ -79,13 +79,14 @@ def is_id(text: str) -> bool:
 
 
 def refusals(text: str, rejected: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of ``rejected`` that ``text`` names: by message_id, or by the identity it would have
-    got."""
+    """Return the messages of ``rejected`` that ``text`` names: by message_id, or by the identity
+    that the message would have."""
     return [each for each in rejected if text == each["message_id"] or _would_be(each, text)]
 
 
 def trace(text: str, evidence: Evidence) -> dict[str, Any]:
-    """What ``newsfabric trace --json`` prints; keys are added, never changed."""
+    """Return the document of ``newsfabric trace --json``; releases add keys, and never change
+    any."""
     known = identities(evidence.asked)
     rows = [row for found in evidence.stored.values() for row in found or ()]
     message = next(iter(known.values()), None) or next(iter(rows), None) or {}
@@ -127,13 +128,13 @@ def trace(text: str, evidence: Evidence) -> dict[str, Any]:
 
 
 def candidates(asked: Iterable[Asked]) -> list[dict[str, Any]]:
-    """The messages that an unclear ID may mean."""
+    """Return the messages that an ambiguous ID may mean."""
     found = list(identities(asked).values())[:_SHOWN]
     return [{name: each[name] for name in ("identity", "topic", "message_id")} for each in found]
 
 
 def hop_text(hop: Mapping[str, Any]) -> str:
-    """A hop in words."""
+    """Return a hop in words."""
     match hop["step"]:
         case "published":
             return "published (the publisher's clock, else its broker's)"
@@ -204,7 +205,7 @@ def _not_seen(asked: Iterable[Asked]) -> Iterator[dict[str, Any]]:
         elif who.answer["sightings"]:
             continue
         elif who.kind == "router" and who.region in routed_in:
-            # Routers of a region compete: one of them has it, and that is all there should be.
+            # Routers of a region compete: only one of them has the message.
             continue
         elif who.kind == "router":
             why = "no router of the region had it; only gold goes to other regions' routers"

@@ -1,12 +1,11 @@
 """``python -m newsfabric.metrics_relay``: hands the metrics of a host's processes to Prometheus.
 
-A process's own port has more than metrics: whoever reaches a gateway's can drain it. So these ports
-are on loopback, and this one, which a region's Prometheus reaches, has ``/metrics/NAME`` for the
-addresses that were listed, its own health, and nothing else.
+A process's own port has more than metrics: a client that reaches a gateway's can drain it. So these
+ports are on loopback. This one, which a region's Prometheus reaches, has only ``/metrics/NAME`` for
+the listed addresses, and its own health.
 
-The decision that one would question: a process more on each host, instead of a Prometheus that
-pushes. A scrape that fails says which process is away, and since when; a push that doesn't come
-says nothing.
+The decision that a reader may question: one more process on each host, instead of a Prometheus that
+pushes. A failed scrape shows which process is away, and since when; a missing push shows nothing.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from newsfabric.operators import OperatorsApplication, admin_host_option
 from newsfabric.service import PlainHandler, Readiness
 from newsfabric.settings import server_files_from
 
-#: Of one process; those of a gateway with a thousand topics are some 300 KB.
+#: Of one process; the metrics of a gateway with a thousand topics are some 300 KB.
 MAX_BYTES: Final = 16 << 20
-#: Less than the ten seconds for which Prometheus waits.
+#: Less than Prometheus's time-out of ten seconds.
 SECONDS: Final = 8.0
-#: At once, of all processes.
+#: Concurrent fetches, of all processes.
 MAX_FETCHES: Final = 8
-#: What one address may have open: a Prometheus keeps one for each target.
+#: Open connections of one address: a Prometheus keeps one for each target.
 PER_ADDRESS: Final = 64
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 _MAX_ACCEPT: Final = 1024
 
 
 def parse_processes(texts: Sequence[str]) -> dict[str, int]:
-    """``NAME=PORT`` as a port of this host for each name. ConfigError names what is none."""
+    """Return the port of this host for each name in ``NAME=PORT``. ConfigError for other texts."""
     found: dict[str, int] = {}
     for text in texts:
         name, _, port = text.partition("=")
@@ -56,16 +55,18 @@ def parse_processes(texts: Sequence[str]) -> dict[str, int]:
 
 
 class RelayedHandler(PlainHandler):
-    """``GET /metrics/NAME``: what that process answers; 502 if it doesn't."""
+    """A handler of ``GET /metrics/NAME``: the reply of that process; 502 without one."""
 
     def initialize(
         self, processes: Mapping[str, int], askers: Sequence[Network], http: AsyncHTTPClient
     ) -> None:
-        """Tornado gives it what :func:`routes` was given."""
+        """Set up with the arguments of :func:`routes`; Tornado calls it."""
         self._processes, self._askers, self._http = processes, askers, http
 
     async def get(self, name: str) -> None:
-        """Also 403 for who isn't among ``askers``, 404 for a name that isn't listed."""
+        """Reply 403 to addresses not in ``askers``, 404 to a name that isn't listed, else the
+        metrics.
+        """
         if not self._may_ask():
             self._refuse(403, "not for this address")
             return
@@ -102,7 +103,7 @@ class RelayedHandler(PlainHandler):
 def routes(
     processes: Mapping[str, int], askers: Sequence[Network], http: AsyncHTTPClient
 ) -> list[Any]:
-    """The only ones that there are."""
+    """Return the only routes that there are."""
     given = {"processes": processes, "askers": askers, "http": http}
     return [(r"/metrics/([a-z0-9-]{1,128})", RelayedHandler, given)]
 

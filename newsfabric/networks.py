@@ -1,7 +1,7 @@
-"""Addresses of strangers, which of them count as one, and where a URL leads. Pure.
+"""Addresses of strangers, the addresses that count as one, and the hosts of URLs. Pure.
 
-An IPv4 address counts by itself. Of IPv6 the first 64 bits count as one, because whoever has one
-address there has 2^64 of them. The data plane counts alike (``addresses.rs``).
+An IPv4 address counts by itself. IPv6 addresses with the same first 64 bits count as one, because a
+client that has one of them has 2^64. The data plane counts alike (``addresses.rs``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 # A name in ASCII or an address, and perhaps a port: no user, no escapes (RFC 3986, section 3.2).
 _AUTHORITY: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 
-# What AWS tells a machine over IPv6 (metadata with its role's passwords, names, the clock) comes
-# from unique local addresses, and not from one of the link, as 169.254.169.254 is.
+# AWS sends a machine's data over IPv6 (metadata with its role's passwords, names, the clock) from
+# unique local addresses, and not from link-local ones like 169.254.169.254.
 _TOLD_BY_AWS: Final = ipaddress.IPv6Network("fd00:ec2::/32")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,34 +24,35 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse_address(text: str) -> Address:
-    """The address in ``text``; ValueError if it is none."""
+    """Return the address in ``text``; ValueError if it is none."""
     found = ipaddress.ip_address(text)
-    # On a socket for both families an IPv4 address looks like this.
+    # The form of an IPv4 address on a socket for both families.
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return mapped or found
 
 
 def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """The networks in ``texts``, like ``10.0.0.0/8``; ValueError names what is none."""
+    """Return the networks in ``texts``, like ``10.0.0.0/8``; ValueError names a text that is
+    none."""
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
 def place_of(address: Address) -> bytes:
-    """What ``address`` is counted under."""
+    """Return the key under which ``address`` is counted."""
     whole = isinstance(address, ipaddress.IPv4Address)
     return address.packed if whole else address.packed[:8]
 
 
 def asker(peer: str, forwarded: str, balancers: Sequence[Network]) -> str:
-    """Whom a request came from: ``peer``, or whom our ``balancers`` had it from.
+    """Return the client of a request: ``peer``, or the address reported by our ``balancers``.
 
-    ``forwarded`` is the header ``X-Forwarded-For``, to which each proxy appends the address that it
-    was asked from. So only as much of its end is believed as balancers of ours have written: with
+    ``forwarded`` is the header ``X-Forwarded-For``, to which each proxy appends its client's
+    address. So only the part of its end that our balancers have written is believed. Example: with
     balancers in 10.0.0.0/8, a request of 10.0.0.7 with ``6.6.6.6, 203.0.113.9, 10.0.0.3`` is from
-    203.0.113.9, and 6.6.6.6 is that reader's own word.
+    203.0.113.9, and 6.6.6.6 is a mere claim of that reader.
     """
     believed = peer
-    # No way has more proxies of ours than this.
+    # No path has more proxies of ours than this.
     for address in reversed(forwarded.rsplit(",", 16)[-16:]):
         if not _within(believed, balancers):
             break
@@ -63,7 +64,7 @@ def asker(peer: str, forwarded: str, balancers: Sequence[Network]) -> str:
 
 class Places:
     """Hosts that a URL may name: each of ``allowed`` is a host, a domain (``.example.org``: all
-    names under it), or a network. ValueError if one is none of these."""
+    names under it), or a network. ValueError for any other text."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._networks = [ipaddress.ip_network(text) for text in allowed if _is_network(text)]
@@ -74,7 +75,7 @@ class Places:
         self._hosts = frozenset(name for name in names if not name.startswith("."))
 
     def allow(self, url: str) -> bool:
-        """Whether ``url`` leads to one of them. A name is never looked up."""
+        """Return whether ``url`` names one of these hosts. A name is never looked up."""
         host = _host_of(url)
         if not host:
             return False
@@ -82,10 +83,10 @@ class Places:
 
 
 class OtherMachines:
-    """Where no :class:`Places` are listed: any host that may be another machine's.
+    """A rule without listed :class:`Places`: any host that may be another machine.
 
-    This machine's own addresses are not, unless ``loopback``, nor those of its own link, of a group
-    of machines, or of what AWS tells a machine; nor is a number that browsers take for an IPv4
+    Not allowed are this machine's own addresses, unless ``loopback``, link-local and multicast
+    addresses, and AWS's addresses of a machine's data; nor a number that browsers take for an IPv4
     address (WHATWG URL, section 3.5: ``127.1``, ``0x7f000001``).
     """
 
@@ -93,7 +94,7 @@ class OtherMachines:
         self._loopback = loopback
 
     def allow(self, url: str) -> bool:
-        """Whether ``url`` leads to one of them. A name is never looked up."""
+        """Return whether ``url`` may name another machine. A name is never looked up."""
         host = _host_of(url).rstrip(".")
         if not host:
             return False
@@ -102,7 +103,7 @@ class OtherMachines:
         return self.allows_address(host)
 
     def allows_address(self, text: str) -> bool:
-        """Whether ``text`` is one's address: what a name led to, when it was looked up."""
+        """Return whether ``text``, say the result of a look-up, is another machine's address."""
         if not _is_address(text):
             return False
         found = parse_address(text)
@@ -114,7 +115,7 @@ class OtherMachines:
 
 
 def _host_of(url: str) -> str:
-    """The host of ``url`` in lower case; empty where browsers might find another one.
+    """Return the host of ``url`` in lower case; empty where browsers might find another one.
 
     ``https://evil.test\\@edge.example.org`` leads a browser to evil.test.
     """

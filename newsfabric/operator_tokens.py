@@ -1,7 +1,7 @@
-"""Operators' tokens where the site has no identity provider: a key pair, and what it signs.
+"""Operators' tokens for sites without an identity provider: a key pair, and tokens signed with it.
 
-The private key stays on the machine that deploys; frontdesks and gateways are told the public one
-(``--token-keys``). So who holds the private key may also log in as any reader.
+The private key stays on the machine that deploys; frontdesks and gateways get the public one
+(``--token-keys``). So the holder of the private key may also log in as any reader.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from cryptography.hazmat.primitives.serialization import (
 from newsfabric.errors import ConfigError
 from newsfabric.tokens import is_user
 
-#: Frontdesks hear of no revocations, so they take no operator's token that is good for longer.
+#: Frontdesks receive no revocations, so they refuse operators' tokens that are valid for longer.
 LONGEST_S: Final = 86_400.0
 
 
 def key_pair() -> tuple[str, str]:
-    """A fresh private key (PKCS 8) and its public half, both as PEM. Ed25519."""
+    """Return a new private key (PKCS 8) and its public half, both as PEM. Ed25519."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -37,14 +37,14 @@ def key_pair() -> tuple[str, str]:
 
 
 def public_of(path: Path) -> Path:
-    """Where the public half of the key at ``path`` lies."""
+    """Return the path of the public half of the key at ``path``."""
     return path.with_name(f"{path.name}.pub")
 
 
 def make_key(path: Path) -> None:
-    """Write a fresh key to ``path``, for its owner alone, and its public half beside it.
+    """Write a new key to ``path``, for its owner alone, and its public half beside it.
 
-    ConfigError if there is one already, or it can't be written.
+    ConfigError if there is a key already, or it can't be written.
     """
     private, public = key_pair()
     try:
@@ -61,7 +61,7 @@ def make_key(path: Path) -> None:
 def operator_token(
     path: Path, name: str, ttl: float, *, audience: str | None = None, issuer: str | None = None
 ) -> str:
-    """A token by which operator ``name`` sees the board for ``ttl`` seconds from now.
+    """Return a token by which operator ``name`` sees the board for ``ttl`` seconds from now.
 
     ``path`` has the private key. ConfigError if it can't be read, or ``name`` is no user's id.
     """
@@ -74,7 +74,9 @@ def operator_token(
 
 
 def signed(path: Path, claims: dict[str, Any]) -> str:
-    """``claims`` as a token, by the private key at ``path``; ConfigError if that is none."""
+    """Return ``claims`` as a token, signed by the private key at ``path``; ConfigError if that is
+    none.
+    """
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except OSError as exc:

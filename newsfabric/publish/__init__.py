@@ -1,4 +1,4 @@
-"""For programs that publish: newsfabric's library for Python, asynchronous and synchronous.
+"""A library for Python programs that publish, asynchronous and synchronous.
 
 ::
 
@@ -8,14 +8,14 @@
         published = publisher.publish("news.breaking", {"headline": "Hello"}, key="story-1")
         print(published.identity)
 
-It returns when the message is stored and routed (a receipt), or, told ``receipt=False``, when a
-broker has it. Until then it sends the message again with the same ``message_id``, by the next
-broker of the region and then by the next region. What can't work is an error:
+``publish`` returns when the message is stored and routed (a receipt), or, with ``receipt=False``,
+when a broker has it. Until then it sends the message again with the same ``message_id``, by the
+next broker of the region and then by the next region. If a retry can't help it raises:
 :class:`~newsfabric.errors.Rejected`, :class:`~newsfabric.errors.Returned`,
 :class:`~newsfabric.errors.AccessRefused`, :class:`~newsfabric.errors.Unanswered`.
 
-The libraries for Java and PHP (``clients/``) have the same names, defaults and errors. What goes
-over the wire is in docs/publishing.md; nothing here is needed to publish.
+The libraries for Java and PHP (``clients/``) have the same names, defaults and errors. The AMQP
+messages are described in docs/publishing.md; any AMQP library can publish them.
 """
 
 from newsfabric.errors import AccessRefused, PublishError, Rejected, Returned, Unanswered

@@ -1,13 +1,13 @@
-"""The asynchronous publisher: sends, waits, sends again until it knows.
+"""The asynchronous publisher: sends, waits, and retries until the outcome is known.
 
-A broker's confirm only says "taken"; the receipt says stored and routed, or why not. Without an
-answer in time the message is sent again with the same ``message_id``, which the fabric knows for
-the same message, and by another broker: one can take messages and be unable to route them. Each
-time it waits longer: a fabric that is behind is only set back by repeats.
+A broker's confirm only means "taken"; the receipt reports "stored and routed", or why not. Without
+a reply in time the message is sent again with the same ``message_id``, by which the fabric knows a
+repeat. The repeat is sent by another broker: a broker can take messages and be unable to route
+them. The pauses grow: repeats would only set back a fabric that has a backlog.
 
 The brokers of a region stand side by side, and there is a connection to each of them. With several
-regions the first is the nearest: messages go by its brokers while one of them is connected and
-answers, otherwise by the next region's. :mod:`newsfabric.publish.choice` decides which it is.
+regions the first is the nearest: messages are sent by its brokers while one of them is connected
+and replies, otherwise by the next region's. :mod:`newsfabric.publish.choice` makes this choice.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from newsfabric.topology import PUBLISH, TO_QUEUES
 
 TIMEOUT: Final = 30.0
 WINDOW: Final = 1000
-# How long the nearest region is waited for at first, before the next one is used.
+# Seconds that the nearest region is waited for at first, before the next one is used.
 FIRST_SECONDS: Final = 1.0
 
 
 class AsyncPublisher:
-    """Publishes by one broker of ``regions``, and by another one if that doesn't answer.
+    """A publisher by one broker of ``regions``, and by another one if that doesn't reply.
 
-    A region is the AMQP URLs of its brokers, with commas between them; the nearest comes first.
-    Messages of one publisher go by the same broker as long as it answers: their order is kept, and
-    many publishers are spread over all brokers. Made by :meth:`open`; close it.
+    A region is the AMQP URLs of its brokers, separated by commas; the nearest region is first.
+    Messages of one publisher are sent by the same broker as long as it replies: so their order is
+    kept, and many publishers are spread over all brokers. Made by :meth:`open`; close it.
 
-    ``receipt`` and ``copies`` are the defaults of :class:`~newsfabric.publish.Options`; an
-    answer is waited for ``timeout`` seconds in all (None: for ever), and ``send_again`` seconds
-    before the message is sent again the first time; at most ``window`` messages are under way.
+    ``receipt`` and ``copies`` are the defaults of :class:`~newsfabric.publish.Options`. A reply is
+    waited for ``timeout`` seconds in all (None: for ever), and ``send_again`` seconds before the
+    message is sent again the first time; at most ``window`` messages are in flight.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class AsyncPublisher:
         # In each region's order; a broker's number is its place.
         self._entrances: list[Entrance] = []
         self._choice = Choice([], rng=random.Random())  # noqa: S311 - spread, not secret
-        #: The region by which the last message was answered, as a place in ``regions``.
+        #: The region of the last reply, as a place in ``regions``.
         self.answered_by: int | None = None
         self._waiting: dict[str, _Sending] = {}
-        # Tries whose message is answered: the broker may still say something by them.
+        # Tries whose message has a reply: their broker may still confirm or close the channel.
         self._left: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, regions: Sequence[str], *, app_id: str, **settings: Any) -> Self:
-        """A publisher to ``regions``; ConfigError for a bad URL.
+        """Return a publisher to ``regions``; ConfigError for a bad URL.
 
-        It returns connected, or after a second: then it goes on connecting.
+        It returns when connected, or after a second: then it continues to connect.
         """
         if not regions:
             raise ConfigError("a publisher needs the AMQP URLs of one region at least")
@@ -114,7 +114,7 @@ class AsyncPublisher:
                     link = await connect([url], name=f"publisher {app_id}", credentials=None)
                     stack.push_async_callback(link.close)
                     links[-1].append(link)
-            # Said, a broker vouches for it, and routers needn't take the app_id's word.
+            # With ``user_id`` set, the broker vouches for it, and routers needn't trust the app_id.
             said = app_id if users == {app_id} else None
             publisher = await cls.over(links, app_id=app_id, user_id=said, **settings)
             with suppress(TimeoutError):
@@ -135,10 +135,11 @@ class AsyncPublisher:
         arguments: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
-        """A publisher over links, one to each broker of each region, which it closes.
+        """Return a publisher over links, one to each broker of each region, which it closes.
 
         ``arguments`` are those of its queues for receipts. On core brokers, where an operator
-        publishes, these are bound to exchange ``receipts``; elsewhere receipts are brought to them.
+        publishes, these are bound to exchange ``receipts``; elsewhere shovels bring receipts to
+        these queues.
         """
         publisher = cls(app_id, **settings)
         listed = [[one] if not isinstance(one, Sequence) else list(one) for one in regions]
@@ -151,7 +152,7 @@ class AsyncPublisher:
                 receipts=receipts,
                 arguments=arguments,
             )
-            # Copies and repeats beside what the window lets in.
+            # Copies and repeats beyond the window.
             publisher._entrances.append(await entrance.open(window=2 * publisher._window))
         publisher._choice = Choice(
             [len(links) for links in listed],
@@ -167,21 +168,21 @@ class AsyncPublisher:
         await self.close()
 
     async def close(self) -> None:
-        """Close the links. What is under way stays unanswered: await it before."""
+        """Close the links. Messages in flight get no reply: await their results before."""
         for entrance in self._entrances:
             await entrance.close()
         await cancel([*self._left])
 
     @property
     def connected(self) -> bool:
-        """Whether a broker would take a message now."""
+        """True if a broker would take a message now."""
         return any(entrance.connected for entrance in self._entrances)
 
     async def publish(self, topic: str, body: Any, **options: Unpack[Options]) -> Published:
-        """Publish, and return when it is known to be routed (``receipt=False``: taken).
+        """Publish, and return when the message is known to be routed (``receipt=False``: taken).
 
-        ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON.
-        Raises Rejected, Returned, AccessRefused or Unanswered; after Unanswered the message may
+        ``body`` as text or bytes is taken for JSON as it is; any other value is written as JSON.
+        Raises Rejected, Returned, AccessRefused or Unanswered. After Unanswered the message may
         have been routed, unless ``sent`` is False: send it again with the error's ``message_id``.
         """
         now_ms = time.time_ns() // 1_000_000
@@ -194,8 +195,8 @@ class AsyncPublisher:
         return published(receipt, message.properties.message_id or "")
 
     async def send(self, message: Message) -> Receipt:
-        """As :meth:`publish`, for a ``message`` with a ``message_id``; a router's rejection is an
-        answer."""
+        """Publish as :meth:`publish`, for a ``message`` with a ``message_id``; return the receipt,
+        also a router's rejection."""
         receipt = await self._send(message, receipt=True, copies=self._copies)
         assert receipt is not None
         return receipt
@@ -204,7 +205,7 @@ class AsyncPublisher:
         message_id = message.properties.message_id
         assert message_id is not None
         check_limits(message)
-        # Not the message_id: whoever can guess that could answer for a router.
+        # Not the message_id: a stranger who can guess it could send a receipt like a router.
         key = secrets.token_hex(16)
         sending = _Sending(message, receipt=receipt)
         try:
@@ -249,7 +250,9 @@ class AsyncPublisher:
         return asyncio.create_task(hand_over())
 
     def _leave(self, *tries: asyncio.Task[None]) -> None:
-        """Nobody waits for ``tries`` any more; they end with their broker's confirm, or its end."""
+        """Leave ``tries`` alone, which no task awaits any more; each ends with its broker's confirm
+        or loss.
+        """
         for task in tries:
             self._left.add(task)
             task.add_done_callback(self._forget)
@@ -257,15 +260,15 @@ class AsyncPublisher:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._left.discard(task)
         if not task.cancelled():
-            # Marks it as seen.
+            # Marks the error as retrieved.
             task.exception()
 
     async def _usable(self, sending: _Sending, *, patient: bool) -> list[int]:
-        """Brokers that are connected and didn't give the message back; waits while none is, unless
-        it is answered: a broker that takes nothing more still brings the receipts of what it took.
+        """Return the connected brokers that didn't return the message. Waits while there is none,
+        unless the message has a reply: a broker that takes no more messages still brings receipts.
 
-        Returned if each region gave it back; AccessRefused as soon as no broker can be used, unless
-        it is ``patient``.
+        Raises Returned if each region returned it, and AccessRefused as soon as all brokers refuse
+        us, unless ``patient``.
         """
         while not sending.answer.done():
             asked = [n for n in range(len(self._entrances)) if n not in sending.returned]
@@ -279,12 +282,12 @@ class AsyncPublisher:
         return []
 
     async def _refused(self) -> None:
-        """Raise AccessRefused as soon as no broker will have us."""
+        """Raise AccessRefused as soon as all brokers refuse us."""
         await _all_refuse(self._entrances)
         raise AccessRefused(self.troubles())
 
     async def _nearest_known(self, regions: Sequence[int]) -> None:
-        """Return when it is known of the nearest of ``regions`` whether one can publish there."""
+        """Return when it is known whether the nearest of ``regions`` can be published to."""
         entrances = iter(self._entrances)
         for brokers in [[next(entrances) for _ in range(count)] for count in regions][
             : self._copies
@@ -292,15 +295,17 @@ class AsyncPublisher:
             await first_of(*(broker.ready() for broker in brokers), _all_refuse(brokers))
 
     def troubles(self) -> str:
-        """Why there is no connection, of each broker that has none; empty if there is nothing."""
+        """Return why there is no connection, for each broker without one; empty if there are no
+        troubles.
+        """
         return "; ".join(str(e.trouble) for e in self._entrances if e.trouble is not None)
 
     def _on_answer(self, number: int, key: str, receipt: Receipt | None) -> None:
-        """Broker ``number`` has answered message ``key``: with a receipt, or its own confirm."""
+        """Note the reply of broker ``number`` to message ``key``: a receipt, or its own confirm."""
         now = self._clock()
         self._choice.heard(number, key, now)
         sending = self._waiting.get(key)
-        # More than one may come for one message (R3): the first counts.
+        # Several receipts may arrive for one message (R3): the first counts.
         if sending is not None and not sending.answer.done():
             self._choice.answered(number, sending.course, now)
             self.answered_by = self._choice.region_of(number)
@@ -308,21 +313,21 @@ class AsyncPublisher:
 
 
 class _Sending:
-    """One message under way: its tries, and the answer that the first receipt or confirm gives."""
+    """A message in flight: its tries, and the result, set by the first receipt or confirm."""
 
     def __init__(self, message: Message, *, receipt: bool) -> None:
         self.message = message
         self.receipt = receipt
         self.answer: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
         self.course = Course()
-        # By broker, why it gave the message back.
+        # By broker, the reason for which it returned the message.
         self.returned: dict[int, str] = {}
-        # The words with which a broker last closed the channel that it was under way on.
+        # The words with which a broker last closed the channel that it was in flight on.
         self.trouble = ""
         self.tries: dict[asyncio.Task[None], int] = {}
 
     async def wait(self, seconds: float) -> bool:
-        """Return when answered, after ``seconds``, or, with True, when a try came to nothing."""
+        """Return when there is a reply, after ``seconds``, or, with True, when a try has failed."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         while not self.answer.done() and (left := due - loop.time()) > 0:
@@ -333,7 +338,7 @@ class _Sending:
         return False
 
     def _settle_tries(self) -> bool:
-        """Take note of the tries that ended; whether one of them shall be made again at once."""
+        """Handle the tries that ended; return whether a failed one should be repeated at once."""
         again = False
         for task in [task for task in self.tries if task.done()]:
             number = self.tries.pop(task)
@@ -351,7 +356,8 @@ class _Sending:
         return again
 
     def _lost(self, number: int, words: str) -> None:
-        """Its channel to broker ``number`` has closed; Rejected if that was because of it."""
+        """Handle the close of the channel to broker ``number``; Rejected if this message
+        caused it."""
         if reason := refused(words, self.message):
             raise Rejected(reason, words)
         if is_no_entrance(words):

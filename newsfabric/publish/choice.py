@@ -1,19 +1,20 @@
-"""Which broker a message goes by, and how long its answer is waited for. Pure: time is passed in.
+"""The choice of a message's broker, and of the time that a reply is waited for. Pure: time is
+passed in.
 
 The brokers of a region stand side by side. A publisher chooses the order of each region's brokers
-once, at random, and then stays with the first of the nearest region: so many publishers are spread
-over all brokers, and the messages of one take one way and keep their order as long as nothing
-fails. (A broker chosen for each message would spread a single publisher too, but no publisher is
-too much for one broker, and two ways overtake each other.)
+once, at random, and then stays with the first of the nearest region. So many publishers are spread
+over all brokers, and the messages of one publisher take one path and keep their order without
+failures. (A broker chosen for each message would spread a single publisher too, but no publisher is
+too much for one broker, and messages on two paths overtake each other.)
 
-A broker that was silent until another one answered is *doubted*. Messages go by the others then, so
-none but the first ones wait for it; now and then it gets a copy of one, and once it answers a
-message in time it isn't doubted any more. An answer that comes late says nothing: a broker
-that was stopped and goes on, or one that is far behind, gives many of these.
+A broker that was silent until another one replied is *doubted*. Messages are sent by the others
+then, so only the first ones wait for it; now and then it gets a copy of a message. Once it answers
+a message in time it isn't doubted any more. A late reply proves nothing: a broker that was stopped
+and continues, or that has a long backlog, sends many of these.
 
 A receipt takes 5 to 50 ms in a quiet region, and seconds under overload, where each repeat is one
-more copy to carry. So the first repeat waits ``send_again`` or, where answers take longer, four
-times as long as they took lately, but at most two seconds.
+more copy to carry. So the first repeat waits for ``send_again``, or, if replies are slow, four
+times their recent average, but at most two seconds.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Final
 
-#: Seconds without an answer before a message is sent again, the first time and at last.
+#: Seconds without a reply before a message is sent again, the first time and at last.
 SEND_AGAIN: Final = 0.5
 SEND_AGAIN_AT_LAST: Final = 10.0
-#: As long may the first pause become where answers are slow.
+#: Greatest length of the first pause where replies are slow.
 SLOW: Final = 2.0
-#: Seconds between copies that go by a doubted broker.
+#: Seconds between copies that are sent by a doubted broker.
 PROBE_EVERY: Final = 2.0
 
 _TIMES_USUAL: Final = 4
@@ -38,22 +39,22 @@ _NEVER: Final = float("-inf")
 
 @dataclasses.dataclass(slots=True)
 class Course:
-    """Which brokers a message was handed to, and when, oldest first."""
+    """The brokers that a message was handed to, and when, oldest first."""
 
     handed: list[tuple[int, float]] = dataclasses.field(default_factory=list)
 
     def times(self, broker: int) -> int:
-        """How often ``broker`` has had it."""
+        """Return how often ``broker`` was handed the message."""
         return sum(one == broker for one, _ in self.handed)
 
     def since(self, broker: int) -> float | None:
-        """When ``broker`` had it first; None for never."""
+        """Return when ``broker`` was first handed the message; None for never."""
         return next((at for one, at in self.handed if one == broker), None)
 
 
 @dataclasses.dataclass(slots=True)
 class _Standing:
-    """How one broker has done so far."""
+    """The record of one broker so far."""
 
     region: int
     place: int
@@ -64,9 +65,9 @@ class _Standing:
 
 
 class Choice:
-    """Chooses among brokers, which are numbered: first those of the nearest region, and so on.
+    """A choice among brokers, which are numbered: first those of the nearest region, and so on.
 
-    ``regions`` is how many brokers each region has. Times are seconds on any one clock.
+    ``regions`` has the number of brokers of each region. Times are seconds on any one clock.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Choice:
 
     @property
     def patience(self) -> float:
-        """How long the first pause is now: until then an answer is in time."""
+        """The length of the first pause now: until then a reply is in time."""
         return max(self._send_again, min(_TIMES_USUAL * self._usual, SLOW))
 
     @property
@@ -91,10 +92,10 @@ class Choice:
         return {number for number, broker in enumerate(self._brokers) if broker.doubted}
 
     def among(self, usable: Collection[int], course: Course, copies: int) -> list[int]:
-        """Those of ``usable`` brokers that get the message now: one each of ``copies`` regions.
+        """Return the ``usable`` brokers that get the message now: one each of ``copies`` regions.
 
-        One that hasn't had it comes before one that has, then one that isn't doubted, then the
-        nearer.
+        A broker that wasn't handed it comes before one that was, then one that isn't doubted, then
+        the nearer.
         """
 
         def rank(number: int) -> tuple[int, bool, int, int]:
@@ -107,7 +108,7 @@ class Choice:
         return list(chosen.values())[:copies]
 
     def probed(self, usable: Collection[int], course: Course, key: str, now: float) -> list[int]:
-        """Doubted ones of ``usable`` that get a copy of the new message ``key`` beside others."""
+        """Return doubted brokers of ``usable`` that also get a copy of the new message ``key``."""
         due = [
             number
             for number in sorted(usable)
@@ -120,19 +121,19 @@ class Choice:
         return due
 
     def heard(self, number: int, key: str, now: float) -> None:
-        """An answer to message ``key`` came by broker ``number``, whether one waits for it or not.
+        """Note a reply to message ``key`` by broker ``number``, awaited or not.
 
-        If it answers the last probe in time, the broker is itself again.
+        If it answers the last probe in time, the broker isn't doubted any more.
         """
         broker = self._brokers[number]
         if broker.doubted and broker.probe == key and now - broker.probed <= self.patience:
             self._trust(broker, now)
 
     def answered(self, number: int, course: Course, now: float) -> None:
-        """The first answer to a message came by broker ``number``."""
+        """Note the first reply to a message, by broker ``number``."""
         since = course.since(number)
         if since is None:
-            # By a stranger, or a probe: it says nothing of how long answers take.
+            # By a stranger, or a probe: this tells nothing about the time of replies.
             return
         if now - since <= self.patience:
             self._trust(self._brokers[number], now)
@@ -143,11 +144,11 @@ class Choice:
         self._usual += (now - since - self._usual) * _SHARE_OF_LAST
 
     def region_of(self, number: int) -> int:
-        """Which region broker ``number`` is in: 0 is the nearest."""
+        """Return the region of broker ``number``: 0 is the nearest."""
         return self._brokers[number].region
 
     def in_each_region(self, brokers: Collection[int]) -> bool:
-        """Whether ``brokers`` has one of each region."""
+        """Return whether ``brokers`` has at least one broker of each region."""
         return len({self._brokers[number].region for number in brokers}) == self._regions
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""One broker as a publisher sees it: a link to it, and the queue for receipts that come by it."""
+"""A broker as a publisher sees it: a link to it, and the queue for its receipts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class Entrance:
-    """Publishes by one broker. Begin with :meth:`open`; close it.
+    """A publisher by one broker. Begin with :meth:`open`; close it.
 
-    ``on_receipt`` is given each receipt with its ``correlation_id``; ``user_id`` is what the link
-    logs in as, where messages shall say so. ``arguments`` are those of the queue for receipts,
-    ``receipts`` the exchange that it hears them from, where they aren't brought to queues.
+    ``on_receipt`` is called with each receipt's ``correlation_id`` and the receipt. ``user_id`` is
+    the link's login, for messages that shall have it. ``arguments`` are those of the queue for
+    receipts, and ``receipts`` is the exchange that it is bound to, where shovels don't bring
+    receipts to queues.
     """
 
     _consumer: Consumer
@@ -42,16 +43,16 @@ class Entrance:
         self._arguments = arguments
         self._exchange = exchange
         self._receipts = receipts
-        # What receipts are addressed to: the name that the broker gave the queue on this
-        # connection. A publisher's rights (docs/guarantees.md) cover no other.
+        # The address of receipts: the name that the broker gave the queue on this connection. A
+        # publisher's rights (docs/guarantees.md) cover no other name.
         self._reply_to = ""
         self._on_receipt = on_receipt
-        # Whether there is the queue for receipts, or why the broker will have none.
+        # Whether the queue for receipts exists, and whether the broker refuses it.
         self._declared, self._forbidden = asyncio.Event(), asyncio.Event()
         self._refusal: LinkError | None = None
 
     async def open(self, *, window: int) -> Self:
-        """Begin; at most ``window`` will be unconfirmed at a time."""
+        """Begin; at most ``window`` publications are unconfirmed at a time."""
         await self._link.on_connect(self._declare)
         self._consumer = await self._link.consumer(lambda: self._reply_to, self._on_delivery)
         self._publisher = await self._link.publisher(in_flight=window)
@@ -59,12 +60,12 @@ class Entrance:
 
     @property
     def connected(self) -> bool:
-        """Whether it can be used now."""
+        """True if the broker can be used now."""
         return self._link.connected and self._declared.is_set() and self._publisher.is_ready
 
     @property
     def trouble(self) -> LinkError | None:
-        """Why it can't be used, None if there is nothing to tell."""
+        """The reason why the broker can't be used, None if there is no trouble."""
         return self._link.trouble or self._refusal
 
     async def ready(self) -> None:
@@ -73,13 +74,13 @@ class Entrance:
         await self._publisher.ready()
 
     async def refused(self) -> None:
-        """Return as soon as the broker won't have it; :attr:`trouble` is why."""
+        """Return as soon as the broker refuses us; :attr:`trouble` is the reason."""
         await first_of(self._link.refused(), self._forbidden.wait())
 
     async def publish(self, message: Message, correlation_id: str) -> None:
-        """Publish until the broker has confirmed; LinkError if it won't, is gone or has no room.
+        """Publish until the broker has confirmed; LinkError if it refuses, is gone or has no room.
 
-        It isn't waited for room: another broker may have some.
+        Doesn't wait for room: another broker may have some.
         """
         if not self._publisher.is_ready:
             raise LinkBusy("the broker takes no more now")
@@ -135,7 +136,7 @@ async def first_of(*work: Coroutine[Any, Any, Any]) -> None:
 
 
 async def cancel(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel ``tasks`` and return when they have ended, however."""
+    """Cancel ``tasks`` and return when all have ended, with or without an error."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

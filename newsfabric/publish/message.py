@@ -1,4 +1,4 @@
-"""What a publisher says and is told, as values. Pure."""
+"""A publisher's messages and their outcomes, as values. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from newsfabric.control import Receipt
 from newsfabric.envelope import DEFAULT_LIMITS
 from newsfabric.errors import Rejected
 
-# How many characters before a fault in a body are shown with it.
+# Characters before a fault in a body that are shown with it.
 _BESIDE: Final = 20
 JSON: Final = "application/json"
 
 
 class Options(TypedDict, total=False):
-    """What may be said of one message beside its topic and body.
+    """Options of one message beside its topic and body.
 
-    ``message_id`` is made where absent. ``expiration`` is in ms. ``receipt`` False waits for a
-    broker's confirm only; ``copies`` is into how many regions it is published at once. Both
-    default to what the publisher was made with.
+    ``message_id`` is generated if absent. ``expiration`` is in ms. ``receipt`` False waits only for
+    a broker's confirm; ``copies`` is the number of regions it is published to at once. The default
+    of both is set on the publisher.
     """
 
     key: str
@@ -44,10 +44,10 @@ class Options(TypedDict, total=False):
 class Published:
     """A message that arrived: ``routed``, or, without a receipt, taken by a broker.
 
-    ``identity`` says which message it is, the same for every copy and repeat in every region: keep
-    it, and compare it with that of what readers see. ``id`` is what ``router`` of ``region`` made
-    of it; readers may see that of another router, above all of gold. All four are from the receipt,
-    None without one; ``repeated`` is a hint that it had been routed before.
+    ``identity`` identifies the message, the same for every copy and repeat in every region: keep
+    it, and compare it with the identity that readers see. ``id`` is the id that ``router`` of
+    ``region`` gave it; readers may see the id of another router, above all for gold. All four are
+    from the receipt, None without one; ``repeated`` is a hint that it had been routed before.
     """
 
     message_id: str
@@ -60,11 +60,11 @@ class Published:
 
 
 def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms: int) -> Message:
-    """The message as the fabric wants it, without ``reply_to``.
+    """Return the message in the fabric's form, without ``reply_to``.
 
-    ``body`` as text or bytes is taken for JSON as it is; anything else is written as JSON. Rejected
-    (``not_json``) where that has a lone surrogate, which UTF-8 can't say, or a number that JSON
-    can't say: an infinity or NaN.
+    ``body`` as text or bytes is taken for JSON as it is; any other value is written as JSON.
+    Rejected (``not_json``) if that has a lone surrogate, which UTF-8 can't encode, or a number that
+    JSON doesn't have: an infinity or NaN.
     """
     headers: dict[str, Any] = {"timestamp_in_ms": now_ms}
     for name in ("key", "version", "traceparent"):
@@ -85,10 +85,11 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
 
 
 def check_limits(message: Message) -> None:
-    """Rejected, in a router's words, for a ``message`` that would cost a channel or connection.
+    """Raise Rejected, in a router's words, for a ``message`` that would cost a channel or
+    connection.
 
     A client broker closes the channel for a body of more than 128 KiB, and the connection for
-    headers that don't fit into a frame. Routers refuse what is smaller than that.
+    headers that don't fit into a frame. Routers refuse smaller messages than that.
     """
     size, most = len(message.body), DEFAULT_LIMITS.max_body_bytes
     if size > most:
@@ -102,7 +103,8 @@ def check_limits(message: Message) -> None:
 
 
 def published(receipt: Receipt | None, message_id: str) -> Published:
-    """What ``receipt`` says, or a confirm, which is None; Rejected if it says that."""
+    """Return the outcome in ``receipt``, or of a confirm, which is None; Rejected for a
+    rejection."""
     if receipt is None:
         return Published(message_id=message_id, routed=False)
     if receipt.status == "rejected":
@@ -119,7 +121,7 @@ def published(receipt: Receipt | None, message_id: str) -> Published:
 
 
 def pauses(first: float, last: float) -> Iterator[float]:
-    """Seconds to wait for an answer each time: ``first``, then twice as long up to ``last``."""
+    """Yield the seconds to wait for a reply each time: ``first``, then doubled up to ``last``."""
     pause = first
     while True:
         yield pause
@@ -132,7 +134,7 @@ def _encode(body: Any) -> bytes:
     try:
         written = body.encode() if isinstance(body, str) else orjson.dumps(body)
     except (UnicodeEncodeError, orjson.JSONEncodeError):
-        # Half of an emoji, where a headline was cut: orjson doesn't say where.
+        # Half of an emoji, where a headline was cut: orjson doesn't give the place.
         text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
         place = next((n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"), None)
         if place is None:
@@ -141,14 +143,15 @@ def _encode(body: Any) -> bytes:
         raise Rejected(
             "not_json", f"a lone surrogate at character {place} of the body, after {beside!r}"
         ) from None
-    # orjson writes null for what is no number of JSON's: few bodies need to be looked at.
+    # orjson writes null for infinities and NaN: few bodies need the check.
     if not isinstance(body, str) and b"null" in written and (where := _endless(body, "body")):
         raise Rejected("not_json", f"{where}: JSON has no infinity and no NaN")
     return written
 
 
 def _endless(value: Any, name: str) -> str | None:
-    """Where in ``value``, which is called ``name``, a number is that JSON has not, and which."""
+    """Return the place and value of a number in ``value``, called ``name``, that JSON doesn't
+    have."""
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{name} is {value}"
     inner: Iterable[tuple[Any, Any]] = ()

@@ -1,8 +1,8 @@
-"""Which message a broker means that closed a channel, and why it refuses it. Pure.
+"""The message that made a broker close a channel, and the reason of the refusal. Pure.
 
-AMQP closes a channel for one bad message and says of which neither delivery tag nor id. RabbitMQ's
-words name what was wrong with it (3.10 to 4.3 have the same), and that tells it from the others
-that were under way. Whatever the words don't name is sent again.
+AMQP closes a channel for one bad message, without its delivery tag or id. RabbitMQ's words (the
+same in 3.10 to 4.3) name the fault, which tells the message from the others in flight. Messages
+that the words don't name are sent again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.control import PUBLISHER_NOT_ALLOWED
 from newsfabric.topology import PUBLISH
 
-# A reply code of the broker's, and its words.
+# A broker's reply code and words.
 _SAID: Final = re.compile(r"\b\d{3} [A-Z_]+ - ")
 _NO_ENTRANCE: Final = f"NOT_FOUND - no exchange '{PUBLISH}'"
 _SIZE: Final = re.compile(r"PRECONDITION_FAILED - message size (\d+) is larger")
@@ -23,7 +23,8 @@ _USER: Final = re.compile(r"PRECONDITION_FAILED - user_id property set to '(.*?)
 
 
 def refused(words: str, message: Message) -> str | None:
-    """The reason for which a broker's ``words`` refuse ``message``; None if they mean another.
+    """Return the reason for which a broker's ``words`` refuse ``message``; None if they mean
+    another.
 
     It is one of :data:`newsfabric.envelope.REJECT_REASONS`.
     """
@@ -41,11 +42,11 @@ def refused(words: str, message: Message) -> str | None:
 
 
 def is_said(words: str) -> bool:
-    """Whether a broker itself says ``words``; else the connection broke, or there was none."""
+    """Return whether ``words`` are a broker's own; else the connection broke, or there was none."""
     return _SAID.search(words) is not None
 
 
 def is_no_entrance(words: str) -> bool:
-    """Whether a broker's ``words`` say that it takes no publisher's message: it isn't the fabric's
-    entrance, or not any more."""
+    """Return whether a broker's ``words`` mean that it takes no publisher's message: it isn't the
+    fabric's entrance, or not any more."""
     return _NO_ENTRANCE in words

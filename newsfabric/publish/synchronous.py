@@ -1,6 +1,6 @@
 """The publisher for programs without asyncio: the asynchronous one on a thread of its own.
 
-It may be used from any number of threads. Make it after a fork, not before.
+Any number of threads may use it. Make it after a fork, not before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from newsfabric.publish.message import Options, Published
 
 
 class Publisher:
-    """Publishes as :class:`AsyncPublisher` does, with the same arguments. Close it."""
+    """A publisher as :class:`AsyncPublisher`, with the same arguments. Close it."""
 
     def __init__(
         self, regions: Sequence[str], *, app_id: str, window: int = WINDOW, **settings: Any
@@ -24,7 +24,7 @@ class Publisher:
         self._loop = asyncio.new_event_loop()
         self._window = window
         self._room = threading.BoundedSemaphore(window)
-        # One thread closes; it sets this when it has all of the room.
+        # Only one thread closes; it sets this when it has all of the room.
         self._closing = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(
@@ -45,16 +45,18 @@ class Publisher:
         self.close()
 
     def publish(self, topic: str, body: Any, **options: Unpack[Options]) -> Published:
-        """Publish, and return when it is known to be routed; see :meth:`AsyncPublisher.publish`."""
+        """Publish, and return when the message is known to be routed
+        (:meth:`AsyncPublisher.publish`).
+        """
         return self.send(topic, body, **options).result()
 
     def send(
         self, topic: str, body: Any, **options: Unpack[Options]
     ) -> concurrent.futures.Future[Published]:
-        """Begin to publish; the future holds what :meth:`publish` returns or raises.
+        """Begin to publish; the future has the result or the error of :meth:`publish`.
 
-        Waits while ``window`` messages are under way. Keep the futures, or errors go unseen.
-        RuntimeError once it is closed.
+        Waits while ``window`` messages are in flight. Keep the futures, or errors go unseen.
+        RuntimeError once the publisher is closed.
         """
         self._room.acquire()
         if self._closed:
@@ -65,14 +67,14 @@ class Publisher:
         return sending
 
     def close(self) -> None:
-        """Wait for what is under way, then close. Nothing may be sent any more. Idempotent."""
+        """Wait for the messages in flight, then close. Later messages are refused. Idempotent."""
         with self._closing:
             if self._closed:
                 return
             for _ in range(self._window):
                 self._room.acquire()
             self._closed = True
-            # For those who wait to send, and for whoever sends later: they are told.
+            # Threads that wait to send, now or later, get an error.
             self._room.release(self._window)
             self._run(self._publisher.close()).result()
             self._stop()

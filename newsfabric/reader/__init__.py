@@ -1,14 +1,14 @@
-"""A reader in Python: connects to a gateway by any transport and hands on its pushes.
+"""A reader in Python: connects to a gateway by any transport and yields its pushes.
 
 For the command line, the world's canary, tests and benches; it isn't the readers' library.
-Reconnecting, and going on from where it was, is :mod:`newsfabric.reader.following`'s.
+:mod:`newsfabric.reader.following` reconnects, and continues from the last position.
 
 ::
 
     reader = await connect(gateway, "websocket")
     async with reader:
         await reader.subscribe("news.breaking")
-        async for push in reader:       # until Disconnected
+        async for push in reader:         # until Disconnected
             ...
 """
 

@@ -1,4 +1,4 @@
-"""Where a region's gateways are: ``/endpoints.json``, fetched, checked, and one of them chosen."""
+"""The gateways of a region: ``/endpoints.json``, fetched, checked, and one gateway chosen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from newsfabric.numbers import is_number, is_whole
 _TIMEOUT: Final = 5.0
 # Fifty boxes and eight regions have 12 KB.
 _MAX_BYTES: Final = 256 * 1024
-# 503 comes with the other regions: this one has no gateway that is ready.
+# A 503 has the other regions: this one has no gateway that is ready.
 _ANSWERS: Final = (200, 503)
 _MAX_WEIGHT: Final = 1e9
 _MAX_RETRY_MS: Final = 3_600_000
@@ -25,7 +25,9 @@ _MAX_RETRY_MS: Final = 3_600_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One gateway's URLs, and which share of those who come it wants, beside the others."""
+    """A gateway's URLs, and the share of new readers that it wants (``weight``), relative to
+    others.
+    """
 
     sockjs_url: str
     websocket_url: str
@@ -43,13 +45,13 @@ class Endpoints:
     alternates: tuple[str, ...] = ()
 
     def choose(self, rng: random.Random) -> Endpoint:
-        """One of the gateways, of which there must be some, at random by their weights."""
+        """Return one of the gateways (at least one) at random by their weights."""
         weights = [gateway.weight for gateway in self.gateways]
         return rng.choices(self.gateways, weights)[0]
 
 
 async def fetch_endpoints(url: str) -> Endpoints:
-    """Ask ``url``; Disconnected (1006) when nobody answers, or with something else."""
+    """Ask ``url``; Disconnected (1006) without a reply, or for a reply that isn't valid."""
     http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)
     try:
         request = HTTPRequest(url, connect_timeout=_TIMEOUT, request_timeout=_TIMEOUT)
@@ -64,7 +66,7 @@ async def fetch_endpoints(url: str) -> Endpoints:
 
 
 def parse_endpoints(document: Any) -> Endpoints:
-    """The endpoints in a parsed ``endpoints.json``; ValueError if it isn't one."""
+    """Return the endpoints in a parsed ``endpoints.json``; ValueError if it isn't one."""
     try:
         gateways = tuple(
             Endpoint(

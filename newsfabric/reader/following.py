@@ -1,8 +1,8 @@
-"""Topics of a region for as long as one likes, whatever happens to gateways.
+"""Subscriptions to topics of a region that survive the loss of gateways.
 
-After a disconnect it asks for the endpoints again, connects to another gateway if there is one
-and goes on from the position of each topic. Where the gateway can't say what came since, it
-rewinds over the time that it was away. What was there already is dropped by identity.
+After a disconnect it fetches the endpoints again, connects to another gateway if there is one, and
+continues from the position of each topic. If the gateway doesn't have the messages since then, it
+rewinds over the time without a connection. Duplicates are dropped by identity.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from newsfabric.reader.endpoints import fetch_endpoints
 from newsfabric.reader.push import Push
 from newsfabric.reader.transports import Transport, connect
 
-# What a reader who was away gets again; the rest is in the history.
+# Time that is read again after a disconnect; older messages are in the history.
 _AWAY: Final = "5m"
 _SEEN: Final = 10_000
 
@@ -39,14 +39,14 @@ async def follow(
     on_gap: Callable[[str], None] = lambda _topic: None,
     on_away: Callable[[Disconnected], None] = lambda _why: None,
 ) -> AsyncGenerator[Push]:
-    """The messages of ``topics``, each once.
+    """Yield the messages of ``topics``, each once.
 
-    It begins with the last ``rewind`` of them, or with those routed ``since`` then (seconds since
-    the epoch): what came while we were connecting isn't missed. ``on_subscribed`` is called with
-    each topic as soon as its messages come, also after a reconnect, and ``on_gap`` before that if
-    something may have been missed; ``on_away`` with the reason each time that there is no
-    connection. Ends only with ReaderError: a topic was refused, or with a Disconnected that says
-    not to come again.
+    Begins with the last ``rewind`` of them, or with those routed ``since`` a time (seconds since
+    the epoch): so messages that arrive during the connect aren't missed. ``on_subscribed`` is
+    called with each topic as soon as its messages arrive, also after a reconnect, and ``on_gap``
+    before that if messages may have been missed; ``on_away`` is called with the reason of each
+    disconnect. Ends only with ReaderError if a topic was refused, or with a Disconnected that
+    forbids to reconnect.
     """
     seen: collections.OrderedDict[int, None] = collections.OrderedDict()
     positions: dict[str, str] = {}
@@ -86,7 +86,7 @@ async def _once(
     rewind: int | str | None,
     positions: dict[str, str],
 ) -> AsyncGenerator[Push]:
-    """One connection; it keeps ``positions`` of topics up to date."""
+    """Yield the pushes of one connection, and keep ``positions`` of topics up to date."""
     endpoints = await fetch_endpoints(endpoints_url)
     if not endpoints.gateways:
         raise Disconnected(1013, f"no gateway in {endpoints.region} is ready")
@@ -98,14 +98,14 @@ async def _once(
             try:
                 push = await anext(reader)
             except Disconnected:
-                # An event stream's id may be ahead of what was taken from it, but not at its end.
+                # An event stream's id may be ahead of the pushes taken from it, but not at its end.
                 positions.update((topic, reader.last_id) for topic in topics if reader.last_id)
                 raise
             if push.type == "error":
                 _refuse(push)
             yield push
-            # Only now: who stops at a push hasn't had it. After a rewind, what the position of
-            # `subscribed` stands for is still to come.
+            # Only now: a caller that stops at a push hasn't handled it. After a rewind, the
+            # messages up to the position of `subscribed` are still to come.
             all_here = push.is_message or rewind is None or push.fields.get("recovered")
             if push.position is not None and all_here and transport != "sse":
                 positions[push.topic] = push.position

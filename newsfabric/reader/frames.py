@@ -1,4 +1,4 @@
-"""Frames of SockJS and of event streams, read from bytes in pieces of any size. Pure.
+"""Frames of SockJS and of event streams, parsed from pieces of any size. Pure.
 
 SockJS 1.0: ``o`` open, ``h`` heartbeat, ``a[…]`` messages, ``c[code,"reason"]`` close; over
 xhr-streaming each on a line of its own, after a prelude of ``h``. Event streams: WHATWG HTML
@@ -19,14 +19,17 @@ MAX_LINE_BYTES: Final = 1 << 20
 
 
 class Lines:
-    """Cuts a stream of bytes into lines at LF; one of more than ``longest`` bytes is an error."""
+    """A splitter of a stream of bytes into lines at LF; a line above ``longest`` bytes is an
+    error."""
 
     def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self._longest = longest
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that ``chunk`` completes, without (CR) LF; Disconnected for an endless one."""
+        """Return the lines that ``chunk`` completes, without (CR) LF; Disconnected for an endless
+        one.
+        """
         self._rest += chunk
         *lines, rest = self._rest.split(b"\n")
         self._rest = bytearray(rest)
@@ -36,7 +39,8 @@ class Lines:
 
 
 def sockjs_messages(frame: str | bytes) -> list[str]:
-    """The messages in a SockJS frame (none in ``o`` and ``h``); Disconnected for a close frame."""
+    """Return the messages in a SockJS frame (none in ``o``, ``h``); Disconnected for a close
+    frame."""
     text = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else frame
     kind, rest = text[:1], text[1:]
     # The prelude of xhr-streaming is 2,048 times "h".
@@ -59,14 +63,14 @@ def _is_code(value: Any) -> bool:
 
 
 class Event(NamedTuple):
-    """One event: its data, and the last id so far (None: none yet)."""
+    """An event: its data, and the last id so far (None: none yet)."""
 
     data: bytes
     last_id: str | None
 
 
 class EventStream:
-    """Makes events out of a ``text/event-stream``; ``last_id`` is theirs so far.
+    """A parser of ``text/event-stream``; ``last_id`` is the last event id so far.
 
     An event whose data have more than ``longest`` bytes is an error.
     """
@@ -80,7 +84,7 @@ class EventStream:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events with data that ``chunk`` completes; Disconnected for an endless one."""
+        """Return the events with data that ``chunk`` completes; Disconnected for an endless one."""
         events = []
         for line in self._lines.feed(chunk):
             field, _, value = line.partition(b":")
@@ -100,6 +104,6 @@ class EventStream:
 
 
 def closed(code: int, reason: str) -> Disconnected:
-    """A close with ``code``; its range says whether to come again (newsfabric.closing)."""
+    """Return an error for ``code``; its range decides whether to reconnect (newsfabric.closing)."""
     final = 4000 <= code <= 4099 or code in (1000, 1009)
     return Disconnected(code, reason or "closed", reconnect=not final)

@@ -1,4 +1,4 @@
-"""A push as a reader gets it."""
+"""A push as a reader receives it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DROPPED: Final = metrics.counter(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Push:
-    """One push: its JSON ``text``, on one line, and what is in it.
+    """A push: its JSON ``text``, on one line, and its ``fields``.
 
-    ``last_id`` is where an event stream, all its topics together, goes on after it; None on
-    other transports, and as long as the stream doesn't say.
+    ``last_id`` is the position of an event stream, for all its topics, after this push; None on
+    other transports, and until the stream has sent one.
     """
 
     text: str
@@ -35,19 +35,19 @@ class Push:
 
     @property
     def is_message(self) -> bool:
-        """Whether it is news, and not about the connection."""
+        """True for news, False for pushes about the connection."""
         return self.type == "message"
 
     @property
     def topic(self) -> str:
-        """The topic that it is about."""
+        """The topic of the push."""
         return str(self.fields.get("topic"))
 
     @property
     def identity(self) -> str | None:
-        """Which message it is: the same in every region, also where their ids differ.
+        """The message's identity: the same in every region, also where ids differ.
 
-        It is what one compares, as in a receipt; None if the push has no id.
+        Compare it with the identity in a receipt; None if the push has no id.
         """
         try:
             return identity_text(identity_of_id(str(self.fields.get("id"))))
@@ -56,9 +56,9 @@ class Push:
 
     @property
     def text_with_identity(self) -> str:
-        """The ``text`` with a field ``identity`` at its end, if it has an id.
+        """The ``text`` with a field ``identity`` at its end, if the push has an id.
 
-        Its other bytes stay: numbers of a body, read and written again, might change.
+        The other bytes stay: numbers of a body, parsed and written again, might change.
         """
         if self.identity is None or "identity" in self.fields:
             return self.text
@@ -66,15 +66,15 @@ class Push:
 
     @property
     def position(self) -> str | None:
-        """Where to go on after this push, for its topic; None if it doesn't say."""
+        """The position after this push, for its topic; None if the push has none."""
         position = self.fields.get("position")
         return position if isinstance(position, str) else None
 
 
 def parse_pushes(texts: Iterable[str | bytes]) -> list[Push]:
-    """The pushes in ``texts``. What can't be read is counted in :data:`DROPPED` and left out.
+    """Return the pushes in ``texts``. Unreadable ones are counted in :data:`DROPPED` and left out.
 
-    A connection doesn't end for it: the next one would be sent the same again.
+    They don't end the connection: the next one would be sent the same again.
     """
     found = []
     for text in texts:
@@ -86,10 +86,11 @@ def parse_pushes(texts: Iterable[str | bytes]) -> list[Push]:
 
 
 def parse_push(text: str | bytes) -> Push:
-    """The push in ``text``; ValueError for what can't be read."""
+    """Return the push in ``text``; ValueError if it can't be read."""
     fields = orjson.loads(text)
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     line = text.decode("utf-8") if isinstance(text, bytes) else text
-    # A body may be written over several lines; strings escape theirs, so spaces say the same.
+    # A body may have line breaks between its values; strings escape theirs, so spaces are
+    # equivalent.
     return Push(line.replace("\r", " ").replace("\n", " "), fields)

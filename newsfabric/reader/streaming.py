@@ -1,6 +1,6 @@
-"""One HTTP answer whose body never ends, taken as it comes.
+"""An HTTP response with an endless body, handed on as it arrives.
 
-Tornado's own HTTP client can't be told to hang up in the middle of an answer; its HTTP/1
+Tornado's own HTTP client can't close a connection in the middle of a response; its HTTP/1
 connection can.
 """
 
@@ -28,7 +28,7 @@ from newsfabric.errors import Disconnected
 
 _CONNECT_TIMEOUT: Final = 10.0
 _NO_LIMIT: Final = 1 << 62
-# How much of a refusal is shown.
+# Bytes of a refusal that are shown.
 _SHOWN: Final = 200
 
 
@@ -38,11 +38,11 @@ async def stream(
     on_chunk: Callable[[bytes], Awaitable[None]],
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Send an empty request and give every piece of the answer's body to ``on_chunk``.
+    """Send an empty request and give every piece of the response's body to ``on_chunk``.
 
-    ``headers`` are sent beside those that a request must have. The next piece is read when
-    ``on_chunk`` has returned. Returns when the answer is complete; Disconnected when it is cut
-    off or says anything but 200. What ``on_chunk`` raises ends it, and is raised.
+    ``headers`` are added to the required ones. The next piece is read after ``on_chunk`` has
+    returned. Returns when the response is complete; Disconnected if it is cut off or has a status
+    other than 200. An error of ``on_chunk`` ends it, and is raised.
     """
     try:
         parts = urlsplit(url)
@@ -94,17 +94,19 @@ class _Answer(HTTPMessageDelegate):
         try:
             await self._on_chunk(chunk)
         except Exception as exc:
-            # Tornado logs what a delegate raises, and has the answer look cut off.
+            # Tornado would log a delegate's error, and treat the response as cut off.
             self._end = exc
             self._connection.close()
 
     def check(self, url: str, complete: bool) -> None:
-        """Disconnected unless the answer was a whole 200; what ended it, if something did."""
+        """Raise Disconnected unless the response was a whole 200; raise the error that ended it, if
+        any.
+        """
         if self._end is not None:
             raise self._end
         if self._status not in (0, 200):
             said = _said(self._refusal)
-            # What a server calls the asker's fault stays wrong when it is asked again.
+            # A client error (4xx) stays wrong in a retry.
             wrong = 400 <= self._status < 500 and self._status != 429
             raise Disconnected(1006, f"{url}: {self._status} {said}", reconnect=not wrong)
         if not complete:
@@ -112,7 +114,7 @@ class _Answer(HTTPMessageDelegate):
 
 
 def _said(refusal: bytes) -> str:
-    """What a refusal says to a person: a frontdesk's is JSON."""
+    """Return the text of a refusal for a person: a frontdesk's is JSON."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(orjson.loads(refusal)["error"]["detail"])
     return refusal.decode("utf-8", "replace").strip()

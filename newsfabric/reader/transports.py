@@ -1,9 +1,9 @@
-"""The four ways to a gateway, each as a :class:`Reader`.
+"""The four transports to a gateway, each as a :class:`Reader`.
 
-What a gateway has sent and nobody has taken yet waits in a bounded inbox; when that is full
-nothing more is read, so the gateway sees a slow reader.
+Pushes that were received and not taken yet wait in a bounded inbox. While it is full nothing more
+is read, so the gateway sees a slow reader.
 
-An event stream has no way up: its topics are in its URL, so it takes :meth:`Reader.subscribe`
+An event stream can't send verbs: its topics are in its URL, so :meth:`Reader.subscribe` is allowed
 only before the first push is asked for.
 """
 
@@ -41,8 +41,8 @@ Transport = Literal["websocket", "sockjs", "xhr-streaming", "sse"]
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
 
 _CONNECT_TIMEOUT: Final = 10.0
-# What Tornado raises where there is none: of a scheme that isn't known a KeyError, of an address
-# that can't be one a ValueError.
+# Errors of Tornado if there is no connection: a KeyError for an unknown scheme, a ValueError for an
+# invalid address.
 _NO_WEBSOCKET: Final = (
     OSError,
     HTTPClientError,
@@ -56,7 +56,7 @@ _INBOX: Final = 10_000
 
 
 async def connect(gateway: Endpoint, transport: Transport = "websocket") -> Reader:
-    """Connect to ``gateway``; Disconnected when that fails. Close the reader afterwards."""
+    """Connect to ``gateway``; Disconnected on failure. Close the reader afterwards."""
     if transport == "websocket":
         return await _WebSocket.open(gateway.websocket_url, lambda text: [text])
     if transport == "sockjs":
@@ -68,9 +68,9 @@ async def connect(gateway: Endpoint, transport: Transport = "websocket") -> Read
 
 
 class Reader(abc.ABC):
-    """One connection. Iterate for the pushes; the iteration ends with Disconnected.
+    """A connection to a gateway. Iterate for the pushes; the iteration ends with Disconnected.
 
-    After :meth:`close` (or leaving ``async with``) nothing of it is left.
+    After :meth:`close` (or leaving ``async with``) no socket or task of it is left.
     """
 
     def __init__(self) -> None:
@@ -78,16 +78,17 @@ class Reader(abc.ABC):
 
     @property
     def last_id(self) -> str | None:
-        """Where all topics of an event stream together go on; other transports have no such id."""
+        """The position of an event stream, for all its topics; other transports have no such id."""
         return None
 
     async def subscribe(
         self, topic: str, *, rewind: int | str | None = None, position: str | None = None
     ) -> None:
-        """Ask for ``topic``; a ``subscribed`` or ``error`` push answers, with it as ``ref``.
+        """Subscribe to ``topic``; the reply is a push, ``subscribed`` or ``error``, with ``topic``
+        as ``ref``.
 
-        It begins after ``position`` if the gateway can say what came since, else with ``rewind``.
-        An event stream has one position, a :attr:`last_id`; the last one given counts.
+        Messages begin after ``position`` if the gateway has all since then, else with ``rewind``.
+        An event stream has one position, a :attr:`last_id`; the last one given is used.
         """
         verb: dict[str, Any] = {"action": "subscribe", "topic": topic, "ref": topic}
         asked = {"rewind": rewind, "position": position}
@@ -103,13 +104,13 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     async def _more(self) -> list[Push]:
-        """Wait for more pushes; Disconnected when there will be none."""
+        """Wait for more pushes; Disconnected at the end."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Push:
-        """The next push. A ``disconnect`` push is handed on too, before the end comes."""
+        """Return the next push. A ``disconnect`` push is returned too, before the end."""
         while not self._waiting:
             self._waiting.extend(await self._more())
         return self._waiting.popleft()
@@ -127,7 +128,7 @@ class Reader(abc.ABC):
 
 
 class _WebSocket(Reader):
-    """Raw WebSocket, and SockJS's when ``messages_of`` takes its frames apart."""
+    """A raw WebSocket; SockJS's too, if ``messages_of`` parses its frames."""
 
     def __init__(
         self, socket: WebSocketClientConnection, messages_of: Callable[[str], list[str]]
@@ -177,7 +178,7 @@ class _WebSocket(Reader):
 
 
 def _close_unwanted(opening: asyncio.Future[WebSocketClientConnection]) -> None:
-    """Close the connection that nobody waits for any more; its failure is nobody's concern."""
+    """Close a connection that no task waits for any more; ignore its failure."""
     if opening.exception() is None:
         opening.result().close()
 
@@ -188,7 +189,7 @@ class _SockjsWebSocket(_WebSocket):
 
 
 class _Streaming(Reader):
-    """Pushes that come in the body of an endless HTTP answer."""
+    """Pushes in the body of an endless HTTP response."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,7 +217,7 @@ class _Streaming(Reader):
         return [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
 
     async def _receive(self) -> Disconnected:
-        """Fill the inbox until it is over; returns why."""
+        """Fill the inbox until the stream ends; return the reason."""
         try:
             await self._requests()
         except Disconnected as exc:
@@ -225,11 +226,11 @@ class _Streaming(Reader):
 
     @abc.abstractmethod
     async def _requests(self) -> None:
-        """Ask for the stream, again if it comes in parts, until it is over."""
+        """Request the stream, again if it arrives in several responses, until it ends."""
 
     @abc.abstractmethod
     def _pushes_of(self, chunk: bytes) -> list[Push]:
-        """The pushes that ``chunk`` completes."""
+        """Return the pushes that ``chunk`` completes."""
 
     async def _on_chunk(self, chunk: bytes) -> None:
         for push in self._pushes_of(chunk):
@@ -238,7 +239,7 @@ class _Streaming(Reader):
 
 
 class _XhrStreaming(_Streaming):
-    """SockJS xhr_streaming: pushes come down one POST after another, verbs go up by others."""
+    """SockJS xhr_streaming: pushes arrive by one POST after another, verbs are sent by others."""
 
     def __init__(self, session_url: str) -> None:
         super().__init__()
@@ -260,7 +261,7 @@ class _XhrStreaming(_Streaming):
             http.close()
 
     async def _session_opened(self) -> None:
-        # SockJS 1.0: the session exists from the first answer on; a verb before it is a 404.
+        # SockJS 1.0: the session exists from the first response on; a verb before it is a 404.
         receiving = self._start()
         await _first_of(self._opened, receiving)
         if not self._opened.is_set():
@@ -330,6 +331,6 @@ async def _first_of(event: asyncio.Event, task: asyncio.Task[Disconnected]) -> N
 
 
 def _session_url(sockjs_url: str) -> str:
-    # SockJS 1.0: any three digits, any session id that nobody else has.
+    # SockJS 1.0: any three digits, any unique session id.
     server = f"{secrets.randbelow(1000):03d}"
     return f"{sockjs_url.rstrip('/')}/{server}/{secrets.token_hex(8)}"

@@ -1,13 +1,13 @@
 """Exchanges, queues, bindings and shovels of the fabric, as values. No I/O.
 
-Everything that declares something on a broker takes it from here: ``definitions.json`` of a
-fresh node, the services' declarations over AMQP, the shovels' plan and a box's agent. So broker and
-program can't disagree, and a change in topology is one diff.
+All declarations on brokers are made from these values: ``definitions.json`` of a fresh node, the
+services' declarations over AMQP, the shovels' plan and a box's agent. So broker and program can't
+disagree, and a change in topology is one diff.
 
-The brokers of a region stand side by side and know nothing of each other. Hence the two questions
-a reader will ask: why there is no RabbitMQ cluster, and why important ways come in pairs.
-docs/design/0031-brokers-side-by-side.md answers both; 0001-shovels-and-queues.md says what happens
-at each bound.
+The brokers of a region stand side by side and share nothing. So a reader has two questions: why
+there is no RabbitMQ cluster, and why important paths exist twice.
+docs/design/0031-brokers-side-by-side.md answers both; 0001-shovels-and-queues.md describes the
+effect of each bound.
 """
 
 from __future__ import annotations

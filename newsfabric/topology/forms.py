@@ -1,4 +1,4 @@
-"""The topology in the forms that RabbitMQ takes: definitions.json, shovel values, declarations."""
+"""The topology in RabbitMQ's forms: definitions.json, shovel values, declarations."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from newsfabric.topology.values import (
     ShovelLink,
 )
 
-# Seconds. A broker whose peer hangs finds out after two of them, closes the connection, and gives
-# what the peer's shovel had fetched to another shovel.
+# Seconds. A broker whose peer hangs notices after two heartbeats, closes the connection, and
+# requeues the messages that the peer's shovel had fetched, for another shovel.
 SHOVEL_HEARTBEAT: Final = 3
 
-# RFC 3986 section 3.2: an authority ends at "/", "?" or "#". A "/" in a password isn't legal
-# there, but hide it all the same: up to the last "@" before a space or quote.
+# RFC 3986 section 3.2: an authority ends at "/", "?" or "#". A "/" in a password isn't legal there,
+# but is hidden all the same: up to the last "@" before a space or quote.
 _LOGIN: Final = re.compile(r"//[^\s'\"]*@")
 
 
 def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
-    """The ``value`` of ``link``'s shovel parameter. It holds the password: never log it.
+    """Return the ``value`` of ``link``'s shovel parameter. It holds the password: never log it.
 
-    A shovel that brings messages to a broker where it must log in says there as whom: that broker
-    checks it, and nobody else can say it.
+    A shovel that logs in at its destination sets ``user_id`` to its user there: that broker checks
+    it, so no other user can set it.
     """
     logs_in = link.destinations != (DIRECT,)
     said = {"dest-publish-properties": {"user_id": credentials.username}} if logs_in else {}
@@ -50,7 +50,8 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         "src-protocol": "amqp091",
         "src-uri": _uris((link.source,), credentials),
         "src-queue": link.queue.name,
-        # A shovel declares its source queue when that is missing; with these it gets the same one.
+        # A shovel declares its source queue if that is missing: with these arguments it is the same
+        # queue.
         "src-queue-args": link.queue.bounds.arguments(),
         # Enough for a link of 100 ms at 10,000 messages a second.
         "src-prefetch-count": 1000,
@@ -58,7 +59,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         "dest-protocol": "amqp091",
         "dest-uri": _uris(link.destinations, credentials),
         "dest-exchange": link.exchange,
-        # Its name, for races, canaries and `newsfabric trace`: newsfabric.hops.
+        # Headers with its name, for races, canaries and `newsfabric trace`: newsfabric.hops.
         "dest-add-forward-headers": True,
         # The source keeps a message until the destination has it: duplicates, never losses.
         "ack-mode": "on-confirm" if link.confirmed else "on-publish",
@@ -68,7 +69,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
 
 
 def mask(text: str) -> str:
-    """``text`` with the login of every URI in it hidden; what may be shown of URIs and errors."""
+    """Return ``text`` with the login of every URI in it hidden; so URIs and errors may be shown."""
     return _LOGIN.sub("//***@", text)
 
 
@@ -78,10 +79,10 @@ def definitions(
     passwords: Mapping[str, str] = MappingProxyType({}),
     limits: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """``part`` as a RabbitMQ ``definitions.json``, with its users; shovels aren't in it.
+    """Return ``part`` as a RabbitMQ ``definitions.json``, with its users and without shovels.
 
-    ``passwords`` has one for each of ``users``; ``limits`` is what bounds others. A node that loads
-    definitions makes no default user.
+    ``passwords`` has one for each of ``users``; ``limits`` bounds queues of others. A node that
+    loads definitions makes no default user.
     """
     return {
         "vhosts": [{"name": VHOST}],
@@ -99,7 +100,7 @@ def client_definitions(
     users: Iterable[User] = (),
     passwords: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """``definitions.json`` of a client or proxy broker, of which shovels take from ``taken``.
+    """Return ``definitions.json`` of a client or proxy broker; shovels take from ``taken``.
 
     See :func:`newsfabric.topology.plan.taken_from`.
     """
@@ -111,14 +112,14 @@ def core_definitions(
     users: Iterable[User] = (),
     passwords: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """``definitions.json`` of a core broker."""
+    """Return ``definitions.json`` of a core broker."""
     return definitions(core(topics), users, passwords, limits("core"))
 
 
 def retail_definitions(
     users: Iterable[User] = (), passwords: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """``definitions.json`` of a retail box's broker."""
+    """Return ``definitions.json`` of a retail box's broker."""
     return definitions(RETAIL, users, passwords)
 
 
@@ -133,14 +134,14 @@ async def declare_part(declare: Declare, part: Part) -> None:
 
 
 async def declare_client(declare: Declare) -> None:
-    """Declare a client broker's exchanges, as :func:`declare_core` does a core broker's."""
+    """Declare a client broker's exchanges, as :func:`declare_core` does for a core broker."""
     await declare_part(declare, CLIENT)
 
 
 async def declare_core(declare: Declare) -> None:
     """Declare a core broker's exchanges, on a broker that has no definitions (tests, benches).
 
-    Services declare none: who may declare an exchange may delete it.
+    Services declare none: a user that may declare an exchange may delete it.
     """
     await declare_part(declare, Part(exchanges=CORE_EXCHANGES))
 
@@ -177,7 +178,7 @@ def _uris(urls: Sequence[str], credentials: Credentials) -> str | list[str]:
 
 
 def _uri(url: str, credentials: Credentials) -> str:
-    """``url`` as RabbitMQ's Erlang client takes it, which by itself verifies no certificate."""
+    """Return ``url`` for RabbitMQ's Erlang client, which verifies no certificate by default."""
     parts = urlsplit(url)
     query = {"heartbeat": str(SHOVEL_HEARTBEAT)} | dict(parse_qsl(parts.query))
     if parts.scheme != "amqps":

@@ -1,4 +1,6 @@
-"""What each kind of broker holds by itself: client broker, core broker, retail box."""
+"""The exchanges and queues that each kind of broker has itself: client broker, core broker, retail
+box.
+"""
 
 from __future__ import annotations
 
@@ -47,52 +49,52 @@ RETAIL: Final = Part(
 )
 
 
-# What mailbox services of a region compete on, on each core broker.
+# The queue on which a region's mailbox services compete, on each core broker.
 MAILBOX_QUEUE: Final = "mailbox"
 
-# What names of queues begin with. On client clusters the first two are the fabric's own.
+# Prefixes of queue names. On client clusters queues with the first two are the fabric's own.
 SHOVEL_QUEUES: Final = "shovel."
 KEEPER_QUEUES: Final = "keeper."
 BOX_QUEUES: Final = "box."
 OWN_QUEUES: Final = (SHOVEL_QUEUES, KEEPER_QUEUES)
-# What the names begin with that a broker makes up. Nobody can declare an exchange that is called
-# so, nor choose such a name for a queue: "amq." is reserved (AMQP 0-9-1 section 2.1.2.1 and 2.1.3).
+# The prefix of names that a broker generates. No user can declare an exchange or choose a queue
+# name with this prefix: "amq." is reserved (AMQP 0-9-1 section 2.1.2.1 and 2.1.3).
 NAMED_BY_BROKER: Final = "amq.gen-"
-# The feeds of a box, and what it may have on a core broker.
+# The feeds of a box, each with a queue on a core broker.
 FEEDS: Final = (1, 2)
 
 
 def router_queue(n: int) -> str:
-    """Name of the ``n``-th (1, 2) queue of a core broker that routers compete on."""
+    """Return the name of the ``n``-th (1, 2) queue of a core broker that routers compete on."""
     return f"router.{n}"
 
 
 def router_queues() -> tuple[str, ...]:
-    """Names of all queues of a core broker that routers consume."""
+    """Return the names of all queues of a core broker that routers consume."""
     return router_queue(1), router_queue(2)
 
 
 def box_queue(box: str, n: int) -> str:
-    """Name of a core broker's queue for feed ``n`` (1, 2) of ``box``."""
+    """Return the name of a core broker's queue for feed ``n`` (1, 2) of ``box``."""
     return f"{BOX_QUEUES}{box}.{n}"
 
 
 def box_of(queue: str) -> str | None:
-    """The box whose feed comes from ``queue`` of a core broker; None if it is another queue."""
+    """Return the box that queue ``queue`` of a core broker feeds; None if it is another queue."""
     name = queue.removeprefix(BOX_QUEUES).rpartition(".")[0]
     return name if name and queue in (box_queue(name, feed) for feed in FEEDS) else None
 
 
 def keeper_queues(region: str) -> str:
-    """What the names of the queues begin with on which the keepers of ``region`` hear canaries."""
+    """Return the prefix of the queues from which the keepers of ``region`` consume canaries."""
     return f"{KEEPER_QUEUES}{region}."
 
 
 def core(topics: TopicTable) -> Part:
-    """What each core broker holds.
+    """Return all that each core broker has.
 
-    Everything enters by ``router.1``, gold by ``router.2`` as well, where it waits behind nothing
-    but gold.
+    All messages enter by ``router.1``, gold by ``router.2`` as well, where it waits only behind
+    other gold.
     """
     return Part(
         exchanges=CORE_EXCHANGES,
@@ -111,9 +113,10 @@ def core(topics: TopicTable) -> Part:
 
 
 def feed_bindings(region: str, box: str, queue: str) -> tuple[Binding, ...]:
-    """What ``queue``, which feeds ``box``, gets: all that is routed, orders, its own load reports.
+    """Return the bindings of ``queue``, which feeds ``box``: all routed messages, orders, its load
+    reports.
 
-    The keepers of ``region`` bind it, since whoever may bind may bind without end.
+    The keepers of ``region`` bind it, since a user that may bind may make bindings without limit.
     """
     return (
         Binding(POSTOFFICE, queue),
@@ -123,7 +126,8 @@ def feed_bindings(region: str, box: str, queue: str) -> tuple[Binding, ...]:
 
 
 def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
-    """The shovel on box ``box`` that is its ``n``-th feed, from the core broker at ``core_url``."""
+    """Return the shovel on ``box`` that is its ``n``-th feed, from the core broker at
+    ``core_url``."""
     return ShovelLink(
         name=f"postoffice.{n}",
         source=core_url,
@@ -133,13 +137,13 @@ def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
 
 
 def box_sources(box: str, cores: Sequence[str]) -> tuple[str, ...]:
-    """Which of ``cores``, URLs, a new box is fed from: two where there are, spread over boxes."""
+    """Return the URLs of ``cores`` that feed a new box: two if possible, spread over boxes."""
     start = zlib.crc32(box.encode()) % len(cores)
     return tuple(cores[(start + n) % len(cores)] for n in range(min(2, len(cores))))
 
 
 def box_upstream(core_urls: Sequence[str]) -> ShovelLink:
-    """The shovel on a box that carries ``upstream`` to whichever of these core brokers answers."""
+    """Return the shovel on a box that carries ``upstream`` to any one of these core brokers."""
     return ShovelLink(
         name="upstream",
         source=DIRECT,
@@ -150,5 +154,5 @@ def box_upstream(core_urls: Sequence[str]) -> ShovelLink:
 
 
 def owned_box_shovel(name: str) -> bool:
-    """Whether shovel ``name`` on a box's broker is for its agent to keep or remove."""
+    """Return whether shovel ``name`` on a box's broker is for its agent to keep or remove."""
     return name == "upstream" or name.startswith("postoffice.")

@@ -1,8 +1,8 @@
-"""What a region wants on its own and on the other regions' brokers: shovels, source queues.
+"""The shovels and source queues that a region wants on its own and on the other regions' brokers.
 
-Each shovel runs where its messages go, and the region it runs for owns its source queue too.
-Only *what* is wanted is said here, and which brokers are preferred; where a shovel runs and takes
-from while one of these is away is decided by the keeper (shovels.places) and comes in as
+Each shovel runs where its messages go, and the region it runs for owns its source queue too. This
+module decides only which objects are wanted, and which brokers are preferred. While a broker is
+away, the keeper (shovels.places) decides where a shovel runs and takes from, and passes that in as
 ``places``.
 """
 
@@ -36,13 +36,13 @@ from newsfabric.topology.values import (
     ShovelLink,
 )
 
-# What the name of a link's second path ends with.
+# The suffix of the name of a link's second path.
 _SECOND: Final = ".2"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """From which broker a shovel takes, and on which it runs."""
+    """The broker from which a shovel takes, and the broker on which it runs."""
 
     source: Broker
     host: Broker
@@ -52,9 +52,9 @@ class Place:
 class Link:
     """A shovel that a region keeps, wherever it runs now.
 
-    ``sources`` are the nodes that it may take from, ``hosts`` those that it may run on: the
-    preferred one first, then the others in the order in which they stand in for it. One of the two
-    has a single node.
+    ``sources`` are the nodes that it may take from, ``hosts`` the nodes that it may run on: the
+    preferred one first, then the others in the order in which they replace it. One of the two has a
+    single node.
     """
 
     name: str
@@ -70,16 +70,16 @@ class Link:
 
     @property
     def id(self) -> str:
-        """What the shovel is called where all of a fabric's are listed."""
+        """The shovel's name in lists of all shovels of a fabric."""
         return f"{self.runs_on}/{self.name}"
 
     @property
     def preferred(self) -> Place:
-        """Where it is while all brokers run."""
+        """The place of the shovel while all brokers run."""
         return self.places()[0]
 
     def places(self) -> tuple[Place, ...]:
-        """Where it may be, the preferred place first."""
+        """Return the possible places, the preferred one first."""
         return tuple(
             Place(Broker(self.source, source.name), Broker(self.runs_on, host.name))
             for source in self.sources
@@ -87,12 +87,12 @@ class Link:
         )
 
     def source_part(self) -> Part:
-        """What the link needs on the broker that it takes from."""
+        """Return the queue and bindings that the link needs on the broker that it takes from."""
         bindings = tuple(Binding(self.exchange, self.queue.name, key) for key in self.keys)
         return Part(queues=(self.queue,), bindings=bindings)
 
     def shovel(self, place: Place) -> ShovelLink:
-        """The shovel that takes from the source of ``place``."""
+        """Return the shovel that takes from the source of ``place``."""
         (url,) = (node.amqp_url for node in self.sources if node.name == place.source.name)
         return ShovelLink(
             name=self.name,
@@ -104,7 +104,7 @@ class Link:
 
 
 def brokers_of(fabric: Fabric) -> dict[Broker, Node]:
-    """Every broker of ``fabric`` but those of boxes."""
+    """Return every broker of ``fabric`` but those of boxes."""
     found: dict[Broker, Node] = {}
     for region in fabric.regions:
         found |= _brokers(Cluster(region.name, "client"), region.client)
@@ -115,7 +115,7 @@ def brokers_of(fabric: Fabric) -> dict[Broker, Node]:
 
 
 def region_links(fabric: Fabric, region: str, topics: TopicTable) -> tuple[Link, ...]:
-    """Every link that the keepers of ``region`` keep, also those at proxy clusters."""
+    """Return every link that the keepers of ``region`` keep, also those at proxy clusters."""
     own = fabric.region(region)
     links = [*_receipts(own)]
     for other in fabric.regions:
@@ -135,11 +135,12 @@ def shovel_plan(
     *,
     places: Mapping[str, Sequence[Place]] | None = None,
 ) -> dict[Broker, Part]:
-    """What ``region`` wants on each broker: its own objects, its shovels and their source queues.
+    """Return all objects of ``region`` on each broker: its own, its shovels and their source
+    queues.
 
-    ``places`` says, by :attr:`Link.id`, where a link is instead of at its preferred place: at
+    ``places`` has, by :attr:`Link.id`, the places of a link that isn't at its preferred place:
     several while it moves, the newest first. A broker has one shovel of a name, so of two places
-    with the same host the first is meant.
+    with the same host the first is used.
     """
     plan: dict[Broker, Part] = {}
     for broker in brokers_of(fabric):
@@ -156,10 +157,11 @@ def shovel_plan(
 
 
 def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
-    """What regions' shovels take from on each broker of ``cluster``, a client or proxy one.
+    """Return the queues that regions' shovels take from on each broker of ``cluster``, client or
+    proxy.
 
-    Their keepers would make it, too, but later than publishers come to a broker that begins without
-    data: it would return to them what nobody takes yet.
+    Their keepers would make these queues, too, but later: publishers may reach an empty broker
+    first, and it would return their messages, for which there is no queue.
     """
     links = (
         link for region in fabric.regions for link in region_links(fabric, region.name, topics)
@@ -168,21 +170,23 @@ def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
 
 
 def takes_gold_alone(shovel: str, region: str) -> bool:
-    """Whether ``shovel`` into the core of ``region`` is one of those that only gold goes through.
+    """Return whether ``shovel`` into the core of ``region`` carries only gold.
 
-    One from each client broker of the region takes everything.
+    One shovel from each client broker of the region takes all messages.
     """
     takes_all = re.fullmatch(rf"publish\.{re.escape(region)}\.[0-9]+", shovel)
     return shovel.startswith("publish.") and takes_all is None
 
 
 def runs_shovels(region: str, cluster: Cluster) -> bool:
-    """Whether shovels that ``region`` keeps run on brokers of ``cluster``."""
+    """Return whether shovels that ``region`` keeps run on brokers of ``cluster``."""
     return cluster.region == region or cluster.role == "proxy"
 
 
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
-    """Whether shovel ``name`` on a broker of ``cluster`` is for ``region`` to keep or remove."""
+    """Return whether shovel ``name`` on a broker of ``cluster`` is for ``region`` to keep or
+    remove.
+    """
     match cluster.role:
         case "client":
             return cluster.region == region and name.startswith(("receipts.", "proxy."))
@@ -193,8 +197,8 @@ def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
 
 
 def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
-    """Whether queue ``name`` on a broker of ``cluster`` is a source queue for ``region`` to keep or
-    remove."""
+    """Return whether queue ``name`` on a broker of ``cluster`` is a source queue for ``region`` to
+    keep or remove."""
     if cluster.role in ("client", "proxy"):
         return name.startswith(f"shovel.publish.{region}.")
     receipts = cluster.region == region and name.startswith("shovel.receipts.")
@@ -202,10 +206,10 @@ def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
 
 
 def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
-    """From each client broker of ``other`` one shovel: for everything if that is one's own region,
-    else for gold. Of one's own region's gold a second one, into another core broker.
+    """Yield a link from each client broker of ``other``: for all messages if that is the own
+    region, else for gold. For gold of the own region a second link, into another core broker.
 
-    Canaries go through each.
+    Canaries pass through each link.
     """
     for n, node in enumerate(other.client, 1):
         paths = _paths(own.core, n) if other == own else _paths(own.core, n)[:1]
@@ -225,7 +229,7 @@ def _publish(own: Region, other: Region, topics: TopicTable) -> Iterator[Link]:
 
 
 def _outbound(own: Region, other: Region) -> Iterator[Link]:
-    """Each core broker of one's own gets all that ``other`` routes."""
+    """Yield a link for each own core broker, which carries all that ``other`` routes."""
     for n, host in enumerate(own.core, 1):
         yield Link(
             name=f"outbound.{other.name}.{n}",
@@ -241,14 +245,14 @@ def _outbound(own: Region, other: Region) -> Iterator[Link]:
 
 
 def _receipts(own: Region) -> Iterator[Link]:
-    """Each client broker gets all receipts, from two core brokers."""
+    """Yield two links for each client broker, which carry all receipts from two core brokers."""
     for n, host in enumerate(own.client, 1):
         cluster = Cluster(own.name, "client")
         yield from _receipts_for(f"receipts.{n}", f"shovel.receipts.{n}", cluster, host, own, n)
 
 
 def _receipts_of_proxy(proxy: ProxyCluster, own: Region) -> Iterator[Link]:
-    """Receipts for those who publish there, of whichever region's routers."""
+    """Yield the links of receipts from ``own`` region's routers to publishers at ``proxy``."""
     for n, host in enumerate(proxy.nodes, 1):
         name, queue = f"receipts.{own.name}.{n}", f"shovel.receipts.{proxy.name}.{n}"
         yield from _receipts_for(name, queue, Cluster(proxy.name, "proxy"), host, own, n)
@@ -265,9 +269,9 @@ def _receipts_for(
             exchange=RECEIPTS,
             keys=(ALL,),
             destination=TO_QUEUES,
-            # Queues for receipts are publishers', and one may refuse all: a receipt that is given
-            # back and taken again holds up the others'. A broker that dies takes them with it, so
-            # its confirm would promise nothing.
+            # Queues for receipts are publishers', and one queue may refuse all: a receipt that is
+            # requeued and taken again delays the others. A broker that dies loses these queues, so
+            # its confirm would guarantee nothing.
             confirmed=False,
             queue=Queue(queue, RECEIPT_BOUNDS),
             sources=sources,
@@ -276,7 +280,8 @@ def _receipts_for(
 
 
 def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterator[Link]:
-    """What is published far away: gold to every region, the rest to the nearest."""
+    """Yield the links of publications at ``proxy``: gold to every region, the rest to the
+    nearest."""
     for n, node in enumerate(proxy.nodes, 1):
         yield Link(
             name=f"proxy.{proxy.name}.{n}",
@@ -296,12 +301,12 @@ def _gold(topics: TopicTable, region: str) -> tuple[str, ...]:
 
 
 def _paths(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:
-    """``nodes`` once for each of two paths (one node: one path) of number ``n`` (1, 2, …).
+    """Return ``nodes`` once for each of two paths (one node: one path) of number ``n`` (1, 2, …).
 
-    Each path has its preferred node first, then those that stand in for it; the second has them in
-    the opposite order. So whichever nodes are away, the paths share one only if it is the last one.
-    Numbers begin at different nodes. Of nodes a, b, c number 1 has the paths a c b and b c a,
-    number 2 b a c and c a b.
+    Each path has its preferred node first, then the replacements; the second path has the nodes in
+    the opposite order. So whichever nodes are away, the paths share a node only if it is the last
+    one. Different numbers begin at different nodes. Of nodes a, b, c number 1 has the paths a c b
+    and b c a, number 2 b a c and c a b.
     """
     first = (n - 1) % len(nodes)
     ring = (*nodes[first:], *nodes[:first])

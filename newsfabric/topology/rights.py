@@ -1,9 +1,9 @@
-"""Users with their rights, in the form that RabbitMQ takes, and those of publishers. Pure.
+"""Users with their rights, in RabbitMQ's form, and the rights of publishers. Pure.
 
-Each publisher of topics.toml gets a user of its own on the client clusters, named as its
-``app_id``. It may write to exchange ``publish``, with topics that match its patterns, and have
-queues that the broker gives a name: enough to publish and to get its receipts, and no more.
-The fabric's own users are in :mod:`newsfabric.topology.roles`.
+Each publisher of topics.toml gets a user of its own on the client clusters, with its ``app_id`` as
+name. The user may write to exchange ``publish``, with topics that match its patterns, and have
+queues with names that the broker generates: enough to publish and to receive receipts, no more. The
+fabric's own users are in :mod:`newsfabric.topology.roles`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from newsfabric.topology.values import (
 _WORD: Final = "[^.]+"
 _NOTHING: Final = "^$"
 
-# What one publisher may have open at a time: a farm of PHP processes has a connection and up to
-# three channels each.
+# Open connections and channels of one publisher at a time: a farm of PHP processes has a connection
+# and up to three channels each.
 PUBLISHER_LIMITS: Final = MappingProxyType({"max-connections": 1000, "max-channels": 3000})
-# And one box on a core broker: two feeds, what goes up, its agent; and those that a bad network has
-# cut, until the broker finds out.
+# Limits of one box on a core broker: two feeds, its upstream, its agent; and connections that a bad
+# network has cut, until the broker notices.
 BOX_LIMITS: Final = MappingProxyType({"max-connections": 50, "max-channels": 150})
 
 
 def topic_regex(pattern: str) -> str:
-    """The topics that AMQP ``pattern`` matches, as a regular expression without anchors."""
+    """Return a regular expression, without anchors, of the topics that AMQP ``pattern`` matches."""
     words = pattern.split(".")
     # "#.#" is "#": any number of words.
     words = [word for n, word in enumerate(words) if word != "#" or words[n - 1 : n] != ["#"]]
@@ -63,26 +63,28 @@ def topic_regex(pattern: str) -> str:
 
 
 def hash_password(password: str, salt: bytes) -> str:
-    """RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt`` has four bytes."""
+    """Return RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt`` has four
+    bytes.
+    """
     digest = hashlib.sha256(salt + password.encode()).digest()
     return base64.b64encode(salt + digest).decode("ascii")
 
 
 def salt_of(name: str, password: str) -> bytes:
-    """The salt of user ``name``: another for each user, the same for the same password.
+    """Return the salt of user ``name``: different for each user, the same for the same password.
 
-    So definitions that are made again can be compared with those that a broker has.
+    So newly generated definitions can be compared with those of a broker.
     """
     return hmac.digest(password.encode(), name.encode(), "sha256")[:4]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user of one cluster, and what it may do there.
+    """A user of one cluster, and its rights there.
 
     ``configure``, ``write`` and ``read`` are regular expressions without anchors, one for each name
-    or kind of names. ``topics`` has for topic exchanges those of the routing keys that it may write
-    and read (bind); where an exchange isn't there, any key goes. ``limits`` are RabbitMQ's own.
+    or kind of names. ``topics`` has, by topic exchange, the routing keys that the user may write
+    and read (bind); for other exchanges any key is allowed. ``limits`` are RabbitMQ's own.
     """
 
     name: str
@@ -96,7 +98,7 @@ class User:
     limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def permissions(self) -> dict[str, str]:
-        """What it may configure, write and read."""
+        """Return the names that the user may configure, write and read."""
         return {
             "configure": one_of(self.configure),
             "write": one_of(self.write),
@@ -104,7 +106,7 @@ class User:
         }
 
     def topic_permissions(self) -> list[dict[str, str]]:
-        """Which routing keys it may write and read, exchange by exchange."""
+        """Return the routing keys that the user may write and read, exchange by exchange."""
         return [
             {"exchange": exchange, "write": one_of(write), "read": one_of(read)}
             for exchange, (write, read) in self.topics.items()
@@ -112,29 +114,30 @@ class User:
 
 
 def one_of(expressions: Iterable[str]) -> str:
-    """One regular expression, with anchors, for what one of ``expressions`` matches as a whole."""
+    """Return an anchored regular expression that matches any whole match of ``expressions``."""
     listed = "|".join(dict.fromkeys(expressions))
     return f"^({listed})$" if listed else _NOTHING
 
 
 def exactly(name: str) -> str:
-    """``name`` (letters, digits, ``_``, ``-``, ``.``, ``*``, ``#``) as a regular expression."""
+    """Return ``name`` (letters, digits, ``_``, ``-``, ``.``, ``*``, ``#``) as a regular
+    expression."""
     return re.sub(r"([.*])", r"\\\1", name)
 
 
 def beginning(prefix: str) -> str:
-    """Names that begin with ``prefix``."""
+    """Return a regular expression of the names that begin with ``prefix``."""
     return exactly(prefix) + ".*"
 
 
-# Queues to which the broker gives a name. ``configure`` counts for exchanges as for queues: under
-# any other name that a user may declare there may be an exchange of its own, with an alternate
-# exchange and bindings without end.
+# Queues to which the broker gives a name. ``configure`` applies to exchanges and queues: under any
+# other name the user could declare an exchange of its own, with an alternate exchange and bindings
+# without limit.
 NAMED: Final = beginning(NAMED_BY_BROKER)
 
 
 def publisher(rights: PublisherRights) -> User:
-    """The user of a publisher on a client cluster."""
+    """Return the user of a publisher on a client cluster."""
     return User(
         name=rights.app_id,
         configure=(NAMED,),
@@ -146,9 +149,10 @@ def publisher(rights: PublisherRights) -> User:
 
 
 def limits(role: Role) -> dict[str, list[dict[str, Any]]]:
-    """The part of a cluster's ``definitions.json`` that bounds what others declare there.
+    """Return the part of a cluster's ``definitions.json`` that bounds the queues of others.
 
-    An operator policy counts beside what a queue's owner says of it, and the lesser of both holds.
+    An operator policy applies beside the arguments of a queue's owner: the smaller bound of both
+    holds.
     """
     if role == "core":
         pattern, bounds = f"^{exactly(BOX_QUEUES)}", BOX_BOUNDS
@@ -157,7 +161,7 @@ def limits(role: Role) -> dict[str, list[dict[str, Any]]]:
         pattern, bounds = f"^(?!{own})", OTHERS_BOUNDS
     parameters = [
         _bounded("others", pattern, bounds),
-        # Some are made by keepers of other regions, who say themselves how much they may hold.
+        # Keepers of other regions make some of these queues, with bounds of their choice.
         _bounded("shovels", f"^{exactly(SHOVEL_QUEUES)}", REGION_BOUNDS),
         {
             "component": "vhost-limits",
@@ -180,9 +184,9 @@ def _bounded(name: str, pattern: str, bounds: Bounds) -> dict[str, Any]:
 
 
 def _streams() -> dict[str, Any]:
-    # The operator policies say what no stream understands, so RabbitMQ (3.10.8) doesn't apply them
-    # to one, nor this one to other queues. For a stream a policy counts more than what its owner
-    # says, and whole segments go. The fabric has no streams.
+    # A stream understands no operator policy of ours, so RabbitMQ (3.10.8) doesn't apply it to
+    # streams, nor this policy to other queues. For a stream a policy overrides its owner's
+    # arguments, and whole segments are deleted. The fabric has no streams.
     definition = {"max-length-bytes": OTHERS_BOUNDS.max_bytes, "stream-max-segment-size-bytes": MIB}
     return {
         "vhost": VHOST,
@@ -197,9 +201,9 @@ def _streams() -> dict[str, Any]:
 def user_definitions(
     users: Iterable[User], passwords: Mapping[str, str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The part of a cluster's ``definitions.json`` that is about ``users``.
+    """Return the part of a cluster's ``definitions.json`` for ``users``.
 
-    ``passwords`` has one for each name; only its hash is in what is returned.
+    ``passwords`` has one for each name; the result has only its hash.
     """
     listed = list(users)
     return {

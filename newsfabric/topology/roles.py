@@ -1,19 +1,19 @@
 """The fabric's own users, each with no more rights than its service needs. Pure.
 
 There is a user for the routers, the mailboxes, the frontdesks, the scalers, the keepers and the
-shovels of each region, and one for each box. Which names and keys they may touch follows from the
-topology, so that what a service does and what it may do can't disagree (tests/attacks/test_box.py
-and the worlds of tests/e2e run with them). Their names have a dot, which no publisher's has.
+shovels of each region, and one for each box. Their rights follow from the topology, so that a
+service's actions and its rights can't disagree (tests/attacks/test_box.py and the worlds of
+tests/e2e run with these users). Their names have a dot, which no publisher's name has.
 
-What one would question:
+The decisions that a reader may question:
 
-- Nobody but keepers may declare exchanges: they come with the definitions, and the keeper makes
-  them again. So nobody else may declare a queue under a name of its choice, but a box, which may
+- Only keepers may declare exchanges: definitions contain these, and the keeper makes
+  them again. So no other user may declare a queue under a name of its choice, but a box, which may
   bind nothing.
-- A keeper has the tag ``policymaker`` where its shovels run, because it makes them. Whoever may
-  make shovels may do anything in that virtual host: RabbitMQ runs a shovel's own end as nobody
-  in particular. In other regions it has no such tag.
-- Shovels log in as a user of their own: their passwords lie on the broker that runs them, which may
+- A keeper has the tag ``policymaker`` where its shovels run, because it makes them. A user that may
+  make shovels may do anything in that virtual host: RabbitMQ runs a shovel's own end as no
+  particular user. In other regions a keeper has no such tag.
+- Shovels log in as a user of their own: the broker that runs them stores their passwords, and may
   be a proxy cluster far away.
 """
 
@@ -59,23 +59,25 @@ _ANY: Final = ".*"
 
 
 def user_name(service: Service, place: str) -> str:
-    """What the user of ``service`` in region ``place`` (a box: of that name) is called."""
+    """Return the name of the user of ``service`` in region ``place`` (for a box: of that name)."""
     return f"{service}.{place}"
 
 
 def vouches(user_id: str) -> bool:
-    """Whether ``user_id`` is a frontdesk's: it says of whom it has a message."""
+    """Return whether ``user_id`` is a frontdesk's: a frontdesk vouches for the publisher that it
+    names.
+    """
     return is_of("frontdesk", user_id)
 
 
 def is_of(service: Service, user_id: str | None) -> bool:
-    """Whether ``user_id`` is of a ``service``, in whichever region."""
+    """Return whether ``user_id`` belongs to a ``service``, in any region."""
     return (user_id or "").startswith(user_name(service, ""))
 
 
 def operator(name: str) -> User:
-    """A person's user, who may do everything, and publish in anybody's name."""
-    # RabbitMQ lets no administrator say another's ``user_id``.
+    """Return a person's user, with all rights, and the right to publish under any ``user_id``."""
+    # RabbitMQ lets no administrator without this tag set another ``user_id``.
     tags = ("administrator", "impersonator")
     return User(name=name, tags=tags, configure=(_ANY,), write=(_ANY,), read=(_ANY,))
 
@@ -83,7 +85,7 @@ def operator(name: str) -> User:
 def cluster_users(
     fabric: Fabric, topics: TopicTable, cluster: Cluster, boxes: Iterable[str] = ()
 ) -> tuple[User, ...]:
-    """The fabric's users on each broker of ``cluster``; ``boxes`` are the names of a core's.
+    """Return the fabric's users on each broker of ``cluster``; ``boxes`` are the names of a core's.
 
     ConfigError if there is no such cluster.
     """
@@ -107,8 +109,8 @@ def cluster_users(
 
 
 def box_user(box: str) -> User:
-    """The user of ``box`` on its own broker: gateway and agent are all there is."""
-    # Shovels, and how they are.
+    """Return the user of ``box`` on its own broker, where only gateway and agent work."""
+    # For shovels, and for their state.
     tags = ("policymaker", "monitoring")
     return User(
         name=user_name("box", box), tags=tags, configure=(_ANY,), write=(_ANY,), read=(_ANY,)
@@ -116,7 +118,7 @@ def box_user(box: str) -> User:
 
 
 def core_box(region: str, box: str) -> User:
-    """The user of ``box`` on the core of its region: reads its feeds, says what is upstream."""
+    """Return the user of ``box`` on the core of its region: reads its feeds, writes upstream."""
     own = tuple(exactly(box_queue(box, n)) for n in FEEDS)
     load, report = exactly(load_key(region, box)), exactly(report_key(region, box))
     return User(
@@ -150,7 +152,7 @@ def _mailbox(region: str, topics: TopicTable) -> User:
 
 
 def _reports(region: str) -> User:
-    """A frontdesk on the core, where it hears all reports, and says its own."""
+    """Return a frontdesk's user on the core: reads all reports, writes its own."""
     heard = (exactly(load_key(region, "*")), exactly(report_key(region, "*")))
     return User(
         name=user_name("frontdesk", region),
@@ -162,7 +164,9 @@ def _reports(region: str) -> User:
 
 
 def _scaler(region: str) -> User:
-    """A scaler hears load reports, orders boxes of its region to drain, and says how it is."""
+    """Return a scaler's user: reads load reports, orders its region's boxes to drain, writes
+    reports.
+    """
     return User(
         name=user_name("scaler", region),
         configure=(NAMED,),
@@ -176,12 +180,12 @@ def _scaler(region: str) -> User:
 
 
 def _reporting(region: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The keys of exchange ``upstream`` that a service of ``region`` may write and read."""
+    """Return the keys of exchange ``upstream`` that a service of ``region`` may write and read."""
     return (topic_regex(report_key(region, "*")),), ()
 
 
 def _http(region: str) -> User:
-    """A frontdesk on the client cluster, where it publishes what came over HTTP."""
+    """Return a frontdesk's user on the client cluster, where it publishes messages from HTTP."""
     return User(
         name=user_name("frontdesk", region),
         configure=(NAMED,),
@@ -191,7 +195,7 @@ def _http(region: str) -> User:
 
 
 def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) -> Iterator[User]:
-    """The users of ``region``'s keeper and shovels on ``cluster``, whosever that is."""
+    """Yield the users of ``region``'s keeper and shovels on ``cluster``, of any region."""
     plan = shovel_plan(fabric, region, topics)
     parts = [part for broker, part in plan.items() if broker.cluster == cluster]
     if not parts:
@@ -203,15 +207,15 @@ def _keeping(fabric: Fabric, topics: TopicTable, cluster: Cluster, region: str) 
     own = [exactly(queue.name) for queue in part.queues if not _is_source(queue.name)]
     tags = ["monitoring"]
     if runs_shovels(region, cluster):
-        # Where it hears its canaries arrive.
+        # The keeper's queues, in which its canaries arrive.
         own.append(beginning(keeper_queues(region)))
         tags.append("policymaker")
     canaries = [link.exchange for link in sources]
     more: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
     if cluster == Cluster(region, "core"):
-        # Boxes' queues, which it binds, and exchanges under such names, which it removes.
+        # Boxes' queues, which the keeper binds, and exchanges under such names, which it removes.
         own.append(beginning(BOX_QUEUES))
-        # Those that boxes hear.
+        # Canaries for the boxes.
         canaries.append(POSTOFFICE)
         said = (exactly(MARK_KEY), topic_regex(load_key(region, "*")))
         more[UPSTREAM] = (_reporting(region)[0], said)
@@ -234,5 +238,6 @@ def _is_source(queue: str) -> bool:
 
 
 def _source_queues(link: Link) -> str:
-    """The queue that ``link`` takes from, and those of links like it."""
+    """Return the prefix of ``link``'s source queue and of those of similar links, as an
+    expression."""
     return beginning(link.queue.name.rpartition(".")[0] + ".")

@@ -1,13 +1,13 @@
-"""Times that depend on each other: how long a copy waits, how long an identity is remembered. Pure.
+"""Times that depend on each other, such as the wait of a copy and the memory of identities. Pure.
 
 One table, :data:`TIMES`, for all services: each time that follows from others is derived here, and
 times that don't fit together are refused at import (:meth:`Times.__post_init__`).
 
-Example. The longest way of a copy leads through six queues, which keep it for 20, 150, 150, 150, 60
-and 60 s; a router holds it for 150 s, and 10 s are lost between them. So two copies of one message
-get their numbers up to 750 s apart. Identities are remembered for 900 s, and clocks are up to 30 s
-from right: a message older than 120 s may have had a copy that is forgotten. If routers held
-messages for 200 s, copies were 800 s apart, and messages older than 70 s had to be looked up.
+Example. The longest path of a copy has six queues, which keep it for 20, 150, 150, 150, 60 and 60
+s; a router holds it for 150 s, and 10 s pass between these. So two copies of one message get their
+numbers up to 750 s apart. Identities are remembered for 900 s, and clocks are wrong by up to 30 s:
+a copy of a message older than 120 s may be forgotten. If routers held messages for 200 s, copies
+would be 800 s apart, and messages older than 70 s would have to be looked up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from newsfabric.topology.values import (
     Bounds,
 )
 
-# The queues of the longest way, in its order: at a proxy, to a core, to a router, to another
+# The queues of the longest path, in its order: at a proxy, to a core, to a router, to another
 # region, to a box, to its gateway. The region's bounds count twice.
 LONGEST_WAY: Final = (
     PROXY_BOUNDS,
@@ -37,17 +37,18 @@ LONGEST_WAY: Final = (
 )
 
 
-# Without slots: what is derived is computed once.
+# Without slots: derived times are computed once.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Times:
-    """All in ms, but for ``waiting_speed``, a share of 1.
+    """All times are in ms; ``waiting_speed`` is a fraction.
 
-    ``queues``: the queues of the longest way; each must have a time to live.
-    ``between_ms``: what a copy loses outside queues, on wires and in processes.
-    ``hold_ms``: how long a router may hold a message after it arrived.
-    ``identity_ms``: how long routers and gateways remember the identity of a message.
-    ``clock_ms``: how far the clock of a router that routes may be from its store's, and how far it
-    may step unnoticed. ``waiting_speed``: of a router's time, while its wall clock is waited for.
+    ``queues``: the queues of the longest path; each must have a time to live.
+    ``between_ms``: the time of a copy outside queues, on wires and in processes.
+    ``hold_ms``: the longest time for which a router may hold a message after it arrived.
+    ``identity_ms``: the time for which routers and gateways remember a message's identity.
+    ``clock_ms``: the greatest difference between the clock of a router that routes and its
+    store's, and the greatest step that may stay unnoticed. ``waiting_speed``: the speed of a
+    router's log clock while it waits for the wall clock.
 
     Raises :class:`ValueError` for times of which one doesn't leave room for the others.
     """
@@ -81,23 +82,26 @@ class Times:
 
     @functools.cached_property
     def queues_ms(self) -> int:
-        """The longest that a message may wait in queues and between them."""
+        """The longest time that a message may wait in queues and between them."""
         return sum(bounds.message_ttl_ms or 0 for bounds in self.queues) + self.between_ms
 
     @functools.cached_property
     def apart_ms(self) -> int:
-        """How far apart in time copies of one message may get their numbers (S4)."""
+        """The longest time between the moments at which copies of one message get their numbers
+        (S4).
+        """
         return self.queues_ms + self.hold_ms
 
     @functools.cached_property
     def margin_ms(self) -> int:
-        """How far apart the times in two copies may be: one router ahead, and one behind."""
+        """The greatest difference of the times in two copies: one router ahead, and one behind."""
         return self.apart_ms + 2 * self.clock_ms
 
     @functools.cached_property
     def late_ms(self) -> int:
-        """From this age on a message is late: another copy of it may be forgotten, since it may be
-        older by :attr:`apart_ms`, and its time may be ahead of all known ones by ``clock_ms``."""
+        """The age at which a message becomes late: another copy of it may be forgotten. That copy
+        may be older by :attr:`apart_ms`, and its time may be ahead of all known ones by
+        ``clock_ms``."""
         return self.identity_ms - self.apart_ms - self.clock_ms
 
 

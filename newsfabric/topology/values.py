@@ -1,4 +1,4 @@
-"""What the topology is made of: exchanges, queues with bounds, bindings, shovels, brokers."""
+"""The parts of the topology: exchanges, queues with bounds, bindings, shovels, brokers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OUTBOUND: Final = "outbound"
 UPSTREAM: Final = "upstream"
 ORDERS: Final = "orders"
 REJECTED: Final = "rejected"
-# AMQP 0-9-1 section 3.1.3.1: what is published to it goes to the queue that the key names. Nobody
-# can bind to it.
+# AMQP 0-9-1 section 3.1.3.1: the default exchange sends a message to the queue that the key names.
+# No user can bind to it.
 TO_QUEUES: Final = ""
 GATEWAY_QUEUE: Final = "gateway"
 UPSTREAM_QUEUE: Final = "shovel.upstream"
 
-# A shovel's URI for the very node it runs on: no socket, no login, no TLS.
+# A shovel's URI for its own node: no socket, no login, no TLS.
 DIRECT: Final = "amqp://"
 
 MIB: Final = 1 << 20
@@ -32,12 +32,12 @@ Role = Literal["client", "core", "proxy"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much a queue may hold, and how long. At ``max_length`` or ``max_bytes`` the head goes.
+    """The bounds of a queue. At ``max_length`` or ``max_bytes`` its head is dropped.
 
-    The head is the oldest: news that waited longest is worth least, and what was
-    dropped is found again by its stream's numbers or by a missing receipt.
-    ``message_ttl_ms`` drops a message that waited that long; ``expires_ms`` deletes the queue
-    after it had no consumer for that long. None: no such bound.
+    The head is the oldest message: the oldest news is worth least, and a dropped message is found
+    by its log's numbers or by a missing receipt. ``message_ttl_ms`` drops a message that waited
+    that long; ``expires_ms`` deletes the queue after that time without a consumer. None: no such
+    bound.
     """
 
     max_length: int
@@ -46,9 +46,9 @@ class Bounds:
     expires_ms: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The ``x-arguments`` of queue.declare."""
+        """Return the ``x-arguments`` of queue.declare."""
         arguments: dict[str, Any] = {
-            # Said aloud, because a virtual host of RabbitMQ 4 may have another default.
+            # Explicit, because a virtual host of RabbitMQ 4 may have another default.
             "x-queue-type": "classic",
             "x-max-length": self.max_length,
             "x-max-length-bytes": self.max_bytes,
@@ -61,7 +61,7 @@ class Bounds:
         return arguments
 
     def policy(self) -> dict[str, int]:
-        """The ``definition`` of an operator policy, which can say how much and how long only."""
+        """Return the ``definition`` of an operator policy, which can bound only size and time."""
         said = self.arguments().items()
         return {key.removeprefix("x-"): value for key, value in said if isinstance(value, int)}
 
@@ -71,12 +71,12 @@ ROUTER_BOUNDS: Final = Bounds(
     max_length=100_000,
     # Half of the smallest broker's memory, so that 100,000 large messages can't stop publishers.
     max_bytes=256 * MIB,
-    # A copy that was held back for longer could be one that readers have had: times.py adds up all
-    # that a copy can wait on its way.
+    # A copy that waited longer could be one that readers have already: times.py adds up all waits
+    # of a copy on its path.
     message_ttl_ms=150_000,
 )
 REJECTED_BOUNDS: Final = Bounds(
-    # Evidence for a person, not a queue that anyone must empty: the newest 10,000 of the last hour.
+    # Evidence for a person, not a queue that must be emptied: the newest 10,000 of the last hour.
     max_length=10_000,
     max_bytes=64 * MIB,
     message_ttl_ms=3_600_000,
@@ -84,15 +84,15 @@ REJECTED_BOUNDS: Final = Bounds(
 REGION_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=256 * MIB,
-    # Twice on a copy's way; see above.
+    # Twice on a copy's path; see above.
     message_ttl_ms=150_000,
-    # What a region missed for longer its gateways read from the store, by number.
+    # After a longer loss the region's gateways read the messages from the store, by number.
     expires_ms=1_800_000,
 )
 PROXY_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=256 * MIB,
-    # What a publisher waits for before it has sent again; with all queues behind it, see above.
+    # After this time a publisher has sent again; for the sum with all later queues, see above.
     message_ttl_ms=20_000,
     expires_ms=1_800_000,
 )
@@ -104,22 +104,22 @@ RECEIPT_BOUNDS: Final = Bounds(
     expires_ms=1_800_000,
 )
 BOX_BOUNDS: Final = Bounds(
-    # As long as the gateway's own queue can use it.
+    # The same as the gateway's own queue.
     max_length=100_000,
     max_bytes=128 * MIB,
-    # What a box missed for longer than a minute it reads from the store, by number.
+    # After a longer loss a box reads the messages from the store, by number.
     message_ttl_ms=60_000,
-    # A box that died leaves nothing behind; a restart of its broker takes some ten seconds.
+    # A box that died leaves no queue; a restart of its broker takes some ten seconds.
     expires_ms=120_000,
 )
 GATEWAY_BOUNDS: Final = Bounds(
     max_length=100_000,
     max_bytes=128 * MIB,
-    # What a gateway missed for longer than a minute it reads from the store, by number.
+    # After a longer loss a gateway reads the messages from the store, by number.
     message_ttl_ms=60_000,
 )
 MAILBOX_BOUNDS: Final = Bounds(
-    # A reader who got no answer marks again; what others did ten minutes ago helps nobody now.
+    # A reader without a reply marks again; user marks that waited ten minutes help no one.
     max_length=100_000,
     max_bytes=64 * MIB,
     message_ttl_ms=600_000,
@@ -130,15 +130,15 @@ UPSTREAM_BOUNDS: Final = Bounds(
     max_bytes=32 * MIB,
     message_ttl_ms=60_000,
 )
-# Queues of publishers' (and of boxes' on a core) making, whatever they say when they declare one.
-# Receipts are 500 bytes and read at once; a publisher that has waited a minute has sent again.
+# Queues that publishers (and boxes on a core) declare, with any arguments. Receipts are 500 bytes
+# and read at once; a publisher that has waited a minute has sent again.
 OTHERS_BOUNDS: Final = Bounds(
     max_length=10_000,
     max_bytes=8 * MIB,
     message_ttl_ms=60_000,
     expires_ms=1_800_000,
 )
-# All of a broker's. RabbitMQ 3.10 can't say it of one user's.
+# All queues of a broker. RabbitMQ 3.10 has no such limit per user.
 MAX_QUEUES: Final = 10_000
 
 
@@ -160,7 +160,7 @@ class Queue:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """``queue`` gets what matches ``key`` from ``exchange``."""
+    """A binding: ``queue`` gets the messages of ``exchange`` that match ``key``."""
 
     exchange: str
     queue: str
@@ -172,8 +172,8 @@ class ShovelLink:
     """A dynamic shovel: from a queue elsewhere to an exchange here (``upstream``: here to there).
 
     ``source`` and ``destinations`` are AMQP URLs without credentials or :data:`DIRECT`; the shovel
-    picks any of several each time it connects. Routing keys stay as they are. ``confirmed``: a
-    message is at its source until the destination has it.
+    picks any of several each time it connects. Routing keys stay unchanged. ``confirmed``: the
+    source keeps a message until the destination has it.
     """
 
     name: str
@@ -186,7 +186,7 @@ class ShovelLink:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What one broker holds."""
+    """The objects of one broker."""
 
     exchanges: tuple[Exchange, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -206,7 +206,7 @@ class Part:
 class Cluster:
     """A region's client or core brokers, or a proxy's, where ``region`` is the proxy's name.
 
-    They stand side by side: none of them knows the others, so they are no cluster to RabbitMQ.
+    The brokers stand side by side, without knowledge of each other: no cluster to RabbitMQ.
     """
 
     region: str
@@ -218,7 +218,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Broker:
-    """One broker of a cluster; ``name`` is that of its :class:`~newsfabric.settings.Node`."""
+    """A broker of a cluster; ``name`` is that of its :class:`~newsfabric.settings.Node`."""
 
     cluster: Cluster
     name: str
