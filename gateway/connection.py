@@ -1,13 +1,13 @@
 """The readers of this process and their connections, the same for every transport.
 
-A connection leaves the hub at once when it starts to close, so nothing is sent to it but the
-``disconnect`` push and its transport's goodbye. It is gone when its transport is. Writing never
-raises and never waits: a transport that takes nothing now is *blocked*, and its frames go to the
+A connection that starts to close leaves the hub at once: after that only the ``disconnect`` push
+and the transport's goodbye are sent. It is gone when its transport is. Writing never raises and
+never waits. A transport that takes no bytes now is *blocked*, and its frames are put into the
 outbox. While it isn't blocked the outbox is empty, so a delivery is one call and one write.
 
-Verbs are obeyed strictly in order. They wait while the store is asked for one of them, and
-while the reader hasn't taken what it asked for before; so a replay never finds an outbox full of
-other replays.
+Verbs are executed strictly in order. They wait while the store is read for one of them, and while
+the reader hasn't taken the answers to earlier ones. So the outbox is never full of other replays
+when a replay begins.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ from newsfabric.closing import (
 
 logger = logging.getLogger(__name__)
 
-# Connections over capacity that are being told so; beyond them the answer is a bare 503.
+# Connections over capacity that are closed with a reason at once; further ones get a bare 503.
 _TURNED_AWAY_AT_ONCE: Final = 1_000
-# How much leaves the outbox in one write.
+# Bytes of the outbox that are sent in one write.
 _WRITE_BYTES: Final = 64 * 1024
-# Verbs wait while more than this waits for the reader.
+# Verbs wait while the outbox holds more bytes than this.
 _VERBS_WAIT_ABOVE: Final = 64 * 1024
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Readers:
-    """The open connections, those that are saying goodbye, and who is logged in on which.
+    """The open connections, the closing ones, and the connections of each logged-in user.
 
-    ``clock`` gives seconds, and only goes on. ``changed`` is set when one has come or gone.
+    ``clock`` gives seconds and is monotonic. ``changed`` is set when the open ones have changed.
     """
 
     settings: GatewaySettings
@@ -83,7 +83,7 @@ class Readers:
     changed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        # In the order they came.
+        # In the order of their arrival.
         self.open: dict[Connection, None] = {}
         self.closing: set[Connection] = set()
         self.budget = Budget(
@@ -92,7 +92,7 @@ class Readers:
             lambda: (*self.open, *self.closing),
             self.clock,
         )
-        #: How many have come since the start.
+        #: The number of connections opened since the start.
         self.connects = 0
         self._by_user: dict[str, set[Connection]] = {}
         # Set while there is no connection at all.
@@ -100,11 +100,11 @@ class Readers:
         self._empty.set()
 
     def can_turn_away(self) -> bool:
-        """Whether there is room for one more reader who is only told that there is none."""
+        """Return whether one more reader over capacity can be told that there is no room."""
         return len(self.closing) < _TURNED_AWAY_AT_ONCE
 
     def joined(self, connection: Connection) -> None:
-        """``connection`` has come: it is open, and counts."""
+        """Count ``connection``, which is open now, as a reader."""
         self.open[connection] = None
         self._empty.clear()
         self.connects += 1
@@ -113,35 +113,35 @@ class Readers:
         self.changed.set()
 
     def leaving(self, connection: Connection) -> None:
-        """``connection`` is closing: it doesn't count any more, but must be waited for."""
+        """Count ``connection``, which is closing, as a reader no more; :meth:`all_left` waits."""
         del self.open[connection]
         self.closing.add(connection)
         measures.READERS.labels(connection.transport).dec()
         self.changed.set()
 
     def left(self, connection: Connection) -> None:
-        """``connection`` is gone. Idempotent."""
+        """Forget ``connection``, which is gone. Idempotent."""
         self.closing.discard(connection)
         if not self.open and not self.closing:
             self._empty.set()
 
     async def all_left(self) -> None:
-        """Return when there is no connection, not even one that is saying goodbye."""
+        """Return when there is no connection, not even a closing one."""
         await self._empty.wait()
 
     def logged_in(self, user: str, connection: Connection) -> None:
-        """``user`` can be evicted on ``connection`` from now on, until :meth:`logged_out`."""
+        """Note that ``user`` is logged in on ``connection``, which :meth:`evict` may close."""
         self._by_user.setdefault(user, set()).add(connection)
 
     def logged_out(self, user: str, connection: Connection) -> None:
-        """``user``, who was logged in on ``connection``, isn't any more."""
+        """Note that ``user`` isn't logged in on ``connection`` any more."""
         connections = self._by_user[user]
         connections.discard(connection)
         if not connections:
             del self._by_user[user]
 
     def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
-        """Close the connections of users who were revoked, unless they have logged in since."""
+        """Close the connections of revoked users, unless their token was issued after that."""
         for user, at_ms in revoked:
             for connection in tuple(self._by_user.get(user, ())):
                 login = connection.auth.login
@@ -149,20 +149,20 @@ class Readers:
                     connection.close(INVALID_TOKEN)
 
     def send_away(self, count: int, reason: CloseReason, most_ms: int) -> None:
-        """Have ``count`` of them connect to another box, each after ``most_ms`` at most."""
+        """Have ``count`` readers connect to another box, each after ``most_ms`` at most."""
         for connection in list(itertools.islice(self.open, count)):
             wait_ms = random.randint(0, most_ms)  # noqa: S311 - jitter, not a secret
             connection.close(reason, retry_after_ms=wait_ms)
 
 
 class Connection(abc.ABC):
-    """A reader (:class:`gateway.desk.Port`)."""
+    """The connection of one reader (:class:`gateway.desk.Port`)."""
 
     transport: str
     variant: Variant
-    #: Nobody else's verbs are answered with its own.
+    #: Each verb here is of one reader: no others share the answer.
     many: Final = 1
-    # Bytes of verbs that may wait; one verb may be longer alone.
+    # Bytes of verbs that may wait; a single waiting verb may be longer.
     most_verb_bytes = 64 * 1024
     _numbers: ClassVar = itertools.count(1)
 
@@ -178,44 +178,44 @@ class Connection(abc.ABC):
         self._bucket = Bucket(self.settings.reader, readers.clock())
         self.auth = ANONYMOUS
         self._expiry: asyncio.TimerHandle | None = None
-        # What waits for its turn, and how long its text was.
+        # Verbs that wait for their turn, each with the length of its text.
         self._verbs: collections.deque[tuple[Intent, int]] = collections.deque()
         self._verb_bytes = 0
-        # Its own, if it has one.
+        # The connection's own stream, if it has one.
         self.stream: ReaderStream | None = None
         self._busy = False
-        # When a message first had to wait; None while none does.
+        # When a message first had to wait; None while no message waits.
         self._behind_since: float | None = None
         self._beat: asyncio.TimerHandle | None = None
         readers.joined(self)
 
-    # What the desk calls.
+    # Called by the desk.
 
     async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """What ``read`` finds: there is always room here."""
-        # What a reader doesn't take waits in its outbox, and its next verb with it.
+        """Return the result of ``read``: there is always room here."""
+        # Frames that the reader doesn't take wait in its outbox, and then its next verbs wait too.
         return await read()
 
     def clash(self, verb: Subscribe) -> Refusal | None:
-        """Why it can't have another topic, or this one."""
+        """Return why the reader can't subscribe to one more topic, or to this one; else None."""
         return self.readers.verbs.clash(verb, self.subscriptions)
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Enter the audience, answer ``verb`` with ``told``, and send what fits of ``replay``."""
+        """Enter the audience, answer ``verb`` with ``told``, and send the ``replay`` that fits."""
         if self.is_open:
             self.subscriptions[verb.topic] = self.readers.hub.topics.subscribe(verb.topic, self)
             self.push(subscribed_push(verb, told))
             self._replay(replay.that_fit(self.settings.replay_bytes))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        """Leave the topic's audience, if it is in it, and answer with ``push``."""
+        """Leave the topic's audience, if subscribed to it, and answer with ``push``."""
         subscription = self.subscriptions.pop(topic, None)
         if subscription is not None:
             self.readers.hub.topics.unsubscribe(subscription)
         self.push(push)
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        """Be who ``auth`` says, and answer with ``push``."""
+        """Set the reader's login state to ``auth``, and answer with ``push``."""
         self.set_auth(auth)
         self.push(push)
 
@@ -224,12 +224,12 @@ class Connection(abc.ABC):
         if self.is_open:
             self._firm(dress(push, self.variant))
 
-    # What the hub and the drain call.
+    # Called by the hub and the drain.
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
-        """Send one frame, or keep it under its topic's policy while the transport is blocked.
+        """Send one frame, or queue it under its topic's policy while the transport is blocked.
 
-        Whether the transport has taken it.
+        Return whether the transport has taken it.
         """
         if not self.blocked:
             self._write([frame])
@@ -241,18 +241,18 @@ class Connection(abc.ABC):
         return False
 
     def close(self, reason: CloseReason, *, retry_after_ms: int | None = None) -> None:
-        """Say ``disconnect``, then goodbye in the transport's way. Harmless when it is closing."""
+        """Send ``disconnect``, then the transport's goodbye. Do nothing if closing already."""
         if not self.is_open:
             return
         if reason is TOO_BIG:
-            # A verb that can't be read is answered like one that can't be obeyed.
+            # An unreadable verb is answered like a refused one.
             refuse(self, Refusal(code=ErrorCode.BAD_REQUEST, reason=reason.text))
             if not self.is_open:
-                # It was too slow for that already.
+                # The reader was too slow for that answer, and is closed.
                 return
         if reason is SLOW_READER:
             behind = self.outbox.pending_bytes
-            # What waits would only keep the reader from hearing why it is closed.
+            # Waiting frames would only delay the push that gives the reason.
             count = self.outbox.clear()
             measures.DROPPED.labels("disconnect").inc(count)
             text, about = "closing %d: %s (%d bytes behind)", {"connection": self.number}
@@ -261,10 +261,10 @@ class Connection(abc.ABC):
         wait = reason.retry_after_ms if retry_after_ms is None else retry_after_ms
         self._say_goodbye(disconnect_push(reason, wait), reason)
 
-    # What transports call.
+    # Called by transports.
 
     def set_auth(self, auth: AuthState) -> None:
-        """From now on the reader is who ``auth`` says, until that one's token has run out."""
+        """Set the reader's login state to ``auth``, and close when its token has expired."""
         if not self.is_open:
             return
         self._log_out()
@@ -275,7 +275,7 @@ class Connection(abc.ABC):
             self._expiry = self._loop.call_later(left, self.close, TOKEN_EXPIRED)
 
     def received(self, data: str | bytes) -> None:
-        """The reader has said ``data``, a whole message: obey it in its turn, within its rate."""
+        """Execute ``data``, a whole message of the reader, in its turn and within its rate."""
         if not self.is_open:
             return
         verdict = self._bucket.admit(self.readers.clock())
@@ -287,7 +287,7 @@ class Connection(abc.ABC):
             self.ask(self.readers.verbs.read(data), len(data))
 
     def ask(self, intent: Intent, size: int = 0) -> None:
-        """Obey ``intent``, of a text of ``size`` bytes, when its turn comes."""
+        """Execute ``intent``, read from a text of ``size`` bytes, in its turn."""
         full = len(self._verbs) >= self.settings.reader.waiting
         if full or (self._verbs and self._verb_bytes + size > self.most_verb_bytes):
             refuse(self, too_many(self.settings.reader))
@@ -297,18 +297,18 @@ class Connection(abc.ABC):
         self._obey()
 
     def ask_all(self, intents: Iterable[Intent]) -> None:
-        """Obey what a request asks for all at once; there are no more than may wait."""
+        """Execute all verbs of one request in turn; there are no more than may wait."""
         self._verbs.extend((intent, 0) for intent in intents)
         self._obey()
 
     @property
     def waiting_bytes(self) -> int:
-        """What is kept for the reader until it takes what it was sent before."""
+        """The bytes kept for the reader: in its outbox, its waiting verbs and its stream."""
         in_stream = 0 if self.stream is None else self.stream.waiting
         return self.outbox.pending_bytes + self._verb_bytes + in_stream
 
     def unblocked(self) -> None:
-        """The transport takes bytes again: send what waits, then go on with the verbs."""
+        """Send the waiting frames, since the transport takes bytes again, then execute verbs."""
         self._flush()
         if not self.blocked and self._behind_since is not None:
             measures.BEHIND.labels().observe(self.readers.clock() - self._behind_since)
@@ -319,14 +319,14 @@ class Connection(abc.ABC):
             self._all_sent()
 
     def lost(self) -> None:
-        """The transport is gone. Idempotent."""
+        """Release everything: the transport is gone. Idempotent."""
         if self.is_open:
             self._leave("lost")
         self.outbox.clear()
         self.readers.left(self)
 
     def start_beat(self) -> None:
-        """Send heartbeats from now on. The first phase is random: so a crowd spreads out."""
+        """Send heartbeats from now on. The time of the first is random, to spread a crowd."""
         if self._beat is None:
             wait = self.settings.heartbeat * random.uniform(0.2, 1.0)  # noqa: S311 - no secret
             self._beat = self._loop.call_later(wait, self._on_beat)
@@ -337,25 +337,25 @@ class Connection(abc.ABC):
             self._beat.cancel()
             self._beat = None
 
-    # What transports implement.
+    # Implemented by transports.
 
     @abc.abstractmethod
     def _write(self, frames: list[bytes]) -> None:
-        """Write now, and set ``blocked`` if no more can be taken. Never raises.
+        """Write now, and set ``blocked`` if the transport takes no more. Never raise.
 
-        Call :meth:`unblocked` when it can, and :meth:`lost` when the peer turns out to be gone.
+        Call :meth:`unblocked` when it takes bytes again, and :meth:`lost` when the peer is gone.
         """
 
     @abc.abstractmethod
     def _heartbeat(self) -> None:
-        """Send what keeps proxies from closing an idle connection, if it can be sent now."""
+        """Send bytes that keep proxies from closing an idle connection, if possible now."""
 
     @abc.abstractmethod
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
-        """Send the undressed ``push`` and the transport's own close, then :meth:`lost`."""
+        """Send ``push``, not yet framed, and the transport's own close; then :meth:`lost`."""
 
     def _all_sent(self) -> None:  # noqa: B027 - most transports have nothing to do then
-        """A closing connection's last frame has left."""
+        """Act after the last frame of a closing connection was sent."""
 
     def _replayed(self, publication: Publication) -> bytes:
         return publication.frame(self.variant)
@@ -363,7 +363,7 @@ class Connection(abc.ABC):
     # Private.
 
     def _replay(self, publications: list[Publication]) -> None:
-        """Send messages that were asked for: none of them is dropped or conflated."""
+        """Send requested messages: none of them is dropped or conflated."""
         was_blocked, self.blocked = self.blocked, True
         for publication in publications:
             if self.is_open:
@@ -407,7 +407,7 @@ class Connection(abc.ABC):
         try:
             await pending
         except Exception:
-            # It is logged as that of any task; a reader that gets no answer would wait for ever.
+            # The error is logged as any task's. Without an answer a reader would wait for ever.
             self.close(INTERNAL)
             raise
         finally:
@@ -419,7 +419,7 @@ class Connection(abc.ABC):
         self._heartbeat()
 
     def _leave(self, why: str) -> None:
-        """It begins to close, or is gone; ``why`` is the metric's label."""
+        """Leave the hub, since the connection is closing or gone; ``why``: the metric's label."""
         self.is_open = False
         for subscription in self.subscriptions.values():
             self.readers.hub.topics.unsubscribe(subscription)

@@ -1,10 +1,10 @@
-"""The desk: decides what a reader gets for each verb, the same on both engines.
+"""The desk: decides the answer to each verb of a reader, the same on both engines.
 
-It knows a reader by its :class:`Port` alone, and keeps nothing of it. What it answers with comes
-from the hub's memory, and from the store where that ends.
+The desk uses a reader only through its :class:`Port`, and keeps no state of it. Answers are made
+from the hub's memory, and from the store for older messages.
 
-The store may fail. A subscribe then goes on with what is remembered, since news that comes matters
-more than news that went; a history, and a mailbox, are refused with a temporary error.
+The store may fail. A subscribe then continues with the messages in memory, since new messages
+matter more than old ones. A history, and a mailbox, are refused with a temporary error.
 """
 
 from __future__ import annotations
@@ -54,45 +54,46 @@ _OF_A_TOPIC: Final = (Subscribe, History, SetMark)
 
 
 class Port(Protocol):
-    """One reader, as the desk knows it, or several who say the same in the same moment and are
-    answered the same. Nothing happens any more to who is gone.
+    """A reader, as the desk sees it. Or several readers who send the same verb at the same moment
+    and get the same answer. For a reader that is gone the methods do nothing.
     """
 
     @property
     def many(self) -> int:
-        """How many they are."""
+        """The number of readers."""
 
     @property
     def auth(self) -> AuthState:
-        """Who it is."""
+        """The login state."""
 
     async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """What ``read`` finds when there is room for it here, or the reader is gone."""
+        """Return the result of ``read``, once there is room for it here or the reader is gone."""
 
     def clash(self, verb: Subscribe) -> Refusal | None:
-        """Why it can't have another topic, or this one, as far as that is known here."""
+        """Return why the reader can't subscribe to the topic; None if not known here."""
 
     def push(self, push: bytes) -> None:
         """Answer a verb with ``push``."""
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Answer ``verb`` with ``told``, send the newest of ``replay`` that fit, and give it the
-        topic from now on, without anything in between.
+        """Answer ``verb`` with ``told``, send the newest of ``replay`` that fit, and deliver the
+        topic's messages from now on, with nothing in between.
         """
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        """Take a subscription back, if there is one, and answer with ``push``."""
+        """End the subscription, if there is one, and answer with ``push``."""
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        """It is who ``auth`` says until that ends; answer with ``push``."""
+        """Set the login state to ``auth`` until its token expires, and answer with ``push``."""
 
     def close(self, reason: CloseReason) -> None:
-        """End it."""
+        """Close the connection."""
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, slots=True)
 class Desk:
-    """One verb at a time for each reader. ``can_serve``: the gateway knows where it begins."""
+    """The decisions, one verb at a time for each reader. ``can_serve`` returns whether the start of
+    each log is known here."""
 
     table: TopicTable
     replay_bytes: int
@@ -105,7 +106,7 @@ class Desk:
     can_serve: Callable[[], bool]
 
     def decide(self, reader: Port, intent: Intent) -> Pending | None:
-        """Answer ``intent`` now, or return what must be awaited before the next one."""
+        """Answer ``intent`` now, or return a coroutine to await before the reader's next one."""
         if isinstance(intent, Refusal):
             refuse(reader, intent)
             return None
@@ -138,7 +139,7 @@ class Desk:
         if not isinstance(intent, _OF_A_TOPIC):
             return None
         if not isinstance(intent, SetMark) and not self.can_serve():
-            # Of readers that the data plane had before us.
+            # Verbs of readers that the data plane had before this process started.
             return _not_now(intent, "the gateway is starting")
         policy = self.table.known(intent.topic)
         if policy.access != "public":
@@ -162,7 +163,7 @@ class Desk:
     async def _rewind(
         self, reader: Port, verb: Subscribe, asked_at: float, gap: Gap | None
     ) -> None:
-        """Subscribe to the past and what is live; ``gap``: why a position is of no use."""
+        """Subscribe to past and live messages; ``gap``: why the position couldn't be used."""
         found = await reader.room_for(lambda: self.past.recover(verb, asked_at))
         self._join(reader, verb, found, recovered=False, gap=gap)
 
@@ -186,7 +187,7 @@ class Desk:
             self._join(reader, verb, missed, recovered=missed.recovered, gap=missed.gap)
 
     async def _recover(self, topic: str, position: str) -> Recalled:
-        """What was missed; if that can't be known, what can be had and the newest of each key."""
+        """Return the missed messages; with a gap, the known ones and the newest of each key."""
         missed = await self.resumer.recover(topic, position)
         if missed.gap is None or not self.table.known(topic).latest:
             return missed
@@ -202,7 +203,7 @@ class Desk:
         recovered: bool,
         gap: Gap | None = None,
     ) -> None:
-        """Subscribe without a pause after ``replay`` was made: nothing is lost or sent twice."""
+        """Subscribe right after ``replay`` was made, so that no message is lost or sent twice."""
         fitting = replay.that_fit(self.replay_bytes)
         if recovered and len(fitting) < len(replay.publications):
             recovered, gap = False, Gap.TOO_LARGE
@@ -210,7 +211,7 @@ class Desk:
             self.resumer.answered(verb.topic, gap, reader.many)
         position: str | None = self.hub.position(time.time())
         if recovered and fitting:
-            # The reader doesn't have these yet: it must not lose them if it is cut off now.
+            # The reader doesn't have the replay yet, and must not lose it if it is cut off now.
             position = verb.position
         reader.subscribe(verb, Subscribed(position, recovered, gap), replay)
 
@@ -243,7 +244,7 @@ class Desk:
 
 
 def refuse(reader: Port, refused: Refusal) -> None:
-    """Answer that it can't be."""
+    """Answer with the error push of ``refused``, and count it."""
     reader.push(_refusal_push(reader, refused))
 
 

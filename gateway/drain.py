@@ -1,10 +1,10 @@
-"""Readers are told to connect elsewhere, a few at a time: in a drain, or for want of a feed.
+"""The sending of readers to other boxes, a few at a time: in a drain, or without a feed.
 
-All at once they would fall on the other boxes in the same second.
+All at once, they would connect to the other boxes in the same second.
 
-A box that has had no feed for ``stranded_seconds`` asks what a reader asks, ``endpoints.json`` of
-its own region and of the others. If a gateway is listed that isn't itself its readers are better
-served there. docs/design/0018 says why.
+A box that has had no feed for ``stranded_seconds`` reads ``endpoints.json`` of its own region and
+of the others, as a reader does. If another gateway is listed, its readers are better served there.
+docs/design/0018 has the reasons.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STEP: Final = 0.05
-# When a reader shall try again: around the reason's own time, full jitter.
+# Upper bound of a reader's delay before it reconnects: full jitter around the reason's own time.
 _AGAIN_MS: Final = 2 * DRAIN.retry_after_ms
-# Connections are cut off after the linger time; this is for the cutting.
+# Seconds beyond the linger time in which lingering connections are cut off.
 _GRACE: Final = 0.2
 _LOOK_SECONDS: Final = 1.0
-# Who is ready may have changed by then: what a frontdesk says is good for so long.
+# Seconds for which a frontdesk's answer is used; then other gateways may be ready.
 _ASK_AGAIN: Final = 5.0
-# More regions than a fabric has.
+# URLs that are read at most: more regions than a fabric has.
 _MOST_ASKED: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
-    """``readers`` spread evenly over ``seconds``, or over longer if that were too many a second."""
+    """A schedule: ``readers`` evenly over ``seconds``, or longer if that exceeds ``per_second``."""
 
     readers: int
     seconds: float
@@ -49,17 +49,17 @@ class Spread:
 
     @property
     def duration(self) -> float:
-        """How long it takes, in seconds."""
+        """The length of the schedule, in seconds."""
         return max(self.seconds, self.readers / self.per_second)
 
     def due(self, elapsed: float) -> int:
-        """How many should have been told ``elapsed`` seconds after the start."""
+        """Return how many readers should have been told ``elapsed`` seconds after the start."""
         if self.readers == 0 or elapsed >= self.duration:
             return self.readers
         return min(self.readers, math.floor(self.readers * max(0.0, elapsed) / self.duration))
 
     def turns(self, clock: Callable[[], float]) -> Iterator[int]:
-        """How many to tell each time that this is asked, which starts it; until all are told."""
+        """Yield how many readers to tell now, until all are told; the first step is the start."""
         started, told = clock(), 0
         while told < self.readers:
             due = self.due(clock() - started)
@@ -68,9 +68,9 @@ class Spread:
 
 
 async def drain(core: Core) -> None:
-    """Let no new reader in, tell all others to go, wait until they are gone.
+    """Admit no new reader, send all others away, and wait until they are gone.
 
-    A reader who doesn't hang up is cut off after the linger time.
+    A reader that doesn't hang up is cut off after the linger time.
     """
     core.admission.draining = True
     await asyncio.gather(_drain_here(core), core.engine.drain())
@@ -83,7 +83,7 @@ async def _drain_here(core: Core) -> None:
     for count in pace.turns(core.clock):
         readers.send_away(count, DRAIN, _AGAIN_MS)
         await asyncio.sleep(_STEP)
-    # Handshakes that were under way when the drain began.
+    # Readers whose handshakes were under way when the drain began.
     readers.send_away(len(readers.open), DRAIN, _AGAIN_MS)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(readers.all_left(), settings.linger + _GRACE)
@@ -91,8 +91,9 @@ async def _drain_here(core: Core) -> None:
 
 
 async def rebalance(core: Core, own: str) -> None:
-    """Send readers, who come to ``own``, a WebSocket URL, away whenever they are better served
-    elsewhere; never returns."""
+    """Send readers away whenever they are better served elsewhere. Never return.
+
+    ``own``: the WebSocket URL by which this gateway is listed in ``endpoints.json``."""
     backoff, said = Backoff(base=1.0, cap=10.0), False
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
@@ -113,7 +114,7 @@ async def rebalance(core: Core, own: str) -> None:
 
 
 async def _leave(core: Core, own: str) -> None:
-    """Tell all who are here now, unless the feed comes back or nobody else is ready."""
+    """Send all current readers away, until the feed is back or no other gateway is ready."""
     settings = core.settings
     pace = Spread(core.reader_count, settings.drain_seconds, settings.drain_per_second)
     logger.warning("no feed: %d readers are sent to other boxes", pace.readers)
@@ -131,7 +132,7 @@ async def _leave(core: Core, own: str) -> None:
 
 
 async def _others_are_ready(core: Core, own: str) -> bool:
-    """Whether a reader who asks would be sent to another gateway than this."""
+    """Return whether a reader that asks would be sent to another gateway than this one."""
     to_ask = list(core.settings.endpoints)
     for url in to_ask:
         try:

@@ -1,4 +1,4 @@
-"""What differs between the engines: whether another process holds readers' connections too."""
+"""The difference between the engines: whether another process holds readers' connections too."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from newsfabric.errors import ConfigError
 
 
 class Engine:
-    """The Tornado engine: there is no other process, and nobody there."""
+    """The Tornado engine: there is no other process, so the methods have no effect."""
 
-    #: As ``--engine`` says it.
+    #: The value of ``--engine``.
     name = "tornado"
-    #: Whether WebSockets are served in this process; else the other one serves them.
+    #: True if this process serves WebSockets, False if the other one does.
     serves_websockets = True
 
     def __init__(self) -> None:
-        #: The other process; None if there is none.
+        #: The pid of the other process; None if there is none.
         self.pid: int | None = None
-        #: What it has counted.
+        #: The counters of the other process.
         self.tally = Tally()
 
     @property
     def is_there(self) -> bool:
-        """Whether the other process serves its readers now."""
+        """True while the other process, if there is one, serves its readers."""
         return True
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
-        """Give it to those who are subscribed there; call ``done`` after the last one."""
+        """Send ``publication`` to the subscribers there; call ``done`` after the last one."""
         done()
 
     def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
-        """Close the connections of users who were revoked at that time (ms)."""
+        """Close the connections of these users, each revoked at its time (ms since the epoch)."""
 
     def send_away(self, count: int) -> None:
         """Have ``count`` readers, or all if there are fewer, connect to another box."""
 
     async def look(self) -> None:
-        """Bring :attr:`tally` up to date."""
+        """Update :attr:`tally`."""
 
     async def drain(self) -> None:
         """Send all readers away, and return when they are gone."""
 
     async def take_over(self) -> int:
-        """Put a new process in the place of the one there, without readers noticing.
+        """Replace the other process by a new one, without readers noticing; return its pid.
 
-        Returns its pid; ConfigError if that fails, and then nothing has changed.
+        ConfigError if that fails, and then nothing has changed.
         """
         raise ConfigError("this engine has no data plane")
 
     def close(self) -> None:
-        """Let go of the other process; it goes on without us."""
+        """Release the other process, which continues without this one."""

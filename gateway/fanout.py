@@ -1,8 +1,8 @@
-"""Sends publications to their audiences, one after the other, in chunks.
+"""The fan-out of publications to their audiences, one after the other, in chunks.
 
-Publications are sent in the order they were offered; a big audience is cut so that
-verbs, heartbeats and other topics' readers are served in between. What waits here is bounded
-by the consumer's prefetch, because a delivery is acknowledged when its fan-out is done.
+Publications are sent in the order in which they were offered. A large audience is split, so that
+verbs, heartbeats and other topics' readers are served in between. The queue here is bounded by the
+consumer's prefetch, because a message is acknowledged to the broker when its fan-out is done.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class _Job:
     done: Callable[[], None]
     transport: str = ""
     group: tuple[Subscription, ...] = ()
-    # How many of ``group`` are done.
+    # The number of members of ``group`` that are done.
     at: int = 0
 
 
 class Fanout:
-    """The queue of publications on their way out. Lives on the loop that made it."""
+    """The queue of publications to send. It belongs to the event loop that made it."""
 
     def __init__(self, chunk: int) -> None:
         self.deliveries = 0
@@ -45,7 +45,7 @@ class Fanout:
     def publish(
         self, publication: Publication, audience: Audience, done: Callable[[], None]
     ) -> None:
-        """Send ``publication`` to ``audience`` soon, after all that were given before."""
+        """Queue ``publication`` for ``audience``, behind all publications queued before."""
         self._jobs.append(_Job(publication, iter(audience), done))
         if not self._scheduled:
             self._scheduled = True
@@ -78,7 +78,7 @@ class Fanout:
                 try:
                     taken += subscription.subscriber.deliver(frame, publication)
                 except Exception:
-                    # A bug of ours. It may cost this reader the connection, but nobody else.
+                    # A bug of ours. It may cost this reader its connection, but no other reader.
                     made = publication.envelope.id
                     logger.exception("delivering %s failed", made, extra={"id": made})
                     subscription.subscriber.close(INTERNAL)

@@ -1,8 +1,8 @@
 """The feed: the box's queue of envelopes and ticks, consumed into the hub.
 
-One queue per box, whoever is subscribed to what. A delivery is acknowledged when its
-fan-out is done, so the broker never has more than ``prefetch`` of them outstanding here. What
-isn't ours is counted and acknowledged: given back, it would come again for ever.
+One queue per box, whatever its readers are subscribed to. A message is acknowledged when its
+fan-out is done, so at most ``prefetch`` messages are unacknowledged. Undecodable messages are
+counted and acknowledged: if they were returned, the broker would redeliver them for ever.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TICKS: str = tick_key("")
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Feed:
-    """Consumes the queue ``gateway`` until the link is closed. ``clock`` only goes on."""
+    """The consumer of the queue ``gateway``, until the link is closed. ``clock`` is monotonic."""
 
     hub: Hub
     follower: Follower
@@ -54,7 +54,7 @@ class Feed:
         self._consumer: Consumer | None = None
         self._began = self.clock()
         self._ticked_at: float | None = None
-        # Complaints about undecodable messages: one line each time the count doubles.
+        # Undecodable messages; one line is logged each time the count has doubled.
         self._undecodable = 0
 
     @property
@@ -64,19 +64,19 @@ class Feed:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the last tick is young enough for readers to be sent here."""
+        """True if the last tick is recent enough for readers to be sent here."""
         age = self.age
         return age is not None and age <= self.settings.feed_fresh
 
     @property
     def is_stranded(self) -> bool:
-        """Whether there was no feed for so long that readers are better served elsewhere."""
+        """True if there was no feed for so long that readers are better served elsewhere."""
         fed_at = self._began if self._ticked_at is None else self._ticked_at
         return self.clock() - fed_at > self.settings.stranded_seconds
 
     async def start(self, link: Link) -> None:
-        """Declare the box's topology and consume, now and after each reconnect; not before it is
-        known where each log begins for us."""
+        """Declare the box's topology and consume, now and after each reconnect. Wait first until
+        the start of each log is known here."""
         await self.follower.begun.wait()
         await link.on_connect(topology.declare_retail)
         self._consumer = await link.consumer(
@@ -84,7 +84,7 @@ class Feed:
         )
 
     def take(self, delivery: Delivery) -> None:
-        """The link calls it with each delivery, which is acknowledged when its fan-out is done."""
+        """Handle a message from the link; acknowledge it when its fan-out is done."""
         topic = delivery.message.topic
         try:
             if not topic.startswith(_CONTROL) or topic == REVOKED:
@@ -97,10 +97,10 @@ class Feed:
         self._ack(delivery)
 
     def _publish(self, delivery: Delivery) -> bool:
-        """Publish the message, and acknowledge it then; False if nothing is published."""
+        """Publish the message and acknowledge it afterwards; return False if it isn't published."""
         hub = self.hub
         envelope = decode(delivery.message)
-        # Before it was published it wasn't settled.
+        # A number isn't settled before it was published, so low was below it.
         low = min(low_of(delivery.message), max(0, envelope.seq - 1))
         # Frames are spliced from the body's bytes: one bad body would break every reader's parser.
         orjson.loads(envelope.body)
@@ -124,10 +124,10 @@ class Feed:
         return True
 
     def _waits(self, envelope: Envelope, known: KnownLog) -> bool:
-        """Whether this is left to the reader of numbers, which finds it in the store.
+        """Return whether the message is left to the follower, which reads it from the store.
 
-        Something so old must be looked up first (:mod:`gateway.late`); and of a log with too many
-        holes nothing is taken that makes one more.
+        A message so old must be looked up first (:mod:`gateway.late`). And from a log with too many
+        holes, no message is taken that makes one more.
         """
         time_ms = self.hub.logs.times.latest_ms(clock_ms(), self.clock())
         if is_late(envelope, time_ms) and not self.hub.knows(envelope):

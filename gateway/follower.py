@@ -1,8 +1,8 @@
-"""Follows every log: reads the directory and the missing numbers, and publishes what it finds.
+"""The follower of every log: reads the directory and missing numbers, and publishes their messages.
 
-What is to be read and when is :mod:`gateway.reading`'s to say, what is known of a log
-:mod:`gateway.known_log`'s. The next page of a log is read when the one before has reached its
-readers. What can't be read stays missing, and is tried again after a growing while.
+:mod:`gateway.reading` decides which numbers are read and when; :mod:`gateway.known_log` has the
+state of a log. The next page of a log is read when the messages of the page before have reached
+their readers. Numbers that can't be read stay missing, and the read is retried with backoff.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from newsfabric.store.sound import is_sound
 
 logger = logging.getLogger(__name__)
 
-# Logs that are read at once.
+# Logs that are read at the same time.
 _READS: Final = 4
 _PAGE: Final = 500
-# Of one log in one go.
+# Rows of one log after which its read ends, with the span.
 _MOST_ROWS: Final = 2_000
-# Between two reads of the directory, and while we aren't ready.
+# Pauses between reads of the directory: when this gateway is ready, and before.
 _DIRECTORY_SECONDS: Final = 5.0
 _BEGINNING_SECONDS: Final = 0.5
-# Topics of one page that are looked up at once.
+# Topics of one page whose late messages are looked up at the same time.
 _TOPICS: Final = 8
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Follower:
-    """Keeps what one gateway knows of the logs whole, from :meth:`begin` on."""
+    """The part that keeps one gateway's state of the logs complete, from :meth:`begin` on."""
 
     hub: Hub
     store: Store
@@ -62,25 +62,25 @@ class Follower:
     broadcast: Broadcast
 
     def __post_init__(self) -> None:
-        #: Set when it is known where each log begins for us. Before, no reader can be served.
+        #: Set once the start of each log is known here. Before that no reader can be served.
         self.begun = asyncio.Event()
-        #: Set when what our region routes reaches our readers: :class:`.LogReadiness`.
+        #: Set once messages routed in our region reach our readers: :class:`.LogReadiness`.
         self.ready = asyncio.Event()
         region, self._logs = self.settings.region, self.hub.logs
         self._reading = Reading(self._logs, region)
         self._under_way = 0
-        # Set when something is found to be missing.
+        # Set when a number is found to be missing.
         self._lacks = asyncio.Event()
         self._readiness = LogReadiness(self._logs, region)
         self._late = LateCopies(self.store, self._logs, self.settings, self.clock)
-        #: Logs that are no router's, as far as the directory says.
+        #: Logs that the directory doesn't list, so they belong to no router.
         self.unlisted = Unlisted()
         self._too_far = 0
         self._failing = LineLimit()
         self._strange = LineLimit()
 
     def begin(self, left: LeftLogs | None = None) -> None:
-        """Start, from what another control plane has left if there was one."""
+        """Start, with the logs that a previous control plane left, if there was one."""
         if left is not None:
             self._logs.take(left, now=self.clock())
             self.begun.set()
@@ -88,7 +88,7 @@ class Follower:
         self.spawn(self._follow_logs())
 
     async def readied(self, seconds: float) -> None:
-        """Return when we are :attr:`ready`, or after ``seconds`` seconds."""
+        """Return when :attr:`ready` is set, or after ``seconds`` seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self.ready.wait()
@@ -96,7 +96,7 @@ class Follower:
             logger.warning("not all logs of our region are heard yet: not ready until they are")
 
     def heard(self, log: Log, seq: int, low: int, *, sent_ms: int) -> KnownLog:
-        """The feed has brought a message of ``log``, or a tick whose last number is ``seq``."""
+        """Note a message of ``log`` from the feed, or a tick whose last number is ``seq``."""
         now = self.clock()
         self._late.heard(log.region, now)
         known = self._logs.heard(log, seq, min(low, seq), sent_ms=sent_ms, now=now)
@@ -105,7 +105,7 @@ class Follower:
         return known
 
     def ticked(self, log: Log, seq: int, low: int, *, sent_ms: int) -> None:
-        """As :meth:`heard`, for a tick."""
+        """Note a tick of ``log``: as :meth:`heard`, and for readiness."""
         self.heard(log, seq, low, sent_ms=sent_ms)
         self._readiness.ticked(log, seq)
 
@@ -118,15 +118,15 @@ class Follower:
                 self._learn(await self._read_directory(known_days))
                 backoff.succeeded(self.clock())
             except Exception as exc:
-                # Whatever a store does wrong, the next try may go well.
+                # Any error of a store: the next try may succeed.
                 self._complain("the directory of logs can't be read", exc)
                 pause = max(pause, backoff.failed(self.clock()))
-            # Gateways that started together shouldn't ask together for ever.
+            # Gateways that started together should not read at the same moment for ever.
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)  # noqa: S311 - jitter
 
     async def _read_directory(self, known_days: set[tuple[str, int]]) -> list[DirectoryRow]:
-        """What may have changed: rows of today, of yesterday, and of days with unfinished logs;
-        at first of all days."""
+        """Return the rows that may have changed: of today, of yesterday, and of days with
+        unfinished logs. The first time, return the rows of all days."""
         store, seconds = self.store, self.settings.store_timeout
         certain_ms = self._logs.times.certain_ms(clock_ms(), self.clock())
         yesterday = certain_ms // DAY_MS - 1
@@ -158,7 +158,7 @@ class Follower:
         self._say_what_is_strange(now)
 
     def _say_what_is_strange(self, now: float) -> None:
-        """What no router says, though it came as a router's word."""
+        """Log which logs the directory doesn't list, and that an incredible time was reported."""
         for log in self.unlisted.read(self._logs.unfinished(), now):
             self._say(f"{log.region:.80}: no directory lists {log.router:.80} of {log.epoch}")
         too_far, self._too_far = self._too_far, self._logs.times.too_far
@@ -182,7 +182,7 @@ class Follower:
                 self.ready.set()
             seconds = reading.rest() if self.ready.is_set() else LOOK_SECONDS
             if seconds <= LOOK_SECONDS:
-                # While something is missing each delivery would wake us.
+                # While numbers are missing, each message of the feed would wake this task.
                 await asyncio.sleep(seconds)
                 continue
             self._lacks.clear()
@@ -207,7 +207,7 @@ class Follower:
                 if rows >= _MOST_ROWS:
                     break
         except Exception as exc:
-            # Whatever a store does wrong, the next try may go well, and readers stay served.
+            # Any error of a store: the next try may succeed, and readers are still served.
             where = f" at {read.log.region}" if read.at_home else ""
             self._complain(f"numbers of {read.log.router:.80} can't be read{where}", exc)
             self._reading.failed(read, self.clock())
@@ -220,29 +220,30 @@ class Follower:
         self._reading.done(read, upto=at - 1, found=found, now=now)
 
     async def _deal(self, log: Log, page: Iterable[Number]) -> int:
-        """Publish the messages of ``page`` that are missing; returns how many numbers of it
-        needn't be read any more."""
+        """Publish the missing messages of ``page``; return how many of its numbers need no further
+        read."""
         known = self._logs.find(log)
         if known is None:
-            # It was forgotten since.
+            # The log was forgotten meanwhile.
             return 0
         prompt: list[Envelope] = []
         by_topic: dict[str, list[Envelope]] = collections.defaultdict(list)
         before, wall_ms, now = known.seen.numbers, clock_ms(), self.clock()
         reached_ms = self._logs.times.reached_ms(log.region, wall_ms, now)
-        # By so much more it may be older than it looks: nobody here may have heard of its region
-        # while that was furthest ahead. What comes by the feed is minutes old at most.
+        # A message read here may be older than it looks, by the spread: its region's clocks may
+        # have been furthest ahead while nothing was heard of it. Messages of the feed are minutes
+        # old at most.
         time_ms = self._logs.times.latest_ms(wall_ms, now) + self._spread_ms()
         for number in page:
             if known.has(number.seq) or number.state is State.HALF:
                 continue
             envelope = number.envelope
             if envelope is None or log_of(envelope) != log or not is_sound(envelope):
-                # Void, or its time is over, or nothing that readers could be given.
+                # Void, or a message that has expired, or one that readers can't be given.
                 self._logs.skip(log, number.seq, number.seq)
                 continue
             if is_ahead(ms_of_id(envelope.id), reached_ms):
-                # It stays missing until its region has told such a time: with the next tick or row.
+                # Stays missing until its region reports such a time, in the next tick or row.
                 continue
             known.doubt(number.seq)
             if is_late(envelope, time_ms) and not self.hub.knows(envelope):
@@ -260,14 +261,14 @@ class Follower:
         return self._logs.times.spread_ms(clock_ms(), self.clock())
 
     async def _deal_with_late(self, topic: str, messages: Sequence[Envelope]) -> None:
-        """Publish those of these late messages of which no other copy was given here before."""
+        """Publish those late ``messages`` of which no other copy was given here before."""
         measures.LATE.inc(len(messages))
         spread_ms = self._spread_ms()
         for some in clusters(messages, spread_ms):
             try:
                 given = await self._late.given(topic, some, spread_ms)
             except (StoreError, TimeoutError) as exc:
-                # Nobody knows: they stay missing.
+                # Unknown whether copies were given: the messages stay missing.
                 self._complain("late messages can't be looked up", exc)
                 return
             for one in some:
@@ -276,7 +277,7 @@ class Follower:
             await self._give(one for one in some if one.identity not in given)
 
     async def _give(self, messages: Iterable[Envelope]) -> None:
-        """Publish these, and return when they have reached their readers."""
+        """Publish ``messages``, and return when they have reached their readers."""
         given = [done for one in messages if (done := self.broadcast.publish_found(one))]
         measures.RECOVERED.inc(len(given))
         for done in given:

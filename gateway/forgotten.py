@@ -1,6 +1,6 @@
-"""What a topic's memory lacks, as a version vector of its own (docs/design/0011). Pure and bounded.
+"""The messages that a topic's memory lacks, as a version vector (docs/design/0011). Pure, bounded.
 
-Saying that more was forgotten than was is always safe.
+An entry that is too high is always safe: it costs a read of the store.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from newsfabric.store.logs import Log
 
 HasAll: TypeAlias = Callable[[Log, int], bool]
 
-# Of whom nothing was forgotten yet; never changed.
+# Shared by all memories that have forgotten nothing yet; never changed.
 _NOTHING: Final[dict[Log, int]] = {}
-# Logs of which something was forgotten since the memory was made; then it is made anew.
+# Logs of which messages were forgotten since the vector was made; above that it is made anew.
 _LOGS: Final = 64
 
 
 class Forgotten:
-    """Of each log the highest number that isn't remembered.
+    """The highest number of each log that a memory doesn't remember.
 
-    ``tops`` gives, of each log, the highest number seen by this gateway until now: nothing of them
-    is remembered by a memory that is made now. Many memories share what it returns.
+    ``tops`` returns the highest number of each log seen by this gateway until now: a new memory
+    remembers none of these. Many memories share the mapping that it returns.
     """
 
     __slots__ = ("_before", "_since", "_tops")
@@ -33,7 +33,7 @@ class Forgotten:
         self._since = _NOTHING
 
     def add(self, log: Log, seq: int) -> None:
-        """One more copy of a message isn't remembered."""
+        """Note one more copy of a message that isn't remembered."""
         if seq <= self._since.get(log, self._before.get(log, 0)):
             return
         if self._since is _NOTHING:
@@ -43,9 +43,9 @@ class Forgotten:
             self._before, self._since = self._tops(), _NOTHING
 
     def lacks(self, has_all: HasAll) -> list[Log]:
-        """The logs of which something isn't remembered that a reader may lack.
+        """Return the logs of which a reader may lack a message that isn't remembered.
 
-        ``has_all(log, upto)``: whether it has all of ``log`` up to that number.
+        ``has_all(log, upto)``: whether the reader has all of ``log`` up to that number.
         """
         known = {**self._before, **self._since} if self._since else self._before
         return [log for log, seq in known.items() if not has_all(log, seq)]

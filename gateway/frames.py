@@ -1,9 +1,9 @@
-"""What goes on the wire, encoded once and shared by everyone who gets it.
+"""The bytes on the wire, encoded once and shared by all readers that get them.
 
-Every push is one JSON text. Transports dress it differently, and the dresses are the
-:class:`Variant` values: a message is encoded at most once for each of them, whatever the number
-of readers. The body's bytes are spliced in as the publisher wrote them; they were checked to
-be JSON before (:mod:`gateway.feed`), so they can't break out of their place.
+Every push is one JSON text. Each transport frames it in one of the ways of :class:`Variant`. A
+message is encoded at most once for each variant, whatever the number of readers. The body's bytes
+are spliced in as the publisher wrote them. They were checked to be JSON before
+(:mod:`gateway.feed`), so they can't break out of their place.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from newsfabric.mailbox import PUSH_TYPES, UserMark
 from newsfabric.pushes import message_fields
 from newsfabric.topics import TopicClass
 
-# RFC 6455 section 5.2: FIN with opcode 1 (text), 8 (close), 9 (ping), 10 (pong).
+# Opcodes of RFC 6455 section 5.2.
 TEXT: Final = 0x1
 BINARY: Final = 0x2
 CLOSE: Final = 0x8
 PING: Final = 0x9
 PONG: Final = 0xA
 
-# SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. Astral characters
-# are surrogate pairs there, so they are escaped as pairs.
+# SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. Characters beyond
+# U+FFFF are surrogate pairs in JavaScript, so they are escaped as pairs.
 _SOCKJS_ESCAPED: Final = re.compile(
     "[\x00-\x1f\u0300-\u0333\u033d-\u0346\u034a-\u034c\u0350-\u0352\u0357-\u0358\u035c-\u0362"
     "\u0374\u037e\u0387\u0591-\u05af\u05c4\u0610-\u0617\u0653-\u0654\u0657-\u065b\u065d-\u065e"
@@ -46,7 +46,7 @@ _SOCKJS_ESCAPED: Final = re.compile(
 
 
 class Variant(enum.IntEnum):
-    """How a push is dressed for a transport."""
+    """The framing of a push for a transport."""
 
     RAW = 0
     WEBSOCKET = 1
@@ -56,13 +56,13 @@ class Variant(enum.IntEnum):
 
 
 def message_push(envelope: Envelope, topic_class: TopicClass, position: str | None) -> bytes:
-    """The ``message`` push of ``envelope``; ``position`` is None for one read from the store."""
+    """Return the ``message`` push of ``envelope``; ``position``: None if read from the store."""
     head = orjson.dumps(message_fields(envelope, topic_class) | {"position": position})
     return head[:-1] + b',"body":' + envelope.body + b"}"
 
 
 def mark_push(mark: UserMark, position: str | None) -> bytes:
-    """The ``acked``, ``read`` or ``dismissed`` push; ``position`` is as in a message's."""
+    """Return the ``acked``, ``read`` or ``dismissed`` push; ``position``: as of a message."""
     return orjson.dumps(
         {
             "type": PUSH_TYPES[mark.kind],
@@ -75,12 +75,12 @@ def mark_push(mark: UserMark, position: str | None) -> bytes:
 
 
 def with_identity(push: bytes, identity: int) -> bytes:
-    """``push`` with the identity of its message, for those who keep none of their own."""
+    """Return ``push`` with its message's identity, for readers that don't take it from the id."""
     return push[:-1] + b',"identity":"%b"}' % identity_text(identity).encode()
 
 
 def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:
-    """The JSON text ``push`` as ``variant`` sends it; ``position`` becomes an SSE event's id."""
+    """Return the JSON text ``push`` framed as ``variant``; ``position``: the id of an SSE event."""
     if variant is Variant.RAW:
         return push
     if variant is Variant.WEBSOCKET:
@@ -93,7 +93,7 @@ def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:
 
 
 def websocket_frame(opcode: int, payload: bytes) -> bytes:
-    """One unfragmented, unmasked frame (RFC 6455 section 5.2; servers don't mask, section 5.1)."""
+    """Return one unfragmented, unmasked frame (RFC 6455 section 5.2; section 5.1: no masks)."""
     size = len(payload)
     if size < 126:
         return bytes((0x80 | opcode, size)) + payload
@@ -103,12 +103,12 @@ def websocket_frame(opcode: int, payload: bytes) -> bytes:
 
 
 def websocket_close(code: int, text: str) -> bytes:
-    """A close frame. Control frames carry at most 125 bytes (RFC 6455 section 5.5)."""
+    """Return a close frame. Control frames carry at most 125 bytes (RFC 6455 section 5.5)."""
     return websocket_frame(CLOSE, code.to_bytes(2, "big") + text.encode()[:123])
 
 
 def sockjs_element(push: bytes) -> bytes:
-    """``push`` as one JSON string, an element of a SockJS ``a[…]`` frame."""
+    """Return ``push`` as one JSON string, an element of a SockJS ``a[…]`` frame."""
     text = orjson.dumps(push.decode()).decode()
     return _SOCKJS_ESCAPED.sub(_escaped, text).encode()
 
@@ -119,27 +119,27 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def sockjs_array(elements: Iterable[bytes]) -> bytes:
-    """A SockJS message frame of elements made by :func:`sockjs_element`."""
+    """Return a SockJS message frame of elements made by :func:`sockjs_element`."""
     return b"a[" + b",".join(elements) + b"]"
 
 
 def sockjs_close(code: int, text: str) -> bytes:
-    """A SockJS close frame, ``c[code,"text"]``."""
+    """Return a SockJS close frame, ``c[code,"text"]``."""
     return b"c" + orjson.dumps([code, text])
 
 
 def sse_event(push: bytes, position: str | None = None) -> bytes:
-    """An event of a ``text/event-stream`` (WHATWG HTML section 9.2).
+    """Return an event of a ``text/event-stream`` (WHATWG HTML section 9.2).
 
-    A body may be written over several lines, but CR and LF stand only between JSON tokens
-    (inside strings they are escaped), so spaces say the same on one ``data:`` line.
+    A body may have several lines. CR and LF stand only between its JSON tokens (inside strings they
+    are escaped), so on one ``data:`` line spaces mean the same.
     """
     data = b"data: " + push.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n"
     return data if position is None else b"id: " + position.encode() + b"\n" + data
 
 
 def encode_push(kind: str, /, **fields: Any) -> bytes:
-    """A push of this ``type`` that isn't a message, as JSON text, without fields that are None."""
+    """Return a push of type ``kind``, not of a message, as JSON text; None fields are left out."""
     push = {"type": kind}
     for name, value in fields.items():
         if value is not None:
@@ -148,7 +148,7 @@ def encode_push(kind: str, /, **fields: Any) -> bytes:
 
 
 def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:
-    """The ``disconnect`` push that goes before every close of ours (proxies eat close frames)."""
+    """Return the ``disconnect`` push, sent before each close (proxies don't pass close frames)."""
     return encode_push(
         "disconnect",
         code=reason.code,
@@ -161,8 +161,8 @@ def disconnect_push(reason: CloseReason, retry_after_ms: int) -> bytes:
 def messages_push(
     ref: Any, topic: str, messages: Iterable[bytes], more: bool, missing: Sequence[str] = ()
 ) -> bytes:
-    """The reply to ``history``: ``messages`` are ``message`` pushes, oldest first; ``missing`` ids
-    of those that can't be read, which is said only where there are some."""
+    """Return the reply to ``history``. ``messages``: ``message`` pushes, oldest first. ``missing``:
+    ids of messages that can't be read; the field is left out if there are none."""
     told = {"missing": missing} if missing else {}
     head = encode_push("history", ref=ref, topic=topic, more=more, **told)
     return head[:-1] + b',"messages":[' + b",".join(messages) + b"]}"

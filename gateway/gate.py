@@ -1,12 +1,12 @@
-"""Decides logins: whom a token makes of a reader, on whichever engine and transport.
+"""The decision on logins: which user a reader's token names, on each engine and transport.
 
-It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked, and no reader: where one
-stands comes in and goes out as a value. A revocation is a message on the fabric's own topic
-(``_fabric.revoked``), which one that starts reads from the store; until then nobody is let in by
-name. docs/design/0015 says why.
+The gate knows the keys (:mod:`newsfabric.token_keys`) and the revoked users, but no reader: a login
+state is its argument and its result. A revocation is a message on the fabric's own topic
+(``_fabric.revoked``). A gateway that starts reads all revocations from the store; until then no
+user can log in. docs/design/0015 has the reasons.
 
-A token is decided at once, unless it was signed with a key that isn't known: then the keys are read
-again first, at most every few seconds, and the reader's next verbs wait.
+A token is decided at once, unless it was signed with an unknown key. Then the keys are read again
+first, at most every few seconds, and the reader's next verbs wait.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from newsfabric.topics import REVOKED, TopicTable
 logger = logging.getLogger(__name__)
 
 _PAGE: Final = 1_000
-# So long a gateway that starts waits for the revocations before it lets readers in.
+# Seconds that a start waits for the revocations before readers are let in.
 _START_SECONDS: Final = 2.0
 _GOOD: Final = measures.TOKENS.labels("good")
 
 
 def decode_revocation(envelope: Envelope) -> tuple[str, int]:
-    """User and time (ms since the epoch) of a revocation; ValueError if it is none."""
+    """Return user and time (ms since the epoch) of a revocation; ValueError if it is malformed."""
     fields = mapping(orjson.loads(envelope.body), "a revocation")
     user, at_ms = text(fields, "user"), whole(fields, "at", MAX_MS)
     if not is_user(user):
@@ -54,26 +54,26 @@ def decode_revocation(envelope: Envelope) -> tuple[str, int]:
 
 
 class Revocations:
-    """Users whose tokens aren't good any more, and since when. Pure.
+    """The users whose tokens were revoked, and since when. Pure.
 
-    Of a user only the latest revocation counts; a token that was issued later is good again. Of
-    more users than ``limit`` those heard of longest ago are forgotten first, and so are those whose
-    tokens must have ended by now: ``ttl`` seconds after that. It goes by a clock that only goes on:
-    one step of the machine's, a day forward and back, would make revoked tokens good.
+    Of a user only the latest revocation counts; a token issued later is valid. Above ``limit``
+    users, the revocations heard longest ago are forgotten first. Each is forgotten ``ttl`` seconds
+    after it was heard: by then the revoked tokens have expired. The clock for that is monotonic:
+    one step of the machine's clock, a day forward and back, would make revoked tokens valid.
     """
 
     def __init__(self, ttl: float, *, limit: int = 100_000) -> None:
         self._ttl = ttl
         self.limit = limit
-        # When each was revoked, in ms, and when that was heard; in the order of the latter.
+        # By user: when the revocation was made (ms) and when it was heard; in the order of hearing.
         self._heard: dict[str, tuple[int, float]] = {}
 
     def __len__(self) -> int:
         return len(self._heard)
 
     def add(self, user: str, at_ms: int, *, now_ms: int, now: float) -> bool:
-        """``user`` was revoked at ``at_ms``, as is heard at ``now`` (seconds, monotonic), when the
-        machine's clock says ``now_ms``. False if that is nothing new."""
+        """Note that ``user`` was revoked at ``at_ms``; return False if that is nothing new. It is
+        heard at ``now`` (seconds, monotonic), when the machine's clock reads ``now_ms``."""
         known = self._heard.get(user)
         if (known is not None and at_ms <= known[0]) or at_ms + self._ttl * 1000 < now_ms:
             return False
@@ -87,7 +87,7 @@ class Revocations:
         return next(iter(self._heard.values()))[1]
 
     def revokes(self, login: Login) -> bool:
-        """Whether ``login`` isn't good any more (RFC 7519's ``iat`` is a whole second at worst)."""
+        """Return whether ``login`` was revoked (RFC 7519's ``iat`` may be a whole second)."""
         known = self._heard.get(login.user)
         return known is not None and login.issued_ms <= known[0]
 
@@ -97,9 +97,9 @@ class Revocations:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where the reader stands now. ``refusal`` is None when the verb is obeyed.
+    """The reader's new login state. ``refusal`` is None if the login was accepted.
 
-    With ``hang_up`` that was one bad token too many.
+    ``hang_up``: the reader sent too many bad tokens.
     """
 
     auth: AuthState
@@ -109,9 +109,9 @@ class Verdict:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Gate:
-    """Decides the logins of one gateway. :meth:`start` it, and :meth:`close` it.
+    """The decisions on the logins of one gateway. Callers :meth:`start` it and :meth:`close` it.
 
-    ``evict`` is told who was revoked when (ms): those of them who are here must go.
+    ``evict`` is called with the users revoked and when (ms): it closes their connections.
     """
 
     settings: GatewaySettings
@@ -137,13 +137,13 @@ class Gate:
 
     @property
     def ready(self) -> bool:
-        """Whether everything is known that a login takes."""
+        """True once everything is known that a login needs."""
         return self._keys is None or self._loaded.is_set()
 
     async def start(self) -> None:
         """Read keys and revocations; ConfigError if the file of keys is wrong.
 
-        What can't be read now is tried again and again.
+        Reads that fail now are retried.
         """
         if self._keys is None:
             return
@@ -157,12 +157,12 @@ class Gate:
             logger.warning("the revocations aren't read yet: nobody can log in until they are")
 
     async def close(self) -> None:
-        """Let go of the keys; the tasks have ended."""
+        """Release the keys, after the tasks have ended."""
         if self._keys is not None:
             await self._keys.close()
 
     def apply_revocations(self, envelopes: Iterable[Envelope]) -> None:
-        """Revocations have come, the oldest first."""
+        """Apply revocations, the oldest first, and evict their users."""
         now_ms, now, news = clock_ms(), time.monotonic(), []
         for envelope in envelopes:
             try:
@@ -177,7 +177,7 @@ class Gate:
             self.evict(news)
 
     def user_of(self, token: str) -> str | None:
-        """Whose ``token`` is, by what is known now; None if it is no good."""
+        """Return the user of ``token``, by the keys and revocations known now; else None."""
         if self._keys is None or not self._loaded.is_set():
             return None
         try:
@@ -187,7 +187,7 @@ class Gate:
         return None if self.revocations.revokes(login) else login.user
 
     def decide(self, auth: AuthState, verb: LogIn) -> Verdict | None:
-        """What ``verb`` makes of a reader with ``auth``; None: :meth:`decide_later`."""
+        """Return the verdict on ``verb`` of a reader with ``auth``; None: :meth:`decide_later`."""
         if (refusal := self._not_now(auth, verb)) is not None:
             return Verdict(auth, refusal)
         try:
@@ -196,7 +196,7 @@ class Gate:
             return None if bad.reason == "unknown_key" else self._refused(auth, verb, bad)
 
     async def decide_later(self, auth: AuthState, verb: LogIn) -> Verdict:
-        """The same, after the keys were read again, if that may be done now."""
+        """Return the verdict after reading the keys again, if they may be read again now."""
         assert self._keys is not None
         await self._keys.look_again()
         try:
@@ -205,7 +205,7 @@ class Gate:
             return self._refused(auth, verb, bad)
 
     async def decide_at_last(self, auth: AuthState, verb: LogIn) -> Verdict:
-        """The same, for whoever can wait."""
+        """Return the verdict, reading the keys again if necessary."""
         return self.decide(auth, verb) or await self.decide_later(auth, verb)
 
     def _not_now(self, auth: AuthState, verb: LogIn) -> Refusal | None:
@@ -234,7 +234,7 @@ class Gate:
     def _refused(self, auth: AuthState, verb: LogIn, bad: BadToken) -> Verdict:
         measures.TOKENS.labels(bad.reason).inc()
         self._bad += 1
-        # A line each time that the count has doubled; never the token.
+        # One line each time that the count has doubled, and never with the token.
         if self._bad & (self._bad - 1) == 0:
             logger.info("%d bad tokens so far, this one: %s", self._bad, bad)
         now = AuthState(auth.login, auth.bad_tokens + 1)
@@ -244,7 +244,7 @@ class Gate:
         return Verdict(now, refusal, hang_up=now.bad_tokens >= self.settings.reader.bad_tokens)
 
     async def _load(self) -> None:
-        """Read all revocations that still matter, however long the store stays away."""
+        """Read all revocations, and retry as long as the store can't be read."""
         backoff, failing = Backoff(base=0.2, cap=10.0), False
         while not self._loaded.is_set():
             try:
@@ -266,7 +266,7 @@ class Gate:
         while len(found) < self.revocations.limit:
             async with asyncio.timeout(self.settings.store_timeout):
                 page = await self.store.history(REVOKED, limit=_PAGE, before=before)
-            # The pages come from the newest to the oldest, and each has its oldest first.
+            # Pages are read from the newest to the oldest, and each has its oldest message first.
             found = page + found
             if len(page) < _PAGE:
                 break

@@ -1,8 +1,8 @@
-"""Which messages were seen lately, so that copies and repeats are dropped.
+"""The identities of messages seen lately, by which copies and repeats are dropped.
 
-``now`` is in seconds, of a clock that only goes on. Identities leave in groups of ten seconds,
-which costs one list each instead of one time per identity. When there are too many, the oldest
-group goes early: a repeat that comes later than that is taken for a new message, and readers'
+``now`` is in seconds of a monotonic clock. Identities are dropped in groups of ten seconds, which
+costs one list for each group instead of one time for each identity. Above the limit, the oldest
+group is dropped early. A repeat that arrives after that is taken for a new message, and readers'
 libraries drop it.
 """
 
@@ -16,12 +16,12 @@ _GROUP_SECONDS: Final = 10.0
 
 
 class SeenIdentities:
-    """A set of identities of the last ``seconds`` (up to ten more), at most ``limit`` of them."""
+    """The identities seen in the last ``seconds`` (up to ten more), at most ``limit`` of them."""
 
     def __init__(self, *, seconds: float, limit: int) -> None:
         self._seconds = seconds
         self._limit = limit
-        #: Identities that had to go before their time.
+        #: The number of identities dropped early, at the limit.
         self.evicted_early = 0
         self._seen: set[int] = set()
         # (start of the group's ten seconds, its identities), oldest first.
@@ -34,7 +34,7 @@ class SeenIdentities:
         return identity in self._seen
 
     def add(self, identity: int, now: float) -> None:
-        """Remember ``identity`` as seen at ``now`` seconds; nothing if it is there already."""
+        """Remember ``identity`` as seen at ``now``; do nothing if it is remembered already."""
         while self._groups and self._groups[0][0] + _GROUP_SECONDS + self._seconds <= now:
             self._forget_oldest()
         if identity in self._seen:
@@ -49,7 +49,7 @@ class SeenIdentities:
 
     def _evict(self) -> None:
         if len(self._groups) == 1:
-            # All within ten seconds: the older half goes.
+            # All within ten seconds: the older half is dropped.
             start, identities = self._groups.pop()
             half = max(1, len(identities) // 2)
             self._groups += (start, identities[:half]), (start, identities[half:])

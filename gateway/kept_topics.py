@@ -1,12 +1,12 @@
-"""The topics that a gateway remembers, within bounds: who is subscribed, and recent messages. Pure.
+"""The topics that a gateway remembers, within bounds: subscriptions and recent messages. Pure.
 
-A topic that nobody is subscribed to is *idle*. At a bound the idle ones are forgotten, the least
-recently used first; when there are none, nothing is kept of new topics, and a topic that grows
-loses its oldest messages.
+A topic without subscribers is *idle*. At a bound, idle topics are forgotten, the least recently
+used first. If none is idle, nothing is kept of new topics, and a topic that grows loses its oldest
+messages.
 
-Example, with room for two topics: "a" has a subscriber, "b" none. A message on "c" makes the third:
-"b" is forgotten. Another one on "d" forgets "c". If somebody subscribes to "d" before
-that, a message on "e" is published, and nothing of it is kept.
+Example, with room for two topics: "a" has a subscriber, "b" none. A message on "c" makes it the
+third topic: "b" is forgotten. Then a message on "d" has "c" forgotten. After a reader has
+subscribed to "d", a message on "e" is published, and nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -23,54 +23,54 @@ from newsfabric.closing import CloseReason
 
 
 class Subscriber(Protocol):
-    """Someone who can be given publications."""
+    """A connection to which publications can be sent."""
 
     @property
     def transport(self) -> str:
-        """Its transport's name; the audience is grouped by it."""
+        """The name of its transport; an audience is grouped by it."""
 
     @property
     def variant(self) -> Variant:
-        """How its frames are dressed; the same for all of one transport."""
+        """The framing of its pushes; the same for all connections of one transport."""
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
-        """Take one frame of ``publication``; whether the socket did at once. Never blocks."""
+        """Take one frame of ``publication``; return whether it was sent at once. Never block."""
 
     def close(self, reason: CloseReason) -> None:
-        """End the connection; it unsubscribes."""
+        """Close the connection, which then unsubscribes."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Subscription:
-    """That ``subscriber`` gets ``topic``. Not active any more once it was taken back."""
+    """The subscription of ``subscriber`` to ``topic``; ``active`` until it has ended."""
 
     topic: str
     subscriber: Subscriber
     active: bool = True
 
 
-# A snapshot by transport. Skip subscriptions that aren't active when their turn comes.
+# A snapshot by transport. Senders skip subscriptions that aren't active when their turn comes.
 Audience = tuple[tuple[str, tuple[Subscription, ...]], ...]
 
 
 class KeptTopics:
-    """At most ``most`` topics, whose memories weigh ``most_bytes`` in all.
+    """The remembered topics: at most ``most``, with memories of at most ``most_bytes`` in all.
 
-    ``new_memory`` makes a topic's; it raises ValueError if there is no such topic.
+    ``new_memory`` makes a topic's memory; it raises ValueError if there is no such topic.
     """
 
     def __init__(
         self, most: int, most_bytes: int, new_memory: Callable[[str], TopicMemory]
     ) -> None:
-        #: What all memories weigh.
+        #: The weight of all memories.
         self.memory_bytes = 0
         self._most = most
         self._most_bytes = most_bytes
         self._new_memory = new_memory
         self._memories: dict[str, TopicMemory] = {}
-        # Of those that aren't idle.
+        # Topics that aren't idle.
         self._subscriptions: dict[str, dict[Subscription, None]] = {}
-        # As they were when they were asked for, and are still.
+        # A cache, of topics whose subscriptions haven't changed since.
         self._audiences: dict[str, Audience] = {}
         # Least recently used first.
         self._idle: collections.OrderedDict[str, None] = collections.OrderedDict()
@@ -79,11 +79,11 @@ class KeptTopics:
         return len(self._memories)
 
     def find(self, topic: str) -> TopicMemory | None:
-        """What is remembered of ``topic``; None if nothing is."""
+        """Return the memory of ``topic``; None if it isn't kept."""
         return self._memories.get(topic)
 
     def keep(self, topic: str) -> TopicMemory:
-        """The memory of ``topic``, from now on at the latest. An idle one counts as used now."""
+        """Return the memory of ``topic``, made now if needed. An idle topic counts as used now."""
         memory = self._memories.get(topic)
         if memory is None:
             memory = self._memories[topic] = self._new_memory(topic)
@@ -94,16 +94,16 @@ class KeptTopics:
         return memory
 
     def keep_if_room(self, topic: str) -> bool:
-        """As :meth:`keep`; False if nothing is kept of it, and there is no room for one more."""
+        """Keep ``topic`` as :meth:`keep` does; return False if it is new and there is no room."""
         if topic in self._memories or len(self._memories) < self._most or self._idle:
             self.keep(topic)
             return True
         return False
 
     def add(self, publication: Publication) -> None:
-        """A message has just arrived: remember it, and forget until the bounds hold.
+        """Remember a message that has just arrived, and forget others until the bounds hold.
 
-        Its topic is kept. If nobody is subscribed to it, it may be this one that is forgotten.
+        Its topic must be kept already. If that is idle, it may itself be forgotten.
         """
         memory = self._memories[publication.envelope.topic]
         before = memory.weight
@@ -118,12 +118,12 @@ class KeptTopics:
             self.memory_bytes -= before - memory.weight
 
     def grown(self, topic: str, by: int) -> None:
-        """The memory of ``topic``, which somebody needs now, weighs so much more: forget others."""
+        """Count ``by`` more bytes of the memory of ``topic``, needed now: forget other topics."""
         self.memory_bytes += by
         self._make_room(spare=topic)
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Subscription:
-        """From now on ``subscriber`` is in the audience of ``topic`` (one of topics.toml)."""
+        """Add ``subscriber`` to the audience of ``topic``, which is a topic of topics.toml."""
         self.keep(topic)
         self._idle.pop(topic, None)
         subscription = Subscription(topic, subscriber)
@@ -132,7 +132,7 @@ class KeptTopics:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Take a subscription back; harmless when it was before."""
+        """End a subscription. Idempotent."""
         if not subscription.active:
             return
         subscription.active = False
@@ -145,7 +145,7 @@ class KeptTopics:
             self._make_room()
 
     def audience(self, topic: str) -> Audience:
-        """Who is subscribed to ``topic``: the same object until that changes."""
+        """Return the subscriptions to ``topic``: the same object until they change."""
         if topic not in self._subscriptions:
             return ()
         if topic not in self._audiences:

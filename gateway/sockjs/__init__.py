@@ -1,11 +1,12 @@
 """SockJS 1.0 under ``/sockjs``, on sockjs-tornado 1.0.7.
 
-From the library: the table of sessions with its expiry, CORS preflights, and how a response begins
-and ends. Not from it: WebSocket (:mod:`gateway.websocket`), and its sessions and packets. They had
-no bounds, lost the close frame behind another packet on a polling response, dropped the futures of
-their writes, never ended a stream of HTTP/1.0, let proxies transform it, and took any callback.
+The library provides the table of sessions with its expiry, CORS preflights, and the begin and end
+of a response. WebSocket (:mod:`gateway.websocket`), sessions and packets are our own. The library's
+had no bounds, lost the close frame behind another packet on a polling response, and dropped the
+futures of their writes. They never ended a stream of HTTP/1.0, let proxies transform it, and
+accepted any callback.
 
-Here are the routes. A reader's session outlives the responses that it receives on.
+This module has the routes. A reader's session outlives the responses that it receives on.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SESSION: Final = PREFIX + r"/[^/.]+/(?P<session_id>[^/.]+)/"
 
 
 def routes(router: Router) -> list[Any]:
-    """The URLs of one gateway. ``router`` has its sessions."""
+    """Return the routes of one gateway. ``router`` has its sessions."""
     core = router.core
     http = {"server": router}
     framed = {"core": core, "connection": SockJsWebSocketConnection}

@@ -1,7 +1,7 @@
-"""Responses that a reader receives on: polls, which one packet ends, and streams.
+"""Responses that a reader receives on: polls, which end with one packet, and streams.
 
-Each takes one packet, then counts as blocked until that is written; what comes meanwhile leaves
-together (:mod:`gateway.sockjs.sessions`).
+A response takes one packet, and counts as blocked until it is written. Frames that arrive meanwhile
+are sent together (:mod:`gateway.sockjs.sessions`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
     """A response that takes one packet at a time."""
 
     def prepare(self) -> None:
-        """Tornado calls it: 503 if the session would be new, and there is no room for it."""
+        """Answer 503 if the session would be new and there is no room for it."""
         super().prepare()
         if self._finished or self.request.method == "OPTIONS":
             return
@@ -41,13 +41,13 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
             self._turn_away(Welcome.TOO_MANY)
 
     def _attach(self, session_id: str) -> bool:
-        """Give it to its session, and send what waits. False: it has got a close frame instead."""
-        # Whoever sends the last packet ends it.
+        """Attach this to its session and send waiting frames; False: a close frame was sent."""
+        # The sender of the last packet ends the response.
         self._auto_finish = False
         session = self.server.get_session(session_id)
         is_new = session is None
         if is_new:
-            # Which of them it is, its URL says.
+            # The end of the URL's path names the transport.
             transport = "sockjs-" + self.request.path.rpartition("/")[2]
             token = self.core.origins.token_of(self.request.headers)
             session = self.server.open_session(
@@ -59,17 +59,17 @@ class Transport(Polite, PollingTransportBase):  # type: ignore[misc]
         if is_new:
             self.send_pack(b"o")
             if token is not None:
-                # As if it had been the first verb; behind the open frame.
+                # Like a first verb; behind the open frame.
                 session.ask(LogIn(token=token))
         if self.session is not None:
             session.unblocked()
         return True
 
     def on_connection_close(self) -> None:
-        """Tornado calls it once the reader has hung up: its session ends (SockJS 1.0)."""
+        """End the session, since the reader has hung up (SockJS 1.0)."""
         if self.session is not None:
             self.session.gone()
-        # Behind the library's, which ends sessions of its own kind.
+        # Skips the library's method, which ends sessions of its own kind.
         super(PollingTransportBase, self).on_connection_close()
 
     def _framed(self, packet: bytes) -> bytes:
@@ -115,7 +115,7 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
             self.finish()
 
     def _on_sent(self, sent: asyncio.Future[None]) -> None:
-        # A reader who is gone is reported by on_connection_close.
+        # For a reader that is gone, on_connection_close is called.
         if sent.cancelled() or sent.exception() is not None or self._finished:
             return
         self.active = True
@@ -126,7 +126,7 @@ class Streaming(Transport, StreamingTransportBase):  # type: ignore[misc]
             self.session.unblocked()
 
     def safe_finish(self) -> None:
-        """End the response. HTTP/1.0 knows its end by the connection's."""
+        """End the response. In HTTP/1.0 it ends with its connection."""
         if self.request.version == "HTTP/1.0":
             self.detach().close()
         else:
@@ -137,7 +137,7 @@ class XhrHandler(Polling):
     """xhr: each packet is a response."""
 
     def post(self, session_id: str) -> None:
-        """A poll: 200 with the next packet, as soon as there is one."""
+        """Answer a poll: 200 with the next packet, as soon as there is one."""
         self._answer_politely()
         self._attach(session_id)
 
@@ -146,8 +146,8 @@ class XhrStreamingHandler(Streaming):
     """xhr_streaming: packets are lines of one long response."""
 
     def post(self, session_id: str) -> None:
-        """200 and the stream."""
-        # SockJS 1.0: browsers show nothing of less than so much.
+        """Answer 200 and the stream."""
+        # SockJS 1.0: browsers pass on nothing before they have so many bytes.
         self._begin(_JAVASCRIPT, "h" * 2048 + "\n", session_id)
 
 
@@ -155,8 +155,8 @@ class EventSourceHandler(Streaming):
     """eventsource: packets are events."""
 
     def get(self, session_id: str) -> None:
-        """200 and the stream."""
-        # SockJS 1.0: exactly this. It is always UTF-8 (WHATWG HTML section 9.2.5).
+        """Answer 200 and the stream."""
+        # SockJS 1.0: exactly this type. The stream is always UTF-8 (WHATWG HTML section 9.2.5).
         self._begin("text/event-stream", "\r\n", session_id)
 
     def _framed(self, packet: bytes) -> bytes:
@@ -164,14 +164,14 @@ class EventSourceHandler(Streaming):
 
 
 class Script(Transport):
-    """A response that the browser runs: it calls a function of the page."""
+    """A response that the browser executes: it calls a function of the page."""
 
     def verify_origin(self) -> bool:
-        """Browsers say no origin here: none is no program's then."""
+        """Return whether the page may connect. Browsers send no origin here, just like programs."""
         return self.core.origins.allows_page(self.request.headers)
 
     def prepare(self) -> None:
-        """Tornado calls it: 500 for a query without a good name of a function, ``c``."""
+        """Answer 500 to a query without a valid name of a function, ``c``."""
         super().prepare()
         if self._finished:
             return
@@ -187,13 +187,13 @@ class JsonpHandler(Script, Polling):
     """jsonp: each packet is a script that calls the page."""
 
     def get(self, session_id: str) -> None:
-        """A poll: 200 with the next packet, as soon as there is one."""
+        """Answer a poll: 200 with the next packet, as soon as there is one."""
         self.handle_session_cookie()
         self.disable_cache()
         self._attach(session_id)
 
     def _framed(self, packet: bytes) -> bytes:
-        # The comment keeps the answer from being taken for something else (Rosetta Flash).
+        # The comment keeps browsers from taking the answer for another type (Rosetta Flash).
         return b"/**/" + self.callback.encode() + b"(" + _script_string(packet) + b");\r\n"
 
 
@@ -201,7 +201,7 @@ class HtmlFileHandler(Script, Streaming):
     """htmlfile: packets are scripts in an endless page."""
 
     def get(self, session_id: str) -> None:
-        """200 and the page that doesn't end."""
+        """Answer 200 and the page that doesn't end."""
         head = HTMLFILE_HEAD
         policy = self.core.origins.content_policy
         if policy is not None:
@@ -214,6 +214,6 @@ class HtmlFileHandler(Script, Streaming):
 
 
 def _script_string(packet: bytes) -> bytes:
-    """``packet`` as a string literal that is harmless inside a script element."""
+    """Return ``packet`` as a string literal that is harmless inside a script element."""
     literal = json.dumps(packet.decode())
     return literal.replace("<", "\\u003c").replace("/", "\\/").encode()

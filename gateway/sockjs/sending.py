@@ -1,4 +1,4 @@
-"""Requests that bring a reader's verbs: its body is a JSON list of strings."""
+"""Requests with a reader's verbs: the body is a JSON list of strings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gateway.sockjs.handlers import Polite
 from gateway.sockjs.sessions import Router
 from gateway.sockjs.sockjs_tornado import PreflightHandler
 
-# Of a body that is too large so many times the limit is read all the same, and dropped: browsers
-# hear no answer before they have sent everything.
+# A body that is too large is still read up to this many times the limit, and dropped: browsers read
+# no answer before they have sent the whole body.
 _REFUSED_BODIES: Final = 4
 
 
@@ -22,12 +22,12 @@ _REFUSED_BODIES: Final = 4
 class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
     """xhr_send: verbs of a reader on xhr, xhr_streaming or eventsource.
 
-    The body is taken as it comes in, so that one that is too large gets an answer which the page
-    may read; Tornado would hang up.
+    The body is taken in chunks as they arrive, so that a body that is too large gets an answer
+    which the page may read. Tornado would hang up.
     """
 
     def initialize(self, server: Router) -> None:
-        """Tornado gives it ``server``, whose bodies this one is counted among."""
+        """Take ``server`` from the route; its ``bodies`` count this one."""
         super().initialize(server)
         most = server.core.settings.reader.burst_bytes
         connection: Any = self.request.connection
@@ -35,28 +35,28 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         self._body = Body(server.bodies, most)
 
     def prepare(self) -> None:
-        """Tornado calls it before the body comes: 404 without a session."""
+        """Answer 404 without a session, before the body is received."""
         super().prepare()
         if not self._finished and self.request.method == "POST":
             self._open_session()
 
     def data_received(self, chunk: bytes) -> None:
-        """Tornado calls it with each part of the body."""
+        """Take ``chunk``, the next part of the body."""
         self._body.take(chunk)
 
     def on_finish(self) -> None:
-        """Tornado calls it after the answer: the body is let go."""
+        """Release the body, after the answer."""
         self._body.close()
 
     def on_connection_close(self) -> None:
-        """Tornado calls it if the reader hangs up: the body is let go."""
+        """Release the body, since the reader has hung up."""
         self._body.close()
         super().on_connection_close()
-        # The library's doesn't call it, and the request would wait for its body for ever.
+        # The library's method doesn't call this; the request would wait for its body for ever.
         tornado.web.RequestHandler.on_connection_close(self)
 
     def _open_session(self) -> Any:
-        """The session, or None and the answer that there is none."""
+        """Return the session; None, after the answer 404, if there is none."""
         session = self.find_session(self.path_kwargs["session_id"])
         if session is not None and not session.is_closed:
             return session
@@ -65,9 +65,9 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         return None
 
     def post(self, session_id: str) -> None:
-        """204 (jsonp_send: 200) once all verbs are asked for; 404, 413, 503, or 500 for no list."""
+        """Answer 204 (jsonp_send: 200) once all verbs are queued; 404, 413, 503, 500 for no list."""
         self._answer_politely()
-        # It may have ended while the body came.
+        # The session may have ended while the body was received.
         session = self._open_session()
         if session is None:
             return
@@ -91,7 +91,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         self._accepted()
 
     def _clear_representation_headers(self) -> None:
-        """Tornado takes the type away from a 204. SockJS 1.0 wants it: Firefox guesses XML."""
+        """Keep the type of a 204, which Tornado removes. SockJS 1.0: Firefox would guess XML."""
         if self.request.method != "POST":
             super()._clear_representation_headers()
 
@@ -105,7 +105,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
 
 
 class JsonpSendHandler(XhrSendHandler):
-    """jsonp_send: the same from a form."""
+    """jsonp_send: the same from a form, in its field ``d``."""
 
     def _payload(self) -> bytes | bytearray:
         content_type = self.request.headers.get("Content-Type", "").split(";")[0].strip().lower()

@@ -1,9 +1,10 @@
 """The sessions of one gateway: the connections of readers over HTTP.
 
-A session is told apart by its id, which is a secret: one that began with a token takes requests
-with that user's tokens alone, any other those of whoever knows the id. It has one response at a
-time or none, and its outbox holds what comes between two polls, within the bounds of all readers.
-It writes nothing itself: a response frames and sends (:mod:`gateway.sockjs.receiving`).
+A session is identified by its id, which is a secret. A session that began with a token accepts only
+requests with tokens of the same user; any other accepts all requests with its id. It has at most
+one response at a time. Its outbox holds the frames that arrive between two polls, within the bounds
+of all readers. It writes nothing itself: a response frames and sends
+(:mod:`gateway.sockjs.receiving`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from gateway.core import Core
 
 PREFIX: Final = "/sockjs"
-# Who has acknowledged nothing for so many heartbeats is gone, as on a WebSocket.
+# A reader that has acknowledged nothing for so many heartbeats is gone, as on a WebSocket.
 _SILENT_HEARTBEATS: Final = 2
 
 
 class Router(SockJSRouter):  # type: ignore[misc]
-    """Sessions and settings; the URLs are ours."""
+    """The library's table of sessions, and its settings; the routes are our own."""
 
     def __init__(self, core: Core) -> None:
         settings = {
@@ -42,21 +43,21 @@ class Router(SockJSRouter):  # type: ignore[misc]
         }
         self.core = core
         self.bodies = Bodies(core.settings.sockjs_bodies_bytes)
-        # One connection can carry any number of sessions: they count by themselves.
+        # Not counted as connections: one connection can carry any number of sessions.
         self.addresses = Addresses(core.settings.per_address)
         super().__init__(None, prefix=PREFIX, user_settings=settings, io_loop=IOLoop.current())
 
     def open_session(
         self, session_id: str, transport: str, *, address: str, token: str | None
     ) -> Session:
-        """A new session, with its reader, begun by ``transport`` from ``address``, perhaps with a
-        ``token``."""
+        """Return a new session, with its reader, begun by ``transport`` from ``address``, perhaps
+        with a ``token``."""
         session = Session(self, session_id, transport, address=address, token=token)
         self._sessions.add(session)
         return session
 
     def stop(self) -> None:
-        """Let go of timers and sessions, before the loop ends."""
+        """Stop the timers and end the sessions, before the event loop ends."""
         self._sessions_cleanup.stop()
         self.stats._callback.stop()
         for session in list(self._sessions._items.values()):
@@ -64,13 +65,13 @@ class Router(SockJSRouter):  # type: ignore[misc]
 
 
 class Session(Connection, SessionMixin):  # type: ignore[misc]
-    """A reader over HTTP: blocked unless a response waits for us, and takes packets.
+    """The connection of a reader over HTTP: blocked unless a response can take a packet.
 
-    In the table it outlives its transport by ``disconnect_delay``, to answer late polls.
+    It stays in the table for ``disconnect_delay`` after its transport, to answer late polls.
     """
 
     variant = Variant.SOCKJS
-    # The library's says the session's name: whoever knows that is the reader.
+    # The library's prints the session's id, which is a secret.
     __repr__ = object.__repr__
 
     def __init__(
@@ -79,26 +80,26 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         SessionMixin.__init__(self, session_id, server.core.settings.sockjs_disconnect_delay)
         self.transport = transport
         self.handler: Any = None
-        # What its response is sent on.
+        # The stream of its response.
         self._served_on: ReaderStream | None = None
-        # Runs while its response is asked for a sign of life out of turn.
+        # Runs while the response is asked for an additional sign of life.
         self._asked: asyncio.TimerHandle | None = None
-        # What the close frame says; None while it is open.
+        # Code and text of the close frame; None while the session is open.
         self._close_reason: tuple[int, str] | None = None
         self._addresses = server.addresses
-        # Whose it is, wherever it goes on from: until it is gone.
+        # The address that it counts for until it is gone, wherever it continues from.
         self._address = address if server.addresses.enter(address) else None
-        # What who comes with its id must have, too.
+        # The place that requests with its id must come from; None: any place.
         self._place = _place(address) if server.core.settings.sockjs_same_address else None
         self._token = token
         self._user_of = server.core.gate.user_of
         super().__init__(server.core.readers)
-        # A body brings all of that at once, and between two polls its verbs wait.
+        # One body brings a whole burst of verbs, which wait between two polls.
         self.most_verb_bytes = self.settings.reader.burst_bytes
         self.blocked = True
 
     def is_of(self, address: str, token: str | None) -> bool:
-        """Whether a request from ``address`` with ``token`` is of the reader who began it."""
+        """Return whether a request from ``address`` with ``token`` is of the session's reader."""
         if self._place is not None and self._place != _place(address):
             return False
         if self._token is None or token == self._token:
@@ -106,17 +107,17 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         login = self.auth.login
         if token is None or login is None or self._user_of(token) != login.user:
             return False
-        # It was renewed: the cookie has it from now on.
+        # The token was renewed: the cookie has the new one from now on.
         self._token = token
         return True
 
     @property
     def is_closed(self) -> bool:
-        """Whether only what waits is still to be sent, and the close frame."""
+        """True once only waiting frames and the close frame are still to be sent."""
         return self._close_reason is not None
 
     def set_handler(self, handler: Any) -> bool:
-        """Attach a response; False if it was answered with a close frame instead."""
+        """Attach a response; return False if it was answered with a close frame instead."""
         if self.handler is not None:
             # SockJS 1.0, "Another connection still open": the first response stays.
             handler.send_pack(sockjs_close(2010, "Another connection still open"))
@@ -131,9 +132,9 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         return True
 
     def remove_handler(self, _: Any) -> None:
-        """Its response has ended: it lasts for ``disconnect_delay`` from now without another."""
+        """Detach the ended response. Without another, the session ends in ``disconnect_delay``."""
         if self._served_on is not None:
-            # What follows on it may be another's.
+            # The next request on this stream may be of another reader.
             self._served_on.ask_for_life = None
             self._served_on = None
         self.handler = None
@@ -142,13 +143,13 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         self.promote()
 
     def unblocked(self) -> None:
-        """A response can take a packet now: one that is there and not over."""
+        """Send waiting frames and start heartbeats, if a response can take a packet."""
         if self.handler is not None and self.handler.active:
             self.start_beat()
             super().unblocked()
 
     def on_messages(self, messages: Any) -> None:
-        """Verbs have come in; each should be a string."""
+        """Execute the verbs of a body; each should be a string."""
         for message in messages:
             if self.is_closed:
                 return
@@ -159,14 +160,14 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
                 self.received(text)
 
     def gone(self) -> None:
-        """Its response broke off, or it didn't poll again in time."""
+        """End the session: its response broke off, or no poll arrived in time."""
         self._close_reason = self._close_reason or (1002, "Connection interrupted")
         self.lost()
         if self.handler is not None:
             self.handler.session_closed()
 
     def lost(self) -> None:
-        """The transport is gone; its address may have another one."""
+        """Release everything: the transport is gone. Its address has room for another session."""
         super().lost()
         if self._asked is not None:
             self._asked.cancel()
@@ -175,16 +176,16 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             self._address = None
 
     def on_delete(self, forced: bool) -> None:
-        """The table's clean-up: a session with a living response stays."""
+        """Keep the session if it has a live response, else end it (the table's clean-up)."""
         if self.handler is not None and not self.is_closed:
             self.promote()
         else:
             self.gone()
 
     def ask_for_life(self) -> None:
-        """End it unless its machine acknowledges a heartbeat soon. It ends a poll, as any does.
+        """Send a heartbeat, which ends a poll, and end the session if it isn't acknowledged soon.
 
-        Who hasn't taken all that it was sent is left alone, as on a stream of its own.
+        A reader that hasn't taken all bytes sent before isn't asked, as on a stream of its own.
         """
         stream = self._served_on
         if self.is_closed or self._asked is not None or stream is None or not self.handler.active:
@@ -202,14 +203,14 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
             self._end_silent(stream)
 
     def _end_silent(self, stream: ReaderStream) -> None:
-        # It may have gone on elsewhere, and polls there.
+        # The session may have continued on another stream, and polls there.
         if not self.is_closed and self._served_on in (None, stream):
             self.close(NO_PONG)
-        # Who is gone reads no goodbye, and its address has room without it.
+        # A reader that is gone reads no goodbye, and closing makes room for its address.
         stream.close()
 
     def _write(self, frames: list[bytes]) -> None:
-        # One packet is under way at a time: what comes meanwhile leaves together.
+        # One packet is under way at a time; frames that arrive meanwhile are sent together.
         self.blocked = True
         self.handler.send_pack(sockjs_array(frames))
 
@@ -228,7 +229,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         self.handler.send_pack(b"h")
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
-        # What waits is still sent, then the close frame.
+        # Waiting frames are still sent, then the close frame.
         self._firm(dress(push, self.variant))
         self._close_reason = reason.code, reason.text
         self.promote()
@@ -238,7 +239,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
         self._tell(self.handler.send_last)
 
     def _tell(self, send: Any) -> None:
-        """Send the close frame."""
+        """Send the close frame with ``send``; then the transport is gone."""
         assert self._close_reason is not None
         send(sockjs_close(*self._close_reason))
         self.lost()
@@ -246,7 +247,7 @@ class Session(Connection, SessionMixin):  # type: ignore[misc]
 
 def _stream_of(handler: Any) -> ReaderStream:
     stream = handler.request.connection.stream
-    # The listener makes no others.
+    # The listener makes no other streams.
     assert isinstance(stream, ReaderStream)
     return stream
 

@@ -1,6 +1,6 @@
-"""What we use of sockjs-tornado 1.0.7: the only module that imports it.
+"""The parts of sockjs-tornado 1.0.7 that are used: no other module imports the library.
 
-Its faults are mended where its classes are subclassed (:mod:`gateway.sockjs`).
+Its faults are corrected in subclasses of its classes (:mod:`gateway.sockjs`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 
 with warnings.catch_warnings():
-    # It decorates its handlers with a function that warns, and has a stray escape in a pattern.
+    # The library decorates handlers with a function that warns, and a pattern has a bad escape.
     warnings.simplefilter("ignore")
     from sockjs.tornado import SockJSRouter
     from sockjs.tornado.basehandler import BaseHandler, PreflightHandler
