@@ -1,8 +1,9 @@
 """Drives a data plane by its protocol alone: no import from this project, nothing to install.
 
-Start ``newsfabric-dataplane --control /tmp/dp.sock --port 9000``, then this with the same path: who
-subscribes to ``news.example`` at ``ws://127.0.0.1:9000/websocket`` gets a message each second. Who
-says ``{"action": "login", "token": "anything"}`` is greeted by that name, also by the next driver.
+Start ``newsfabric-dataplane --control /tmp/dp.sock --port 9000``, then this with the same path. A
+reader that subscribes to ``news.example`` at ``ws://127.0.0.1:9000/websocket`` gets a message each
+second. A reader that sends ``{"action": "login", "token": "anything"}`` is logged in with the token
+as its user name, also for the next driver.
 """
 
 import json
@@ -20,7 +21,7 @@ REASONS = {
     "drain": 1012, "overload": 1013, "internal": 4100, "slow_reader": 4101, "no_pong": 4203,
     "token_expired": 4202, "unfinished": 1008,
 }  # fmt: skip
-# In the order of the table of settings in docs/dataplane-protocol.md; what is unused there is 0.
+# In the order of the table of settings in docs/dataplane-protocol.md; unused settings are 0.
 LIMITS = (100_000, 25_000, 5_000, 2_000, 16_384, 10_000, 16_384, 128, 256, 10, 20, 256)
 SENDING = (4 << 20, 1 << 20, 10_000, 0, 512, 0, 0, 0, 0, 0, 0)
 ENDING = (1_550_000, 900_000, 60_000, 10_000, 2_000)
@@ -28,12 +29,12 @@ FROM_COOKIE_ON = struct.pack("<BIBBIHQI", 0, 0, 1, 0, 0, 0, 256 << 20, 30_000)
 
 
 def send(plane: socket.socket, kind: int, body: bytes) -> None:
-    """One message: length, type, body."""
+    """Send a message: length, type, body."""
     plane.sendall(struct.pack("<IB", len(body) + 1, kind) + body)
 
 
 def attach(plane: socket.socket) -> None:
-    """Say hello, and what the limits are."""
+    """Send the hello and the limits."""
     send(plane, HELLO, b"nfdp" + struct.pack("<H", 9))
     body = struct.pack("<28IHB", *LIMITS, *SENDING, *ENDING, 0, len(REASONS))
     for name, code in REASONS.items():
@@ -42,7 +43,7 @@ def attach(plane: socket.socket) -> None:
 
 
 def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
-    """Send ``body`` to all who are subscribed to ``name``; ``number`` increases."""
+    """Send ``body`` to all subscribers of ``name``; ``number`` increases."""
     id_ = int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10)
     push = {"type": "message", "topic": name, "id": id_.hex(), "body": body}
     message = topic(name) + id_ + struct.pack("<qH", -1, 0) + json32(push)
@@ -50,14 +51,14 @@ def publish(plane: socket.socket, number: int, name: str, body: object) -> None:
 
 
 def answer(plane: socket.socket, readers: bytes, auth: bytes, verb: dict[str, str]) -> None:
-    """Answer a verb: ``subscribe``, ``login``, ``ping``, and an error for everything else."""
+    """Reply to a verb: ``subscribe``, ``login``, ``ping``, and an error for all others."""
     if verb.get("action") == "subscribe":
         push = json32({"type": "subscribed", "topic": verb["topic"]})
-        # No batch, nothing of it seen, no ref, no messages from before.
+        # No batch, no number seen, no ref, no earlier messages.
         command = readers + topic(verb["topic"]) + struct.pack("<QBH", 0, 0, 0) + push + bytes(4)
         send(plane, SUBSCRIBE, command)
     elif verb.get("action") == "login":
-        # Believed for an hour: a real control plane checks who that is.
+        # Accepted for an hour; a real control plane verifies the token.
         user, now_ms = verb.get("token", "")[:64], int(time.time() * 1000)
         times = struct.pack("<QQ", now_ms, now_ms + 3_600_000)
         push = json32({"type": "logged_in", "user": user})
@@ -70,7 +71,7 @@ def answer(plane: socket.socket, readers: bytes, auth: bytes, verb: dict[str, st
 
 
 def events(plane: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """What comes, until the data plane hangs up: types and bodies."""
+    """Yield types and bodies of events, until the data plane closes the connection."""
     stream = plane.makefile("rb")
     while head := stream.read(5):
         length, kind = struct.unpack("<IB", head)
@@ -78,7 +79,7 @@ def events(plane: socket.socket) -> Iterator[tuple[int, bytes]]:
 
 
 def verbs(body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
-    """The verbs of an event: the list of who says it, their auth (empty for none), and what."""
+    """Yield an event's verbs: the list of readers, their auth (empty for none), and the verb."""
     at = 4
     for _ in range(int.from_bytes(body[:4], "little")):
         (count,) = struct.unpack_from("<H", body, at)
@@ -93,22 +94,22 @@ def verbs(body: bytes) -> Iterator[tuple[bytes, bytes, dict[str, str]]]:
 
 
 def text8(text: str) -> bytes:
-    """A short text with its length."""
+    """Return a short text with its length."""
     return bytes([len(data := text.encode())]) + data
 
 
 def bytes16(data: bytes) -> bytes:
-    """An auth state with its length."""
+    """Return an auth state with its length."""
     return struct.pack("<H", len(data)) + data
 
 
 def json32(value: object) -> bytes:
-    """A value as JSON, with its length."""
+    """Return a value as JSON, with its length."""
     return struct.pack("<I", len(data := json.dumps(value).encode())) + data
 
 
 def topic(name: str) -> bytes:
-    """A topic record: for slow readers the oldest messages are dropped."""
+    """Return a topic record: for slow readers the oldest messages are dropped."""
     return text8(name) + bytes([2])
 
 
@@ -120,5 +121,5 @@ if __name__ == "__main__":
         if kind == VERBS:
             for readers, auth, verb in verbs(body):
                 answer(plane, readers, auth, verb)
-        elif kind == COUNTERS:  # they come once a second
+        elif kind == COUNTERS:  # sent once a second
             publish(plane, number, "news.example", {"headline": "It is " + time.ctime()})

@@ -1,8 +1,8 @@
 """``python -m loadtest.autoscale``: crowds against the scaler, in simulated time.
 
 The decisions are the scaler's own functions; machines and readers are simulated
-(loadtest/simulation.py). It prints a table, writes JSON and a picture of each scenario, and fails
-if a bound is broken: a reader lost, a reader refused, a number of boxes that swings.
+(loadtest/simulation.py). The program prints a table, writes JSON and a picture of each scenario,
+and fails if a bound is broken: a reader lost, a reader refused, a number of boxes that oscillates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from newsfabric.safe_output import echo
 
 
 def faults(outcome: Outcome, scenario: Scenario) -> list[str]:
-    """What is wrong with a run; nothing if all bounds held."""
+    """Return the broken bounds of a run; [] if all held."""
     found = []
     if outcome.lost > 0:
         found.append(f"{outcome.lost:,.0f} readers were on boxes that were ended")
@@ -39,7 +39,7 @@ def faults(outcome: Outcome, scenario: Scenario) -> list[str]:
 
 
 def picture(scenario: Scenario, regions: dict[str, Region]) -> str:
-    """Boxes, load and refused readers of all regions, as SVG."""
+    """Return boxes, load and refused readers of all regions, as SVG."""
     panels = []
     for name, region in regions.items():
         moments = region.moments
@@ -141,7 +141,7 @@ def _document(
 
 
 def _some(moments: Sequence[Moment]) -> Sequence[Moment]:
-    """So many that a person can read them."""
+    """Return so many of ``moments`` that a person can read them."""
     return moments[:: max(1, len(moments) // 100)]
 
 

@@ -1,6 +1,6 @@
-"""``newsfabric-crowd`` (Rust, ``bench/fanout``): where it is, and how it is started.
+"""``newsfabric-crowd`` (Rust, ``bench/fanout``): its path, its build, and its command line.
 
-Surges speak to it with asyncio and locust with gevent, so each has a few lines of its own for that.
+Surges use it by asyncio and locust by gevent, so each has a few lines of its own for the pipes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 _ROOT: Final = Path(__file__).resolve().parents[1]
 #: The program; :func:`build` makes it.
 PROGRAM: Final = _ROOT / "target" / "release" / "newsfabric-crowd"
-#: A line of its output has at most so many bytes: 20,000 readers of whom no two had the same.
+#: Longest line of its output, in bytes: 20,000 readers with different records.
 LINE_LIMIT: Final = 1 << 26
 
 
@@ -29,7 +29,7 @@ def build() -> None:
 def command(
     *, frontdesks: Sequence[str], topics: Sequence[str], source: str, own: bool, seed: int | None
 ) -> list[str]:
-    """How it is started. ``own``: its targets need not be on loopback."""
+    """Return the command line. ``own``: its targets need not be on loopback."""
     arguments = [str(PROGRAM), "--frontdesks", ",".join(frontdesks), "--topics", ",".join(topics)]
     arguments += ["--source", source]
     if seed is not None:

@@ -1,11 +1,11 @@
-"""What locust is given: ``locust -f loadtest/locustfile.py``. See docs/loadtest.md."""
+"""The file for locust: ``locust -f loadtest/locustfile.py``. See docs/loadtest.md."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-# Locust's environment holds locust; the load test is in this checkout.
+# Locust's environment contains locust; the load test is in this checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from loadtest.locusts.dense import DenseReaders

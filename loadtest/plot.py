@@ -1,6 +1,6 @@
 """Panels of lines over one axis, mostly of time, as SVG. Pure.
 
-By hand and not by a plotting library, for the reason in localfabric/chaos/plot.py.
+Written by hand instead of with a plotting library, for the reason in localfabric/chaos/plot.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_POINTS: Final = 300
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One line; as many values as there are times."""
+    """A line; as many values as there are times."""
 
     name: str
     values: Sequence[float]
@@ -42,7 +42,7 @@ class Panel:
 def draw(
     title: str, times: Sequence[float], panels: Sequence[Panel], labels: Sequence[str] = ()
 ) -> str:
-    """The picture; ``times`` in seconds.
+    """Return the picture; ``times`` in seconds.
 
     With ``labels`` the axis isn't one of time: it has steps, evenly spaced, with a label each.
     """
@@ -60,7 +60,7 @@ def draw(
 
 
 def _clock_marks(last: float) -> list[tuple[float, str]]:
-    """Where the time axis has labels, and which."""
+    """Return the places and texts of the labels of the time axis."""
     every = next(one for one in _TICKS if last / one <= 13)
     return [(n * every, _clock(n * every, last)) for n in range(int(last / every) + 1)]
 
@@ -89,7 +89,7 @@ def _panel(
 
 
 def _clock(seconds: int, last: float) -> str:
-    """Hours and minutes, or minutes and seconds where all of it lasts less than an hour."""
+    """Return hours and minutes, or minutes and seconds if ``last`` is below an hour."""
     whole = seconds if last < 3600 else seconds // 60
     return f"{whole // 60}:{whole % 60:02d}"
 
@@ -100,7 +100,7 @@ def _polyline(
     every = max(1, len(values) // _MOST_POINTS)
     points = []
     for n in range(0, len(values), every):
-        # The highest of those that share a point: a peak isn't lost.
+        # The highest of the values that share a point, so that no peak is lost.
         value = max(values[n : n + every])
         points.append(f"{_x(times[n], times[-1])},{_y(value, most, top)}")
     return (

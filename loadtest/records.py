@@ -1,16 +1,17 @@
-"""Whether each reader got each message exactly once. Pure: no clock, no I/O; times in ns.
+"""The check that each reader got each message exactly once. Pure: no clock, no I/O; times in ns.
 
 A publisher numbers its messages, for each topic from 0, and notes those that have a receipt. A
-reader notes the numbers that it got. At the end :func:`census` compares the two; where publishers
-and readers are in different processes, their records come there as JSON.
+reader notes the numbers that it got. At the end :func:`census` compares the two. If publishers and
+readers are in different processes, their records are exchanged as JSON.
 
-A reader is owed what was sent after its first ``subscribed``, until shortly before it left; also
-what was sent while it was away, since it comes back with its position. A message that comes twice
-within one subscription is doubled. One that comes again after a reconnect under its old identity
-is a repeat, which the protocol allows and readers drop; under another identity it is doubled, too.
+A reader is owed messages sent after its first ``subscribed``, until shortly before it left. That
+includes messages sent while it was away, since it returns with its position. A message received
+twice within one subscription is doubled. If it is received again after a reconnection, under the
+same identity, it is a repeat, which the protocol allows and readers drop; under another identity it
+is doubled, too.
 
-``newsfabric-crowd`` keeps records by the same rules; one of its entries is of all readers who had
-the same.
+``newsfabric-crowd`` keeps records by the same rules; one of its entries is for all readers with the
+same record.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
-#: The field of a body that makes it one of a load test's; it has the publisher's name.
+#: The field of a body that marks a message of a load test; its value is the publisher's name.
 BODY_FIELD: Final = "loadtest"
-#: What was sent so shortly before a reader left isn't owed to that reader.
+#: A message sent so shortly before a reader left isn't owed to that reader.
 GRACE_NS: Final = 5_000_000_000
-#: A reader who has been outside for so long at the end has failed.
+#: A reader without a connection for so long at the end has failed.
 OUTSIDE_NS: Final = 15_000_000_000
 _IDENTITIES: Final = 100_000
 
@@ -46,7 +47,7 @@ class Numbers:
         return at >= 0 and number <= self._last[at]
 
     def add(self, number: int) -> bool:
-        """Add ``number``; whether it is new."""
+        """Add ``number``; return whether it is new."""
         at = bisect.bisect_right(self._first, number) - 1
         if at >= 0 and number <= self._last[at]:
             return False
@@ -66,23 +67,23 @@ class Numbers:
 
     @property
     def newest(self) -> int:
-        """The highest; -1 if there is none."""
+        """The highest number; -1 if there is none."""
         return self._last[-1] if self._last else -1
 
     def ranges(self) -> list[list[int]]:
-        """First and last of each range."""
+        """Return first and last of each range."""
         return [list(pair) for pair in zip(self._first, self._last, strict=True)]
 
 
 class Identities:
-    """The identity of each message as it was first seen, by any reader of this process; bounded."""
+    """The first known identity of each message, from any reader of this process; bounded."""
 
     def __init__(self, most: int = _IDENTITIES) -> None:
         self._most = most
         self._seen: collections.OrderedDict[tuple[Key, int], str] = collections.OrderedDict()
 
     def agrees(self, key: Key, number: int, identity: str) -> bool:
-        """Whether the message has had this ``identity`` before, or none that is known."""
+        """Return whether ``identity`` is the first known one of the message."""
         known = self._seen.setdefault((key, number), identity)
         if len(self._seen) > self._most:
             self._seen.popitem(last=False)
@@ -90,13 +91,13 @@ class Identities:
 
 
 class ReaderRecord:
-    """What one reader got. ``kind`` is the name of its class."""
+    """The messages of one reader. ``kind`` is the name of its class."""
 
     def __init__(self, kind: str, began: int) -> None:
         self.kind = kind
         self.began = began
         self.doubled = self.repeats = self.gaps = 0
-        #: When the topic was subscribed to for the first time.
+        #: Topic → the time of its first subscription.
         self.since: dict[str, int] = {}
         self.had: dict[Key, Numbers] = {}
         self._here: dict[Key, Numbers] = {}
@@ -105,25 +106,25 @@ class ReaderRecord:
         self._pausing = False
 
     def away(self, now: int, *, pausing: bool = False) -> None:
-        """From now on nothing is taken: there is no connection, or the reader is ``pausing``."""
+        """Note that from now on nothing is read: without a connection, or while ``pausing``."""
         if self._caught_up(now):
             self._away = now
         self._back = None
         self._pausing = pausing
 
     def back(self, now: int) -> None:
-        """Messages are taken again; those of the past come soon."""
+        """Note that messages are read again; missed ones arrive soon."""
         self._back = now
 
     def subscribed(self, topic: str, now: int, *, resumed: bool, recovered: bool) -> None:
-        """The gateway says so. A subscription begins: nothing may come twice in it."""
+        """Note a subscription's begin: from now on no message may arrive twice in it."""
         self.since.setdefault(topic, now)
         if resumed and not recovered:
             self.gaps += 1
         self._here = {key: had for key, had in self._here.items() if key[0] != topic}
 
     def got(self, key: Key, number: int, *, agrees: bool) -> Got:
-        """A message of ``key`` (topic, publisher); ``agrees``: with the identity that it had."""
+        """Note a message of ``key`` (topic, publisher); ``agrees``: with its known identity."""
         new_here = self._here.setdefault(key, Numbers()).add(number)
         if self.had.setdefault(key, Numbers()).add(number):
             return "new"
@@ -134,7 +135,7 @@ class ReaderRecord:
         return "doubled"
 
     def entry(self, now: int, *, left: bool = False) -> dict[str, Any]:
-        """All of it, for the census, when the reader has ``left`` or the test ends at ``now``."""
+        """Return all for the census, when the reader has ``left`` or the test ends at ``now``."""
         until = now if self._caught_up(now) else self._away
         outside = self._back is None and not self._pausing and now - self._away > OUTSIDE_NS
         return {
@@ -155,7 +156,7 @@ class ReaderRecord:
 
 
 class PublisherRecord:
-    """What one publisher sent, by topic; a message counts once it has its receipt."""
+    """The messages of one publisher, by topic; a message counts once it has its receipt."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -164,34 +165,35 @@ class PublisherRecord:
         self._receipted: dict[str, dict[int, int]] = {}
 
     def next(self, topic: str) -> int:
-        """The number of the next message on ``topic``; it has no receipt yet."""
+        """Return the number of the next message on ``topic``; it has no receipt yet."""
         number = self._next[topic]
         self._next[topic] += 1
         self._open.add((topic, number))
         return number
 
     def receipted(self, topic: str, number: int, sent: int) -> None:
-        """It was routed; it had been sent for the first time at ``sent``."""
+        """Note a receipt of a message that was first sent at ``sent``."""
         self._open.discard((topic, number))
         self._receipted.setdefault(topic, {})[number] = sent
 
     @property
     def unreceipted(self) -> int:
-        """How many have no receipt."""
+        """The number of messages without receipts."""
         return len(self._open)
 
     def entry(self) -> dict[str, Any]:
-        """All of it, for the census."""
+        """Return all of it, for the census."""
         sent = {topic: sorted(map(list, by.items())) for topic, by in self._receipted.items()}
         return {"name": self.name, "sent": sent, "unreceipted": self.unreceipted}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """What all readers were owed, and had. ``outside``: who had no connection for long at the end;
-    ``late``: what readers who left before the end hadn't had yet, nor anything newer.
+    """The deliveries owed to all readers, and those received.
 
-    ``lost_by`` and ``doubled_by`` are by kind of reader.
+    ``outside``: readers without a connection for long at the end. ``late``: messages that readers
+    who left before the end hadn't received yet, nor anything newer. ``lost_by`` and ``doubled_by``
+    are by kind of reader.
     """
 
     readers: int
@@ -208,7 +210,7 @@ class Census:
     doubled_by: dict[str, int]
 
     def broken_promises(self) -> Iterator[str]:
-        """Each promise that wasn't kept, in words."""
+        """Yield each promise that wasn't kept, in words."""
         if self.lost:
             yield f"{self.lost} deliveries were lost"
         if self.doubled:
@@ -245,7 +247,8 @@ def census(
                 due = list(_due(numbered, since, reader["until"] - grace))
                 owed += len(due) * alike
                 missing = [number for number in due if number not in numbers]
-                # Who has left can't be waited for: what is newer than all it had was on its way.
+                # A reader that left can't be waited for: messages newer than all it had were on
+                # their way.
                 gone = [n for n in missing if reader["left"] and n > numbers.newest]
                 late += len(gone) * alike
                 lost[reader["kind"]] += (len(missing) - len(gone)) * alike

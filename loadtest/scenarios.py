@@ -1,4 +1,4 @@
-"""What scalers are tried with: crowds that come, stay and go, and what breaks meanwhile."""
+"""The scenarios for scalers: crowds that arrive, stay and leave, and failures meanwhile."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wholesale.scaler.plan import Plan
 MINUTE: Final = 60.0
 HOUR: Final = 3600.0
 
-#: What breaks in a region at a time: (second, what is done to it then).
+#: A failure in a region: the second, and the function that causes it.
 Event = tuple[float, Callable[[Region, float], None]]
 
 
 def through(*points: tuple[float, float]) -> Curve:
-    """The curve through ``points`` (second, readers), straight between, level beyond."""
+    """Return the curve through ``points`` (second, readers), straight between, level beyond."""
     times = [at for at, _ in points]
 
     def at(now: float) -> float:
@@ -36,7 +36,7 @@ def through(*points: tuple[float, float]) -> Curve:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One region of a scenario. ``floor`` is the fewest boxes, ``start`` stand at the start."""
+    """A region of a scenario. ``floor``: the fewest boxes, ``start``: those at the start."""
 
     curve: Curve
     floor: int
@@ -48,7 +48,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A story: ``places`` by their names, for ``seconds``, looked at each ``every``."""
+    """A scenario: ``places`` by their names, for ``seconds``, in steps of ``every``."""
 
     name: str
     title: str
@@ -56,13 +56,13 @@ class Scenario:
     seconds: float
     every: float = 1.0
     plan: Plan = dataclasses.field(default_factory=Plan)
-    # Of all readers in a second, who leave while as many others come.
+    # Share of all readers who leave in a second while as many others arrive.
     churn: float = 0.001
-    # Refused readers that are no fault: what fell on boxes before any could be there.
+    # Refused readers that are no fault: those who arrived before any box could be ready.
     may_refuse: float = 0.0
 
     def run(self, seed: int = 1) -> dict[str, Region]:
-        """All regions, with what happened."""
+        """Run all regions, and return them with their moments."""
         found = {}
         for n, (name, place) in enumerate(self.places.items()):
             plan = dataclasses.replace(self.plan, least=place.floor)
@@ -190,12 +190,11 @@ SCENARIOS: Final = {each.name: each for each in (SURGE, ELECTION, ZONE, NIGHT, W
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a region's run came to.
+    """The results of a region's run.
 
-    ``turns`` are changes of the wanted number's direction, up or down, ``most_turns`` how many the
-    crowd itself made (each peak and each valley is one). ``lost`` are readers on boxes that were
-    ended. ``wasted`` is the share of box-seconds beyond what a scaler that knew the future would
-    have had.
+    ``turns``: changes of direction of the wanted number, up or down; ``most_turns``: those of the
+    crowd itself (each peak and each valley is one). ``lost``: readers on boxes that were ended.
+    ``box_hours``: hours of all boxes; ``needed_hours``: those with a scaler that knew the future.
     """
 
     refused: float
@@ -210,12 +209,12 @@ class Outcome:
 
     @property
     def steady(self) -> bool:
-        """Whether the number turned no more often than the crowd."""
+        """True if the number turned no more often than the crowd."""
         return self.turns <= self.most_turns
 
 
 def outcome_of(region: Region, place: Place, scenario: Scenario) -> Outcome:
-    """What ``region`` came to in ``scenario``."""
+    """Return the results of ``region`` in ``scenario``."""
     moments = region.moments
     plan = scenario.plan
     hours = scenario.every / HOUR
@@ -234,12 +233,12 @@ def outcome_of(region: Region, place: Place, scenario: Scenario) -> Outcome:
 
 
 def turns(numbers: Sequence[int]) -> list[int]:
-    """Where ``numbers`` change direction, from up to down or back."""
+    """Return the indices at which ``numbers`` change direction, from up to down or back."""
     steps = [(n, b - a) for n, (a, b) in enumerate(itertools.pairwise(numbers)) if a != b]
     return [n for (_, a), (n, b) in itertools.pairwise(steps) if (a > 0) != (b > 0)]
 
 
 def quickest_fall(moments: Sequence[Moment]) -> float:
-    """The shortest time between two falls of the wanted number, in seconds; infinite if none."""
+    """Return the shortest time between two falls of the wanted number, in seconds; or infinity."""
     falls = [b.at for a, b in itertools.pairwise(moments) if b.wanted < a.wanted]
     return min((b - a for a, b in itertools.pairwise(falls)), default=float("inf"))

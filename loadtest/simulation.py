@@ -1,11 +1,11 @@
 """A region's boxes, readers, frontdesk and scalers in simulated time.
 
-Boxes, readers and machines are invented; what decides is not. Scalers are
-:class:`wholesale.scaler.brain.Brain`. Readers spread as a frontdesk's answers would have them, by
-:func:`wholesale.frontdesk.weights.shares`, and an answer is up to five seconds old.
+Boxes, readers and machines are invented; the decisions are real. Scalers are
+:class:`wholesale.scaler.brain.Brain`. Readers are distributed by a frontdesk's replies, from
+:func:`wholesale.frontdesk.weights.shares`; a reply is up to five seconds old.
 
-Readers are counted, not simulated one by one. One who finds no box with room asks again after two
-seconds, as clients do; he is counted as refused once.
+Readers are counted, not simulated one by one. A reader who finds no box with room asks again after
+two seconds, as clients do, and counts as refused once.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from wholesale.scaler.plan import Plan
 
 ANSWER_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 2.0
-# A gateway sends away at most so many a second in a drain.
+# Most readers a second that a gateway sends away in a drain.
 DRAIN_PER_SECOND: Final = 1000.0
-# Readers of a box that is gone come back over so long.
+# Seconds in which readers of a box that is gone return.
 RETURN_SECONDS: Final = 20.0
 
-# Of a reader: what sums of floats leave.
+# Part of a reader: rounding errors of sums of floats.
 _CRUMB: Final = 1e-3
 
-#: How many readers there would be at a time, if all found a place.
+#: Time → readers there would be, if all found a place.
 Curve = Callable[[float], float]
 
 
 @dataclasses.dataclass(slots=True)
 class SimBox:
-    """A box. ``ready_at`` is infinite for one that never comes up."""
+    """A box. ``ready_at`` is infinite for one that never becomes ready."""
 
     name: str
     zone: str
@@ -51,19 +51,19 @@ class SimBox:
     mute: bool = False
 
     def state(self, now: float) -> BoxState:
-        """What its load report would say at ``now``, in seconds."""
+        """Return the state in its load report at ``now``, in seconds."""
         if self.draining:
             return "draining"
         return "ready" if now >= self.ready_at else "starting"
 
     def open(self, now: float) -> bool:
-        """Whether it takes readers at ``now``: ready, not draining, not full."""
+        """Return whether it takes readers at ``now``: ready, not draining, not full."""
         return not self.draining and now >= self.ready_at and self.readers < self.capacity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moment:
-    """What there is at ``at``. ``fullest`` is the fill of the fullest ready box, 0 to 1."""
+    """The state at ``at``. ``fullest`` is the fill of the fullest ready box, 0 to 1."""
 
     at: float
     asked: float
@@ -79,7 +79,7 @@ class Moment:
 
 @dataclasses.dataclass(slots=True)
 class Machines:
-    """What a driver has: machines that boot in ``boot`` seconds, more or less, up to ``limit``."""
+    """A driver's machines, which boot in about ``boot`` seconds, up to ``limit`` of them."""
 
     plan: Plan
     rng: random.Random
@@ -89,31 +89,31 @@ class Machines:
     boxes: dict[str, SimBox] = dataclasses.field(default_factory=dict)
     made: int = 0
     at_limit: bool = False
-    # Wrong if it ever happens: a box was ended that had readers.
+    # Must stay 0: readers of boxes that were ended.
     lost: float = 0.0
 
     def start(self, count: int, now: float) -> None:
-        """``count`` boxes that are ready at ``now``, as the region begins."""
+        """Make ``count`` boxes that are ready at ``now``, when the region begins."""
         for _ in range(count):
             self._make(now, now)
 
     def want(self, count: int, now: float) -> None:
-        """As a driver's ``want``, at once; :attr:`at_limit` says that more were wanted."""
+        """Make boxes, as a driver's ``want``; :attr:`at_limit`: more were wanted than allowed."""
         self.at_limit = count > self.limit
         for _ in range(min(count, self.limit) - len(self.boxes)):
-            # What is asked for stands by the end of ``boot``.
+            # A requested box is ready by the end of ``boot``.
             boots = self.plan.boot * self.rng.uniform(0.7, 1.0)
             broken = self.rng.random() < self.fail
             self._make(now, math.inf if broken else now + boots)
 
     def end(self, names: Iterable[str]) -> None:
-        """As a driver's ``end``; readers that a box still had are counted as :attr:`lost`."""
+        """End boxes, as a driver's ``end``; readers still on them are counted as :attr:`lost`."""
         for name in names:
             if (box := self.boxes.pop(name, None)) is not None:
                 self.lost += box.readers
 
     def list(self, now: float) -> tuple[Instance, ...]:
-        """As a driver's ``boxes``."""
+        """Return instances, as a driver's ``boxes``."""
         return tuple(Instance(box.name, now - box.started, box.zone) for box in self.boxes.values())
 
     def _make(self, now: float, ready_at: float) -> None:
@@ -125,7 +125,7 @@ class Machines:
 
 
 class Region:
-    """One region with its scalers; :meth:`step` it."""
+    """A region with its scalers; call :meth:`step`."""
 
     def __init__(
         self, plan: Plan, curve: Curve, *, boxes: int, scalers: int = 2, seed: int = 1
@@ -134,10 +134,10 @@ class Region:
         self.machines = Machines(plan, self.rng, zones=plan.zones)
         self.machines.start(boxes, -10_000.0)
         self.brains = [Brain("here", plan) for _ in range(scalers)]
-        # What scaler n doesn't hear at a time.
+        # Whether scaler n misses a box's report at a time.
         self.unheard: Callable[[int, SimBox, float], bool] = lambda _n, box, _now: box.mute
         self.curve = curve
-        # Of all readers in a second, who leave while others come.
+        # Share of all readers who leave in a second while others arrive.
         self.churn = 0.0
         self.moments: list[Moment] = []
         self.refused = 0.0
@@ -148,26 +148,26 @@ class Region:
 
     @property
     def boxes(self) -> Sequence[SimBox]:
-        """All of them, also those that boot or drain."""
+        """All boxes, also those that boot or drain."""
         return list(self.machines.boxes.values())
 
     @property
     def readers(self) -> float:
-        """How many are connected."""
+        """The number of connected readers."""
         return sum(box.readers for box in self.machines.boxes.values())
 
     def lose(self, names: Iterable[str], now: float) -> None:
-        """The machines are gone, and their readers come back as soon as they can."""
+        """Remove machines; their readers return as soon as they can."""
         for name in names:
             box = self.machines.boxes.pop(name)
             self._return(box.readers, now)
 
     def lose_zone(self, zone: str, now: float) -> None:
-        """As :meth:`lose`, of all boxes in ``zone``."""
+        """Remove all boxes in ``zone``, as :meth:`lose`."""
         self.lose([box.name for box in self.boxes if box.zone == zone], now)
 
     def step(self, now: float, dt: float) -> Moment:
-        """What happens in the ``dt`` seconds before ``now``."""
+        """Simulate the ``dt`` seconds before ``now``."""
         self._drain(dt)
         self._arrive(now, dt)
         self._scale(now)
@@ -202,7 +202,7 @@ class Region:
         if left < _CRUMB:
             left = 0.0
         self._waiting += left
-        # Those who asked before were counted then.
+        # Readers who asked before were counted then.
         self.refused += max(0.0, min(left, fresh + back))
 
     def _leave(self, count: float) -> None:
@@ -218,7 +218,7 @@ class Region:
             self._returning.append((now, count))
 
     def _place(self, count: float, now: float, dt: float) -> float:
-        """Seat ``count`` readers; how many found a place."""
+        """Place ``count`` readers; return how many found a place."""
         if now - self._answered >= ANSWER_SECONDS:
             self._answered = now
             self._weights = self._answer(now)
@@ -234,7 +234,7 @@ class Region:
                 box.connects += taken / dt
                 rest += given - taken
             left = rest
-            # Who met a full one tries the next of the answer.
+            # A reader who met a full box tries the next one of the reply.
             targets = [(box, weight) for box, weight in targets if box.open(now)]
         return count - left
 
@@ -304,7 +304,7 @@ class Region:
 
 
 def reported(box: SimBox, now: float) -> LoadReport:
-    """What ``box`` says of itself."""
+    """Return the load report of ``box``."""
     return LoadReport(
         region="here",
         box=box.name,

@@ -1,21 +1,21 @@
-"""How long things took, of many: each time in ms, with how often it was there. Pure."""
+"""Distributions of durations: each time in ms, with its count. Pure."""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 
-#: Time in ms → how often.
+#: Time in ms → count.
 Times = Mapping[float, int]
 
 
 def of_counts(counts: Iterable[Sequence[int]]) -> Times:
-    """From what ``newsfabric-crowd`` reports: pairs of µs and how often."""
+    """Return times from the reports of ``newsfabric-crowd``: pairs of µs and count."""
     return {us / 1000: often for us, often in counts}
 
 
 def added(many: Iterable[Times]) -> Times:
-    """The sum of ``many``."""
+    """Return the sum of ``many``."""
     total: collections.Counter[float] = collections.Counter()
     for times in many:
         total.update(times)
@@ -24,7 +24,7 @@ def added(many: Iterable[Times]) -> Times:
 
 
 def share_of(times: Times, share: float) -> float | None:
-    """The time below which that ``share`` of them is; None of none."""
+    """Return the time below which that ``share`` of them is; None without any."""
     below = int(share * sum(times.values()))
     for ms in sorted(times):
         below -= times[ms]

@@ -87,8 +87,7 @@ FIGURES: Final = (
 
 
 class Pace:
-    """The times of the looks: every :data:`INTERVAL` once settled, else with back-off up to that.
-    """
+    """The times of the looks: every :data:`INTERVAL` once settled, else with back-off up to it."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

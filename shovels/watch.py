@@ -108,9 +108,7 @@ class Followed:
             self._silent, self._ran = 0, False
 
     def seen(self, present: Sequence[Place], unsteady: Collection[Broker], now: float) -> None:
-        """Note the link's present places, and brokers that are ``unsteady``: away, or only just
-        back.
-        """
+        """Note the link's present places, and brokers that were away or are only just back."""
         self._unsteady |= dict.fromkeys(unsteady, now)
         if self.place in present:
             self._there = now

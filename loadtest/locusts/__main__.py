@@ -29,7 +29,7 @@ from newsfabric.safe_output import echo
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _LOCUST: Final = _ROOT / ".tools" / "loadtest" / "bin" / "locust"
 _PORT_BASE: Final = 30_000
-# For the world to start, seconds: it may not be alone on the machine.
+# Seconds for the world to start: other programs may use the machine.
 _START: Final = 300
 # Ports of a world that nothing in it uses.
 _WEB, _MASTER = 97, 98
@@ -39,13 +39,13 @@ _PATIENCE: Final = 60.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0 when every promise was kept, 1 when not, 2 for what can't be done."""
+    """Return the exit code: 0 if all promises were kept, 1 if not, 2 if the test can't run."""
     parser = _parser()
     arguments, for_locust = parser.parse_known_args(argv)
     elsewhere = {"--frontdesks", "--amqp"} & {word.partition("=")[0] for word in argv or sys.argv}
     given = vars(arguments)
     try:
-        # What is wrong is said before a world is started. Its tokens are made later.
+        # Wrong options are reported before a world is started. Its tokens are made later.
         if not elsewhere:
             checked(given | {"tokens_file": given["tokens_file"] or "made-later"})
         else:
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
-    """By the command that users type; it is taken down whatever happens."""
+    """Start a world by the users' command, and stop it in any case."""
     state: Path = arguments.state
     command = (sys.executable, "-m", "newsfabric.cli")
     where = ("--state", str(state))
@@ -106,13 +106,13 @@ def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
         subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
         yield read_running(state_path(state))[0]
     finally:
-        # In a session of its own: a Ctrl-C meant for the test must not cut it short.
+        # In a session of its own: a Ctrl-C meant for the test must not interrupt it.
         down = (*command, "down", *where)
         subprocess.run(down, check=False, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def _targets(layout: WorldLayout, folder: Path) -> dict[str, str]:
-    """The world's addresses as options, and tokens of made-up readers in a file of ``folder``."""
+    """Return the world's addresses as options; write tokens of new readers into ``folder``."""
     tokens = folder / "tokens"
     tokens.touch(mode=0o600)
     users = (f"loadtest-{n}" for n in range(_MOST_USERS))
@@ -130,7 +130,7 @@ def _run(
     given: dict[str, object],
     for_locust: Sequence[str],
 ) -> int:
-    """Start locust, one process or several; hand signals on; its exit code."""
+    """Start locust's processes, pass signals on, and return the exit code."""
     command = [str(_LOCUST), "-f", str(_ROOT / "loadtest" / "locustfile.py"), *for_locust]
     flags: list[str] = []
     for one in ARGUMENTS:
@@ -160,7 +160,7 @@ def _run(
                 code = locust.wait(0.3)
                 # Ended by a signal, so before the test began: there is nothing to report.
                 return code if code >= 0 else 128 - code
-            # The first is a wish, which locust obeys after the report.
+            # Locust obeys the first one after the report.
             if len(ended_by) > signals_passed_on:
                 (locust.kill if signals_passed_on else locust.terminate)()
                 signals_passed_on += 1
@@ -168,7 +168,7 @@ def _run(
 
 @contextlib.contextmanager
 def _process(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    # Quiet by default; a session of its own, so that Ctrl-C comes to us alone.
+    # Quiet by default; in a session of its own, so that Ctrl-C reaches this process alone.
     level = [] if any(word.startswith("--loglevel") for word in command) else ["--loglevel=WARNING"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen([*command, *level], start_new_session=True, env=environment)
@@ -186,7 +186,7 @@ def _process(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """The list of the SIGINTs and SIGTERMs that have come, which end nothing by themselves."""
+    """Yield a list of the SIGINTs and SIGTERMs received, which end nothing by themselves."""
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """Thousands of readers in one user: each :class:`DenseReaders` runs a ``newsfabric-crowd``.
 
-Its readers do what an ``AnonymousReader`` does, and keep records by the same rules; a greenlet each
-would take a hundred times the memory and processor time. What they report once a second goes into
+Its readers behave like an ``AnonymousReader``, with records by the same rules; a greenlet each
+would take a hundred times the memory and processor time. Their reports of each second are added to
 locust's statistics as counted times, not as one event for each delivery.
 """
 
@@ -31,7 +31,7 @@ _EVERY: Final = 1.0
 _PATIENCE: Final = 60.0
 _SOONER_THAN_ANY: Final = 1e9
 _TIMES: Final = ("connect", "receive", "resume")
-# What a report counts → the event that it is a failure of, and its text.
+# Count in a report → its event, of which it is a failure, and the text.
 _FAILURES: Final = {
     "refused": ("connect", "a gateway refused, or none was offered"),
     "failed": ("connect", "no answer in time, or a wrong one"),
@@ -45,15 +45,15 @@ _FAILURES: Final = {
 
 
 class CrowdGoneError(Exception):
-    """The process has ended, or doesn't answer."""
+    """The process has ended, or doesn't reply."""
 
 
 class Crowd:
-    """The process. Greenlets may ask at the same time, and be killed while they wait."""
+    """The process. Greenlets may ask concurrently, and be killed while they wait."""
 
     def __init__(self, arguments: list[str]) -> None:
         pipe = gevent.subprocess.PIPE
-        # Linux shares its cores among sessions, and readers have computers of their own.
+        # Linux shares its cores among sessions, and real readers have computers of their own.
         try:
             self._process = gevent.subprocess.Popen(
                 arguments, stdin=pipe, stdout=pipe, start_new_session=True
@@ -63,8 +63,8 @@ class Crowd:
         self._asking = gevent.lock.BoundedSemaphore()
 
     def ask(self, line: str) -> dict[str, Any]:
-        """What it answers; CrowdGoneError."""
-        # In a greenlet that nobody kills: an answer belongs to the question before it.
+        """Return its reply to ``line``, or raise CrowdGoneError."""
+        # In a greenlet that is never killed: replies are matched to questions by their order.
         asking = gevent.spawn(self._answer, line)
         try:
             found: dict[str, Any] | None = asking.get(timeout=_PATIENCE)
@@ -92,13 +92,13 @@ class Crowd:
 
 
 class DenseReaders(User):
-    """As many readers as ``--dense`` gives each of its kind, in a process of their own."""
+    """The readers of ``--dense``, an equal share for each such user, in a process of their own."""
 
     fixed_count = 1
 
     @task
     def read(self) -> None:
-        """From the first reader until locust has had enough."""
+        """Run the readers, until locust ends this user."""
         self.run_now: Run = current()
         self.crowd: Crowd | None = None
         self.run_now.dense_records.add(self.records)
@@ -108,9 +108,9 @@ class DenseReaders(User):
             self._watch(self.crowd)
         except CrowdGoneError as exc:
             self.environment.stats.log_error("connect", DENSE, str(exc))
-            # What it counted can't be trusted: all its readers are outside (see ``records``).
+            # Its counts can't be trusted: all its readers count as outside (see ``records``).
             self._end()
-            # Else locust would begin this task anew.
+            # Otherwise locust would begin this task again.
             raise StopUser from exc
         finally:
             self.run_now.cuts.discard(self._storm)
@@ -119,7 +119,7 @@ class DenseReaders(User):
             self._end()
 
     def records(self) -> list[dict[str, Any]]:
-        """Entries of all its readers; they are all outside if it can't be asked."""
+        """Return the entries of all its readers; all are outside if the process is gone."""
         try:
             entries = self._ask("records")["entries"]
         except CrowdGoneError:
@@ -134,7 +134,7 @@ class DenseReaders(User):
         return command(
             frontdesks=options.frontdesks,
             topics=options.topics,
-            # Of 127/8, and no other process's.
+            # Of 127/8, and different from other processes'.
             source=options.source or f"127.{1 + secrets.randbelow(250)}.{secrets.randbelow(256)}.1",
             own=options.i_own_this_target,
             seed=None,
@@ -151,10 +151,10 @@ class DenseReaders(User):
             self.crowd = None
 
     def _watch(self, crowd: Crowd) -> None:
-        """Have as many as the shape says, and tell locust what they say."""
+        """Keep as many readers as the shape wants, and pass their reports to locust."""
         there, due = 0, time.monotonic()
         while True:
-            # The second that begins is for coming to what holds at its end.
+            # The second that begins is the time to reach the number of its end.
             wanted = shapes.dense_at(self.run_now.options, self.run_now.at + _EVERY)
             rate = max(1, abs(wanted - there)) / _EVERY
             crowd.ask(f"readers {wanted} {rate}")
@@ -171,7 +171,7 @@ class DenseReaders(User):
             self._ask("storm")
 
     def _leave(self) -> None:
-        """Locust ends this user before the test ends: its readers leave."""
+        """Have all readers leave: locust ends this user before the test ends."""
         if self.records in self.run_now.dense_records:
             with contextlib.suppress(CrowdGoneError):
                 self._ask(f"readers 0 {_SOONER_THAN_ANY}")
@@ -179,7 +179,7 @@ class DenseReaders(User):
 
 
 def _failures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """What went wrong: the event, its text, how often."""
+    """Yield the failures of a report: the event, its text, its count."""
     for name, (what, text) in _FAILURES.items():
         if report[name]:
             yield what, text, report[name]
@@ -190,7 +190,7 @@ def _add_to_stats(stats: RequestStats, report: Mapping[str, Any], body: int) -> 
         size = 0 if what == "connect" else body
         _log(stats, what, of_counts(report[what]["counts"]), size)
     for what, text, often in _failures(report):
-        # What has no time of its own is an event of 0 ms, as with other readers.
+        # A failure without a time of its own is an event of 0 ms, as with other readers.
         if what not in _TIMES:
             _log(stats, what, {0.0: often}, 0)
         for _ in range(often):
@@ -198,7 +198,7 @@ def _add_to_stats(stats: RequestStats, report: Mapping[str, Any], body: int) -> 
 
 
 def _log(stats: RequestStats, what: str, times: Times, size: int) -> None:
-    """So many events at once. Locust's own way is one call for each."""
+    """Add many events at once. Locust's own function takes one call for each."""
     count = sum(times.values())
     if not count:
         return

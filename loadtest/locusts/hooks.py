@@ -1,8 +1,8 @@
-"""What ties a run to locust: options, shape, samples, the end of it. Imported by the locustfile.
+"""The connection of a run to locust: options, shape, samples, the end. Imported by the locustfile.
 
-At the end, however it comes (the shape is over, Ctrl-C, SIGTERM, the web page's button), the
-records of all processes are compared and the report is written. Workers send theirs when the
-master asks.
+A test may end with its shape, by Ctrl-C or SIGTERM, or by the web page's button. In each case the
+records of all processes are compared, and the report is written. Workers send their records at the
+master's request.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ _READERS: Final = {
 assert tuple(_READERS) == READERS
 _ASK, _RECORDS = "loadtest-ask", "loadtest-records"
 _PATIENCE: Final = 30.0
-# Looks without a sign of life from a worker: they are a second apart, and its machine is busy.
+# Looks, a second apart, without a heartbeat of a worker, whose machine is busy.
 runners.HEARTBEAT_LIVENESS = 15
 # Seconds between two lines on the terminal.
 _SAY_EVERY: Final = 9.5
 
 
 class _Test:
-    """The run as the process sees it that decides: the master, or the only one."""
+    """The run in the process that decides: the master, or the only one."""
 
     def __init__(self) -> None:
         self.options: Options | None = None
         self.samples: list[Sample] = []
         self.records: dict[str, dict[str, Any]] = {}
         self.finished = True
-        #: Dense readers who are there, by worker.
+        #: Worker → its dense readers that are present.
         self.dense: dict[str, int] = {}
-        #: Workers that have taken part. Locust forgets those that die; their records are owed.
+        #: Workers that took part. Locust forgets those that die; their records are still required.
         self.workers: set[str] = set()
-        #: To be ended at once: by a signal, or since its options are wrong.
+        #: True if the test must end at once: by a signal, or because of wrong options.
         self.ending = False
-        #: Seconds since readers last got anything, as of the last sample.
+        #: Seconds since readers last received anything, at the last sample.
         self.quiet = 0.0
         self.sampler: gevent.Greenlet | None = None
         self.storms: list[gevent.Greenlet] = []
@@ -76,17 +76,17 @@ class _Test:
 
 _test = _Test()
 
-# The shape says how fast they come, in steps of a second; each step is to be done at once.
+# The shape sets the rate, in steps of a second; locust must do each step at once.
 logging.getLogger("locust.runners").addFilter(
     lambda record: "spawn rate is very high" not in record.getMessage()
 )
 
 
 class Shape(LoadTestShape):
-    """What :mod:`loadtest.locusts.shapes` says, for locust."""
+    """The shape of :mod:`loadtest.locusts.shapes`, for locust."""
 
     def tick(self) -> tuple[int, float, list[type[User]]] | None:
-        """Users that must be there now, publishers among them; all new ones come at once."""
+        """Return the users for now, with publishers; all new ones start at once."""
         if _test.options is None:
             _test.options = checked(vars(self.runner.environment.parsed_options))
         if _test.ending:
@@ -131,7 +131,7 @@ def _init(environment: Any, **_more: Any) -> None:
 
 
 def _end() -> None:
-    """The first signal ends the test in good order, a second one the process."""
+    """End the test in good order at the first signal, and the process at the second."""
     if _test.ending:
         os._exit(130)
     _test.ending = True
@@ -147,7 +147,7 @@ def _started(environment: Any, **_more: Any) -> None:
         options = checked(vars(environment.parsed_options))
         run = state.begin(options)
     except OptionError as exc:
-        # From the web page: it shows this among the failures.
+        # Options of the web page, which shows this among the failures.
         _test.ending = True
         echo(f"error: {exc}", err=True)
         environment.stats.log_error("options", "refused", str(exc))
@@ -159,7 +159,7 @@ def _started(environment: Any, **_more: Any) -> None:
     AmqpPublisher.fixed_count = options.amqp_publishers
     HttpPublisher.fixed_count = options.http_publishers
     DenseReaders.fixed_count = options.dense_users
-    # A worker is told numbers of all kinds, also of those that nobody is of.
+    # A worker gets numbers of all kinds, also of those without any users.
     if not isinstance(runner, WorkerRunner):
         environment.user_classes = _user_classes(options)
     if not isinstance(runner, MasterRunner):
@@ -171,7 +171,7 @@ def _started(environment: Any, **_more: Any) -> None:
 
 
 def _user_classes(options: Options) -> list[type[User]]:
-    """The kinds of users that there are some of."""
+    """Return the kinds of users with at least one user."""
     readers = (user for name, user in _READERS.items() if options.mix.get(name))
     others = {
         DenseReaders: options.dense_users,
@@ -193,9 +193,9 @@ def _storm(run: state.Run) -> None:
 def _stopping(environment: Any, **_more: Any) -> None:
     if isinstance(environment.runner, WorkerRunner):
         return
-    # Locust's own end of a test doesn't wait for what workers say, so it is asked for here.
+    # Locust's own end of a test doesn't wait for workers' records, so they are requested here.
     _finish(environment)
-    # The web page may begin another one, with other options.
+    # The web page may begin another test, with other options.
     _test.options, _test.ending = None, False
 
 
@@ -207,13 +207,13 @@ def _quitting(environment: Any, **_more: Any) -> None:
 
 @events.worker_connect.add_listener
 def _worker_came(client_id: str, **_more: Any) -> None:
-    """It takes part in the test that runs."""
+    """Add a new worker to the test that runs."""
     if not _test.finished:
         _test.workers.add(client_id)
 
 
 def _living(runner: MasterRunner) -> set[str]:
-    """The workers that answer."""
+    """Return the workers that reply."""
     return {client.id for client in runner.clients.all if client.state != STATE_MISSING}
 
 
@@ -232,7 +232,7 @@ def _dense_here() -> int:
 
 
 def _dense_there(runner: MasterRunner) -> int:
-    """Those of all workers that answer."""
+    """Return the dense readers of all workers that reply."""
     return sum(_test.dense.get(worker, 0) for worker in _living(runner))
 
 
@@ -272,7 +272,7 @@ def _finish(environment: Any) -> None:
 
 
 def _gather(runner: Any) -> int:
-    """All records into ``_test.records``; returns how many workers didn't send theirs."""
+    """Put all records into ``_test.records``; return the number of workers without."""
     if isinstance(runner, LocalRunner):
         _test.records = {"local": state.current().close()}
         return 0
@@ -280,7 +280,7 @@ def _gather(runner: Any) -> int:
     deadline = time.monotonic() + _PATIENCE
     while _living(runner) - _test.records.keys() and time.monotonic() < deadline:
         gevent.sleep(0.1)
-    # For the figures that come every few seconds.
+    # Time for the figures, which are sent every few seconds.
     gevent.sleep(3.5)
     return len(_test.workers - _test.records.keys())
 
@@ -295,7 +295,7 @@ def _say_end(found: Census, broken: list[str], folder: Path) -> None:
 
 
 def _rows(environment: Any) -> list[Row]:
-    """The report's table of events."""
+    """Return the report's table of events."""
     rows = []
     for (name, what), entry in sorted(environment.stats.entries.items(), key=lambda e: e[0][::-1]):
         p50, p99 = (entry.get_response_time_percentile(share) or 0.0 for share in (0.5, 0.99))
@@ -306,7 +306,7 @@ def _rows(environment: Any) -> list[Row]:
 
 
 def _sample(environment: Any) -> None:
-    """A sample as often as there are figures, and now and then a line on the terminal."""
+    """Take a sample as often as figures arrive; sometimes print a line on the terminal."""
     runner = environment.runner
     master = isinstance(runner, MasterRunner)
     every = WORKER_REPORT_INTERVAL if master else 1.0
@@ -355,7 +355,7 @@ def _sample(environment: Any) -> None:
 
 
 def _most(pairs: list[tuple[float, float]] | None) -> tuple[float, float]:
-    """The highest p50 and p99 of all kinds of readers."""
+    """Return the highest p50 and p99 of all kinds of readers."""
     if not pairs:
         return 0.0, 0.0
     return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)

@@ -1,7 +1,7 @@
 """The options of a load test: one table, for the command line and for locust's web page.
 
-Pure. A test against an address that isn't loopback must say that it may: it looks like an attack
-to whoever is at the other end.
+Pure. A test against an address that isn't loopback needs an explicit option, since it looks like an
+attack at the other end.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ READERS: Final = (
 )
 #: A user that is thousands of readers; see ``--dense``.
 DENSE: Final = "DenseReaders"
-#: Readers of one of them: below the 20,000 descriptors that a process often may have at most.
+#: Readers of one of them: below 20,000 descriptors, a common limit of a process.
 MAX_DENSE_EACH: Final = 16_000
-#: Publishers that dense readers can tell apart.
+#: Publishers that dense readers can distinguish.
 _MAX_DENSE_PUBLISHERS: Final = 256
-#: What must be said before anything but this machine is put under load.
+#: The option required before any other machine is put under load.
 OWN: Final = "--i-own-this-target"
 MAX_READERS: Final = 1_000_000
 MAX_PUBLISHERS: Final = 1000
@@ -43,7 +43,7 @@ class OptionError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Argument:
-    """One option: ``--name``, dashes for underscores; a default that is False makes it a flag."""
+    """An option: ``--name``, dashes for underscores; a default that is False makes it a flag."""
 
     name: str
     default: str | int | float | bool
@@ -52,11 +52,11 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The option's name on the command line."""
         return "--" + self.name.replace("_", "-")
 
 
-#: All of them; each field of :class:`Options` is one.
+#: All options; each field of :class:`Options` is one.
 ARGUMENTS: Final = (
     Argument("shape", "breaking_news", "How many readers and messages, when.", SHAPES),
     Argument("readers", 300, "Readers at most, of the kinds in --mix."),
@@ -96,7 +96,7 @@ ARGUMENTS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to do, checked; see :data:`ARGUMENTS`."""
+    """The checked options of a test; see :data:`ARGUMENTS`."""
 
     shape: str
     readers: int
@@ -132,12 +132,12 @@ class Options:
 
     @property
     def dense_each(self) -> int:
-        """Readers of each, rounded up: they are all as large."""
+        """Readers of each of these processes, rounded up: all have the same number."""
         return -(-self.dense // self.dense_users) if self.dense else 0
 
 
 def checked(given: Mapping[str, Any]) -> Options:
-    """The options in ``given`` (texts will do), defaults for the others; OptionError if wrong."""
+    """Return the options in ``given``, texts or values, else defaults; or raise OptionError."""
     given = {one.name: given.get(one.name, one.default) for one in ARGUMENTS}
     options = Options(
         shape=_choice(given, "shape", SHAPES),
@@ -182,7 +182,7 @@ def checked(given: Mapping[str, Any]) -> Options:
 
 
 def check_target(url: str, schemes: tuple[str, ...], *, own: bool) -> None:
-    """OptionError unless ``url`` is of these ``schemes``, and on loopback or our ``own``."""
+    """Raise OptionError unless ``url`` has one of ``schemes``, and is on loopback or ``own``."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -198,7 +198,7 @@ def check_target(url: str, schemes: tuple[str, ...], *, own: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is surely this machine; a name that must be looked up is not."""
+    """Return whether ``host`` is certainly this machine; a name to look up is not."""
     if host == "localhost":
         return True
     try:
@@ -208,7 +208,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_plain(url: str) -> bool:
-    """Whether ``newsfabric-crowd`` can speak to it: it has no TLS and looks up no name."""
+    """Return whether ``newsfabric-crowd`` can use ``url``: without TLS and name look-ups."""
     parts = urlsplit(url)
     try:
         return parts.scheme == "http" and bool(ipaddress.IPv4Address(parts.hostname or ""))

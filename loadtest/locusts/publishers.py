@@ -1,8 +1,8 @@
 """Publishers over AMQP and HTTP, each until its message has a receipt.
 
-Open loop: a message is due when it is due, whatever became of those before it, and the delay that
-readers report counts from then. A publisher that has too many messages without receipts is behind;
-it says so as a failure and sends what was due afterwards.
+Open loop: the due times of messages don't depend on earlier ones, and readers' delays are measured
+from the due time. A publisher with too many messages without receipts is behind. It reports that as
+a failure, and sends the due messages later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from loadtest.records import BODY_FIELD, PublisherRecord
 _MOST_OPEN: Final = 1000
 _AGAIN: Final = 5.0
 _HTTP_AT_ONCE: Final = 50
-# Every so many messages one goes to a mailbox, where there are logged-in readers.
+# One of so many messages is for a mailbox, if there are logged-in readers.
 _MAILBOX_EVERY: Final = 10
 _APP_ID: Final = "loadtest"
 
@@ -49,7 +49,7 @@ class _Publisher(User):
 
     @task
     def publish(self) -> None:
-        """All messages of this publisher, until the test ends."""
+        """Publish all messages of this publisher, until the test ends."""
         self.run_now: Run = current()
         self.record = PublisherRecord(secrets.token_hex(6))
         self.run_now.publishers.append(self.record)
@@ -63,25 +63,25 @@ class _Publisher(User):
         raise NotImplementedError
 
     def next_due(self) -> float | None:
-        """How many seconds until the next message is due; None when no more are."""
+        """Return the seconds until the next message is due; None when no more are due."""
         rate = self.run_now.messages_each
         if rate <= 0:
             return None
         return self.due + 1 / rate - time.monotonic()
 
     def behind(self, is_behind: bool) -> None:
-        """Whether it has too many messages without receipts; a failure each time it begins."""
+        """Note whether too many messages lack receipts; a failure each time this begins."""
         if is_behind and not self._is_behind:
             self.report(0.0, 0, RuntimeError("behind: too many messages wait for receipts"))
         self._is_behind = is_behind
 
     def make(self) -> _Message:
-        """The next message, which is due now."""
+        """Return the next message, which is due now."""
         self.due += 1 / (self.run_now.messages_each or 1.0)
         self.count += 1
         topic = self._topic()
         number = self.record.next(topic)
-        # Of the machine's clock, since readers may be in other processes, or on other machines.
+        # By the machine's clock, since readers may be in other processes, or on other machines.
         late = max(0.0, time.monotonic() - self.due)
         now = time.time_ns()
         body: dict[str, Any] = {
@@ -103,7 +103,7 @@ class _Publisher(User):
         )
 
     def routed(self, message: _Message) -> None:
-        """It has its receipt."""
+        """Note that ``message`` has its receipt."""
         self.record.receipted(message.topic, message.number, message.sent_ns)
         self.report(1000 * (time.monotonic() - message.due), len(message.body))
 
@@ -126,13 +126,13 @@ class _Publisher(User):
 
 
 class AmqpPublisher(_Publisher):
-    """Publishes as docs/publishing.md says: a receipt for each, and again without one."""
+    """A publisher as in docs/publishing.md: a receipt for each message, and retries without one."""
 
     fixed_count = 1
     protocol = "AMQP"
 
     def work(self) -> None:
-        """Publish for ever; a connection that breaks is made again after a second."""
+        """Publish for ever; reconnect a second after a connection has broken."""
         self._open: dict[str, _Message] = {}
         while True:
             urls = self.run_now.options.amqp
@@ -201,13 +201,13 @@ class AmqpPublisher(_Publisher):
 
 
 class HttpPublisher(_Publisher):
-    """Publishes by POST /publish at a frontdesk; the same again after 503, 504 or no answer."""
+    """A publisher by POST /publish at a frontdesk, with retries after 503, 504 or no reply."""
 
     fixed_count = 1
     protocol = "HTTP"
 
     def work(self) -> None:
-        """Publish for ever, a bounded number at a time."""
+        """Publish for ever, a bounded number concurrently."""
         pool = gevent.pool.Pool(_HTTP_AT_ONCE)
         try:
             while True:
@@ -231,7 +231,7 @@ class HttpPublisher(_Publisher):
         pause = 0.5
         while True:
             try:
-                # To the same one, which knows whether it had the message.
+                # To the same frontdesk, which knows whether it had the message.
                 status, _answer = post(
                     f"{frontdesks[message.number % len(frontdesks)]}/publish", sent, headers
                 )

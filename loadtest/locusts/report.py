@@ -1,4 +1,4 @@
-"""The report of a load test: a page with plots, and the same as JSON. Pure but for writing it."""
+"""The report of a load test: a page with plots, and the same as JSON. Pure except for writing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loadtest.locusts.options import Options
 from loadtest.plot import Line, Panel, draw
 from loadtest.records import Census
 
-#: What happened, to whom, how often, failures, p50, p99 and most in ms.
+#: Event, kind of user, count, failures; p50, p99 and maximum in ms.
 Row = tuple[str, str, int, int, float, float, float]
 
 _HEADINGS: Final = ("event", "who", "count", "failures", "p50, ms", "p99, ms", "most, ms")
@@ -45,7 +45,7 @@ class Sample:
 
 
 def summary(found: Census, broken: Sequence[str]) -> str:
-    """The run in one line."""
+    """Return the run in one line."""
     kept = "; ".join(broken) if broken else "every promise was kept"
     return (
         f"{found.readers} readers, {found.owed} deliveries owed, {found.lost} lost, "
@@ -61,8 +61,8 @@ def write_report(
     broken: Sequence[str],
     rows: Sequence[Row],
 ) -> None:
-    """``report.html`` and ``report.json`` into ``folder``, which is there."""
-    # Names of files aren't secret, what is in them is; and neither is anybody's business.
+    """Write ``report.html`` and ``report.json`` into ``folder``, which exists."""
+    # Paths of secret files are left out, too.
     given = {
         name: value
         for name, value in dataclasses.asdict(options).items()
@@ -83,7 +83,7 @@ def write_report(
 
 
 def plot(samples: Sequence[Sample], title: str) -> str:
-    """All seconds as SVG."""
+    """Return the plots of all seconds, as SVG."""
     times = [sample.at for sample in samples]
     panels = [
         Panel("readers", [Line("readers", [s.readers for s in samples])]),

@@ -1,14 +1,14 @@
-"""How many readers there are and how many messages come, second by second. Pure.
+"""The numbers of readers and of messages, second by second. Pure.
 
 ``steady``           all readers within a tenth of the time; nothing else happens
 ``breaking_news``    a fifth of them; then all within a tenth of the time, and four times as many
-                     messages; at last half of the readers go
+                     messages; at last half of the readers leave
 ``reconnect_storm``  all readers; twice every connection is cut at once
 ``diurnal``          one day: a fifth of the readers at night, all at noon, messages with them
 
-Times are seconds since the test began. Messages end at ``seconds``; then comes the time to settle,
-in which nobody comes or goes. It goes on while messages still arrive: readers of a load test that
-hasn't enough processor time get them late, and those aren't lost.
+Times are seconds since the test began. Messages end at ``seconds``. Then follows the time to
+settle, in which no reader arrives or leaves. It is prolonged while messages still arrive: if a load
+test lacks processor time, its readers get messages late, and late ones aren't lost.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from loadtest.locusts.options import Options
 
 _FEW: Final = 0.2
 _NEWS: Final = 4.0
-# All has arrived when nothing has for so long; and so much longer than ``settle`` it is waited for.
+# Seconds without arrivals after which all has arrived; and the most seconds beyond ``settle``.
 _QUIET: Final = 5.0
 _LATEST: Final = 120.0
-# breaking_news, in shares of the time: the news breaks, all have come, readers begin to leave.
+# breaking_news, in shares of the time: the news breaks, all are there, readers begin to leave.
 _BREAKS, _ALL, _LEAVING, _LEFT = 0.3, 0.4, 0.8, 0.9
 
 
 def readers_at(options: Options, at: float, quiet: float) -> int | None:
-    """How many readers are to be there; None: the test is over.
+    """Return the number of readers to have; None when the test is over.
 
     ``quiet``: seconds since a message last arrived. Example: with 120 s and 10 s to settle, and
-    messages that arrive until second 140, it is over at second 145; if they never end, at 250.
+    messages that arrive until second 140, the test is over at second 145; if they never end, at
+    250.
     """
     settled = at - options.seconds - options.settle
     if settled >= _LATEST or (settled >= 0 and quiet >= _QUIET):
@@ -41,7 +42,7 @@ def readers_at(options: Options, at: float, quiet: float) -> int | None:
 
 
 def dense_at(options: Options, at: float) -> int:
-    """How many readers each crowd is to have."""
+    """Return the number of readers that each crowd is to have."""
     return round(options.dense_each * _share(options, at))
 
 
@@ -50,7 +51,7 @@ def _share(options: Options, at: float) -> float:
 
 
 def messages_at(options: Options, at: float) -> float:
-    """Messages a second of all publishers together; 0 when it is time to settle."""
+    """Return messages a second of all publishers together; 0 in the time to settle."""
     if at >= options.seconds:
         return 0.0
     part = at / options.seconds
@@ -62,7 +63,7 @@ def messages_at(options: Options, at: float) -> float:
 
 
 def storms(options: Options) -> tuple[float, ...]:
-    """When every connection is cut."""
+    """Return the times at which every connection is cut."""
     if options.shape != "reconnect_storm":
         return ()
     return (options.seconds / 3, options.seconds * 2 / 3)

@@ -1,6 +1,6 @@
-"""What all users of one locust process share: options, clock, records. Pure but for time.
+"""The state that all users of one locust process share: options, clock, records. Pure but for time.
 
-One run is under way at a time; :func:`begin` makes it, and users ask :func:`current` for it.
+One run is under way at a time; :func:`begin` makes it, and users get it from :func:`current`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_TOKEN_BYTES: Final = 8192
 
 
 class Run:
-    """One test in one process. ``users`` have a token each; secrets are nowhere else."""
+    """A test in one process. ``users`` have a token each; secrets are only kept here."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -32,15 +32,15 @@ class Run:
         self.http_key = _secret(options.http_key_file)
         self.identities = Identities()
         self.publishers: list[PublisherRecord] = []
-        #: Records of readers who are there.
+        #: Records of readers that are present.
         self.records: set[ReaderRecord] = set()
-        #: Entries of those who have left.
+        #: Entries of readers that have left.
         self.left: list[dict[str, Any]] = []
-        #: Each gives the entries of a process of dense readers; called once, when they leave.
+        #: Functions that return the entries of a process of dense readers; called once, at its end.
         self.dense_records: set[Callable[[], list[dict[str, Any]]]] = set()
-        #: How many readers each of those processes has connected now.
+        #: Process of dense readers → the number of its connected readers.
         self.present: dict[object, int] = {}
-        #: Ways to cut each connection that is open.
+        #: Functions that cut the open connections, one for each.
         self.cuts: set[Callable[[], None]] = set()
         self.closed = False
         self._began = time.monotonic()
@@ -48,7 +48,7 @@ class Run:
 
     @property
     def at(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the run began."""
         return time.monotonic() - self._began
 
     @property
@@ -58,27 +58,27 @@ class Run:
 
     @property
     def settling(self) -> bool:
-        """Whether it is the time for the last messages to arrive."""
+        """True in the time for the last messages to arrive."""
         return self.at >= self.options.seconds
 
     def number(self) -> int:
-        """0, 1, …: for each that asks another."""
+        """Return 0, 1, …: a different number for each call."""
         return next(self._number)
 
     def leave(self, record: ReaderRecord) -> None:
-        """A reader is gone. After the run's own end its record is closed already."""
+        """Note that a reader has left. After the end of the run its record is closed already."""
         if record in self.records:
             self.records.discard(record)
             self.left.append(record.entry(time.time_ns(), left=True))
 
     def leave_all(self, entries: Callable[[], list[dict[str, Any]]]) -> None:
-        """The readers of another process are gone."""
+        """Note that the readers of another process have left."""
         if entries in self.dense_records:
             self.dense_records.discard(entries)
             self.left += entries()
 
     def close(self) -> dict[str, Any]:
-        """All records, for the census; whatever comes after that doesn't count."""
+        """Return all records, for the census; later events don't count."""
         if not self.closed:
             self.closed = True
             now = time.time_ns()
@@ -93,26 +93,26 @@ _current: Run | None = None
 
 
 def begin(options: Options) -> Run:
-    """A new run; the one before is forgotten. OptionError for files that can't be read."""
+    """Begin a new run in place of the old one. OptionError for files that can't be read."""
     global _current
     _current = Run(options)
     return _current
 
 
 def is_running() -> bool:
-    """Whether a run has begun."""
+    """Return whether a run has begun."""
     return _current is not None
 
 
 def current() -> Run:
-    """The run that is under way; RuntimeError if there is none."""
+    """Return the run under way; RuntimeError if there is none."""
     if _current is None:
         raise RuntimeError("no load test has begun")
     return _current
 
 
 def read_tokens(path: str) -> list[str]:
-    """The tokens in the file, one a line; none without a file."""
+    """Return the tokens in the file, one a line; none without a file."""
     if not path:
         return []
     lines = _secret(path).split()
@@ -122,7 +122,7 @@ def read_tokens(path: str) -> list[str]:
 
 
 def user_of(token: str) -> str:
-    """Whose token it is, as it says itself; the gateway is who checks it."""
+    """Return the user in ``token``, without verifying it: gateways do that."""
     try:
         middle = token.split(".")[1]
         return str(json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))["sub"])

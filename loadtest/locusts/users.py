@@ -1,7 +1,7 @@
-"""Readers as locust runs them, a greenlet each. What they got is in their records (``records``).
+"""Readers as locust runs them, a greenlet each. ``records`` has their deliveries.
 
-Each comes as docs/protocol.md says: it asks a frontdesk, connects, subscribes, and comes back with
-its position whatever ends the connection.
+Each behaves as in docs/protocol.md: it asks a frontdesk, connects, subscribes, and reconnects with
+its position, whatever ended the connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WAIT_AGAIN: Final = 0.5
 
 
 class DeliveryError(Exception):
-    """A message was lost, or came twice."""
+    """A message was lost, or delivered twice."""
 
 
 class _Reader(User):
@@ -36,7 +36,7 @@ class _Reader(User):
 
     @task
     def read(self) -> None:
-        """From the first connection until locust has had enough."""
+        """Keep a connection, again and again, until locust ends this user."""
         self.run_now: Run = current()
         self.kind = type(self).__name__
         self.number = self.run_now.number()
@@ -53,18 +53,18 @@ class _Reader(User):
             self.run_now.leave(self.record)
 
     def begin(self) -> None:
-        """Before the first connection."""
+        """Prepare the reader before its first connection."""
 
     def between(self, connection: Connection) -> None:
-        """Between two looks at the connection; Disconnected to leave it."""
+        """Act between two looks at the connection; raise Disconnected to leave it."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What this reader reads."""
+        """The topics of this reader."""
         return self.run_now.options.topics
 
     def _one_connection(self) -> float:
-        """One connection; returns how long to wait for the next, in seconds."""
+        """Make one connection and read it; return the seconds to wait before the next."""
         self.since = time.monotonic()
         try:
             connection = self._connect()
@@ -78,7 +78,7 @@ class _Reader(User):
         except Disconnected as lost:
             self.record.away(time.time_ns())
             if self.waits_for:
-                # The next time elsewhere.
+                # The next connection is elsewhere.
                 self.turn += 1
                 self._report("connect", 1000 * (time.monotonic() - self.since), 0, lost)
             wait = lost.after
@@ -158,7 +158,7 @@ class _Reader(User):
         elif got == "new":
             live = not self.waits_for and body["sent_ns"] > self.here_since
             delay = (time.time_ns() - body["due_ns"]) / 1e6
-            # What a reader missed while it was away or not logged in says nothing about delay.
+            # Messages of a time away, or before the login, prove nothing about delay.
             if live:
                 self._report("receive", max(delay, 0.0), len(body["text"]))
             elif body["sent_ns"] > self.record.began:
@@ -177,11 +177,11 @@ class _Reader(User):
 
 
 class AnonymousReader(_Reader):
-    """Comes, subscribes, stays."""
+    """A reader that connects, subscribes and stays."""
 
 
 class RegisteredReader(_Reader):
-    """Logs in with a token, and reads its mailbox, too."""
+    """A reader that logs in with a token, and reads its mailbox, too."""
 
     def begin(self) -> None:
         """Take one of the run's users and its token."""
@@ -198,10 +198,10 @@ class RegisteredReader(_Reader):
 
 
 class RoamingReader(_Reader):
-    """Goes on in the next region again and again, and takes its position along."""
+    """A reader that moves to the next region again and again, with its position."""
 
     def between(self, connection: Connection) -> None:
-        """Disconnected once it has stayed for ``roam_every`` seconds."""
+        """Raise Disconnected after ``roam_every`` seconds."""
         stayed = time.monotonic() - self.since
         if stayed > self.run_now.options.roam_every and not self.run_now.settling:
             self.turn += 1
@@ -209,12 +209,12 @@ class RoamingReader(_Reader):
 
 
 class SlowReader(_Reader):
-    """Takes nothing for a long while, then what there is; gateways end that with 4101 some time."""
+    """A reader that reads nothing for long, then all; gateways end that with 4101 at some time."""
 
     receive_bytes = _LEAST_RECEIVE_BYTES
 
     def between(self, connection: Connection) -> None:
-        """Every so often take nothing for ``slow_pause`` seconds."""
+        """Read nothing for ``slow_pause`` seconds, again and again."""
         pause = self.run_now.options.slow_pause
         if time.monotonic() - self.since < _TAKES or pause <= 0 or self.run_now.settling:
             return
@@ -223,12 +223,12 @@ class SlowReader(_Reader):
         while time.monotonic() < until and not self.run_now.settling:
             gevent.sleep(0.5)
         self.since = time.monotonic()
-        # What waited until now has an age, and no delay.
+        # Messages that waited until now have an age, and no delay.
         self.here_since = time.time_ns()
         self.record.back(self.here_since)
 
 
 class FallbackReader(_Reader):
-    """SockJS over xhr-streaming."""
+    """A reader by SockJS over xhr-streaming."""
 
     fallback = True

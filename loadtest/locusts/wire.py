@@ -1,10 +1,10 @@
-"""A reader's connection as locust needs it: blocking calls, which gevent makes greenlets of.
+"""A reader's connection for locust: blocking calls, which gevent turns into greenlets.
 
-Two transports behind one face: raw WebSocket, and SockJS over xhr-streaming. The readers in
-``newsfabric.reader`` are for asyncio, and gevent and asyncio don't share a thread.
+Two transports with one interface: raw WebSocket, and SockJS over xhr-streaming. The readers in
+``newsfabric.reader`` are for asyncio, and gevent and asyncio can't share a thread.
 
-:meth:`Connection.take` waits a little and then says that nothing came, so that a user can also do
-something else: pause, roam, leave.
+:meth:`Connection.take` waits for a second and then returns without pushes, so that a user can also
+do something else: pause, roam, leave.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loadtest.locusts.options import OptionError, check_target
 
 _TIMEOUT: Final = 10.0
 _TAKE: Final = 1.0
-# A gateway gives a sign of life every 25 s.
+# A gateway sends a heartbeat every 25 s.
 _SILENCE: Final = 60.0
 _WAITING: Final = 1000
 _MAX_ANSWER: Final = 256 * 1024
@@ -37,7 +37,7 @@ _MAX_LINE: Final = 1 << 20
 
 
 class Disconnected(Exception):
-    """There is no connection (any more); ``after`` is how many seconds the gateway asks to wait."""
+    """The connection is gone or failed; ``after``: seconds that the gateway asks to wait."""
 
     def __init__(self, reason: str, after: float = 0.0) -> None:
         super().__init__(reason)
@@ -48,23 +48,23 @@ Push = dict[str, Any]
 
 
 class Connection(abc.ABC):
-    """One connection to a gateway."""
+    """A connection to a gateway."""
 
     @abc.abstractmethod
     def send(self, verb: Push) -> None:
-        """Send a verb; Disconnected."""
+        """Send a verb, or raise Disconnected."""
 
     @abc.abstractmethod
     def take(self) -> list[Push]:
-        """The next pushes, none when nothing comes for a second; Disconnected at the end."""
+        """Return the next pushes, none after a second without; Disconnected at the end."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it; idempotent, and whoever waits in :meth:`take` gets Disconnected."""
+        """Close it; idempotent. A waiting :meth:`take` raises Disconnected."""
 
 
 class WebSocketConnection(Connection):
-    """Raw WebSocket. With ``receive_bytes`` the kernel keeps no more than so many unread."""
+    """A raw WebSocket. With ``receive_bytes`` the kernel buffers no more than so many unread."""
 
     def __init__(self, url: str, *, source: str = "", receive_bytes: int = 0) -> None:
         try:
@@ -99,10 +99,10 @@ class WebSocketConnection(Connection):
 
 
 class XhrStreamingConnection(Connection):
-    """SockJS over xhr-streaming, for those whose proxies let no WebSocket through."""
+    """SockJS over xhr-streaming, for readers whose proxies don't support WebSocket."""
 
     def __init__(self, url: str, *, source: str = "") -> None:
-        # No secret: the session is a reader's own name for it.
+        # Not a secret: the session is named by the reader itself.
         self._url = f"{url}/{random.randrange(1000):03d}/{secrets.token_hex(8)}"
         self._source = source
         self._waiting: gevent.queue.Queue = gevent.queue.Queue(_WAITING)
@@ -135,9 +135,9 @@ class XhrStreamingConnection(Connection):
         return [_push(text) for text in found]
 
     def close(self) -> None:
-        """See :meth:`Connection.close`; it waits for nothing."""
+        """See :meth:`Connection.close`; without waiting."""
         self._reader.kill(block=False)
-        # Whoever waits is told, and a full queue is no reason to wait ourselves.
+        # A waiting reader must get this; a full queue must not make this call wait.
         while True:
             try:
                 self._waiting.put_nowait(Disconnected("closed"))
@@ -146,7 +146,7 @@ class XhrStreamingConnection(Connection):
                 self._waiting.get_nowait()
 
     def opened(self) -> None:
-        """Wait for SockJS's ``o``, with which the session begins. Disconnected if none comes."""
+        """Wait for SockJS's ``o``, which opens the session. Disconnected if none arrives."""
         try:
             found = self._waiting.get(timeout=_TIMEOUT)
         except gevent.queue.Empty:
@@ -164,7 +164,7 @@ class XhrStreamingConnection(Connection):
             self._waiting.put(Disconnected(f"receive: {type(exc).__name__}"))
 
     def _answer(self) -> None:
-        """One answer of xhr_streaming: a gateway ends it after some 128 KiB, and we ask again."""
+        """Read one xhr_streaming reply, which a gateway ends after some 128 KiB."""
         client = _client(self._url, self._source, _SILENCE)
         try:
             client.request("POST", urlsplit(self._url).path + "/xhr_streaming", b"")
@@ -186,7 +186,7 @@ class XhrStreamingConnection(Connection):
 
 
 def endpoints(frontdesk: str, *, source: str, own: bool) -> list[dict[str, Any]]:
-    """The gateways that ``frontdesk`` names, each checked as a target; Disconnected."""
+    """Return the gateways of ``frontdesk``, each checked as a target; or Disconnected."""
     try:
         client = _client(frontdesk, source, _TIMEOUT)
         try:
@@ -210,7 +210,7 @@ def endpoints(frontdesk: str, *, source: str, own: bool) -> list[dict[str, Any]]
 def connect(
     gateway: dict[str, Any], *, fallback: bool, source: str, receive_bytes: int = 0
 ) -> Connection:
-    """Connect to ``gateway``; Disconnected."""
+    """Connect to ``gateway``, or raise Disconnected."""
     if not fallback:
         url = gateway["websocket_url"]
         return WebSocketConnection(url, source=source, receive_bytes=receive_bytes)
@@ -224,7 +224,7 @@ def connect(
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-    """POST; status and body. OSError or HTTPException when there is no answer."""
+    """Send a POST; return status and body. OSError or HTTPException without a reply."""
     client = _client(url, "", _TIMEOUT)
     try:
         client.request("POST", urlsplit(url).path, body, headers)
@@ -254,7 +254,7 @@ def _dial(url: str, source: str, receive_bytes: int) -> socket.socket:
         raw.settimeout(_TIMEOUT)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_bytes:
-            # Before connecting: the window that is offered follows from it.
+            # Before connecting, since the advertised window depends on it.
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         if source:
             raw.bind((source, 0))

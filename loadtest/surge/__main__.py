@@ -20,7 +20,7 @@ from newsfabric.errors import NewsfabricError
 from newsfabric.safe_output import echo, terminal_safe
 
 PORT_BASE = 31_000
-# For the world to start, seconds: it may not be alone on the machine.
+# Seconds for the world to start: other programs may use the machine.
 _START = 300
 MOST_BOXES = 9
 
@@ -102,7 +102,7 @@ def main(
 
 @contextmanager
 def _world(state: Path, options: tuple[str, ...], *, running: bool) -> Iterator[None]:
-    """One region, by the command that users type; it is taken down whatever happens."""
+    """Start a world of one region by the users' command, and stop it in any case."""
     if running:
         yield
         return

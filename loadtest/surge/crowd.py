@@ -1,7 +1,7 @@
 """The crowds of a surge: processes of ``newsfabric-crowd``, commanded together.
 
-One process may have only so many descriptors, so a large crowd is several. What each says is
-added up here.
+One process may have only so many descriptors, so a large crowd is several processes. Their reports
+are added here.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any, Final
 from loadtest.crowd import LINE_LIMIT, command
 from loadtest.times import added, of_counts
 
-#: Readers of one process: below the descriptors that a process usually may have, and few enough
-#: that a message to all of them doesn't keep those waiting who connect meanwhile.
+#: Readers of one process: below the usual limit of descriptors, and few enough that a message to
+#: all of them doesn't delay readers who connect meanwhile.
 MOST_EACH: Final = 5000
 _PATIENCE: Final = 60.0
 _TIMES: Final = ("arrive", "connect", "receive", "resume")
 
 
 class Crowds:
-    """All readers, in as few processes as can be. Made by :func:`running`."""
+    """All readers, in as few processes as possible. Made by :func:`running`."""
 
     def __init__(self, processes: Sequence[asyncio.subprocess.Process]) -> None:
         self._processes = processes
-        # An answer belongs to the question before it.
+        # Replies are matched to questions by their order.
         self._asking = asyncio.Lock()
 
     async def readers(self, count: int, per_second: float) -> None:
-        """From now on ``count`` are to be there; they come or go evenly, the oldest go first."""
+        """Set the number of readers; they arrive or leave evenly, the oldest leave first."""
         share, more = divmod(count, len(self._processes))
         rate = per_second / len(self._processes)
         async with self._asking:
@@ -39,7 +39,7 @@ class Crowds:
                 await _ask(process, f"readers {share + (n < more)} {rate:.6f}")
 
     async def report(self) -> dict[str, Any]:
-        """What happened since the last one: counts, and times in ms (``loadtest.times``)."""
+        """Return the events since the last report: counts, and times in ms (``loadtest.times``)."""
         answers = await self._all("report")
         found: dict[str, Any] = {
             name: sum(answer[name] for answer in answers)
@@ -51,7 +51,7 @@ class Crowds:
         return found
 
     async def records(self) -> list[dict[str, Any]]:
-        """What each reader had, as the census wants it."""
+        """Return each reader's record, in the form of the census."""
         answers = await self._all("records")
         return [{"kind": "reader", **one} for answer in answers for one in answer["entries"]]
 
@@ -73,7 +73,7 @@ async def _ask(process: asyncio.subprocess.Process, line: str) -> dict[str, Any]
 async def running(
     *, frontdesk: str, topic: str, readers: int, seed: int = 1
 ) -> AsyncIterator[Crowds]:
-    """Crowds for ``readers`` of ``topic``, who ask ``frontdesk`` (a URL); nobody is there yet."""
+    """Yield crowds for ``readers`` of ``topic`` at ``frontdesk`` (a URL), without readers yet."""
     processes = []
     async with contextlib.AsyncExitStack() as stack:
         for n in range(-(-readers // MOST_EACH)):
@@ -89,7 +89,7 @@ async def running(
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=LINE_LIMIT,
-                # Linux shares its cores among sessions, and readers have computers of their own.
+                # Linux shares its cores among sessions; real readers have their own computers.
                 start_new_session=True,
             )
             stack.push_async_callback(_ended, process)

@@ -1,7 +1,7 @@
-"""What a surge has shown, from one sample a second. Pure: no clock, no I/O.
+"""The results of a surge, from one sample a second. Pure: no clock, no I/O.
 
-Times are seconds since the run began. Connect times are of readers who came for the first time,
-from asking the frontdesk to the gateway's ``subscribed``: all that a person waits for.
+Times are seconds since the run began. Connect times are of readers who connect for the first time,
+from the request to the frontdesk to the gateway's ``subscribed``: all that a person waits for.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Any, Final
 
 from loadtest.times import Times, added, share_of
 
-#: How much longer a connect may take under the greatest load than under the smallest.
+#: Most times that a connect may take longer under the greatest load than under the smallest.
 FLAT: Final = 1.5
-#: The load is divided into so many bands of readers, as wide as each other.
+#: The number of bands of equal width into which the load is divided.
 BANDS: Final = 10
-# A band with fewer connects says nothing about its middle.
+# A band with fewer connects has no meaningful median.
 _LEAST_IN_A_BAND: Final = 50
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One second. ``started`` boxes have a process, ``standing`` ones are offered to readers.
+    """A second. ``started`` boxes have a process, ``standing`` boxes are offered to readers.
 
-    Counts of events and ``messages`` are since the sample before; so are times, in ms:
-    ``arrivals`` of readers who are new, with all tries; ``connects`` of all, the last try alone.
-    ``failed`` are connections that nobody answered, ``broken`` those that ended without a word,
-    ``moved`` those that a draining box sent away, ``gaps`` resumes that may have missed something.
-    ``machine_load`` is the load average of the last minute, of whatever else runs there, too.
+    Counts of events and ``messages`` are since the sample before; so are times, in ms: ``arrivals``
+    of readers who are new, with all tries; ``connects`` of all, the last try alone. ``failed``:
+    connections without a reply, ``broken``: those that ended without a close, ``moved``: those that
+    a draining box sent away, ``gaps``: resumes that may have missed something. ``machine_load`` is
+    the load average of the last minute, with all other programs on the machine.
     """
 
     at: float
@@ -67,10 +67,10 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The run in numbers. ``refused_after`` counts from when the first new box stood.
+    """The run in numbers. ``refused_after`` counts from the time when the first new box was ready.
 
-    ``late`` are deliveries that readers who left hadn't had ten seconds after they were sent.
-    ``flat`` is the longest p50 of a band through that of the first band; None without connects.
+    ``late``: deliveries that readers who left hadn't received ten seconds after sending. ``flat``
+    is the longest p50 of a band divided by that of the first band; None without connects.
     """
 
     readers: int
@@ -102,7 +102,7 @@ class Figures:
     machine_load: tuple[float, float]
 
     def broken_promises(self) -> Iterator[str]:
-        """Each promise that wasn't kept, in words; none is what a run is for."""
+        """Yield each promise that wasn't kept, in words; a run should yield none."""
         if self.lost:
             yield f"{self.lost} deliveries were lost"
         if self.doubled:
@@ -124,7 +124,7 @@ class Figures:
 
 
 def figures(samples: Sequence[Sample], census: Mapping[str, int]) -> Figures:
-    """All of it. ``census`` is what the crowds found at the end, added up."""
+    """Return all figures. ``census`` is the sum of the crowds' results at the end."""
     first = len(samples[0].started)
     new_at = next((s.at for s in samples if s.standing > first), None)
     bands = tuple(_bands(samples))
@@ -184,6 +184,6 @@ def _bands(samples: Sequence[Sample]) -> Iterator[Band]:
 
 
 def document(found: Figures) -> dict[str, Any]:
-    """``found`` as JSON, with what it says of the promises."""
+    """Return ``found`` as JSON, with the broken promises."""
     broken = list(found.broken_promises())
     return {**dataclasses.asdict(found), "kept": not broken, "broken_promises": broken}

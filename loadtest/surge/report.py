@@ -1,4 +1,4 @@
-"""What a surge leaves for people and programs: report.md, report.json, plot.svg in a folder."""
+"""The output of a surge for people and programs: report.md, report.json, plot.svg in a folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_report(
 
 
 def summary(found: Figures) -> str:
-    """The run in one line."""
+    """Return the run in one line."""
     flat = "unknown" if found.flat is None else f"{found.flat:.2f}"
     return (
         f"{found.most_present} readers, {found.boxes_at_first} → {found.boxes_at_most} → "
@@ -47,7 +47,7 @@ def summary(found: Figures) -> str:
 
 
 def boxes_over_time(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """Each change: when, how many readers, which boxes there are, how many take readers."""
+    """Return each change: its time, the readers, the boxes, and how many take readers."""
     rows: list[dict[str, Any]] = []
     before: tuple[tuple[str, ...], int] | None = None
     for sample in samples:

@@ -1,6 +1,6 @@
-"""One surge: a small crowd, a great one, and a small one again, in a world with scalers.
+"""A surge: a small crowd, a great one, and a small one again, in a world with scalers.
 
-Messages flow from the first reader to the last. The run decides nothing about boxes: it watches.
+Messages are published from the first reader to the last. The run decides nothing about boxes.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from newsfabric.errors import Disconnected, NewsfabricError, WorldError
 from newsfabric.publish import AsyncPublisher
 from newsfabric.reader import fetch_endpoints
 
-#: Gold, and no reader is allowed to miss one: a slow one is disconnected and comes back for it.
+#: Gold, and no reader may miss a message: a slow one is disconnected, and resumes.
 TOPIC: Final = "news.breaking"
-#: What is published so shortly before a reader leaves isn't owed to that reader.
+#: A message published so shortly before a reader leaves isn't owed to that reader.
 GRACE_NS: Final = 10_000_000_000
 _EVERY: Final = 1.0
-# For the last message to arrive everywhere.
+# Seconds for the last message to arrive everywhere.
 _SETTLE: Final = 15.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SurgeOptions:
-    """What to do. ``few`` readers come first, then up to ``many``, then all but ``few`` leave.
+    """The options of a surge: first ``few`` readers, then up to ``many``, then ``few`` again.
 
-    Rates are per second. ``shrinks_within`` is how long boxes may take to be ended then, seconds.
+    Rates are per second. ``shrinks_within``: seconds in which boxes must be ended then.
     """
 
     few: int
@@ -56,7 +56,7 @@ class SurgeOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Surge:
-    """What a run brought: a sample a second, what the crowds counted, messages without receipt."""
+    """The results of a run: a sample a second, the crowds' counts, messages without a receipt."""
 
     samples: tuple[Sample, ...]
     census: Mapping[str, int]
@@ -69,7 +69,7 @@ async def surge(
     options: SurgeOptions,
     say: Callable[[str], None],
 ) -> Surge:
-    """Make it happen in ``region``."""
+    """Run the surge in ``region``."""
     urls = ",".join(broker.amqp_url for broker in region.client)
     crowd = running(frontdesk=region.frontdesk_url, topic=TOPIC, readers=options.many)
     async with (
@@ -114,7 +114,7 @@ async def _phases(
     watch.phase = "surge"
     await crowds.readers(options.many, options.rate)
     await watch.until(lambda s: s.arrived >= options.many, seconds=_time(more, options.rate))
-    # Who was refused is still on the way.
+    # Refused readers are still trying.
     await watch.until(lambda s: s.present >= options.many, seconds=120.0, must=False)
     say(f"{watch.samples[-1].present} are there")
     watch.phase = "hold"
@@ -134,12 +134,12 @@ async def _phases(
 
 
 def _time(count: int, rate: float) -> float:
-    """Seconds after which a phase has failed."""
+    """Return the seconds after which a phase has failed."""
     return 60.0 + 2.0 * count / rate
 
 
 class _News:
-    """Publishes numbered messages, so many a second, until it is stopped."""
+    """Publishes numbered messages at a fixed rate, until it is stopped."""
 
     def __init__(self, publisher: AsyncPublisher, rate: float) -> None:
         self._publisher = publisher
@@ -149,16 +149,16 @@ class _News:
         self.record = PublisherRecord(secrets.token_hex(4))
 
     def stop(self) -> None:
-        """No more from now on."""
+        """Publish no more from now on."""
         self._stopped = True
 
     @property
     def settled(self) -> bool:
-        """Whether all that was sent has its answer."""
+        """True once all messages sent have their replies."""
         return self._stopped and not self._sending
 
     async def publish(self) -> None:
-        """Open loop: a message is due when it is due, whatever became of those before it."""
+        """Publish in an open loop: due times don't depend on earlier messages."""
         due = time.monotonic()
         while not self._stopped:
             task = asyncio.create_task(self._send(due))
@@ -200,7 +200,7 @@ class _Watch:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def next(self) -> tuple[str, ...]:
-        """The boxes of the next sample."""
+        """Return the boxes of the next sample."""
         self._new.clear()
         await self._new.wait()
         return self.samples[-1].started
@@ -208,7 +208,7 @@ class _Watch:
     async def until(
         self, true: Callable[[Sample], bool], *, seconds: float, must: bool = True
     ) -> None:
-        """Wait for a sample of which it is ``true``; WorldError when none ``must`` come so late."""
+        """Wait for a sample for which ``true``; WorldError if it ``must`` come and is too late."""
         deadline = time.monotonic() + seconds
         while True:
             await self.next()
@@ -257,7 +257,7 @@ class _Watch:
             return 0
 
     async def _wanted(self) -> int | None:
-        """What the first scaler wants; None where there is none, or it doesn't say."""
+        """Return the number that the first scaler wants; None if it can't be had."""
         for port in self._region.scaler_ports:
             http = SimpleAsyncHTTPClient(force_instance=True)
             try:
