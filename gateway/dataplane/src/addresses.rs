@@ -55,8 +55,8 @@ impl Addresses {
         take(&mut self.lock().here, place_of(address));
     }
 
-    /// Count a connection that is about to be handed over; return false instead if `most` (0: any
-    /// number) are. After true call [`Addresses::arrived`] or [`Addresses::turned_away`].
+    /// Count a connection that is about to be handed over; return false if there are `most` already
+    /// (0: any number). After true, call [`Addresses::arrived`] or [`Addresses::turned_away`].
     pub fn set_out(&self, most: u32) -> bool {
         let mut counts = self.lock();
         let fits = most == 0 || counts.handed_over < most;
@@ -64,7 +64,8 @@ impl Addresses {
         fits
     }
 
-    /// Count a connection as the control plane's. If it was `counted` here, it isn't any longer.
+    /// Count a connection that the control plane has received; if `counted`, no longer as open
+    /// here.
     pub fn arrived(&self, address: IpAddr, counted: bool) {
         let (mut counts, place) = (self.lock(), place_of(address));
         *counts.there.entry(place).or_default() += 1;

@@ -99,7 +99,7 @@ impl Audience {
         self.numbers.keys()
     }
 
-    /// Return why `slot` can't subscribe to `topic`; `most` topics are allowed.
+    /// Return the reason why `slot` can't subscribe to `topic`, if any; `most` topics are allowed.
     pub fn clash(&self, slot: u32, topic: &str, most: usize) -> Option<Clash> {
         let (number, links) = (self.numbers.get(topic), self.links_of(slot));
         if number.is_some_and(|number| links.iter().any(|link| link.topic == *number)) {

@@ -59,8 +59,8 @@ counts! {
     Identities = "identities",
 }
 
-/// Counters that are equal on all threads, apart from orders still in mailboxes: the report has
-/// their maximum, not their sum.
+/// Counters that are equal on all threads, apart from orders in mailboxes and replays: the report
+/// has the maximum, not the sum.
 const ALIKE: [Count; 4] =
     [Count::Publications, Count::Copies, Count::EvictedEarly, Count::Identities];
 

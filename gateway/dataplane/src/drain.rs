@@ -2,7 +2,7 @@
 //!
 //! Readers that are all notified at once would reconnect to the other boxes in the same second.
 
-/// Readers spread evenly over a time, which is longer if the rate per second were too high.
+/// Readers spread evenly over a time, which is longer where the rate would be too high.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     readers: u64,
@@ -34,7 +34,7 @@ impl Pace {
         due
     }
 
-    /// Return whether the time is over: all readers are due.
+    /// Return whether the time of the drain is over, so that all readers are due.
     pub fn is_over(&self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.start_ms) >= self.duration_ms
     }

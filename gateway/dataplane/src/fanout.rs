@@ -1,7 +1,7 @@
 //! Publications on their way to readers, in chunks. Pure; the audience knows the readers.
 //!
 //! A big fan-out is cut into chunks, and topics take turns, so that a big fan-out doesn't delay a
-//! small one. A topic at its first turn goes before other topics, but two first turns never follow
+//! small one. A topic at its first turn is served before others, but two first turns never follow
 //! each other while others wait: so each topic makes progress. Within a topic publications keep
 //! their order. Publications that wait for the same readers are sent together, as one batch. This
 //! is the only coalescing: when nothing waits, each publication is sent alone.
@@ -91,7 +91,8 @@ impl Fanout {
     }
 
     /// Fill `chunk` with the next sends for at most `budget` readers, or return false if there are
-    /// none. The topic then goes to the end of the queue. Send the chunk before the next command.
+    /// none. The topic is then last in the queue. Send the chunk before the next command is carried
+    /// out.
     pub fn next_chunk(
         &mut self,
         audience: &mut Audience,

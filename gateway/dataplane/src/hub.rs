@@ -27,11 +27,11 @@ pub use crate::publication::{Frame, FrameMaker, Publication};
 /// The result of offering a publication.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// An identity that was published before.
+    /// The identity was seen before.
     Copy,
-    /// A new identity, but no reader of this thread is subscribed.
+    /// The identity is new, but no reader of this thread is subscribed.
     Nobody,
-    /// A new identity: send it to the readers of this cursor.
+    /// The identity is new: send the publication to the readers of this cursor.
     Readers(Cursor),
 }
 

@@ -24,7 +24,7 @@
 //! to it.
 //!
 //! The decision to question: a dropped message leaves a hole in the queue, so that the entry
-//! numbers known by key stay valid. Holes are removed when they outnumber the frames.
+//! numbers in `stories` stay valid. Holes are removed when they outnumber the frames.
 
 mod account;
 #[cfg(test)]
@@ -231,7 +231,7 @@ impl Outbox {
         count
     }
 
-    /// Remove so many written bytes, of those in [`Outbox::slices`].
+    /// Remove the first `bytes` of [`Outbox::slices`], which were written.
     pub fn advance(&mut self, mut bytes: usize, account: &mut Account) {
         while let Some(entry) = self.entries.front() {
             let left = entry.frame.as_ref().map_or(0, |frame| frame.len() - self.written);
@@ -279,7 +279,7 @@ impl Outbox {
         mem::take(&mut self.dropped)
     }
 
-    /// Drop the waiting version; return false if that is the newer one of the two.
+    /// Drop the waiting version of a story; if it is the newer one, keep it and return false.
     fn conflate(&mut self, story: &Story, account: &mut Account) -> bool {
         let waiting = self.stories.get(story).copied();
         // A version being written may have lost its place in `stories` to one dropped since.
@@ -343,7 +343,7 @@ impl Outbox {
             self.firm_bytes += cost;
         }
         if let Some(story) = publication.as_ref().and_then(Story::of) {
-            // Else the key of an older version that is being written would stay.
+            // `insert` alone would keep the old key, of a version that is being written.
             self.stories.remove(&story);
             self.stories.insert(story, self.first + self.entries.len() as u64);
         }

@@ -22,8 +22,8 @@ pub const V2_BYTES: usize = 4096;
 pub enum Proxied {
     /// More bytes are needed. The caller has a deadline meanwhile.
     Incomplete,
-    /// A whole header. `reader` is `None` where the proxy speaks for itself (LOCAL: a health check)
-    /// or doesn't know (UNKNOWN): take the socket's address.
+    /// A whole header. `reader` is `None` for a connection of the proxy itself (LOCAL: a health
+    /// check) and for an unknown reader (UNKNOWN): take the socket's address.
     Header {
         /// Size of the header: the request's head begins behind it.
         bytes: usize,

@@ -4,8 +4,8 @@
 //! of its variant needs it, once for all threads. A delivery is then a pointer to existing bytes,
 //! without allocation or copy.
 //!
-//! The decision to question: the push itself isn't kept. The raw WebSocket frame ends with it, and
-//! most readers get that frame or could.
+//! The decision to question: the push itself isn't kept. It is the end of the raw WebSocket frame,
+//! and most readers get that frame or can be given it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -68,7 +68,7 @@ impl Publication {
         identity
     }
 
-    /// Return the time of routing, by the router's clock (48 bits: RFC 9562 section 5.7).
+    /// Return the router's time of routing: the id's first 48 bits (RFC 9562 section 5.7).
     pub fn routed_ms(&self) -> u64 {
         self.id[..6].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte))
     }

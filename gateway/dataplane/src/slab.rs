@@ -166,7 +166,7 @@ impl Slab {
             .filter(|one| one.generation == generation && one.phase != Phase::Free)
     }
 
-    /// Return the state of a busy connection, which is made if the connection was idle.
+    /// Return the busy state of a connection; an idle connection gets it by this call.
     pub fn extra(&mut self, slot: u32, settings: &Settings) -> &mut Extra {
         let limits = Limits::of(settings);
         self.at(slot).extra.get_or_insert_with(|| {

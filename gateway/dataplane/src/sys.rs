@@ -122,8 +122,8 @@ pub fn set_readers_options(listener: RawFd) -> Result<()> {
     sockopt::set_tcp_nodelay(lent(listener), true)
 }
 
-/// Bytes that the kernel may hold for one reader (it doubles the number). Its own choice grows to 4
-/// MiB, and no policy reaches messages in there any more.
+/// Bytes that the kernel may hold for one reader (it doubles the number). Without this it holds up
+/// to 4 MiB, where no policy reaches the messages any more.
 const SEND_BUFFER: usize = 128 * 1024;
 
 /// Return the address to which a TCP socket is bound.
@@ -136,7 +136,7 @@ pub fn peer_address(fd: RawFd) -> Result<SocketAddr> {
     of_peer(net::getpeername(lent(fd))?)
 }
 
-/// Return a peer's address, as IPv4 also if it came to an IPv6 socket.
+/// Return a peer's address; an IPv4 peer of an IPv6 socket has its IPv4 address.
 fn of_peer(address: Option<net::SocketAddrAny>) -> Result<SocketAddr> {
     let address: SocketAddr = address.ok_or(Errno::INVAL)?.try_into()?;
     Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
@@ -228,7 +228,7 @@ pub fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
 
 /// Give this thread a descriptor table of its own, in which only `keep` and 0, 1, 2 are open.
 ///
-/// Then accepts share no lock and sends no atomic, and RLIMIT_NOFILE counts for each thread.
+/// Then accepts share no lock, sends share no atomic, and RLIMIT_NOFILE counts for each thread.
 /// Descriptors that other threads open from now on don't exist here, and the other way round.
 pub fn leave_descriptor_table(keep: &[RawFd]) -> io::Result<()> {
     // SAFETY: takes no pointers. By contract, descriptors that this thread owns are in `keep`;

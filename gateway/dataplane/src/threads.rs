@@ -26,7 +26,7 @@ pub enum Order {
     Attached(u32),
     Detached,
     Publish(u64, Arc<Publication>),
-    /// Messages of that number, for `subscribe` commands to many readers.
+    /// Messages under a number, for `subscribe` commands to many readers.
     Batch(u64, Batch),
     /// A command to connections, some of them of this thread: its type, and its body, which is well
     /// formed.
@@ -64,7 +64,7 @@ pub enum Report {
     Ended,
 }
 
-/// The data that accompany the socket of a connection that is handed over to the control thread.
+/// Data sent with the socket of a connection that is handed over to the control thread.
 #[derive(Serialize, Deserialize)]
 pub struct Handover {
     pub address: IpAddr,

@@ -119,8 +119,8 @@ impl Wheel {
     }
 }
 
-/// Return the time of the first of heartbeats every `interval_ms`: after a fifth of the interval to
-/// all of it, by `random`. So a crowd that arrived at once spreads out.
+/// Return the time of the first heartbeat, if one is due every `interval_ms`: after a fifth of the
+/// interval to all of it, by `random`. So readers that arrived at once are spread out.
 pub fn first_beat(now_ms: u64, interval_ms: u32, random: u32) -> u64 {
     let interval = u64::from(interval_ms);
     let shortest = interval / 5;

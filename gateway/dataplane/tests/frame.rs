@@ -1,4 +1,5 @@
-//! The frame codec: RFC 6455 clause by clause, whole and byte by byte, and beside the Tornado engine.
+//! The frame codec: by the clauses of RFC 6455, whole and byte by byte, and beside the Tornado
+//! engine.
 
 use dataplane::frame::{
     BINARY, CLOSE, CONTINUATION, Decoder, Event, PING, PING_FRAME, PONG, Rules, TEXT, Violation,

@@ -1,4 +1,4 @@
-//! A whole data plane in a process of its own, driven over its control socket and real readers' sockets.
+//! A whole data plane in its own process, driven over its control socket and readers' real sockets.
 
 mod driver;
 

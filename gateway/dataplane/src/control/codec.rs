@@ -113,8 +113,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Read as many items as the count before them says. No capacity is reserved for a count that
-    /// may exceed the bytes.
+    /// Read a list: a count, then so many items. No capacity is reserved for the count, since the
+    /// bytes may contain fewer items.
     pub(super) fn list32<T, All: FromIterator<T>>(
         &mut self,
         mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Malformed>,
@@ -149,8 +149,8 @@ pub(super) fn text<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a str, 
     simdutf8::basic::from_utf8(bytes).map_err(|_| Malformed::Value(field))
 }
 
-/// Return the bytes of the first message in `bytes` with its length, if that is complete. At least
-/// 5.
+/// Return the size of the first message in `bytes`, with its length (5 at least); `None` if that is
+/// incomplete.
 ///
 /// # Errors
 /// The message is empty, or longer than `longest` without its length.

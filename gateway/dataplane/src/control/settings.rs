@@ -142,7 +142,7 @@ impl Fields<'_> {
 
     fn reason_text(&mut self) -> Result<&str, Malformed> {
         let text = self.text8("reason")?;
-        // RFC 6455 section 5.5: a close frame has room for 123 bytes. These need no JSON escapes.
+        // RFC 6455 section 5.5: a close frame has room for 123 bytes. None may need a JSON escape.
         let plain = |byte: u8| !byte.is_ascii_control() && byte != b'"' && byte != b'\\';
         if text.len() <= 123 && text.bytes().all(plain) {
             Ok(text)

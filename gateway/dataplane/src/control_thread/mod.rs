@@ -49,7 +49,7 @@ const UNIDENTIFIED: u64 = 1 << 32;
 pub struct ControlThread {
     epoll: Epoll,
     listener: OwnedFd,
-    /// True if no connection is accepted until the next counters.
+    /// True if no connection is accepted until the next counters are sent.
     listener_paused: bool,
     signals: OwnedFd,
     threads: Threads,

@@ -123,7 +123,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Return whether the page may connect (RFC 6455 section 10.2), or a program (no origin).
+    /// Return whether the page may connect (RFC 6455 section 10.2). Programs have no origin, and
+    /// may.
     pub(super) fn allowed_by(&self, settings: &Settings) -> bool {
         let any = settings.origins.is_empty() || settings.origins == ["*"];
         self.origin.is_missing() || (any && !self.origin.is_doubled) || self.is_own(settings)

@@ -1,8 +1,8 @@
 //! The memory that all outboxes of one thread take together. Pure.
 //!
 //! A frame that a thousand readers wait for is in memory once, and counts once. So readers of one
-//! topic who are all a little behind, because the network is, take little. Each reader's entry in a
-//! queue counts too.
+//! topic that are all a little behind, because of the network, take little memory. Each reader's
+//! entry in a queue counts too.
 //!
 //! The decision to question: the account counts bytes in memory, not the sum over all readers. By
 //! that sum 100,000 readers that are three messages behind would exceed the budget, and a short
@@ -20,7 +20,7 @@ pub const PLACE_BYTES: usize = 96;
 #[derive(Debug, Default)]
 pub struct Account {
     bytes: usize,
-    /// Number of entries of each waiting frame, by its address, which is its own meanwhile.
+    /// Number of entries per waiting frame, by address: no other frame gets it while one waits.
     frames: HashMap<usize, u32>,
 }
 

@@ -31,7 +31,7 @@ use listener::Listener;
 
 /// Maximum number of events in one turn.
 const EVENTS: usize = 256;
-/// Maximum number of timers in one turn; and during a fan-out, as many as its chunk has sends.
+/// Maximum number of timers in one turn; during a fan-out, as many as a chunk has sends.
 const TIMERS: usize = 128;
 const TIMERS_BETWEEN: usize = 32;
 

@@ -25,7 +25,8 @@ use crate::wheel;
 /// Maximum accepts in one turn, so that a storm of readers doesn't stop the others.
 const AT_ONCE: usize = 64;
 /// Maximum number of connections over capacity that get a goodbye at once; further ones get a bare
-/// 503. As many of full addresses, of all threads together, get an answer; further ones get none.
+/// 503. As many connections of full addresses, on all threads together, get an answer; further ones
+/// none.
 const TURNED_AWAY_AT_ONCE: u64 = 1_000;
 
 impl Reactor {

@@ -55,7 +55,7 @@ impl Readers {
             return;
         }
         let (generation, deflate) = (connection.generation, connection.deflate.is_some());
-        // The decoder lends out its memory while the connection is used.
+        // Taken out: the decoder lends its memory while the connection is used.
         let mut decoder = std::mem::take(&mut connection.decoder);
         let message_bytes = self.settings.message_bytes as usize;
         let rules = frame::Rules { message_bytes, deflate };

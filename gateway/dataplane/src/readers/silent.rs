@@ -1,8 +1,8 @@
 //! Readers of a full place: they are asked for a sign of life, and silent ones make room.
 //!
-//! A network that vanishes silently leaves its readers here, who count under their address until
-//! two heartbeats have passed; when the network returns, they take its room. So a new connection
-//! without room has the others asked: a reader from which nothing is received for [`ANSWER_MS`]
+//! A network that vanishes silently leaves its readers here, counted under their address until two
+//! heartbeats have passed. When the network returns, these old connections leave it no room. So a
+//! new connection without room has the others asked: a reader that sends nothing for [`ANSWER_MS`]
 //! ends.
 //!
 //! The decision to question: a reader that hasn't taken all of its frames is not asked, since a

@@ -1,4 +1,4 @@
-//! Timers of readers: heartbeats, and the deadlines of all that may take a limited time.
+//! Timers of readers: heartbeats, and deadlines for an answer, a stall, a token and a message.
 //!
 //! A connection has one timer, for the earliest of these. A look that is too early does no harm.
 

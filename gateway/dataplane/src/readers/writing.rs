@@ -262,7 +262,8 @@ impl Readers {
         self.end(slot, why.name(), &last, why.ending());
     }
 
-    /// Leave the hub, send the last bytes and end: after the linger time, whatever happens.
+    /// Leave the hub and send the last bytes. The connection ends after the linger time at the
+    /// latest.
     pub(super) fn end(&mut self, slot: u32, label: &str, last: &[u8], ending: Ending) {
         self.leave(slot, label, ending);
         self.linger(slot);

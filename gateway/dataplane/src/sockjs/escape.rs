@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-/// SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. First and last,
-/// inclusive, sorted. Characters beyond U+FFFF are surrogate pairs in SockJS, so they are escaped
+/// SockJS 1.0, "Unicode characters that must be escaped": browsers mangle these. Sorted ranges,
+/// both ends included. Characters beyond U+FFFF are surrogate pairs in SockJS, so they are escaped
 /// too.
 #[rustfmt::skip]
 const ESCAPED: [(u16, u16); 97] = [

@@ -2,7 +2,7 @@
 
 use super::BrokenJson;
 
-/// Maximum nesting of skipped values; the stack has room for ten times that.
+/// Maximum nesting of skipped values; deeper is refused. The stack has room for ten times that.
 const DEPTH: usize = 1024;
 
 /// The texts of one payload, in memory that is reused: keep one per thread.

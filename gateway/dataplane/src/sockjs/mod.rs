@@ -13,7 +13,7 @@ mod json;
 pub use escape::put_string;
 pub use json::Texts;
 
-/// First frame of a session.
+/// Payload of the first frame of a session.
 pub const OPEN: &[u8] = b"o";
 
 /// Unreadable payload: close with 1002. No text in it counts.

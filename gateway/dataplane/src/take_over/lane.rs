@@ -64,7 +64,7 @@ impl Giver {
                 Err(Errno::AGAIN) => {
                     sys::wait_until(self.deadline, fd, true)?;
                 }
-                // Too many descriptors of all threads together weren't received yet.
+                // All threads together have too many descriptors in transit.
                 Err(Errno::TOOMANYREFS) if Instant::now() < self.deadline => thread::sleep(PAUSE),
                 Err(error) => return Err(error.into()),
             }

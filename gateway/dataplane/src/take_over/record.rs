@@ -95,7 +95,7 @@ pub struct Beside {
 const THREAD: u8 = 0;
 const CONNECTION: u8 = 7;
 
-/// Return the bytes of the first record in `bytes`, with its length and type; `None` if the length
+/// Return the size of the first record in `bytes`, with its length and type; `None` if the length
 /// is incomplete.
 ///
 /// # Errors
