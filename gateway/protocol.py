@@ -1,9 +1,9 @@
-"""What readers may say: JSON verbs in, intents or refusals out. Pure.
+"""Verbs of readers: JSON in, intents or refusals out. Pure.
 
-A reader's text is data from a stranger: whatever it is, :meth:`Verbs.read` returns a value and
-never raises. Decided here is what can be without the store and without knowing who asks: form,
-limits, rate. Whether this reader may have the topic is :mod:`gateway.access`'s
-question, when the verb's turn comes; carrying an intent out is :mod:`gateway.desk`'s work.
+A reader's text is untrusted: :meth:`Verbs.read` returns a value for every text and never raises.
+Decided here is all that needs neither the store nor the reader's login: form, limits, rate.
+:mod:`gateway.access` decides whether this reader may have the topic, when the verb's turn comes.
+:mod:`gateway.desk` carries an intent out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Ref = str | int | float | bool | None
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderLimits:
-    """What one reader may ask for.
+    """Limits of one reader.
 
-    ``verbs`` is the bucket's size (a page may subscribe to everything at once), refilled with
-    ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed: a page
-    that says four buckets at once, and then waits, hears of each that it was too much.
-    ``waiting`` verbs may wait for the store or for a slow reader to take its replay. The last of
+    ``verbs`` is the size of a token bucket (a page may subscribe to everything at once), refilled
+    with ``verbs_per_second``. After ``refusals`` verbs on an empty bucket the reader is closed: a
+    page that sends four buckets at once, and then waits, gets a refusal for each verb too many.
+    ``waiting`` verbs may wait for the store, or for a slow reader to take its replay. The last of
     ``bad_tokens`` ends the connection.
     """
 
@@ -51,12 +51,12 @@ class ReaderLimits:
 
     @property
     def burst_bytes(self) -> int:
-        """All that a reader may say at once."""
+        """Bytes of all verbs that a reader may send at once."""
         return self.verbs * self.frame_bytes
 
     @property
     def told(self) -> dict[str, int | float]:
-        """What a reader is told of them."""
+        """The limits that are sent to a reader."""
         rate = self.verbs_per_second
         per_second = int(rate) if rate == int(rate) else rate
         return {"topics": self.topics, "verbs": self.verbs, "verbs_per_second": per_second}
@@ -64,7 +64,7 @@ class ReaderLimits:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:
-    """How far back to start: a number of messages, or seconds. Exactly one is set."""
+    """A start in the past: a number of messages, or seconds. Exactly one is set."""
 
     count: int | None = None
     seconds: float | None = None
@@ -72,9 +72,9 @@ class Rewind:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """Subscribe to ``topic``, with what came after ``position`` or ``rewind`` messages first.
+    """A subscription to ``topic``, with the messages after ``position`` or of ``rewind`` first.
 
-    ``position`` is a token that can be decoded; ``rewind`` is for when that isn't enough.
+    ``position`` is a token that can be decoded; ``rewind`` applies if it leaves a gap.
     """
 
     topic: str
@@ -85,7 +85,7 @@ class Subscribe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
-    """Take the subscription to ``topic`` back."""
+    """The end of the subscription to ``topic``."""
 
     topic: str
     ref: Ref = None
@@ -93,7 +93,7 @@ class Unsubscribe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Send the newest ``limit`` messages of ``topic``, older than id ``before`` if given."""
+    """A request for the newest ``limit`` messages of ``topic``, before id ``before`` if given."""
 
     topic: str
     limit: int
@@ -103,7 +103,7 @@ class History:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetMark:
-    """Note that the user has got, read or dismissed message ``id`` of ``topic``, a user's own."""
+    """A user mark on message ``id`` of ``topic``, a user's own: received, read or dismissed."""
 
     topic: str
     id: str
@@ -113,9 +113,9 @@ class SetMark:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogIn:
-    """Be whom ``token`` says from now on. ``repr`` hides the token: it must reach no log.
+    """A login with ``token``. ``repr`` hides the token, which must not be logged.
 
-    ``refresh``: go on being the same, for longer.
+    ``refresh``: the login of the same user lasts longer.
     """
 
     token: str = dataclasses.field(repr=False)
@@ -125,7 +125,7 @@ class LogIn:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """Answer ``pong``, with these ``limits`` of the reader if it asks for them."""
+    """A request for ``pong``, with these ``limits`` of the reader if it asks for them."""
 
     limits: ReaderLimits | None = None
     ref: Ref = None
@@ -133,9 +133,9 @@ class Ping:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The verb can't be obeyed; becomes an ``error`` push.
+    """A refused verb; becomes an ``error`` push.
 
-    A reader that has gone beyond its ``limits`` is told them, and when to say more.
+    A reader above its ``limits`` is sent them, and the time after which it may send more.
     """
 
     code: ErrorCode
@@ -151,11 +151,11 @@ Intent = Subscribe | Unsubscribe | History | SetMark | LogIn | Ping | Refusal
 
 
 class Gap(enum.Enum):
-    """Why a reader who resumes may have missed something: ``reason`` beside ``recovered: false``.
+    """The reason why a resuming reader may have missed messages: beside ``recovered: false``.
 
-    EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more
-    was missed than one read of the store may take. STORE: it can't be read, or not all of it.
-    BUSY: so much arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may
+    EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more was
+    missed than one read of the store may return. STORE: it can't be read, or not all of it. BUSY:
+    so much arrived meanwhile that memory lost it again. TOO_LARGE: more bytes than one replay may
     have.
     """
 
@@ -167,7 +167,7 @@ class Gap(enum.Enum):
 
 
 class Throttle(enum.Enum):
-    """What becomes of the next verb, by how many came before it."""
+    """The decision on the next verb, by the number of verbs before it."""
 
     ALLOW = "allow"
     REFUSE = "refuse"
@@ -175,7 +175,7 @@ class Throttle(enum.Enum):
 
 
 class _Bad(Exception):
-    """Leaves the parser with a refusal's code and reason; never leaves this module."""
+    """A refusal's code and reason, raised in the parser; never leaves this module."""
 
     def __init__(self, reason: str, code: ErrorCode = ErrorCode.BAD_REQUEST) -> None:
         super().__init__(reason)
@@ -184,7 +184,7 @@ class _Bad(Exception):
 
 
 class Bucket:
-    """How often one reader may say something: who finds it empty is refused, then closed.
+    """The token bucket of a reader: verbs on an empty one are refused, then the reader is closed.
 
     ``now`` is any clock in seconds.
     """
@@ -198,7 +198,7 @@ class Bucket:
         self._refused = 0
 
     def admit(self, now: float) -> Throttle:
-        """A verb has come in at ``now``. Call it once for each, before anything is read."""
+        """Count a verb received at ``now``. Call it once for each, before anything is read."""
         limits = self._limits
         earned = max(0.0, now - self._updated) * limits.verbs_per_second
         self._tokens = min(float(limits.verbs), self._tokens + earned)
@@ -214,13 +214,13 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class Verbs:
-    """What readers of one gateway may say."""
+    """The parser of verbs for the readers of one gateway."""
 
     table: TopicTable
     limits: ReaderLimits
 
     def read(self, data: str | bytes) -> Intent:
-        """What the reader wants."""
+        """Return the intent of a reader's text."""
         try:
             fields = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -230,7 +230,7 @@ class Verbs:
         return self.decide(fields)
 
     def decide(self, fields: Mapping[str, Any]) -> Intent:
-        """What a verb that was parsed already wants."""
+        """Return the intent of a verb that is parsed JSON."""
         ref: Ref = None
         try:
             ref = self._ref(fields)
@@ -241,7 +241,7 @@ class Verbs:
             return Refusal(code=bad.code, reason=bad.reason, topic=named, ref=ref)
 
     def clash(self, verb: Subscribe, subscribed: Collection[str]) -> Refusal | None:
-        """Why a reader who has ``subscribed`` can't have ``verb``; ask when its turn comes."""
+        """Return a refusal if a reader with ``subscribed`` can't have ``verb``; ask at its turn."""
         if verb.topic in subscribed:
             code, reason = ErrorCode.ALREADY_SUBSCRIBED, "already subscribed"
         elif len(subscribed) >= self.limits.topics:
@@ -362,7 +362,7 @@ def _is_id(value: Any) -> TypeGuard[str]:
 
 
 def error_push(refusal: Refusal) -> bytes:
-    """The ``error`` push."""
+    """Return the ``error`` push for ``refusal``."""
     return encode_push(
         "error",
         ref=refusal.ref,
@@ -376,7 +376,7 @@ def error_push(refusal: Refusal) -> bytes:
 
 
 def too_many(limits: ReaderLimits) -> Refusal:
-    """The answer to a verb that is too much: after a second there is room for another one."""
+    """Return the refusal of a verb above the rate: after a second there is room for another one."""
     return Refusal(
         code=ErrorCode.TOO_MANY_REQUESTS,
         reason="too many requests",
@@ -387,17 +387,17 @@ def too_many(limits: ReaderLimits) -> Refusal:
 
 
 def pong_push(verb: Ping) -> bytes:
-    """The reply to ``ping``."""
+    """Return the reply to ``ping``."""
     limits = None if verb.limits is None else verb.limits.told
     return encode_push("pong", ref=verb.ref, limits=limits)
 
 
 class Subscribed(NamedTuple):
-    """What a reader is told who subscribes; what is replayed comes after it.
+    """The content of the reply to ``subscribe``; the replay is sent after it.
 
-    ``recovered`` says that the replay is certainly all that came after the verb's position, or all
-    that is kept of a user's own topic; ``gap`` why it may not be. There is no ``position`` when the
-    last one of what is replayed has it.
+    ``recovered``: the replay is certainly all that came after the verb's position, or all that is
+    kept of a user's own topic. ``gap`` is the reason why it may not be. ``position`` is None if the
+    last message of the replay has it.
     """
 
     position: str | None
@@ -406,7 +406,7 @@ class Subscribed(NamedTuple):
 
 
 def subscribed_push(verb: Subscribe, told: Subscribed) -> bytes:
-    """The reply to ``subscribe``."""
+    """Return the reply to ``subscribe``."""
     return encode_push(
         "subscribed",
         ref=verb.ref,

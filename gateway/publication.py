@@ -1,7 +1,7 @@
-"""One envelope on its way to readers, with its frames.
+"""An envelope on its way to readers, with its frames.
 
-Shared by everyone who gets it and never changed, except that a frame is made when the first
-reader of its variant needs it, and that copies of it are noted.
+Shared by all readers that get it, and never changed, with two exceptions: a frame is made when the
+first reader of its variant needs it, and further copies are noted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from newsfabric.mailbox import announced
 from newsfabric.store.rules import rank
 from newsfabric.topics import TopicPolicy
 
-# Gold has one of each region, and each repeat of the publisher's is one more. For want of one that
-# isn't noted a reader may get the message again.
+# Gold has a copy from each region, and each repeat by the publisher adds one. If a copy isn't
+# noted, a reader may get the message again.
 _COPIES: Final = 8
 
 
 class Publication:
-    """``position`` is None for one that was read from the store instead of heard on the feed.
+    """An envelope and its frames. ``position`` is None if it was read from the store, not the feed.
 
-    ``way`` is the shovel that brought it; None for what is late by nature, and isn't measured.
-    ``copies`` are those known of, this one first. ``mark`` is what it announces, if it isn't a
-    message of a publisher's. It was the ``arrival``-th message that arrived in its topic's memory;
-    0 for what didn't arrive there. ``native_head`` is the native engine's, made when it is needed.
+    ``way`` is the shovel that brought it; None if it is late by nature, and isn't measured.
+    ``copies`` are the known copies, this one first. ``mark`` is the user mark that it announces, if
+    any. ``arrival`` is its number among the arrivals in its topic's memory; 0 if it didn't arrive
+    there. The native engine makes ``native_head`` when needed.
     """
 
     __slots__ = (
@@ -54,11 +54,11 @@ class Publication:
 
     @property
     def routed_ms(self) -> int:
-        """When its router gave it its number, in ms since the epoch by that router's clock."""
+        """The time at which its router numbered it, in ms since the epoch by the router's clock."""
         return self.copies[0].routed_ms
 
     def add_copy(self, copy: Copy) -> bool:
-        """Note another copy; False if there are too many."""
+        """Note another copy; return False if there are too many."""
         if copy not in self.copies:
             if len(self.copies) >= _COPIES:
                 return False
@@ -66,7 +66,7 @@ class Publication:
         return True
 
     def frame(self, variant: Variant) -> bytes:
-        """The bytes for ``variant``: always the same object, so that readers share them."""
+        """Return the bytes for ``variant``: always the same object, so that readers share them."""
         frame = self._frames.get(variant)
         if frame is None:
             frame = self._frames[variant] = self._encode(variant)
@@ -81,19 +81,19 @@ class Publication:
 
     @property
     def weight(self) -> int:
-        """Bytes that remembering it costs, roughly: its body twice (as it is, and framed)."""
+        """Bytes of memory that it takes, roughly: its body twice (as it is, and framed)."""
         return 2 * len(self.envelope.body) + 1024
 
     def supersedes(self, other: Publication) -> bool:
-        """Whether this is a newer version of the key than ``other``."""
+        """Return whether this is a newer version of the key than ``other``."""
         return rank(self.envelope) > rank(other.envelope)
 
     def expired(self, now: float) -> bool:
-        """Whether nobody wants it any more at ``now`` (seconds since the epoch)."""
+        """Return whether the message has expired at ``now`` (seconds since the epoch)."""
         expires = self.envelope.expires_ms
         return expires is not None and expires <= now * 1000
 
 
 def push_bytes(publication: Publication) -> int:
-    """How long its push is, without what a transport puts around it."""
+    """Return the length of the push, without the overhead of a transport."""
     return len(publication.frame(Variant.RAW))

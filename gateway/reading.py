@@ -1,10 +1,10 @@
-"""Which numbers of which logs are to be read now, and where; and whether we are ready. Pure.
+"""The schedule of reads: which numbers of which logs to read now, and where; and readiness. Pure.
 
-docs/design/0012 has the rules. Of one log one read is under way.
+docs/design/0012 has the rules. At most one read of a log is under way.
 
-Example. At 0.00 s a message says that all numbers up to 9 are settled, and 7 is missing. At 0.10 s
-12 is missing, too. At 0.20 s number 7 is read here and not found, at 0.30 s number 12 is read for
-the first time, whatever 7 waits for, and at 0.5 s 7 is read at home.
+Example. At 0.00 s a message reports that all numbers up to 9 are settled, and 7 is missing. At 0.10
+s 12 is missing, too. At 0.20 s number 7 is read here and not found. At 0.30 s number 12 is read for
+the first time, although 7 waits for its retry. At 0.5 s 7 is read at home, in its log's region.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from newsfabric.backoff import Backoff
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.rules import MAX_SPAN
 
-# A number that is missing may be on its way: fabrics deliver within a third of that (p99.9).
+# A missing number may be on its way: fabrics deliver within a third of that (p99.9).
 GRACE_SECONDS: Final = 0.2
-# Between two looks at what is missing.
+# The pause between two looks at the missing numbers.
 LOOK_SECONDS: Final = 0.05
-# Without anything to do, so often: for logs that fall silent.
+# The pause if there is nothing to do: some logs may have fallen silent.
 CALM_SECONDS: Final = 0.5
-# So often what is certain is noted within the grace; beyond, the last step covers the others.
+# Limit of noted steps of the certain numbers; above it, a later step covers the oldest.
 _STEPS: Final = 64
-# Spans of numbers that are read in one go.
+# Spans of numbers in one read.
 _SPANS: Final = 4
-# Between two parts of what is read in several.
+# The pause between two parts of a read that has several.
 _NEXT_SECONDS: Final = 0.1
-# Runs that are so near to each other are read as one.
+# Runs so near to each other are read as one.
 _NEAR: Final = 16
-# A router moves its row each ten seconds at least.
+# A router moves its row in the directory at least every ten seconds.
 _MOVES_WITHIN: Final = 12.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
-    """Read the numbers in ``spans``, each of 4,096 at most, of ``log``."""
+    """A read of the numbers in ``spans``, each of 4,096 at most, of ``log``."""
 
     log: Log
     spans: tuple[Run, ...]
-    # Whether they are all that was to be read.
+    # Whether the spans are all that was to be read.
     is_all: bool
     at_home: bool
-    # When the first of them was found to be missing.
+    # When the first of the numbers was found to be missing.
     since: float
     # Whether these numbers, no tail, are read for the first time.
     fresh: bool = False
@@ -62,50 +62,50 @@ def _backoff(base: float = 0.2) -> Backoff:
 
 @dataclasses.dataclass(slots=True)
 class _Turns:
-    """When numbers that weren't found are read again."""
+    """The retries of numbers that weren't found."""
 
     backoff: Backoff
     again: float = 0.0
-    # The next read begins behind this one: what isn't found mustn't hide what lies behind it.
+    # The next read begins after this number: numbers not found must not hide those behind them.
     behind: int = 0
 
 
 @dataclasses.dataclass(slots=True)
 class _Watch:
-    """What of one log was looked for."""
+    """The state of the reads of one log."""
 
-    # Missing numbers up to this one were read for before, and are again in their turn.
+    # Missing numbers up to this one were read before, and are retried in their turn.
     upto: int
     missing: _Turns = dataclasses.field(default_factory=lambda: _Turns(_backoff()))
     tail: _Turns = dataclasses.field(default_factory=lambda: _Turns(_backoff(1.0)))
     tries: int = 0
-    # How far numbers beyond were certain to exist, and since when; ascending.
+    # A time, and the number up to which all are certain to exist since then; ascending.
     certain: collections.deque[tuple[float, int]] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_STEPS)
     )
     since: float = 0.0
-    # Whether those that went missing last had the last turn.
+    # Whether the numbers that went missing last had the last turn.
     was_fresh: bool = False
     is_read: bool = False
 
 
 class Reading:
-    """When what is read, by a gateway of ``region``. ``now`` is monotonic, in seconds."""
+    """The schedule of reads for a gateway of ``region``. ``now`` is monotonic, in seconds."""
 
     def __init__(self, logs: Logs, region: str, *, rng: random.Random | None = None) -> None:
         self._logs = logs
         self._region = region
         self._rng = rng
         self._watched: dict[Log, _Watch] = {}
-        # Which of the unfinished logs has its turn next.
+        # The unfinished log that has the next turn.
         self._turn = 0
-        # Regions that couldn't be asked, and until when they are left alone.
+        # Regions that couldn't be asked, and until when they aren't asked again.
         self._resting: dict[str, tuple[float, Backoff]] = {}
 
     def due(self, now: float, *, at_most: int) -> list[Read]:
-        """What to read now; tell how it went (:meth:`done`, :meth:`failed`).
+        """Return the reads to start now; report how each went (:meth:`done`, :meth:`failed`).
 
-        The logs take turns: one that lags by hours doesn't keep the others waiting.
+        The logs take turns: a log that lags by hours doesn't keep the others waiting.
         """
         found: list[Read] = []
         unfinished = self._logs.unfinished()
@@ -135,7 +135,7 @@ class Reading:
         return read
 
     def done(self, read: Read, *, upto: int, found: int, now: float) -> None:
-        """It was read up to the number ``upto``, and ``found`` numbers of it were dealt with."""
+        """Note that ``read`` went up to number ``upto``, and dealt with ``found`` numbers."""
         self._resting.pop(self._place(read), None)
         watch = self._watched.get(read.log)
         if watch is None:
@@ -152,11 +152,11 @@ class Reading:
         if not read.fresh:
             turns.again, turns.behind = again, 0 if is_over else upto
         elif not now < turns.again < again:
-            # What was to be read again sooner isn't put off by what went missing since.
+            # Numbers that went missing since must not delay an earlier retry.
             turns.again = again
 
     def failed(self, read: Read, now: float) -> None:
-        """The store couldn't be asked there."""
+        """Note that the store couldn't be asked in the region of ``read``."""
         place = self._place(read)
         backoff = self._resting.get(place, (0.0, Backoff(base=0.5, cap=15.0)))[1]
         until = now + backoff.failed(now, self._rng)
@@ -171,7 +171,7 @@ class Reading:
         return read.log.region if read.at_home else self._region
 
     def rest(self) -> float:
-        """How many seconds :meth:`due` has nothing new to say, if nothing is heard."""
+        """Return for how many seconds :meth:`due` has nothing new, if nothing is heard."""
         for log in list(self._watched):
             known = self._logs.find(log)
             if known is None or known.is_whole:
@@ -197,9 +197,9 @@ class Reading:
         return None
 
     def _missing(self, known: KnownLog, watch: _Watch, now: float) -> tuple[bool, list[Run]]:
-        """The missing numbers that are due, and whether they are for the first time.
+        """Return the missing numbers that are due, and whether they are read for the first time.
 
-        New ones and those that weren't found take turns.
+        New numbers and numbers that weren't found take turns.
         """
         certain = known.extent.certain
         older = known.holes(1, min(watch.upto, certain)) if now >= watch.missing.again else []
@@ -213,7 +213,7 @@ class Reading:
         if watch.upto > before:
             runs = known.holes(before + 1, min(watch.upto, certain))
             if runs:
-                # Nor is it tried more seldom because of others.
+                # New numbers have their own backoff: others must not delay their retries.
                 watch.tries, watch.since, watch.was_fresh = 0, since, True
                 watch.missing.backoff = _backoff()
                 return True, runs
@@ -225,34 +225,34 @@ class Reading:
 
 
 class LogReadiness:
-    """Whether what our own region's routers route reaches our readers (docs/design/0012).
+    """Readiness: whether messages routed in our own region reach our readers (docs/design/0012).
 
     A log whose row in the directory hasn't moved for 12 s doesn't count: its router is gone, and
-    nobody has closed it yet.
+    the log isn't closed yet.
 
-    Example. The directory lists one log of ours, with low 40, when we start: we wait for it. Its
-    first tick says last number 42; 41 came, 42 didn't. When 42 has been read, we are ready.
+    Example. At the start the directory lists one log of ours, with low 40: we wait for it. Its
+    first tick reports last number 42; 41 came, 42 didn't. When 42 has been read, we are ready.
     """
 
     def __init__(self, logs: Logs, region: str) -> None:
         self._logs = logs
         self._region = region
-        # Logs that we wait for: the row's version, and since when it stands. None before the
+        # Logs that we wait for: the row's version, and since when the row has it. None before the
         # directory was read.
         self._awaited: dict[Log, tuple[int, float]] | None = None
-        # The highest number of each that was seen before: what was missing then needn't be found.
+        # The highest number of each log seen before: numbers missing up to it needn't be found.
         self._seen_before: dict[Log, int] = {}
-        # Of these the lowest last number that a tick said.
+        # For these logs, the lowest last number in a tick.
         self._ticked: dict[Log, int] = {}
 
     def ticked(self, log: Log, seq: int) -> None:
-        """A tick of ``log`` was heard; ``seq`` is its last number."""
+        """Note a tick of ``log``; ``seq`` is its last number."""
         if self._awaited is None or log in self._awaited:
-            # The lowest: an absurd one mustn't keep us waiting.
+            # The lowest: an absurdly high one must not keep us waiting.
             self._ticked[log] = min(seq, self._ticked.get(log, seq))
 
     def read(self, rows: Iterable[DirectoryRow], now: float) -> None:
-        """The directory has these rows: wait for the logs that there are, while their rows move."""
+        """Learn the directory's rows: wait for our region's open logs while their rows move."""
         rows = [row for row in rows if row.log.region == self._region]
         if self._awaited is None:
             self._awaited = {row.log: (row.version, now) for row in rows if row.ended is None}
@@ -268,7 +268,7 @@ class LogReadiness:
                 self._awaited[row.log] = row.version, now
 
     def is_reached(self) -> bool:
-        """Whether of no log anything is missing any more up to its first tick."""
+        """Return whether no awaited log lacks a number up to its first tick."""
         if self._awaited is None:
             return False
         for log in self._awaited.keys() & self._ticked.keys():
@@ -280,8 +280,8 @@ class LogReadiness:
 
 
 def _spans(runs: list[Run], behind: int) -> tuple[tuple[Run, ...], bool]:
-    """What to read for ``runs``, and whether that is all of them: a few spans, near ones together,
-    none too long, from the first number after ``behind`` on, or from the first of all."""
+    """Return a few spans to read for ``runs``, and whether they are all: near runs joined, none too
+    long, from the number after ``behind`` on, or from the first of all."""
     left = [(max(first, behind + 1), last) for first, last in runs if last > behind] or runs
     spans: list[Run] = []
     for first, last in left:

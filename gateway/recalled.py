@@ -1,4 +1,4 @@
-"""What a reader is given before what is live: after a position, of a rewind, of its mailbox."""
+"""Messages that a reader is given first: after a position, of a rewind, or of its mailbox."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ Asked = TypeVar("Asked", bound=Hashable)
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False)
 class Recalled:
-    """What a reader is given first, in the order to send it; why that may not be all, if so.
+    """Messages that a reader is given first, in the order to send them; ``gap``: perhaps not all.
 
-    A crowd is given the same object: what is found out about it once is known for all.
+    A crowd is given the same object: each result computed from it is shared by all.
     """
 
     publications: list[Publication]
     gap: Gap | None = None
-    #: Whether something in it is still to come to everybody: a copy of that is news to others.
+    #: Whether a message in it is still to be published to all: a later copy is news to others.
     is_ahead: bool = False
     _fitting: tuple[int, list[Publication]] | None = dataclasses.field(
         default=None, init=False, repr=False
     )
-    # When they were routed, in order of time; and what is left of them by how many are left out.
+    # Routing times in ascending order; and the remaining part by the number of messages left out.
     _parts: tuple[list[int], dict[int, Recalled]] | None = dataclasses.field(
         default=None, init=False, repr=False
     )
 
     def that_fit(self, most_bytes: int) -> list[Publication]:
-        """The newest of them whose pushes have so many bytes together."""
+        """Return the newest messages whose pushes have at most ``most_bytes`` bytes together."""
         if self._fitting is None or self._fitting[0] != most_bytes:
             self._fitting = most_bytes, newest_that_fit(self.publications, push_bytes, most_bytes)
         return self._fitting[1]
 
     def since(self, ms: int) -> Recalled:
-        """Without what was routed before ``ms``: the same object for the same part."""
+        """Return the messages routed at ``ms`` or later: the same object for the same part."""
         if not ms:
             return self
         if self._parts is None:
@@ -53,20 +53,20 @@ class Recalled:
 
     @property
     def weight(self) -> int:
-        """Bytes that keeping it costs, roughly."""
+        """Bytes of memory that the messages take, roughly."""
         return sum(publication.weight for publication in self.publications)
 
     @property
     def recovered(self) -> bool:
-        """Whether it is certainly all."""
+        """True if these are certainly all messages."""
         return self.gap is None
 
 
 class Answers(Generic[Asked]):
-    """What was answered in this second: a crowd that asks the same is given the same object.
+    """Answers of the current second: a crowd that asks the same is given the same object.
 
-    None is an answer too: the store has to be asked. Bounded as a :class:`BoundedMap`; what several
-    answers share counts for each.
+    None is an answer too: the store has to be asked. Bounded as a :class:`BoundedMap`; messages
+    that several answers share count for each.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -77,10 +77,10 @@ class Answers(Generic[Asked]):
     def get(
         self, asked: Asked, stamp: Hashable, now: float, make: Callable[[], Recalled | None]
     ) -> Recalled | None:
-        """The answer to ``asked`` at ``now``: what ``make`` gives, if none is kept that was given
-        in this second with the same ``stamp``, which is all else that it depends on.
+        """Return the answer to ``asked`` at ``now``: one kept from this second with the same
+        ``stamp``, or a new one from ``make``. ``stamp`` is all else on which the answer depends.
 
-        From one second to the next messages expire, and more is settled.
+        From one second to the next, messages expire, and more is settled.
         """
         second = int(now)
         if second != self._second:
@@ -94,5 +94,5 @@ class Answers(Generic[Asked]):
         return known[1]
 
     def clear(self) -> None:
-        """Keep nothing: what was given is asked for again."""
+        """Forget all answers; each is made again when it is asked for."""
         self._kept.clear()

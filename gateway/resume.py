@@ -1,10 +1,10 @@
-"""What a reader who comes back has missed: from the hub's memory, or from the store once for all.
+"""Messages that a returning reader missed: from the hub's memory, or from one read of the store.
 
-Rules and an example are in docs/design/0011. Windows (:mod:`gateway.windows`) and the memory of
-what has arrived since they were read are everything, as long as that memory has lost none of it;
-while the store is read it forgets nothing. So ``recovered`` is a fact. Where it can't be had within
-two seconds that is told (:class:`~gateway.protocol.Gap`), to the reader, in a metric and now and
-then in the log.
+Rules and an example are in docs/design/0011. Windows (:mod:`gateway.windows`), and the memory of
+messages that arrived since their reads, hold all messages, unless that memory has lost some. While
+the store is read it forgets nothing. So ``recovered`` is a fact. If it can't be reached within two
+seconds, a :class:`~gateway.protocol.Gap` is reported: to the reader, in a metric, and now and then
+in the log.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
 
-# A position from later than this isn't ours.
+# A position further in the future than this isn't ours.
 _FUTURE_MS: Final = 3_600_000
-# Ages of reads: a minute, and each a quarter longer than the one before. Readers of a quiet topic,
-# who all came at different times, share reads too.
+# Ages at which reads begin: a minute, and each a quarter longer than the one before. Readers of a
+# quiet topic, who all left at different times, share reads too.
 _SHORTEST_MS: Final = 60_000
 _STEP: Final = math.log(1.25)
 _ATTEMPTS: Final = 2
-# The archive lets the store rest for a second after a failure.
+# After a failure, the archive doesn't ask the store for a second.
 _AGAIN_SECONDS: Final = 1.1
-# Two tries that aren't answered take longer; those that are refused at once go on until then: what
-# one topic's failure makes others wait for isn't their own.
+# Two unanswered tries take longer. Tries that are refused at once are repeated until then: a
+# refusal may be due to another topic's failure.
 _TRY_SECONDS: Final = 2.0
 _ANSWERS: Final = 256
 _WINDOWS: Final = 64
-# What is kept for a minute, in reads of the largest size.
+# Memory for results, which are kept for a minute, in reads of the largest size.
 _KEPT: Final = 4
-# Gaps come in crowds, when a store dies: one line in so many seconds.
+# Gaps come in crowds when a store fails: one log line in so many seconds.
 _LINE_SECONDS: Final = 5.0
 
 
-#: (topic, region): what is read of a topic in one region.
+#: The (topic, region) of a read.
 _Place: TypeAlias = tuple[str, str]
 
 
 class _Asked(NamedTuple):
-    """What was asked: beyond a position, or what can be had of that when there is a ``gap``."""
+    """A question: messages beyond a position, or as many as are available if there is a ``gap``."""
 
     topic: str
     token: str
@@ -70,28 +70,28 @@ class _Asked(NamedTuple):
 
 
 class _Here(NamedTuple):
-    """What is here of a topic at ``now``: in memory, and by region in the windows. Pure."""
+    """The local state of a topic at ``now``: its memory, and its windows by region. Pure."""
 
     memory: TopicMemory
     windows: Mapping[str, Window]
     logs: Logs
     now: float
-    #: The same moment, by the clock that only goes on.
+    #: The same moment, by a monotonic clock.
     at: float
 
     @property
     def stamp(self) -> tuple[int, ...]:
-        """What answers depend on besides time. It keeps nothing alive."""
+        """All that answers depend on besides the time. Keeps nothing alive."""
         numbers = (window.number for window in self.windows.values())
         return (self.memory.version, len(self.logs), *sorted(numbers))
 
     @property
     def oldest_ms(self) -> int:
-        """What was routed before is kept no more."""
+        """The time before which routed messages are kept no more."""
         return int(self.now * 1000) - int(self.memory.policy.ttl * 1000)
 
     def answer(self, said: Position) -> Recalled | None:
-        """All beyond ``said``, and the gap if it isn't all; None if the store must be read."""
+        """Return all messages beyond ``said``, with a gap if not all; None if a read is needed."""
         if said.time_ms > int(self.now * 1000) + _FUTURE_MS:
             said = UNKNOWN
         reader = ReaderAt(said, self.logs)
@@ -109,14 +109,14 @@ class _Here(NamedTuple):
         return Recalled(self.beyond(reader), gap)
 
     def salvage(self, asked: _Asked) -> Recalled:
-        """What can be had of what was ``asked``."""
+        """Return the available part of the messages that were ``asked`` for."""
         found = self.beyond(ReaderAt(decode(asked.token), self.logs))
         if asked.with_latest:
             found = self.memory.with_latest(found, self.now)
         return Recalled(found, asked.gap)
 
     def starts(self, reader: ReaderAt) -> dict[str, int]:
-        """Which regions have to be read for what isn't remembered, and from which time on."""
+        """Return the regions to read for forgotten messages, and since which time."""
         starts: dict[str, int] = {}
         for log in self.memory.forgotten.lacks(reader.has_all):
             from_ms = max(0, self.oldest_ms, reader.position.since_ms(log))
@@ -124,7 +124,7 @@ class _Here(NamedTuple):
         return starts
 
     def beyond(self, reader: ReaderAt) -> list[Publication]:
-        """What ``reader`` lacks: of the store in order of id, then as it arrived."""
+        """Return messages that ``reader`` lacks: the store's by id, then others as they arrived."""
         read: dict[int, Publication] = {}
         for window in self.windows.values():
             for one in window.messages.values():
@@ -132,12 +132,12 @@ class _Here(NamedTuple):
                 if known is None and not one.expired(self.now):
                     known = read.setdefault(one.envelope.identity, one)
                 if known is not None:
-                    # Also of one that is remembered: it may be known by a void number alone.
+                    # For a remembered message too: memory may know it by a void number alone.
                     for copy in one.copies:
                         known.add_copy(copy)
         for window in self.windows.values():
             for identity, copy in window.lacking:
-                # Another region's window has its message, which may have been read later.
+                # Another region's window has the message, and may have been read later.
                 known = self.memory.find(identity) or read.get(identity)
                 if known is not None:
                     known.add_copy(copy)
@@ -148,9 +148,9 @@ class _Here(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Resumer:
-    """Answers for all readers of one gateway. Lives on the loop that made it.
+    """Answers for all readers of one gateway who resume. Lives on the event loop that made it.
 
-    ``now`` is a clock in seconds since the epoch, ``clock`` one that only goes on.
+    ``now`` is a clock in seconds since the epoch, ``clock`` a monotonic one.
     """
 
     hub: Hub
@@ -164,15 +164,15 @@ class Resumer:
         kept_bytes = _KEPT * self.settings.resume_bytes
         self._windows: BoundedMap[_Place, Window] = BoundedMap(_WINDOWS, kept_bytes)
         self._answers: Answers[_Asked] = Answers(_ANSWERS, kept_bytes)
-        # By place, since when it is read, and the read.
+        # By place, the time from which it is being read, and the read.
         self._reading: dict[_Place, tuple[int, asyncio.Task[None]]] = {}
-        # What readers of a topic with a token wait for.
+        # By topic and token, the reads that readers wait for.
         self._fetching: SingleFlight[tuple[str, str], None] = SingleFlight(self.spawn)
         self._lines = LineLimit(every=_LINE_SECONDS)
 
     def recall(self, topic: str, token: str) -> Recalled | None:
-        """What ``topic`` has beyond the position ``token``; None if the store has to be asked
-        (:meth:`recover`).
+        """Return the messages of ``topic`` beyond the position ``token``; None if the store has to
+        be asked (:meth:`recover`).
 
         ``topic`` is one of topics.toml and ``token`` one that can be decoded. The answer holds
         until anything else is offered to the hub.
@@ -181,7 +181,7 @@ class Resumer:
         return self._answers.get(asked, here.stamp, here.now, lambda: here.answer(decode(token)))
 
     async def recover(self, topic: str, token: str) -> Recalled:
-        """:meth:`recall`, reading the store where that is needed. Join at once afterwards."""
+        """Return :meth:`recall`, reading the store if needed. Join at once afterwards."""
         with self.hub.memory(topic).held(self.settings.resume_rows):
             for _ in range(_ATTEMPTS):
                 answer = self.recall(topic, token)
@@ -195,16 +195,15 @@ class Resumer:
             return self.recall(topic, token) or self.salvage(topic, token, Gap.BUSY)
 
     def salvage(self, topic: str, token: str, gap: Gap, *, with_latest: bool = False) -> Recalled:
-        """What can be had nevertheless, and the newest of each key if that is wanted; never
-        ``recovered``. Who comes with the same position at the same time is given the same object.
-        """
+        """Return the available messages, with the newest of each key if wanted; never
+        ``recovered``. Readers with the same position at the same time are given the same object."""
         here, asked = self._here(topic), _Asked(topic, token, gap, with_latest)
         answer = self._answers.get(asked, here.stamp, here.now, lambda: here.salvage(asked))
         assert answer is not None
         return answer
 
     def answered(self, topic: str, gap: Gap | None, many: int = 1) -> None:
-        """So many readers have been told so: count it, and say it now and then."""
+        """Count ``many`` readers who were sent this answer, and log gaps now and then."""
         if gap is None:
             measures.RESUMES.labels("recovered", "").inc(many)
             return
@@ -222,15 +221,14 @@ class Resumer:
         return _Here(memory, windows, self.hub.logs, self.now(), at)
 
     async def _fetch(self, topic: str, token: str) -> None:
-        """Read from the store what :meth:`recall` lacks; StoreError if that can't be, also when
-        tried again."""
+        """Read from the store all that :meth:`recall` lacks; StoreError if the retries fail too."""
         reads = map(asyncio.shield, self._reads(topic, token))
         for problem in await asyncio.gather(*reads, return_exceptions=True):
             if isinstance(problem, BaseException):
                 raise problem
 
     def _reads(self, topic: str, token: str) -> list[asyncio.Task[None]]:
-        """Those that are needed. Whoever awaits them holds no window meanwhile."""
+        """Return the reads that are needed. Whoever awaits them holds no window meanwhile."""
         here = self._here(topic)
         return [
             self._begun((topic, region), from_ms)
@@ -239,7 +237,7 @@ class Resumer:
         ]
 
     def _begun(self, place: _Place, from_ms: int) -> asyncio.Task[None]:
-        """The read of this that is under way, or begins now."""
+        """Return the read of ``place`` that is under way, or one that begins now."""
         reading = self._reading.get(place)
         if reading is None or reading[0] > from_ms:
             asked_ms = _rounded(from_ms, self.now())
@@ -280,12 +278,12 @@ class Resumer:
         window = self._windows.get(place)
         if window is not None and window.number == number:
             self._windows.drop(place)
-            # Those made of it would keep its messages until somebody asks again.
+            # Answers made from the window would keep its messages until the next question.
             self._answers.clear()
 
 
 def _rounded(from_ms: int, now: float) -> int:
-    """``from_ms`` or earlier: one of the ages that reads have."""
+    """Return ``from_ms`` or an earlier time: one of the ages at which reads begin."""
     now_ms = int(now * 1000)
     steps = math.ceil(math.log(max(1.0, (now_ms - from_ms) / _SHORTEST_MS)) / _STEP)
     return max(0, min(from_ms, now_ms - int(_SHORTEST_MS * math.exp(steps * _STEP))))

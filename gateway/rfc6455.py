@@ -1,7 +1,7 @@
-"""The WebSocket protocol without I/O: the opening handshake and the frames a reader sends.
+"""The WebSocket protocol without I/O: the opening handshake, and frames from readers.
 
-No extension is offered, not even compression (RFC 7692). Why it is neither Tornado's nor a
-library's: docs/design/0005 and 0030.
+No extension is offered, not even compression (RFC 7692). docs/design/0005 and 0030 have the reasons
+for not using Tornado's or a library's implementation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
 
 
 def accept_key(headers: Mapping[str, str]) -> str:
-    """``Sec-WebSocket-Accept`` for a handshake's headers (RFC 6455 section 4.2).
+    """Return ``Sec-WebSocket-Accept`` for a handshake's headers (RFC 6455 section 4.2).
 
-    ``headers`` must find names whatever their case. ValueError says what is wrong with them, in
-    SockJS's words where it has some.
+    ``headers`` must ignore the case of names. ValueError names the fault, in SockJS's words where
+    it has some.
     """
     if headers.get("Upgrade", "").lower() != "websocket":
         raise ValueError('Can "Upgrade" only to "WebSocket".')
@@ -50,9 +50,9 @@ def _is_nonce(key: str) -> bool:
 
 
 def offered(headers: Mapping[str, str]) -> tuple[bool, str | None]:
-    """Whether our subprotocol is offered, and the entry behind it: a token (RFC 6455 section 4.1).
+    """Return whether our subprotocol is offered, and the entry behind it: a token.
 
-    A page's script can set no header of a handshake but this one.
+    RFC 6455 section 4.1. A page's script can set no other header of a handshake.
     """
     entries = [entry.strip() for entry in headers.get("Sec-WebSocket-Protocol", "").split(",")]
     if SUBPROTOCOL not in entries:
@@ -62,7 +62,7 @@ def offered(headers: Mapping[str, str]) -> tuple[bool, str | None]:
 
 
 class Received(NamedTuple):
-    """One whole message (TEXT, BINARY) or control frame. ``payload`` of CLOSE is checked."""
+    """A whole message (TEXT, BINARY) or control frame. ``payload`` of CLOSE is checked."""
 
     opcode: int
     payload: bytes
@@ -73,7 +73,7 @@ class _Head:
     fin: bool
     opcode: int
     mask: bytes
-    # Bytes of the payload that are yet to come.
+    # Bytes of the payload that aren't received yet.
     left: int
 
 
@@ -84,30 +84,30 @@ class _Violated(Exception):
 
 
 class FrameParser:
-    """Bytes in, whole messages out; holds at most one message of ``max_bytes`` and one chunk.
+    """A parser of bytes to messages; holds at most one message of ``max_bytes`` and one chunk.
 
-    A violation is one as soon as it can be seen: neither its frame nor its message must be whole.
-    The parser eats nothing more then; close with it.
+    A violation is reported as soon as it can be seen, before its frame or message is whole. After
+    it the parser accepts nothing more; close with it.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.violation: CloseReason | None = None
         self._max_bytes = max_bytes
         self._buffer = bytearray()
-        # The frame whose payload is under way.
+        # The frame whose payload is being received.
         self._frame: _Head | None = None
-        # Of the message under way: its opcode (0 between messages), the size of its frames, and
-        # what has come: no list of parts, since a list of small ones is many times their size.
+        # Of the message being received: its opcode (0 between messages), the size of its frames,
+        # and its bytes: a list of parts would take many times their size if they are small.
         self._opcode = 0
         self._size = 0
         self._message = bytearray()
         # Of a text: how many of its bytes are whole characters.
         self._valid = 0
-        # When what is under way was first seen unfinished.
+        # When the unfinished frame or message was first seen.
         self._since: float | None = None
 
     def feed(self, data: bytes) -> list[Received]:
-        """What is complete now. Check ``violation`` afterwards."""
+        """Return the messages that are complete now. Check ``violation`` afterwards."""
         received: list[Received] = []
         if self.violation is not None:
             return received
@@ -127,9 +127,9 @@ class FrameParser:
         return received
 
     def unfinished_since(self, now: float) -> float | None:
-        """Since when a frame or message is unfinished; None if none is.
+        """Return the time since which a frame or message is unfinished; None if none is.
 
-        Ask after each :meth:`feed`: one that has begun since the last time has begun ``now``.
+        Ask after each :meth:`feed`: a message that has begun since the last call has begun ``now``.
         """
         if not (self._buffer or self._frame or self._opcode):
             return None
@@ -138,7 +138,7 @@ class FrameParser:
         return self._since
 
     def give_up(self, reason: CloseReason) -> None:
-        """Eat nothing more, and let go of what has come: ``violation`` is ``reason`` now."""
+        """Accept nothing more, and drop the bytes received: ``violation`` is ``reason`` now."""
         self.violation = reason
         self._buffer.clear()
         self._message.clear()
@@ -173,7 +173,7 @@ class FrameParser:
             return None
         if not control:
             self._opcode = self._opcode or opcode
-            # Empty fragments count as one byte, lest they go on for ever.
+            # Empty fragments count as one byte, so that their number is bounded.
             self._size += max(1, size)
         mask = bytes(buffer[at : at + 4])
         del buffer[: at + 4]
@@ -203,7 +203,7 @@ class FrameParser:
         return message
 
     def _take(self, frame: _Head) -> bytes:
-        """What has come of the payload, unmasked (RFC 6455 section 5.3)."""
+        """Return the payload bytes received, unmasked (RFC 6455 section 5.3)."""
         masked = self._buffer[: frame.left]
         size = len(masked)
         del self._buffer[:size]
@@ -211,13 +211,13 @@ class FrameParser:
         mask = (frame.mask * (size // 4 + 1))[:size]
         plain = int.from_bytes(masked, "big") ^ int.from_bytes(mask, "big")
         if frame.left:
-            # What is left begins with the next byte of the mask.
+            # The rest begins with the next byte of the mask.
             turn = size % 4
             frame.mask = frame.mask[turn:] + frame.mask[:turn]
         return plain.to_bytes(size, "big")
 
     def _check_text(self, *, final: bool) -> None:
-        # RFC 6455 section 8.1. codecs' own incremental decoder sees surrogates too late.
+        # RFC 6455 section 8.1. The incremental decoder of ``codecs`` detects surrogates too late.
         try:
             self._message[self._valid :].decode()
         except UnicodeDecodeError as exc:

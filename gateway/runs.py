@@ -10,12 +10,12 @@ Run = tuple[int, int]
 
 
 class Runs:
-    """A set of whole numbers. What is added in order costs nothing but one comparison."""
+    """A set of whole numbers. Adding numbers in order costs only one comparison."""
 
     __slots__ = ("_ends", "_starts")
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
-        # Apart by one number at least, in order.
+        # In order, with at least one number between two runs.
         self._starts: list[int] = []
         self._ends: list[int] = []
         for first, last in runs:
@@ -29,12 +29,12 @@ class Runs:
         return zip(self._starts, self._ends, strict=True)
 
     def __len__(self) -> int:
-        """How many runs there are."""
+        """Return the number of runs."""
         return len(self._starts)
 
     @property
     def unbroken(self) -> int:
-        """The last of the numbers from 1 on that are all here; 0 if 1 isn't."""
+        """The last number up to which all from 1 on are here; 0 if 1 isn't."""
         return self._ends[0] if self._starts and self._starts[0] <= 1 else 0
 
     @property
@@ -44,11 +44,11 @@ class Runs:
 
     @property
     def numbers(self) -> int:
-        """How many numbers there are."""
+        """The count of numbers."""
         return sum(last - first + 1 for first, last in self)
 
     def add(self, first: int, last: int) -> None:
-        """Add the numbers from ``first`` to ``last``, some of which may be here."""
+        """Add the numbers from ``first`` to ``last``; some may be here already."""
         starts, ends = self._starts, self._ends
         if ends and first == ends[-1] + 1:
             ends[-1] = last
@@ -62,7 +62,7 @@ class Runs:
         ends[low:high] = [last]
 
     def within(self, first: int, last: int) -> Iterator[Run]:
-        """The parts of the runs that lie in ``first`` to ``last``."""
+        """Yield the parts of the runs that lie in ``first`` to ``last``."""
         for at in range(bisect.bisect_left(self._ends, first), len(self._starts)):
             start, end = self._starts[at], self._ends[at]
             if start > last:
@@ -70,7 +70,7 @@ class Runs:
             yield max(start, first), min(end, last)
 
     def holes(self, first: int, last: int) -> Iterator[Run]:
-        """The runs of numbers from ``first`` to ``last`` that aren't here."""
+        """Yield the runs of numbers from ``first`` to ``last`` that aren't here."""
         for start, end in self.within(first, last):
             if start > first:
                 yield first, start - 1

@@ -1,6 +1,6 @@
-"""Every limit and interval of a gateway, as one value. Seconds and bytes throughout.
+"""All limits and intervals of a gateway, as one value. Seconds and bytes throughout.
 
-Only what is no option is described here; options are by ``python -m gateway --help``.
+Only settings without an option are described here; options are in ``python -m gateway --help``.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ ANY_ORIGIN = ("*",)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NativeSettings:
-    """What only the native engine is told.
+    """Settings that only the native engine uses.
 
-    Alone for ``alone_seconds`` it drains. Messages of ``deflate_bytes`` or more are compressed for
-    those who want it (0: never). Plain pings are answered for a control plane that was heard within
-    ``pong_seconds`` (0: never).
+    A data plane drains after ``alone_seconds`` without a control plane. Messages of
+    ``deflate_bytes`` or more are compressed for readers who want it (0: never). The data plane
+    answers plain pings if it has heard the control plane within ``pong_seconds`` (0: never).
     """
 
-    # None: a place made of the port's number.
+    # None: a path made from the port's number.
     socket: Path | None = None
     threads: int = 0
     proxy_from: tuple[str, ...] = ()
     alone_seconds: float = 60.0
     head_bytes: int = 16 * 1024
     deflate_bytes: int = 256
-    # We leave our marks each second; who is frozen must not seem well for long.
+    # The control plane leaves its marks each second; a frozen one must not seem well for long.
     pong_seconds: float = 2.0
 
 
@@ -46,10 +46,10 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSettings:
-    """How readers' tokens are checked.
+    """Settings for the checks of readers' tokens.
 
-    ``cookie`` counts for pages of listed origins and our own host alone. ``keys_again`` seconds lie
-    at least between two reads of the keys that tokens cause.
+    ``cookie`` counts only for pages of listed origins and of our own host. Tokens cause a read of
+    the keys at most once in ``keys_again`` seconds.
     """
 
     # None: no logins.
@@ -72,18 +72,18 @@ class TokenSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """What a gateway is told when it starts; the defaults suit a box of 100,000 readers.
+    """Settings of a gateway; the defaults suit a box of 100,000 readers.
 
     Programs send no origin, and are let in whatever ``origins`` are. A message that a reader has
     begun must be whole within ``unfinished_seconds``, in the native engine a request's head too.
-    ``replay_bytes`` bounds what one subscribe or history sends at once: the newest messages that
-    fit. ``resume_rows`` copies of messages, with bodies of ``resume_bytes``, are read from the
-    store at most for readers who resume; four times as much of what was read is kept for a minute.
-    Mailboxes are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
-    ``mailboxes_waiting`` more may wait. Whoever has had no feed for ``stranded_seconds`` asks
-    ``endpoints`` whether readers are better served elsewhere. Bodies of ``xhr_send`` that are on
-    their way have ``sockjs_bodies_bytes`` together. With ``sockjs_same_address`` a SockJS session
-    over HTTP takes requests from the place that it began at alone.
+    ``replay_bytes`` limits the replay of one subscribe or history: the newest messages that fit.
+    For readers who resume, at most ``resume_rows`` copies of messages, with bodies of
+    ``resume_bytes``, are read from the store; four times as much is kept for a minute. Mailboxes
+    are read ``mailbox_batch`` at a time, ``mailbox_reads`` such reads at once;
+    ``mailboxes_waiting`` more may wait. A gateway without a feed for ``stranded_seconds`` asks
+    ``endpoints`` whether readers are better served elsewhere. Bodies of ``xhr_send`` under way have
+    ``sockjs_bodies_bytes`` together. With ``sockjs_same_address`` a SockJS session over HTTP takes
+    requests only from the place where it began.
     """
 
     name: str
@@ -115,13 +115,13 @@ class GatewaySettings:
     retry_after_ms: int = 2_000
 
     feed_fresh: float = 5.0
-    # A frontdesk leaves a box out after feed_fresh; five seconds later no cached answer lists it.
+    # A frontdesk omits a box after feed_fresh; five seconds later no cached answer lists it.
     stranded_seconds: float = 10.0
     history_rate: Rate = HISTORY_RATE
     prefetch: int = 1_000
-    # Deliveries of one message before others get their turn. Measured with six I/O threads on one
-    # core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
-    # 1,000, 16 ms with 100, 5 ms with 32; a delivery cost the same with all of them.
+    # Deliveries of one message before other work gets its turn. Measured with six I/O threads on
+    # one core in the middle of 100,000-reader fan-outs, another topic's message: 88 ms (p50) with
+    # 1,000, 16 ms with 100, 5 ms with 32; the cost of a delivery was the same each time.
     fanout_chunk: int = 32
     store_timeout: float = 5.0
     store_reads: int = 8
@@ -146,5 +146,5 @@ class GatewaySettings:
 
     @property
     def is_secure(self) -> bool:
-        """Whether readers come over HTTPS."""
+        """True if readers come over HTTPS."""
         return self.public_url is not None and self.public_url.lower().startswith("https:")

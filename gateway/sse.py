@@ -1,14 +1,13 @@
 """Server-Sent Events at ``/events?topic=…&topic=…`` (WHATWG HTML section 9.2).
 
-The whole stream is decided by its URL: topics, ``rewind``, and where to resume
-(``Last-Event-ID``, which browsers send by themselves, ``lastEventId``, which polyfills add, or
-``last_event_id``). It ends with the connection, which is never used again: HTTP/1.1 without a
-length, so that the frames can be shared with other readers byte for byte instead of being chunked
-for each.
+The URL decides the whole stream: topics, ``rewind``, and where to resume (``Last-Event-ID``, which
+browsers send by themselves, ``lastEventId``, which polyfills add, or ``last_event_id``). The stream
+ends with the connection, which is never used again. It is HTTP/1.1 without a length: so frames are
+shared with other readers byte for byte instead of being chunked for each.
 
-A stream has one id for all of its topics. While one of them still waits for what it missed, an
-event of another must not move the id past that: until all topics have joined, events come
-without ids, and then one id alone, of before the first of them had joined.
+A stream has one id for all of its topics. While one topic still waits for its missed messages, an
+event of another topic must not move the id past them. So events have no ids until all topics have
+joined. Then one id alone is sent, the position of before the first topic joined.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from newsfabric.numbers import whole_number
 
 
 class SseConnection(StreamConnection):
-    """A reader of an event stream. It says nothing more after its request."""
+    """A reader of an event stream. It sends nothing after its request."""
 
     transport = "sse"
     variant = Variant.SSE
@@ -38,12 +37,12 @@ class SseConnection(StreamConnection):
 
     def __init__(self, readers: Readers, stream: ReaderStream) -> None:
         super().__init__(readers, stream)
-        # The position to begin with, until everything asked for has been sent.
+        # The position at the start, until everything asked for has been sent.
         self._begin: str | None = readers.hub.position(time.time())
         self._firm(f"retry: {self.settings.retry_after_ms}\n\n".encode())
 
     def deliver(self, frame: bytes, publication: Publication) -> bool:
-        """Send one event, without its id as long as that would say too much."""
+        """Send one event, without its id while the id would cover messages not sent yet."""
         return super().deliver(frame if self._begin is None else _without_id(frame), publication)
 
     def _replayed(self, publication: Publication) -> bytes:
@@ -58,11 +57,11 @@ class SseConnection(StreamConnection):
             self._begin = None
 
     def _on_bytes(self, data: bytes) -> None:
-        """Nothing is expected; what comes is dropped."""
+        """Drop the bytes: none are expected."""
 
     def _listen(self) -> None:
-        # There is no pong: all that can be known is that a reader's machine takes what we send. One
-        # that takes no more than the first bytes acknowledges, too, that it is asked to.
+        # There is no pong: a sign of life is that the machine acknowledges our bytes. One that
+        # takes no more of them doesn't count: it still acknowledges TCP's probes.
         if not self.blocked:
             heard = self.readers.clock() - since_acknowledged(self._socket)
             self._heard_at = max(self._heard_at, heard)
@@ -72,10 +71,10 @@ class SseConnection(StreamConnection):
 
 
 class SseHandler(PageHandler):
-    """``GET /events``."""
+    """Handler of ``GET /events``."""
 
     async def get(self) -> None:
-        """200 and the stream if any topic may be read; else the first topic's error, as JSON."""
+        """Answer 200 and the stream if any topic may be read; else the first error, as JSON."""
         auth = await self._welcomed()
         if auth is None:
             return
@@ -89,17 +88,17 @@ class SseHandler(PageHandler):
         await connection.run()
 
     async def head(self, *_: str, **__: str) -> None:
-        """As :meth:`get`, without the stream."""
+        """Answer as :meth:`get`, without the stream."""
         auth = await self._welcomed()
         if auth is not None and not self._refused(self._intents(auth)):
             self._take_over("200 OK", self._head()).close()
 
     async def _welcomed(self) -> AuthState | None:
-        """Who asks; None if that one can't come in, and is answered."""
+        """Return the auth state of the request; None if it was refused, and answered."""
         return await self._who() if self._is_welcome() else None
 
     def _refused(self, intents: list[Subscribe | Refusal]) -> bool:
-        """Whether there is nothing to serve, which is answered."""
+        """Return whether there is nothing to serve; then the error is sent."""
         refused = [intent for intent in intents if isinstance(intent, Refusal)]
         if len(refused) < len(intents):
             return False
@@ -131,9 +130,9 @@ class SseHandler(PageHandler):
         return [self._subscribe(auth, topic=t, rewind=rewind, position=position) for t in topics]
 
     def _position(self) -> str | None:
-        """Where to resume: what was heard last goes before what the page began with."""
+        """Return where to resume: the last id received overrides the page's own position."""
         said = self.request.headers.get("Last-Event-ID")
-        # A polyfill can set no header without a preflight, and adds its own name to the page's URL.
+        # A polyfill can set no header without a preflight: it adds a parameter to the page's URL.
         return (
             said
             or self.get_query_argument("lastEventId", None)
@@ -147,7 +146,7 @@ def _without_id(frame: bytes) -> bytes:
 
 
 def _rewind(text: str | None, most: int) -> str | int | None:
-    """A query's text as the verb has it: a number of messages, or what is left to be judged."""
+    """Return a query's text as the verb has it: a number of messages, or the text, unchecked."""
     try:
         return None if text is None else whole_number(text, 1, most)
     except ValueError:

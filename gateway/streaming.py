@@ -1,8 +1,8 @@
 """Connections that own a socket for as long as they live: WebSocket and SSE.
 
-The HTTP server hands its stream over after the request's head. Frames are given to the kernel
-directly, which is half the price (docs/design/0005); only what it doesn't take goes through
-Tornado's stream, which tells when there is room again.
+The HTTP server hands over its stream after the request's head. Frames are given to the kernel
+directly, at half the cost (docs/design/0005). Only bytes that the kernel doesn't take go through
+Tornado's stream, which reports when there is room again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from newsfabric.service import HeadHandler, answer_preflight, methods_of
 if TYPE_CHECKING:
     from gateway.core import Core
 
-#: In the head of every answer that goes on: nginx passes it on as it comes.
+#: In the head of every streamed answer: nginx passes the bytes on at once.
 UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
 _READ_BYTES: Final = 64 * 1024
-#: Who is asked for a sign of life out of turn has so long to give one.
+#: The time to give a sign of life that was asked for out of turn.
 ANSWER_SECONDS: Final = 4.0
 _STATUS: Final = {
     ErrorCode.INTERNAL: 503,
@@ -46,7 +46,7 @@ _STATUS: Final = {
 
 
 class Ending(enum.Enum):
-    """What follows the last byte of a goodbye."""
+    """The step after the last byte of a goodbye."""
 
     WAIT = "the reader answers, then hangs up"
     HALF_CLOSE = "no more comes from us; what the reader still sends is dropped"
@@ -65,23 +65,23 @@ class StreamConnection(Connection):
         stream.ask_for_life = self.ask_for_life
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
-        # The last sign of life, as far as the transport can know of one.
+        # The time of the last sign of life, as far as the transport can know.
         self._heard_at = readers.clock()
-        # When it was last asked for one.
+        # The time of the last heartbeat, which asks for a sign of life.
         self._beaten_at = self._heard_at
-        # Runs while it is asked for a sign of life out of turn.
+        # Runs while a sign of life is awaited out of turn.
         self._asked: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._ending = Ending.WAIT
         if stream.writing():
-            # An earlier answer on this connection is still on its way: go behind it.
+            # An earlier answer on this connection is still on its way: write behind it.
             self.blocked = True
             stream.write(b"").add_done_callback(self._on_room)
 
     def ask_for_life(self) -> None:
-        """End it unless something is heard soon.
+        """End the connection unless something is heard soon.
 
-        Who hasn't taken all that it was sent is left alone: what asks would wait behind it.
+        A reader who hasn't taken all bytes is left alone: the heartbeat would wait behind them.
         """
         if self.is_open and not self.blocked and self._asked is None:
             self._write([self.heartbeat])
@@ -98,21 +98,21 @@ class StreamConnection(Connection):
             and self._has_said_nothing()
         ):
             self.close(NO_PONG)
-            # Who is gone answers no goodbye either, and others wait for its place.
+            # A dead reader answers no goodbye either, and others wait for its place.
             self._stream.close()
 
     def _listen(self) -> None:
-        """Note a sign of life that comes in no bytes."""
+        """Note a sign of life other than received bytes."""
 
     async def run(self) -> None:
-        """Serve the connection until it is gone. Its owner is the HTTP handler that awaits it."""
+        """Serve the connection until it ends. Its owner is the HTTP handler that awaits this."""
         if self.is_open:
             self.start_beat()
         try:
             while True:
                 data = await self._stream.read_bytes(_READ_BYTES, partial=True)
                 self._on_bytes(data)
-                # A reader who sends without pause must not keep the loop to itself.
+                # A reader who sends without pause must not keep the event loop to itself.
                 await asyncio.sleep(0)
         except StreamClosedError:
             pass
@@ -123,7 +123,7 @@ class StreamConnection(Connection):
 
     @abc.abstractmethod
     def _on_bytes(self, data: bytes) -> None:
-        """The reader has sent something."""
+        """Handle bytes received from the reader."""
 
     def _write(self, frames: list[bytes]) -> None:
         data = frames[0] if len(frames) == 1 else b"".join(frames)
@@ -155,16 +155,16 @@ class StreamConnection(Connection):
             self._write([self.heartbeat])
 
     def _is_silent(self) -> bool:
-        """Whether nothing was heard for a heartbeat before the last one, nor since.
+        """Return whether nothing was heard for a heartbeat before the last one, nor since.
 
-        Not whether that was two heartbeats ago: this process may have stood still, and have asked
-        for no sign of life. Nor does what waits for us unread make a reader silent.
+        Two heartbeats of silence aren't enough: this process may have stood still, and have asked
+        for no sign of life. Nor is a reader silent if received bytes wait unread.
         """
         late = self._beaten_at - self._heard_at > self.settings.heartbeat
         return late and self._has_said_nothing()
 
     def _has_said_nothing(self) -> bool:
-        """Whether nothing waits for us unread."""
+        """Return whether no received bytes wait unread."""
         if not self._stream.reading():
             return False
         try:
@@ -177,7 +177,7 @@ class StreamConnection(Connection):
         return False
 
     def _part(self, last: bytes, ending: Ending) -> None:
-        """Send the last bytes and end. Whatever the reader does, it is over after the linger."""
+        """Send the last bytes and end. After the linger the stream is closed in any case."""
         self._stop_timers()
         self._linger = self._loop.call_later(self.settings.linger, self._stream.close)
         self._ending = ending
@@ -200,16 +200,16 @@ class StreamConnection(Connection):
 
 
 class ReaderHandler(tornado.web.RequestHandler):
-    """Base of all handlers of requests that readers make."""
+    """Base of all handlers of readers' requests."""
 
     core: Core
 
     def set_default_headers(self) -> None:
-        """Tornado calls it before each answer: no Server."""
+        """Remove the Server header; Tornado calls this before each answer."""
         self.clear_header("Server")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
+        """Send 405 as RFC 9110 section 15.5.6 and SockJS 1.0 want it: ``Allow``, and no body."""
         if status_code != 405:
             super().write_error(status_code, **kwargs)
             return
@@ -218,7 +218,7 @@ class ReaderHandler(tornado.web.RequestHandler):
         self.finish()
 
     def _is_welcome(self) -> bool:
-        """Whether a new reader may come in; if not, that is answered."""
+        """Return whether a new reader may come in; if not, the refusal is sent."""
         verdict = self.core.admission.ask(self.request.headers)
         if verdict is not Welcome.YES:
             self._turn_away(verdict)
@@ -243,17 +243,17 @@ class StreamHandler(ReaderHandler):
     """Base of the handlers that let a reader in and hand the stream to a connection."""
 
     def initialize(self, core: Core) -> None:
-        """Tornado gives it the gateway's ``core``."""
+        """Take the gateway's ``core`` from Tornado."""
         self.core = core
 
     @property
     def _is_turned_away(self) -> bool:
-        """Whether who asks only hears that there is no room."""
+        """True if the request is only answered that there is no room."""
         connection: Any = self.request.connection
         return bool(connection.stream.turned_away)
 
     def _hang_up(self, text: str, retry_after: int) -> None:
-        """503, which says when to come again, in seconds; the connection ends."""
+        """Send 503 with the seconds after which to retry; the connection ends."""
         head = {
             "Content-Type": "text/plain; charset=utf-8",
             "Cache-Control": "no-store",
@@ -268,35 +268,35 @@ class StreamHandler(ReaderHandler):
     def _take_over(self, status: str, headers: Mapping[str, str]) -> ReaderStream:
         """Answer with a head that no framework adds to, and own the stream from here on.
 
-        A reader who has gone meanwhile ends the request.
+        If the reader has gone meanwhile, the request ends.
         """
         stream = self.detach()
-        # The listener makes no others.
+        # The listener makes no other streams.
         assert isinstance(stream, ReaderStream)
         if stream.closed():
             raise tornado.web.Finish
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
         stream.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
         if stream.closed():
-            # Writing found out. A connection on it would never learn that it has ended.
+            # The write has found it closed. A connection on it would never be notified.
             raise tornado.web.Finish
         return stream
 
 
 class TurnedAwayHandler(StreamHandler):
-    """Whatever is asked by one whose address has no room."""
+    """The answer to every request of an address that has no room."""
 
     def prepare(self) -> None:
-        """503, whatever the method."""
+        """Send 503, whatever the method."""
         seconds = math.ceil(ADDRESS_FULL.retry_after_ms / 1000)
         self._hang_up(f"not now: {Welcome.TOO_MANY.value}", seconds)
 
 
 class PageHandler(HeadHandler, StreamHandler):
-    """Base of the handlers that pages of other origins may ask without a preflight, or with one."""
+    """Base of the handlers for pages of other origins, with or without a preflight."""
 
     def prepare(self) -> None:
-        """Tornado calls it before each request: CORS headers for an origin that is allowed."""
+        """Set CORS headers for an allowed origin; Tornado calls this before each request."""
         headers = self.request.headers
         if self.core.origins.allows(headers):
             origin = headers.get("Origin")
@@ -306,13 +306,13 @@ class PageHandler(HeadHandler, StreamHandler):
                 self.set_header("Access-Control-Allow-Credentials", "true")
 
     def options(self) -> None:
-        """CORS preflight."""
+        """Answer a CORS preflight."""
         answer_preflight(self)
 
     async def _who(self) -> AuthState | None:
-        """Who asks, by the token that comes with the request; None: it is no good, and is answered.
+        """Return the auth state for the request's token; None if it is invalid, and was refused.
 
-        One that is no good is refused whatever it asks for: who sends one wants to be somebody.
+        An invalid token is refused whatever is asked for: its sender wants to be logged in.
         """
         token = self.core.origins.token_of(self.request.headers)
         if token is None:
@@ -324,7 +324,7 @@ class PageHandler(HeadHandler, StreamHandler):
         return None
 
     def _subscribe(self, auth: AuthState, **fields: Any) -> Subscribe | Refusal:
-        """What a ``subscribe`` with these fields is, said by who has ``auth``."""
+        """Return the intent of a ``subscribe`` with these fields, by a reader with ``auth``."""
         verb = self.core.readers.verbs.decide({"action": "subscribe", **fields})
         if isinstance(verb, Subscribe):
             return refusal(verb, self.core.table.known(verb.topic), auth.login) or verb

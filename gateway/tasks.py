@@ -1,4 +1,4 @@
-"""Background tasks with one owner, which ends them; and work that many wait for, done once."""
+"""Background tasks with one owner, which cancels them; and work that many wait for, done once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
-#: Makes tasks, and owns them: :meth:`Tasks.spawn`.
+#: A function that makes tasks, and owns them: :meth:`Tasks.spawn`.
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
@@ -41,24 +41,24 @@ class Tasks:
         self._running.discard(task)
         exc = None if task.cancelled() else task.exception()
         if isinstance(exc, NewsfabricError):
-            # If nobody awaits it, this line is all that is left of it.
+            # If nobody awaits the task, this line is the only trace of its error.
             logger.debug("a task of the gateway ended: %s", exc)
         elif exc is not None:
             logger.error("a task of the gateway failed", exc_info=exc)
 
 
 class SingleFlight(Generic[Key, Result]):
-    """One task for each key, however many wait for it."""
+    """Shared work: one task for each key, however many wait for it."""
 
     def __init__(self, spawn: Spawn) -> None:
         self._spawn = spawn
         self._tasks: dict[Key, asyncio.Task[Result]] = {}
 
     async def do(self, key: Key, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """What the work under ``key`` comes to. It begins now unless it is under way.
+        """Return the result of the work under ``key``, which begins now unless it is under way.
 
-        One that has ended isn't under way: who asks later may need what has happened since. An
-        exception is everybody's. Who is cancelled doesn't take the work from the others.
+        A task that has ended isn't under way: a later caller may need newer results. An exception
+        is raised for all callers. A cancelled caller doesn't cancel the work for the others.
         """
         task = self._tasks.get(key)
         if task is None or task.done():
@@ -70,5 +70,5 @@ class SingleFlight(Generic[Key, Result]):
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            # Who asked for it may be gone.
+            # The callers may be gone: mark the exception as retrieved.
             task.exception()

@@ -1,11 +1,11 @@
-"""Logs that are heard, and that the directory doesn't list, though it was read meanwhile. Pure.
+"""Logs that are heard, but that the directory doesn't list, although it was read meanwhile. Pure.
 
-A router's log is in the directory before its first number is given out, so one that stays out of it
-is no router's: somebody speaks in the name of one that there isn't. Or its row is on its way: from
-another region it may take hours, while brokers reach each other and stores don't. That is why such
-a log is said to operators and nothing more: whoever refused it would keep from readers what a
-region routes while its store is cut off, and tell them that they have it all. And who can speak on
-a core broker could as well say numbers of a log that is listed (docs/threats.md).
+A router's log is in the directory before its first number is given out. So a log that stays out of
+it may be no router's: somebody uses the name of a router that doesn't exist. Or its row is on its
+way: from another region it may take hours, while brokers reach each other and stores don't. So such
+a log is only reported to operators. A refusal would keep from readers all that a region routes
+while its store is cut off, and they would be told that they have it all. And whoever can publish on
+a core broker could as well use numbers of a listed log (docs/threats.md).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Final
 from gateway.known_log import KnownLog
 from newsfabric.store.logs import Log
 
-# So long, in seconds, and for so many reads of the directory, a log may not be in it.
+# A log is reported if it isn't listed for so many seconds, and in so many reads of the directory.
 _PATIENCE: Final = 60.0
 _READS: Final = 3
 
 
 class Unlisted:
-    """``now`` is in seconds, of any clock that only goes on."""
+    """The logs that aren't listed. ``now`` is in seconds, of any monotonic clock."""
 
     def __init__(self) -> None:
-        # Since when each isn't listed, and how often that was seen.
+        # By log, since when it isn't listed, and the number of reads that found it so.
         self._since: dict[Log, tuple[float, int]] = {}
-        #: Those that have been so for too long, those that began first first.
+        #: Logs that aren't listed for too long, in the order in which they began.
         self.logs: list[Log] = []
 
     def read(self, unfinished: Iterable[KnownLog], now: float) -> list[Log]:
-        """All of the directory that can have changed was read, and learned; which logs have been
-        out of it for too long since now."""
+        """Note that all changed rows of the directory were read and learned; return the logs that
+        have newly become unlisted for too long."""
         before = self._since
         self._since = {}
         for known in unfinished:

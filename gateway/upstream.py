@@ -1,7 +1,7 @@
-"""Marks on their way up: from this gateway through the box's broker towards the core.
+"""User marks on their way up: from this gateway through the box's broker towards the core.
 
-Nothing is kept here (docs/design/0016): while the broker is away, or is behind by more than a
-bounded number of marks, the reader is told to say it again.
+Nothing is kept here (docs/design/0016): while the broker is away, or behind by more than a bounded
+number of marks, the reader is told to send its verb again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TIMEOUT: Final = 5.0
 
 
 class Upstream:
-    """Publishes to the box's exchange ``upstream``. :meth:`start` it."""
+    """A publisher to the box's exchange ``upstream``. Call :meth:`start` first."""
 
     _publisher: ConfirmingPublisher | None = None
 
@@ -29,7 +29,7 @@ class Upstream:
         self._publisher = await link.publisher(in_flight=_IN_FLIGHT)
 
     async def send(self, mark: UserMark) -> None:
-        """Return when the broker has ``mark``. LinkError if it hasn't, or isn't known to have."""
+        """Return when the broker has ``mark``. LinkError if it doesn't, or if that isn't known."""
         if self._publisher is None:
             raise LinkClosed("the gateway isn't connected yet")
         try:

@@ -54,7 +54,7 @@ class WebSocketConnection(StreamConnection):
         self._parser = FrameParser(self.settings.reader.frame_bytes)
         # RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
         self._unanswered: bytes | None = None
-        # Runs while a message is unfinished, and may outlast that one.
+        # Runs while a message is unfinished, and perhaps for longer.
         self._deadline: asyncio.TimerHandle | None = None
 
     def _on_bytes(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class WebSocketConnection(StreamConnection):
             self._watch_unfinished()
 
     def _watch_unfinished(self) -> None:
-        """What a reader has begun to say, it must say in time: it is kept till then."""
+        """Close if a message that has begun isn't whole in time: its bytes are kept till then."""
         self._deadline = None
         now = self.readers.clock()
         since = self._parser.unfinished_since(now)
@@ -108,13 +108,13 @@ class WebSocketConnection(StreamConnection):
             self._unanswered = None
 
     def unblocked(self) -> None:
-        """The kernel takes bytes again: what waits goes first, then the answer to a ping."""
+        """Send the waiting frames, then the answer to a ping: the kernel takes bytes again."""
         super().unblocked()
         self._answer_ping()
 
     def _say_goodbye(self, push: bytes, reason: CloseReason) -> None:
         # RFC 6455 section 7.1.1: the reader answers, then TCP is closed. After a violation its
-        # answer can't be told from what it still sends; that is read and dropped, since a reset
+        # answer can't be told from its other bytes. All these are read and dropped, since a reset
         # would destroy the goodbye.
         ending = Ending.WAIT if self._parser.violation is None else Ending.HALF_CLOSE
         self._part(dress(push, self.variant) + self._close_frames(reason), ending)
@@ -124,11 +124,11 @@ class WebSocketConnection(StreamConnection):
 
 
 class SockJsWebSocketConnection(WebSocketConnection):
-    """The same in SockJS frames, in both directions."""
+    """A reader on a WebSocket with SockJS frames, in both directions."""
 
     transport = "sockjs-websocket"
     variant = Variant.SOCKJS_WEBSOCKET
-    # SockJS has no answer to h; the ping's pong tells that the reader lives.
+    # SockJS has no answer to h; the ping's pong is the sign of life.
     heartbeat = websocket_frame(TEXT, b"h") + _PING
 
     def __init__(self, readers: Readers, stream: ReaderStream) -> None:
@@ -137,8 +137,8 @@ class SockJsWebSocketConnection(WebSocketConnection):
 
     def received(self, data: str | bytes) -> None:
         """Take one WebSocket message: an array of verbs, one verb, or nothing."""
-        # An array of verbs, or one alone. SockJS 1.0: an empty frame is ignored; broken JSON ends
-        # the connection abruptly, without a frame of SockJS's.
+        # SockJS 1.0: an empty frame is ignored; broken JSON ends the connection abruptly, without a
+        # frame of SockJS's.
         if not data or not self.is_open:
             return
         try:
@@ -158,23 +158,23 @@ class SockJsWebSocketConnection(WebSocketConnection):
 class WebSocketHandler(StreamHandler):
     """The opening handshake (RFC 6455 section 4.2) of a ``connection``.
 
-    SockJS 1.0 gives a WebSocket a server and a session in its path; neither means anything to it.
+    SockJS 1.0 puts a server and a session into a WebSocket's path; both are ignored here.
     """
 
     def initialize(
         self, core: Core, connection: type[WebSocketConnection] = WebSocketConnection
     ) -> None:
-        """Tornado gives it the gateway's ``core`` and the kind of ``connection``."""
+        """Take the gateway's ``core`` and the kind of ``connection`` from Tornado."""
         super().initialize(core)
         self.connection = connection
 
     def prepare(self) -> None:
-        """Tornado calls it before each request: 404 where WebSockets are switched off."""
+        """Send 404 where WebSockets are switched off; Tornado calls this before each request."""
         if not self.core.settings.websocket:
             self._refuse(404, "no WebSocket here")
 
     async def get(self, **_: str) -> None:
-        """101 and the connection until it ends; 400, 403, 426 or 503 if there is none."""
+        """Send 101 and serve the connection until it ends; or send 400, 403, 426 or 503."""
         headers = self.request.headers
         try:
             accept = accept_key(headers)
@@ -209,15 +209,15 @@ class WebSocketHandler(StreamHandler):
             connection.close(told)
         token = token or self.core.origins.cookie_of(headers)
         if token is not None:
-            # As if it had been the first verb.
+            # Handled as if it were the first verb.
             connection.ask(LogIn(token=token))
         await connection.run()
 
     def _refuse_upgrade(self) -> None:
         """Refuse a handshake behind another request on a connection that was handed over.
 
-        A WebSocket here would end with the control plane. Browsers begin each on a connection of
-        its own, which is the data plane's; a proxy that uses connections again tries another one.
+        A WebSocket here would end with the control plane. Browsers begin each WebSocket on a new
+        connection, which the data plane serves; a proxy that reuses connections tries another one.
         """
         measures.REJECTED_CONNECTS.labels("upgrade").inc()
         self._hang_up("not now: not on a connection of other requests", 1)

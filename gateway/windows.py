@@ -1,7 +1,7 @@
-"""What was read of topics' past, kept for a minute: a crowd that comes back needs one read. Pure.
+"""Reads of topics' past, kept for a minute, so that a returning crowd needs one read. Pure.
 
-A topic's memory has its windows told of further copies that come of its messages, which the store
-may not have had yet. ``now`` is in seconds, of a clock that only goes on.
+A topic's memory notifies its windows of further copies of their messages, which the store may not
+have had yet. ``now`` is in seconds, of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gateway.position import Copy
 from gateway.publication import Publication
 
 WINDOW_SECONDS: Final = 60.0
-# One that couldn't reach as far as was asked is no reason to read again at once.
+# A read that didn't reach as far back as was asked isn't repeated within this time.
 _SHORT_SECONDS: Final = 5.0
-# Copies that one may lack: of a cut's backlog that comes at 100 a second for as long as a read
-# takes and is used soon.
+# Limit of copies that a window may lack: a cut's backlog, which arrives at 100 a second, during a
+# read and the short time until its use.
 _LACKING: Final = 1_024
 _numbers = itertools.count()
 
@@ -26,11 +26,11 @@ _numbers = itertools.count()
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False)
 class Window:
     """A topic as ``region`` had it from ``asked_ms`` on, read when ``arrived`` messages had arrived
-    in its memory.
+    in the topic's memory.
 
-    It has all ``messages`` from ``reach_ms`` on but those whose identities and copies are
-    ``lacking``: the store has them now. If ``spoilt``, something that the store has is no message.
-    No other one has its ``number``.
+    It has all ``messages`` from ``reach_ms`` on, except those whose identities and copies are
+    ``lacking``: the store has them by now. If ``spoilt``, something in the store is no message.
+    ``number`` is unique among windows.
     """
 
     region: str
@@ -42,23 +42,23 @@ class Window:
     read_at: float = 0.0
     lacking: list[tuple[int, Copy]] = dataclasses.field(default_factory=list)
     number: int = dataclasses.field(default_factory=_numbers.__next__)
-    # Copies that come while it is read; then None.
+    # Copies that arrive during the read; None after it.
     _noted: list[tuple[int, Copy]] | None = dataclasses.field(default_factory=list)
     _is_behind: bool = False
 
     def was_read(
         self, messages: dict[int, Publication], reach_ms: int, now: float, *, spoilt: bool
     ) -> None:
-        """This is what was found."""
+        """Take the result of the read."""
         self.messages, self.reach_ms, self.spoilt, self.read_at = messages, reach_ms, spoilt, now
         noted, self._noted = self._noted or (), None
         for identity, copy in noted:
             self.note_copy(identity, copy, 0)
 
     def note_copy(self, identity: int, copy: Copy, arrival: int) -> None:
-        """A further copy has come of the message that was the ``arrival``-th to arrive in memory;
-        0 if memory doesn't have it, or has it from the store."""
-        # What has arrived since the read was begun needn't be here: memory has it.
+        """Note a further copy of the message that was the ``arrival``-th to arrive in memory; 0 if
+        memory doesn't have it, or has it from the store."""
+        # Messages that arrived since the read was begun needn't be here: memory has them.
         if arrival > self.arrived or self._is_behind:
             return
         if self._noted is not None:
@@ -70,21 +70,21 @@ class Window:
         self._is_behind = len(self._noted or self.lacking) > _LACKING
 
     def fits(self, lost: int, now: float) -> bool:
-        """Whether this leaves nothing out together with its memory, of which the first ``lost``
-        messages are lost, and what others have of that which is lacking here."""
+        """Return whether this window, its memory without the first ``lost`` messages, and other
+        windows for the ``lacking`` messages leave nothing out."""
         is_young = self._noted is None and now < self.read_at + WINDOW_SECONDS
         return is_young and lost <= self.arrived and not self._is_behind
 
     def answers(self, from_ms: int, now: float) -> bool:
-        """Whether this has all from then on, or would have no more if it were read now."""
+        """Return whether all from ``from_ms`` on is here, or a new read would find no more."""
         lately = self.asked_ms <= from_ms and now < self.read_at + _SHORT_SECONDS
         return self.reach_ms <= from_ms or lately
 
 
 def fitting(windows: Iterable[Window], lost: int, now: float) -> dict[str, Window]:
-    """By region, those of a topic's windows that leave nothing out between them and its memory.
+    """Return by region the windows of a topic that leave nothing out, together with its memory.
 
-    Only a region's newest one counts, also for others: somebody may still hold a former one.
+    Only a region's newest window counts, also for others: somebody may still hold an older one.
     """
     fit = sorted((one for one in windows if one.fits(lost, now)), key=lambda one: one.number)
     found = list({window.region: window for window in fit}.values())

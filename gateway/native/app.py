@@ -1,4 +1,4 @@
-"""A gateway put together: data plane, feed, drain. Native engine."""
+"""A gateway of the native engine, put together: data plane, feed, drain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from newsfabric.topics import TopicTable
 async def running(
     settings: GatewaySettings, table: TopicTable, store: Store, link: Link, stop: asyncio.Event
 ) -> AsyncIterator[Gateway]:
-    """As :func:`gateway.app.running`; SetupError if there is no data plane's program.
+    """Run a gateway, as :func:`gateway.app.running`; SetupError if the data plane isn't built.
 
     When another control plane takes the data plane over, ``stop`` is set, and leaving the block
     drains only the readers of this process.

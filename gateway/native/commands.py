@@ -1,8 +1,8 @@
 """Commands to the data plane, as bytes. Pure; docs/dataplane-protocol.md defines them.
 
-Each function but :func:`subscription` makes whole messages. The largest are bounded by whoever
-calls; one that is too large all the same is a WireError here, instead of a link that is cut off at
-the other end.
+Each function except :func:`subscription` returns whole messages. The callers bound the largest
+ones. A message that is too large all the same raises WireError here: otherwise the other end would
+cut off the link.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ _HEAD: Final = struct.Struct("<IB")
 _MESSAGE: Final = struct.Struct("<16sq")
 _SLOW: Final[dict[SlowPolicy, int]] = {"disconnect": 0, "conflate": 1, "drop_oldest": 2}
 _MAX_U32: Final = 2**32 - 1
-# Of settings: sixteen bytes that mean nothing any more. A data plane of version 6 takes over, if an
-# operator goes back, only where the first number isn't 0.
+# Sixteen unused bytes of settings. After a downgrade, a data plane of version 6 takes over only if
+# the first number isn't 0.
 _UNUSED: Final = (1, 0, 0, 0)
 
 
-#: Between the labels of a series, which is all that the data plane knows of them.
+#: Separates the labels of a series; the data plane doesn't know their meaning.
 SERIES: Final = ","
 _SERIES_BYTES: Final = 64
 
-# So many batches the data plane keeps; one more makes it forget the first.
+# The data plane keeps so many batches; one more makes it forget the first.
 MOST_BATCHES: Final = 32
 
 
 def hello() -> bytes:
-    """The first command."""
+    """Return the first command."""
     return _command(CommandKind.HELLO, b"nfdp", U16.pack(VERSION))
 
 
 def settings(values: GatewaySettings, *, capacity: int, handovers: int = 0) -> bytes:
-    """Every limit of ``values`` that the data plane obeys, with room for ``capacity`` readers.
+    """Return all limits in ``values`` for the data plane, with room for ``capacity`` readers.
 
     At most ``handovers`` connections that were handed over may be open at once (0: any number).
     """
@@ -70,14 +70,14 @@ def settings(values: GatewaySettings, *, capacity: int, handovers: int = 0) -> b
         reader.frame_bytes,
         reader.topics,
         reader.verbs,
-        # Whole numbers only, and a reader who waits must be able to speak again.
+        # Whole numbers only, and a reader who waits must be able to send again.
         max(1, round(reader.verbs_per_second)),
         reader.refusals,
         reader.waiting,
         outbox.hard_bytes,
         outbox.soft_bytes,
         _ms(outbox.soft_seconds),
-        # Means nothing any more either.
+        # Unused, too.
         0,
         values.fanout_chunk,
         native.deflate_bytes,
@@ -110,9 +110,9 @@ def settings(values: GatewaySettings, *, capacity: int, handovers: int = 0) -> b
 
 
 def publish(number: int, publication: Publication) -> bytes:
-    """Send ``publication`` to its topic's readers, and measure how long it was under way.
+    """Return the commands that send ``publication`` to its topic's readers and measure its delay.
 
-    A successor of ours is told that its number was dealt with.
+    Their mark reports to a successor of ours that the number was dealt with.
     """
     topic = _topic(publication.envelope.topic, publication.policy)
     mark = encode_mark(publication.envelope)
@@ -123,7 +123,7 @@ def publish(number: int, publication: Publication) -> bytes:
 
 
 def subscribe(connections: Connections, subscription: bytes) -> bytes:
-    """Answer a ``subscribe`` with what :func:`subscription` made."""
+    """Return the answer to a ``subscribe``, with the bytes made by :func:`subscription`."""
     return _command(CommandKind.SUBSCRIBE, _to(connections), subscription)
 
 
@@ -137,9 +137,9 @@ def subscription(
     push: bytes,
     messages: Sequence[Publication] = (),
 ) -> bytes:
-    """``push``, then the :func:`batch` of that number; 0: ``messages``. For any connections.
+    """Return ``push`` and the :func:`batch` of that number (0: ``messages``), for any connections.
 
-    Unless they are ``seen``, a copy that is published later is news to these readers too.
+    Unless ``seen``, a copy that is published later is sent to these readers, too.
     """
     parts = (
         _topic(topic, policy),
@@ -153,23 +153,23 @@ def subscription(
 
 
 def unsubscribe(connections: Connections, topic: str, push: bytes) -> bytes:
-    """Answer an ``unsubscribe``."""
+    """Return the answer to an ``unsubscribe``."""
     return _command(CommandKind.UNSUBSCRIBE, _to(connections), _text8(topic), _sized(U32, push))
 
 
 def reply(connections: Connections, push: bytes) -> bytes:
-    """Answer any verb with ``push``."""
+    """Return the answer ``push`` to any verb."""
     return _command(CommandKind.REPLY, _to(connections), _sized(U32, push))
 
 
 def close(connections: Connections, reason: CloseReason) -> bytes:
-    """End connections."""
+    """Return the command that ends connections."""
     ending = _text8(reason.name), U32.pack(reason.retry_after_ms)
     return _command(CommandKind.CLOSE, _to(connections), *ending)
 
 
 def auth(connections: Connections, auth: AuthState, push: bytes) -> bytes:
-    """Answer a ``login``: from now on they are who ``auth`` says, until that ends."""
+    """Return the answer to a ``login``: the connections have ``auth`` until it ends."""
     login, blob = auth.login, encode_auth(auth)
     return _command(
         CommandKind.AUTH,
@@ -183,45 +183,45 @@ def auth(connections: Connections, auth: AuthState, push: bytes) -> bytes:
 
 
 def evict(users: Sequence[tuple[str, int]], reason: CloseReason) -> bytes:
-    """End the connections of users whose auth states were issued until then (ms)."""
+    """Return the command to close users whose auth states were issued until their time (ms)."""
     named = (_text8(user) + U64.pack(until_ms) for user, until_ms in users)
     return _command(CommandKind.EVICT, _text8(reason.name), U32.pack(len(users)), *named)
 
 
 def remember(blob: bytes) -> bytes:
-    """Keep ``blob`` for whoever attaches next."""
+    """Return the command that keeps ``blob`` for the control plane that attaches next."""
     return _command(CommandKind.REMEMBER, _sized(U32, blob))
 
 
 def drain(seconds: float, per_second: int) -> bytes:
-    """Send all readers away and exit."""
+    """Return the command to send all readers away and exit."""
     return _command(CommandKind.DRAIN, _u32s([_ms(seconds, least=0), per_second]))
 
 
 def shed(reason: CloseReason, readers: int, retry_ms: int) -> bytes:
-    """Send so many readers elsewhere, each to come again within ``retry_ms``."""
+    """Return the command to send so many readers elsewhere, each to return within ``retry_ms``."""
     return _command(CommandKind.SHED, _text8(reason.name), _u32s([readers, retry_ms]))
 
 
 def count() -> bytes:
-    """Ask for counters."""
+    """Return the request for counters."""
     return _command(CommandKind.COUNT)
 
 
 def gone(address: str) -> bytes:
-    """One connection from ``address`` that was handed over is closed."""
+    """Return the report that a connection from ``address`` that was handed over is closed."""
     return _command(CommandKind.GONE, _text8(address))
 
 
 def kept(connections: Mapping[str, int]) -> bytes:
-    """What was handed over in earlier attachments and is open still, by address."""
+    """Return the report of open connections that earlier attachments handed over, by address."""
     named = (_text8(address) + U32.pack(count) for address, count in connections.items())
     return _command(CommandKind.KEPT, U32.pack(len(connections)), *named)
 
 
 def _message(publication: Publication) -> tuple[bytes, bytes]:
-    """One message as publish, batch and subscribe carry it: what goes before the push, and the
-    push. A history is sent a thousand at a time, so the first is made once for each message."""
+    """Return a message as publish, batch and subscribe carry it: head and push. The head is made
+    once for each message: a history is sent a thousand messages at a time."""
     push = publication.frame(Variant.RAW)
     if publication.native_head is None:
         envelope = publication.envelope
@@ -232,7 +232,7 @@ def _message(publication: Publication) -> tuple[bytes, bytes]:
 
 
 def batch(number: int, topic: str, policy: TopicPolicy, messages: Sequence[Publication]) -> bytes:
-    """Messages, oldest first, that many readers will be given."""
+    """Return the command that sends messages, oldest first, for many readers."""
     return _command(CommandKind.BATCH, U64.pack(number), _topic(topic, policy), _messages(messages))
 
 

@@ -1,8 +1,8 @@
-"""Events from the data plane, out of bytes. Pure; docs/dataplane-protocol.md defines them.
+"""Events from the data plane, decoded from bytes. Pure; docs/dataplane-protocol.md defines them.
 
-The data plane is our own process, and yet what it sends is checked like a stranger's: strangers
-tell it everything that it tells us. After a :class:`~gateway.native.wire.WireError` nothing that
-follows can be understood; drop the link and attach again.
+The data plane is our own process, and yet its messages are checked like a stranger's: their content
+is from strangers. After a :class:`~gateway.native.wire.WireError` nothing that follows can be
+decoded; drop the link and attach again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.native.wire import (
 
 
 class Attached(NamedTuple):
-    """The answer to ``hello``. ``attachment`` counts control planes; ``blob`` is the last one's."""
+    """The answer to ``hello``. ``attachment`` counts control planes; the last one left ``blob``."""
 
     pid: int
     attachment: int
@@ -35,30 +35,30 @@ class Attached(NamedTuple):
     blob: bytes
 
 
-#: Who said it, in the same auth state (empty for none), and what they said.
+#: Connections, their common auth state (empty for none), and the text that they sent.
 Verb: TypeAlias = tuple[Connections, bytes, bytes]
 
 
 class Verbs(NamedTuple):
-    """Answer each of those who said it once."""
+    """Verbs of readers: answer each connection once."""
 
     verbs: list[Verb]
 
 
 class Published(NamedTuple):
-    """All fan-outs up to ``number`` are over."""
+    """The report that all fan-outs up to ``number`` are over."""
 
     number: int
 
 
 class Handover(NamedTuple):
-    """A request for us; its descriptor came with the message's first byte."""
+    """A request for this process; its descriptor arrives with the message's first byte."""
 
     address: str
 
 
 class Full(NamedTuple):
-    """An address has no room for another connection: ask ours of it for a sign of life."""
+    """A full address: ask our connections from it for a sign of life."""
 
     address: str
 
@@ -70,7 +70,7 @@ class Counters(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why the data plane cuts us off."""
+    """The reason why the data plane cuts us off."""
 
     why: str
 
@@ -81,18 +81,18 @@ Event = Attached | Verbs | Published | Handover | Full | Counters | Refused
 OTHER_VERSION: Final = "bad value of version"
 # ``why`` of a Refused when another control plane has attached.
 REPLACED: Final = "replaced"
-# When another data plane has our readers: attach again, over the same path.
+# ``why`` of a Refused when another data plane has our readers: attach again, over the same path.
 TAKEN_OVER: Final = "taken_over"
 
 
 class Decoder:
-    """Bytes in, in any pieces; events out."""
+    """A decoder of bytes, in any pieces, to events."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """The events that are whole now. WireError: nothing that follows can be understood."""
+        """Yield the events that are whole now. WireError: nothing that follows can be decoded."""
         self._buffer += data
         at = 0
         try:
@@ -124,7 +124,7 @@ def _decode(kind: int, body: bytes) -> Event:
 
 
 class _Fields:
-    """Takes fields off the front of a body; WireError where it is too short."""
+    """The fields of a body, taken off its front; WireError where it is too short."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,8 +1,9 @@
-"""A unix socket that carries messages and descriptors, and the room that it has for answers.
+"""A unix socket that carries messages and file descriptors, and the room that it has for answers.
 
 A thin shell over a non-blocking socket, because asyncio's streams don't receive descriptors.
-Commands of one turn of the loop leave in one write. What waits to be written is bounded: a data
-plane that takes nothing is given up, and what it missed is sent again to the next attachment.
+Commands of one turn of the event loop are sent in one write. Bytes that wait to be written are
+bounded: a data plane that takes none is given up, and its publications are sent again to the next
+attachment.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from gateway.native.events import Decoder, Event, Handover, Verb
 from gateway.native.wire import WireError
 
 _READ_BYTES: Final = 256 * 1024
-# More than these leave the loop to others first.
+# After so many reads, others have their turn of the event loop first.
 _READS_AT_ONCE: Final = 16
 # SCM_MAX_FD, unix(7).
 _DESCRIPTORS: Final = 253
 _INT_BYTES: Final = array.array("i").itemsize
-# Publications are bounded by the feed's prefetch, answers by FULL_BYTES: beyond that no more of
-# them may be made, since each can be a megabyte.
+# Publications are bounded by the feed's prefetch, answers by FULL_BYTES: above it no more answers
+# may be made, since each can be a megabyte.
 _WAITING_BYTES: Final = 256 << 20
 FULL_BYTES: Final = 8 << 20
-# What leaves in one write, if it comes in smaller pieces; and so many writes before others' turn.
+# Bytes of one write that joins shorter commands; and so many writes before others' turn.
 _WRITE_BYTES: Final = 256 * 1024
 _WRITES_AT_ONCE: Final = 64
 
 
 class ControlLink:
-    """A connected link. ``on_event`` gets each event, and a handover's descriptor with it; None if
-    that was lost, because this process may have no more.
+    """A connected link. ``on_event`` gets each event, with the descriptor of a handover; None if
+    the descriptor was lost, because this process may have no more.
 
     ``on_lost`` is called once, with the reason, unless :meth:`close` came first; ``on_room`` when
     the link was :attr:`full` and isn't any more.
@@ -56,7 +57,7 @@ class ControlLink:
         self._on_room = on_room
         self._loop = asyncio.get_running_loop()
         self._decoder = Decoder()
-        # Descriptors whose message isn't whole yet, in the order in which they came.
+        # Descriptors whose message isn't whole yet, in order of arrival.
         self._descriptors: collections.deque[int | None] = collections.deque()
         self._waiting: collections.deque[bytes | memoryview] = collections.deque()
         self._waiting_bytes = 0
@@ -67,11 +68,11 @@ class ControlLink:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that no more answers should be made."""
+        """True if so much waits that no more answers should be made."""
         return self._waiting_bytes > FULL_BYTES
 
     def send(self, command: bytes) -> None:
-        """Send ``command`` at the end of this turn; nothing if the link is closed."""
+        """Send ``command`` at the end of this turn of the loop, unless the link is closed."""
         if self.closed:
             return
         self._waiting.append(command)
@@ -83,7 +84,7 @@ class ControlLink:
             self._loop.call_soon(self._write)
 
     def close(self) -> None:
-        """Let go of the data plane; it goes on without us. Idempotent."""
+        """Close the link; the data plane goes on without us. Idempotent."""
         if self.closed:
             return
         self.closed = True
@@ -102,9 +103,8 @@ class ControlLink:
             self._on_lost(why)
 
     def _lose_after_reading(self, why: str) -> None:
-        """Nothing can be written any more, but what was said last is still to be read, and with it
-        come requests of readers: each is a reset to its reader if its socket is closed unread.
-        """
+        """Read the last messages, then lose the link, on which nothing can be written any more. The
+        messages may bring requests of readers: each gets a reset if its socket is closed unread."""
         with contextlib.suppress(OSError, WireError):
             for _ in range(_READS_AT_ONCE):
                 if not (data := self._receive()):
@@ -142,7 +142,7 @@ class ControlLink:
             self._on_room()
 
     def _next_piece(self) -> bytes | memoryview:
-        """What to write next: commands that are short together, a long one alone."""
+        """Return the bytes to write next: short commands together, a long one alone."""
         pieces = [self._waiting.popleft()]
         size = len(pieces[0])
         while self._waiting and size + len(self._waiting[0]) <= _WRITE_BYTES:
@@ -151,10 +151,10 @@ class ControlLink:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self) -> None:
-        """Read what there is, and look again in the next turn until there is nothing left.
+        """Read the bytes that are there, and look again in the next turn until none are left.
 
-        Of a data plane that ended without reading all from us uvloop tells once, and never again.
-        And what is read in one turn is bounded: others have their turns in between.
+        If a data plane ended without reading all from us, uvloop reports it once, and never again.
+        And the bytes read in one turn are bounded: others have their turns in between.
         """
         if self.closed:
             return
@@ -185,7 +185,7 @@ class ControlLink:
                 found.frombytes(content[: len(content) - len(content) % _INT_BYTES])
                 self._descriptors.extend(found)
         if flags & socket.MSG_CTRUNC:
-            # The data plane sends one at a time, and what one call receives ends behind it.
+            # The data plane sends one descriptor at a time, and a call's bytes end behind it.
             self._descriptors.append(None)
         return data
 
@@ -205,39 +205,39 @@ class Room:
     """Verbs and their answers, while the link to the data plane has room for answers.
 
     An answer can be a megabyte, and a crowd asks at once. So verbs wait here while the link is
-    full, in their order, and so does whoever makes an answer later (:meth:`wait`), one let on at a
-    time. The bound of both is one for each reader: the data plane sends nobody's next verb before
-    this one is answered.
+    full, in their order. Tasks that make an answer later wait, too (:meth:`wait`), and are let on
+    one at a time. Both are bounded by one for each reader: the data plane sends no reader's next
+    verb before this one is answered.
 
-    ``is_full`` says whether the link has no room; False also while there is no link.
+    ``is_full`` returns whether the link has no room; False also while there is no link.
     """
 
     def __init__(self, is_full: Callable[[], bool]) -> None:
         self.is_full = is_full
-        #: Answers a verb, each who said it once. It may not block or raise.
+        #: Answers a verb, once for each connection. It may not block or raise.
         self.answer: Callable[[bytes, bytes, bytes], None]
         self._verbs: collections.deque[Verb] = collections.deque()
-        # Whose turn it is waits for room; all at once would find none for most of them.
+        # The task whose turn it is waits for room: if all woke at once, most would find none.
         self._turn = asyncio.Lock()
         self._grew = asyncio.Event()
 
     def heard(self, verbs: Iterable[Verb]) -> None:
-        """These have come: they are answered as long as there is room."""
+        """Take verbs that were received: they are answered as long as there is room."""
         self._verbs.extend(verbs)
         self._answer()
 
     def grew(self) -> None:
-        """There is room again: answer who waits."""
+        """Answer those who wait: there is room again."""
         self._grew.set()
         self._answer()
 
     def forget(self) -> None:
-        """The attachment has ended: its verbs come again, and nobody need wait for room."""
+        """Forget the verbs of an attachment that has ended: each is sent again. End all waiting."""
         self._verbs.clear()
         self._grew.set()
 
     async def wait(self) -> None:
-        """Return when an answer may be made, or there is no attachment to send it to."""
+        """Return when an answer may be made, or when there is no attachment to send it to."""
         if self.is_full():
             async with self._turn:
                 while self.is_full():
@@ -250,9 +250,9 @@ class Room:
 
 
 def connected(path: Path) -> socket.socket:
-    """A socket connected to the data plane at ``path``; OSError if none listens there."""
+    """Return a socket connected to the data plane at ``path``; OSError if none listens there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # A frozen one that has enough connections to accept would have us wait: EAGAIN, unix(7).
+    # A frozen data plane with a full backlog would make us wait: EAGAIN, unix(7).
     connection.setblocking(False)
     try:
         connection.connect(str(path))

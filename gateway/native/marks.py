@@ -1,8 +1,8 @@
-"""What a control plane leaves to the next one: what it knew of each log.
+"""The state that a control plane leaves to the next one: its knowledge of each log.
 
-The data plane keeps a blob for us, which is replaced each second, and adds a **mark** to it for
-each message that it was given since: one line with the number. So whoever attaches with the blob
-knows which numbers' messages readers here were given. What there is no room for is read once more.
+The data plane keeps a blob for us, which is replaced each second. For each message that it was
+given since, it adds a **mark** to the blob: one line with the number. So the next control plane
+knows which numbers' messages readers here were given. Numbers without room are read once more.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from newsfabric.numbers import is_whole
 from newsfabric.store.logs import Log
 
 _VERSION: Final = 4
-# Left where what is known is too much: whoever attaches begins anew, and sends readers elsewhere.
+# Left if the state is too large: the next control plane begins anew, and sends readers elsewhere.
 UNKNOWN: Final = b"unknown"
 
-# Of a log of which more is to be left than there is room for.
+# Runs that are left of a log if there is no room for all.
 _FEW: Final = 64
-# Such a share of the logs is left out at once.
+# This share of the logs is left out at once.
 _SHARE: Final = 16
 
 
 def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
-    """The blob, in ``most_bytes`` at most.
+    """Return the blob, in ``most_bytes`` at most.
 
-    If it would be too long only the first runs of seen numbers of each log are left, which the
-    successor reads once more; and if that is too long the logs that ended first are forgotten.
+    If it would be too long, only the first runs of seen numbers of each log are left: the successor
+    reads the others once more. If that is too long, the whole logs that began first are forgotten.
     ValueError if that isn't short enough.
     """
     blob = _encode(left)
@@ -46,7 +46,7 @@ def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
 
 
 def _with_fewer(left: LeftLogs) -> LeftLogs:
-    """Without some logs that are whole; as when a gateway forgets them
+    """Return ``left`` without some whole logs; as when a gateway forgets them
     (:attr:`gateway.logs.Logs.forgotten_ms`)."""
     whole = [one.log for one in left.logs if _is_whole(one)]
     whole.sort(key=lambda log: log.epoch)
@@ -70,14 +70,14 @@ def _encode(left: LeftLogs) -> bytes:
 
 
 def encode_mark(envelope: Envelope) -> bytes:
-    """What is added to the blob when the data plane was given ``envelope``."""
+    """Return the line for the blob that tells that the data plane was given ``envelope``."""
     number = envelope.origin, envelope.router, envelope.epoch, envelope.seq
     return b"\n" + orjson.dumps(number)
 
 
 def decode_marks(blob: bytes) -> LeftLogs:
-    """What :func:`encode_marks` made, and the marks that were added; ValueError for anything
-    else."""
+    """Return the state that :func:`encode_marks` made, with the marks added since; ValueError for
+    anything else."""
     try:
         remembered, *marks = map(orjson.loads, blob.split(b"\n"))
         return _with_given(_decode(*remembered), marks)
@@ -86,7 +86,7 @@ def decode_marks(blob: bytes) -> LeftLogs:
 
 
 def _with_given(left: LeftLogs, marks: list[Any]) -> LeftLogs:
-    """What is left, with the messages that were given since."""
+    """Return ``left`` with the messages that were given since."""
     logs = {one.log: one for one in left.logs}
     given: dict[Log, Runs] = {}
     for mark in marks:
@@ -110,7 +110,7 @@ def _log(region: object, router: object, epoch: object) -> Log:
 def _decode(version: object, *rest: Any) -> LeftLogs:
     if version != _VERSION:
         raise ValueError(f"marks of version {version!r:.80}")
-    # Releases before leave no times, or not the lowest lead, and 0 for none.
+    # Earlier releases leave no times, or not the lowest lead, and 0 for none.
     directory_ms, forgotten_ms, logs, times = rest if len(rest) > 3 else (*rest, (0, []))
     lead_ms, told, least_ms = times if len(times) > 2 else (*times, None)
     return LeftLogs(
@@ -124,7 +124,7 @@ def _decode(version: object, *rest: Any) -> LeftLogs:
 
 
 def _lead(ms: object) -> int | None:
-    # Below 0 where a time is told that is less than this machine's uptime.
+    # Below 0 if a reported time is less than this machine's uptime.
     return None if ms is None else _whole(ms, MAX_MS, least=-MAX_MS)
 
 

@@ -1,22 +1,22 @@
 """The native engine: most readers' connections are in the data plane, a process beside ours.
 
-What the data plane doesn't serve itself (SockJS's HTTP transports, SSE, pages) is served here
-as the Tornado engine serves it. It is started if need be, attached to, attached to again::
+Requests that the data plane doesn't serve (SockJS's HTTP transports, SSE, pages) are served here as
+by the Tornado engine. The data plane is started if need be, attached to, attached to again::
 
     AWAY ──attached──► ATTACHED ──drain──► DRAINING ──link is lost──► GONE
       ▲                   │ └──another control plane has come──────────▲
       └───link is lost────┘
 
-The link is also lost when another data plane takes over from ours (:meth:`Plane.take_over`, or
-whoever started it): it is attached to over the same path, and has the same readers. So DRAINING
-goes back to AWAY then, and the other one is drained.
+The link is also lost when another data plane takes over from ours (by :meth:`Plane.take_over`, or
+for another control plane). We attach to the new one over the same path, and it has the same
+readers. So DRAINING returns to AWAY then, and the new one is drained.
 
-What is published stays here until the data plane says that its fan-out is over, and is sent again
-to the next attachment: the data plane drops what it has had. How much that can be is
-bounded by the feed's prefetch, since a delivery isn't acknowledged before.
+A publication stays here until the data plane reports that its fan-out is over, and is sent again to
+the next attachment: the data plane drops duplicates. The feed's prefetch bounds how many there are,
+since a delivery isn't acknowledged before.
 
-Answers to readers are not kept: a verb that wasn't answered comes again. So an answer must
-go to the attachment whose verb it answers; :attr:`Plane.attachment` tells them apart.
+Answers to readers are not kept: a verb that wasn't answered is sent again. So an answer must go to
+the attachment whose verb it answers: :attr:`Plane.attachment` is its number.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _USERS: Final = 10_000
 
 
 class State(enum.Enum):
-    """Where we are with the data plane."""
+    """The state of the link to the data plane."""
 
     AWAY = "away"
     ATTACHED = "attached"
@@ -61,11 +61,11 @@ class State(enum.Enum):
 
 
 class _OtherVersion(ConfigError):
-    """The data plane doesn't speak our version of the protocol."""
+    """Error: the data plane doesn't speak our version of the protocol."""
 
 
 class Plane(Engine):
-    """One data plane, for as long as this control plane lives."""
+    """The data plane, for as long as this control plane lives."""
 
     name = "native"
     serves_websockets = False
@@ -75,23 +75,23 @@ class Plane(Engine):
         self.state = State.AWAY
         self.attachment = 0
         self.port = settings.port
-        #: What readers say, and the room for answers.
+        #: Verbs of readers, and the room for answers.
         self.room = Room(lambda: self._link is not None and self._link.full)
-        #: Is told of each attachment, of each handover with its descriptor (None if that is lost),
-        #: and of the refusal of who is replaced. It may not block or raise.
+        #: Called for each attachment, handover (with its descriptor; None if lost) and full
+        #: address, and when another control plane replaces us. It may not block or raise.
         self.on_event: Callable[[events.Event, int | None], None]
         self._settings = settings
         # New readers are turned away until they can be served.
         self._capacity = 0
         self._child = Child(settings, program, control)
-        # Whether our program has taken over from one of another version.
+        # Whether our program has taken over from a data plane of another version.
         self._took_over = False
         self._link: ControlLink | None = None
         # Set for a moment at each change of state or of data plane.
         self._changed = asyncio.Event()
         self._greeting: asyncio.Future[events.Attached] | None = None
         self._unfinished = Unfinished()
-        # Set for a moment when counters have come, or won't.
+        # Set for a moment when counters have arrived, or won't arrive.
         self._counted = asyncio.Event()
         self._replaced = False
         self._taking_over = False
@@ -99,16 +99,16 @@ class Plane(Engine):
     # Attaching, and the process.
 
     async def attach(self) -> None:
-        """Attach to the data plane that lives, else to one that is started now.
+        """Attach to the data plane that lives, or else to one that is started now.
 
-        From one that speaks another version of the protocol our own program takes over, once.
-        TimeoutError if that takes too long, OSError or ConfigError for anything else; try again.
+        If it speaks another version of the protocol, our own program takes over from it, once.
+        TimeoutError if that takes too long, OSError or ConfigError for anything else; retry.
         """
         try:
             attached = await self._attach()
         except _OtherVersion as exc:
             if self._took_over:
-                # Our program is of that version too, or another control plane wants it so.
+                # Our program has that version too, or another control plane wants it so.
                 raise
             logger.warning("%s; ours takes over from it", exc)
             await self._child.take_over()
@@ -137,7 +137,7 @@ class Plane(Engine):
                 await asyncio.sleep(delay)
 
     def abandon(self) -> None:
-        """End the data plane that we have started and can't attach to: it serves nobody."""
+        """Kill the data plane that we have started and can't attach to: it serves nobody."""
         if not self._took_over:
             self._child.kill()
 
@@ -151,7 +151,7 @@ class Plane(Engine):
         self._taking_over, former = True, self._link
         try:
             newer = await self._child.take_over()
-            # If it hasn't said so by then it is frozen.
+            # A former data plane that hasn't reported the take-over by then is frozen.
             asyncio.get_running_loop().call_later(END_SECONDS, self._leave, former)
             async with asyncio.timeout(TAKE_OVER_SECONDS):
                 while self.pid != newer:
@@ -164,12 +164,12 @@ class Plane(Engine):
 
     async def drain(self) -> None:
         """Have all readers sent away; return when the data plane has ended, or should have."""
-        # Drained before, or another control plane's by now. (Not asked in the `if`: mypy would take
-        # it that the state stays another one below.)
+        # Drained before, or another control plane's by now. (Not in the `if`: mypy would assume
+        # that the state stays another one below.)
         over = self.state is State.GONE
         if over:
             return
-        # First of all: until it has heard this, the data plane lets readers in.
+        # First of all: until it has received this, the data plane lets readers in.
         self._send_drain()
         await self.look()
         seconds, per_second = self._settings.drain_seconds, self._settings.drain_per_second
@@ -184,13 +184,13 @@ class Plane(Engine):
             await self._child.end()
 
     def _send_drain(self) -> None:
-        """Once for each attachment."""
+        """Send ``drain``, once for each attachment."""
         if self.state is State.ATTACHED:
             self.send(commands.drain(self._settings.drain_seconds, self._settings.drain_per_second))
             self.state = State.DRAINING
 
     def close(self) -> None:
-        """Let go of the data plane; if it lives, it goes on without us."""
+        """Close the link; a data plane that lives goes on without us."""
         self.state = State.GONE
         _pulse(self._changed)
         if self._link is not None:
@@ -206,12 +206,12 @@ class Plane(Engine):
                 try:
                     return await self._greet(await self._child.connect(self.port))
                 except ConnectionError as exc:
-                    # It ends, or hands its readers to another one.
+                    # The data plane ends, or hands its readers to another one.
                     logger.info("the data plane hangs up before it answers: %s", exc)
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     async def _greet(self, connection: socket.socket) -> events.Attached:
-        """Say hello on ``connection``, which is ours from now on; return the answer."""
+        """Send ``hello`` on ``connection``, which is ours from now on; return the answer."""
         greeting: asyncio.Future[events.Attached] = asyncio.get_running_loop().create_future()
         self._greeting = greeting
         link = self._link = ControlLink(connection, self._on_event, self._on_lost, self.room.grew)
@@ -222,20 +222,20 @@ class Plane(Engine):
             link.close()
             raise
 
-    # What is sent to it.
+    # Commands to the data plane.
 
     @property
     def is_there(self) -> bool:
-        """Whether we are attached, draining or not."""
+        """True while we are attached, draining or not."""
         return self.state in (State.ATTACHED, State.DRAINING)
 
     def send(self, command: bytes) -> None:
-        """Send a command; nothing while there is no attachment."""
+        """Send ``command``; do nothing while there is no attachment."""
         if self._link is not None and self.is_there:
             self._link.send(command)
 
     def publish(self, publication: Publication, done: Callable[[], None]) -> None:
-        """Send ``publication`` to its readers, now or when we are attached; then call ``done``."""
+        """Send ``publication`` now or when we are attached; call ``done`` after its fan-out."""
         if self.state is State.GONE:
             if not self._replaced:
                 done()
@@ -243,28 +243,28 @@ class Plane(Engine):
         self.send(self._unfinished.add(publication, done))
 
     def resize(self, capacity: int) -> None:
-        """It may have so many readers from now on."""
+        """Limit the data plane to ``capacity`` readers from now on."""
         if capacity != self._capacity:
             self._capacity = capacity
             self._send_settings()
 
     def _send_settings(self) -> None:
-        # More handed over requests than the second bound are turned away by the data plane.
+        # The data plane turns requests away that exceed the second bound.
         bounds = {"capacity": self._capacity, "handovers": connections_at_most()}
         self.send(commands.settings(self._settings, **bounds))
 
     def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
-        """Close the connections of users whose logins were issued until then (ms)."""
+        """Close users whose logins were issued until the time in ``revoked`` (ms)."""
         for start in range(0, len(revoked), _USERS):
             some = revoked[start : start + _USERS]
             self.send(commands.evict(some, INVALID_TOKEN))
 
     def send_away(self, count: int) -> None:
-        """Have ``count`` of its readers connect to other boxes."""
+        """Have ``count`` of the data plane's readers connect to other boxes."""
         self.send(commands.shed(REBALANCE, count, self._settings.retry_after_ms))
 
     async def look(self) -> None:
-        """Have fresh counters; return without them if the data plane doesn't answer."""
+        """Fetch fresh counters; return without them if the data plane doesn't answer."""
         if self._link is None or self.state is State.AWAY:
             return
         self.send(commands.count())
@@ -272,7 +272,7 @@ class Plane(Engine):
             async with asyncio.timeout(_COUNT_SECONDS):
                 await self._counted.wait()
 
-    # What comes from it.
+    # Events of the data plane.
 
     def _on_event(self, event: events.Event, descriptor: int | None) -> None:
         match event:
@@ -302,14 +302,14 @@ class Plane(Engine):
             logger.warning("the data plane cuts us off: %s", why)
             if why == events.REPLACED:
                 self.state = State.GONE
-                # They stay unacknowledged: the broker gives them to whoever has come.
+                # Publications stay unacknowledged: the broker gives them to the new control plane.
                 self._replaced = True
                 self._unfinished.drop()
                 self.on_event(event, None)
 
     def _on_attached(self, event: events.Attached) -> None:
         if self.state is State.GONE:
-            # We were drained while the data plane was being looked for.
+            # We were drained while we looked for the data plane.
             self.close()
             return
         if event.ports:
@@ -328,7 +328,7 @@ class Plane(Engine):
             self._greeting.set_result(event)
 
     def _leave(self, link: ControlLink | None) -> None:
-        """Another data plane has the readers of the one at ``link``, which may be left by now."""
+        """Detach from ``link`` if it is still in use: another data plane has the readers."""
         if link is not None and link is self._link and self.is_there:
             logger.info("data plane %s has handed its readers to another one", self.pid)
             link.close()
@@ -350,46 +350,46 @@ class Plane(Engine):
 
 
 def _pulse(event: asyncio.Event) -> None:
-    """Wake all who wait for ``event`` now."""
+    """Wake all tasks that wait for ``event`` now."""
     event.set()
     event.clear()
 
 
 class Unfinished:
-    """Numbers publications, and keeps each command until its fan-out is over.
+    """Numbered publications: each command is kept until its fan-out is over.
 
     The data plane finishes them in the order of their numbers.
     """
 
     def __init__(self) -> None:
         self._number = 0
-        # Ascending: the number, the command, and what to call when its fan-out is over.
+        # Ascending: the number, the command, and the callback for the end of its fan-out.
         self._kept: collections.deque[tuple[int, bytes, Callable[[], None]]] = collections.deque()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, publication: Publication, done: Callable[[], None]) -> bytes:
-        """The command that publishes it, under the next number."""
+        """Return the command that publishes ``publication`` under the next number."""
         self._number += 1
         command = commands.publish(self._number, publication)
         self._kept.append((self._number, command, done))
         return command
 
     def commands(self) -> list[bytes]:
-        """All that a new attachment has to be sent again."""
+        """Return all commands that a new attachment must be sent again."""
         return [command for _, command, _ in self._kept]
 
     def finish(self, number: int) -> None:
-        """The fan-outs up to ``number`` are over."""
+        """Call back for all fan-outs up to ``number``: they are over."""
         while self._kept and self._kept[0][0] <= number:
             _, _, done = self._kept.popleft()
             done()
 
     def finish_all(self) -> None:
-        """There is nobody any more who could be given one."""
+        """Finish all: no reader is left who could be given one."""
         self.finish(self._number)
 
     def drop(self) -> None:
-        """Forget them, and call nobody."""
+        """Forget all without a callback."""
         self._kept.clear()

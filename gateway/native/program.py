@@ -1,7 +1,7 @@
-"""The data plane's program and process: where it is, starting it, waiting for its end.
+"""The data plane's program and process: finding it, starting it, waiting for its end.
 
-It is started in a session of its own, so that what ends the control plane (a signal to its
-process group, a crash) leaves the readers connected.
+The process is started in a session of its own. So if the control plane is ended (by a signal to its
+process group, by a crash), the readers stay connected.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from newsfabric.errors import ConfigError, SetupError
 logger = logging.getLogger(__name__)
 
 NAME: Final = "newsfabric-dataplane"
-# Names the binary, for those who keep it elsewhere.
+# Environment variable that names the binary, if it is kept elsewhere.
 VARIABLE: Final = "NEWSFABRIC_DATAPLANE"
 
-# A data plane that can't take over says so within ten seconds.
+# A data plane that can't take over reports it within ten seconds.
 TAKE_OVER_SECONDS: Final = 15.0
-# One that should end and doesn't within this time is killed.
+# A data plane that should end and doesn't within this time is killed.
 END_SECONDS: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.02
 _LINE_BYTES: Final = 1024
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> Path:
-    """The binary, in a wheel or in a checkout; SetupError if it isn't there."""
+    """Return the binary, in a wheel or in a checkout; SetupError if it isn't there."""
     named = environ.get(VARIABLE)
     here = Path(__file__).resolve()
     shipped, built = here.with_name(NAME), here.parents[2] / "target" / "release" / NAME
@@ -54,9 +54,9 @@ def find_program(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def control_socket(settings: GatewaySettings) -> Path:
-    """Where this gateway's data plane listens for a control plane.
+    """Return the path where this gateway's data plane listens for a control plane.
 
-    The port names it, so that a control plane that comes back finds the living data plane. With
+    The port names it, so that a control plane that is restarted finds the living data plane. With
     port 0 nobody will look for it again.
     """
     if settings.native.socket is not None:
@@ -66,7 +66,7 @@ def control_socket(settings: GatewaySettings) -> Path:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        # Whoever can write there could put a socket of theirs in our data plane's place.
+        # Whoever can write there could replace our data plane's socket with another one.
         raise ConfigError(f"{folder} must belong to this user alone (mode 0700)")
     if settings.port:
         return folder / f"gateway-{settings.port}.sock"
@@ -86,7 +86,7 @@ class Process(subprocess.Popen[bytes]):
         )
 
     def __del__(self) -> None:
-        """A Popen would warn here that it still runs."""
+        """Do nothing: a Popen would warn here that the process still runs."""
 
 
 def start(program: Path, control: Path, settings: GatewaySettings, port: int) -> Process:
@@ -101,7 +101,7 @@ def start(program: Path, control: Path, settings: GatewaySettings, port: int) ->
 
 async def succeeded(newer: Process) -> None:
     """Return when a data plane that takes over has the readers of the former one; ConfigError with
-    its reason if it won't have them."""
+    its reason if it fails."""
     assert newer.stdout is not None
     line = b""
     with newer.stdout as says:
@@ -138,9 +138,9 @@ async def ended(process: Process) -> None:
 
 
 class Child:
-    """Runs ``program``, which listens for us at ``control``.
+    """The process of ``program``, which listens for us at ``control``.
 
-    The data plane that we find there may be another control plane's child; then we have none.
+    The data plane found there may be another control plane's child; then we have none.
     """
 
     def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
@@ -150,7 +150,7 @@ class Child:
         self._process: Process | None = None
 
     async def connect(self, port: int) -> socket.socket:
-        """A connection to the data plane that lives, else to one that is started for ``port``.
+        """Return a connection to the data plane that lives, or else to one started for ``port``.
 
         ConfigError if that one ends at once.
         """
@@ -159,7 +159,7 @@ class Child:
         except FileNotFoundError:
             pass
         except ConnectionRefusedError:
-            # What a data plane that was killed has left.
+            # A data plane that was killed has left its socket.
             self.control.unlink(missing_ok=True)
         if self._process is None or self._process.poll() is not None:
             self._process = start(self._program, self.control, self._settings, port)
@@ -173,8 +173,8 @@ class Child:
     async def take_over(self) -> int:
         """Have a data plane of our program take over from the one that lives; return its pid.
 
-        It is our child then, and the former one has ended. ConfigError if it couldn't; then the
-        one that lives serves on.
+        The new one is our child then, and the former one has ended. ConfigError if it couldn't;
+        then the one that lives serves on.
         """
         try:
             options = ("--take-over", "--control", str(self.control))
@@ -193,12 +193,12 @@ class Child:
         return newer.pid
 
     async def attached_to(self, pid: int) -> None:
-        """The data plane that serves is ``pid``: if that isn't our child, ours ends."""
+        """Wait for the end of our child, unless it is the data plane that serves: ``pid``."""
         if self._process is not None and self._process.pid != pid:
             await ended(self._process)
 
     async def end(self) -> None:
-        """Wait until our child has ended, and remove what was made for it."""
+        """Wait until our child has ended, and remove the folder made for it."""
         if self._process is None:
             return
         await ended(self._process)
@@ -207,6 +207,6 @@ class Child:
             shutil.rmtree(self.control.parent, ignore_errors=True)
 
     def kill(self) -> None:
-        """End it at once, if we have started it."""
+        """Kill our child at once, if there is one."""
         if self._process is not None:
             self._process.kill()

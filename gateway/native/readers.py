@@ -1,14 +1,14 @@
-"""The data plane's readers, as the desk knows them.
+"""The data plane's readers, as the desk sees them.
 
-Nothing is kept of a reader: whoever asked is a handle in the answer, and who it is came with its
-verb, as its auth state. Each verb gets exactly one answer. If the attachment that it came by has
-ended it gets none, and comes again with the next one.
+No state of a reader is kept: its connection is a handle for the answer, and its auth state came
+with its verb. Each verb gets exactly one answer. If the attachment that brought it has ended, it
+gets none, and is sent again to the next one.
 
-A page's readers come back together and say the same, ten thousand of them. So who says the same in
-the same moment is answered as one. A text, its ``ref`` included, is read once, and its answer is
-made once for as long as nothing has changed. What is replayed is sent with the answer to the first
-reader who is given it, since most are the only one; from the second on it is a batch, which the
-data plane keeps, whatever else their verbs say.
+A page's readers return together and send the same text, ten thousand of them. So readers who send
+the same at the same moment are answered as one. A text, its ``ref`` included, is parsed once, and
+its answer is made once for as long as nothing has changed. A replay is sent with the answer to the
+first reader who is given it, since most replays have one reader. For the second and later readers
+it is a batch, which the data plane keeps, whatever else their verbs contain.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 # A text of a page, with a position and a ref, has 100 to 200 bytes.
 SHORT: Final = 256
-# The objects around a text and its answer.
+# Bytes of the objects around a text and its answer.
 _OVERHEAD: Final = 2_048
 # A thousand and more texts with their answers.
 MOST_BYTES: Final = 4 << 20
@@ -57,10 +57,10 @@ MOST_BYTES: Final = 4 << 20
 
 @dataclasses.dataclass(slots=True)
 class Said:
-    """What ``text`` means, and the last answer, if it is a subscribe that others may say too.
+    """The meaning of ``text``, and the last answer, if it is a subscribe that others may send too.
 
-    ``answer`` is the one that was sent last: it tells readers ``told``, and names the ``batch`` of
-    what is replayed; 0 if nothing is. The replay is not kept alive here.
+    ``answer`` is the one that was sent last, with the content ``told``. It names the ``batch`` of
+    its replay; 0 if there is none. The replay is not kept alive here.
     """
 
     text: bytes
@@ -71,46 +71,46 @@ class Said:
     replay: Callable[[], Recalled | None] | None = None
 
     def replays(self, replay: Recalled) -> bool:
-        """Whether the last answer was made with ``replay`` too."""
+        """Return whether the last answer was made with ``replay`` too."""
         return self.replay is not None and self.replay() is replay
 
     def note(self, replay: Recalled, told: Subscribed, batch: int, answer: bytes) -> None:
-        """The last answer; empty if it holds the messages themselves, and isn't kept."""
+        """Note the last answer; empty if it holds the messages themselves, and isn't kept."""
         self.replay, self.told = weakref.ref(replay), told
         self.batch, self.answer = batch, answer
 
 
 class Sayings(BoundedMap[bytes, Said]):
-    """What the texts mean that were said last; together about ``most_bytes`` at most.
+    """The meanings of recent texts; together about ``most_bytes`` at most.
 
-    One reader can make up as many texts as it likes: what was said longest ago goes first. A text
-    is kept only if it is short, and its answer only if it carries no messages: those are the data
-    plane's (as a batch) or :mod:`gateway.resume`'s, each with a bound of its own.
+    A reader can make up as many texts as it likes: the text sent longest ago is dropped first. A
+    text is kept only if it is short, and its answer only if it carries no messages: those are kept
+    by the data plane (as a batch) or :mod:`gateway.resume`, each with a bound of its own.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         super().__init__(most_bytes // _OVERHEAD, most_bytes)
 
     def find(self, text: bytes) -> Said | None:
-        """What ``text`` means, if that is remembered; it counts as said now."""
+        """Return the meaning of ``text``, if it is kept; the text counts as sent now."""
         found = self.get(text)
         if found is not None:
             self.touch(text)
         return found
 
     def keep(self, said: Said) -> None:
-        """Remember what a text means, unless it is too long."""
+        """Keep the meaning of a text, unless the text is too long."""
         if len(said.text) <= SHORT:
             self.set(said.text, said, len(said.text) + len(said.answer) + _OVERHEAD)
 
     def weigh(self, said: Said) -> None:
-        """The answer has changed: if the text is remembered, note what it takes now."""
+        """Note the new weight of a text whose answer has changed, if the text is kept."""
         if self.get(said.text) is said:
             self.keep(said)
 
 
 class NativeReaders:
-    """Has the desk answer what the readers of one data plane say."""
+    """The readers of one data plane, whose verbs the desk answers."""
 
     def __init__(self, core: Core, plane: Plane) -> None:
         self.plane = plane
@@ -120,15 +120,15 @@ class NativeReaders:
         self._spawn = core.spawn
         self._verbs = core.readers.verbs
         self._said = Sayings()
-        # Numbers of batches: those that the data plane has, of what was replayed, and the last one.
+        # Numbers of batches: those that the data plane has, those of replays, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
         self._batch_of: weakref.WeakKeyDictionary[Recalled, int] = weakref.WeakKeyDictionary()
         self._batches = 0
 
     def answer(self, connections: Connections, auth: bytes, text: bytes) -> None:
-        """Readers with ``auth`` have said ``text``."""
+        """Answer ``text`` from readers with ``auth``."""
         said = self._said.find(text) or self._learn(text)
-        # Of those who log in each tries, and each try counts.
+        # Each login is a try of its own, and each try counts.
         step = CONNECTION_BYTES if isinstance(said.intent, LogIn) else len(connections)
         for at in range(0, len(connections), step):
             reader = NativeReader(self, connections[at : at + step], auth, said)
@@ -145,16 +145,16 @@ class NativeReaders:
             self._spawn(self._finish(reader, pending))
 
     async def _finish(self, reader: NativeReader, pending: Pending) -> None:
-        """Await an answer; a reader that gets none would wait for ever."""
+        """Await an answer, or close the reader: without an answer it would wait for ever."""
         try:
             await pending
         except Exception:
             reader.close(INTERNAL)
-            # It is logged as that of any task.
+            # The owner of all tasks logs it.
             raise
 
     def attached(self) -> None:
-        """An attachment has begun: it has none of the batches of the one before."""
+        """Forget all batches: a new attachment has none of those of the one before."""
         self._said.clear()
         self._batch_of.clear()
         self._kept.clear()
@@ -162,7 +162,7 @@ class NativeReaders:
     def subscribed(
         self, said: Said, verb: Subscribe, told: Subscribed, replay: Recalled, many: int
     ) -> bytes:
-        """The answer of so ``many`` readers to ``said``, a subscribe; for any connections."""
+        """Return the answer to ``said``, a subscribe by ``many`` readers; for any connections."""
         is_same = said.replays(replay) and said.told == told
         if is_same and said.answer and (not said.batch or said.batch in self._kept):
             return said.answer
@@ -185,7 +185,7 @@ class NativeReaders:
     def _batch(
         self, topic: str, replay: Recalled, messages: Sequence[Publication], many: int
     ) -> int:
-        """The batch with these; 0 for the first reader who gets them: most are the only one."""
+        """Return the batch of these; 0 for the first reader to get them: most are the only one."""
         number = self._batch_of.get(replay, None if many == 1 else 0)
         if number is None:
             self._batch_of[replay] = number = 0
@@ -203,7 +203,7 @@ class NativeReaders:
         return said
 
     def _is_said_by_many(self, intent: Intent) -> bool:
-        """A token, and what is about a topic of one's own, is nobody else's business."""
+        """Return whether others may send the same: no token, nothing about a topic of one's own."""
         match intent:
             case Subscribe() | History():
                 return self._table.known(intent.topic).access != "owner"
@@ -214,7 +214,7 @@ class NativeReaders:
 
 
 class NativeReader:
-    """One reader of the data plane, or those who say the same, until they are answered
+    """A reader of the data plane, or several who send the same, until they are answered
     (:class:`gateway.desk.Port`)."""
 
     __slots__ = ("_attachment", "_auth", "_connections", "_readers", "_said", "many")
@@ -231,15 +231,15 @@ class NativeReader:
 
     @property
     def auth(self) -> AuthState:
-        """Who it is; anonymous if another release made its auth state: it has to log in again."""
+        """The auth state; anonymous if another release made it: then the reader logs in again."""
         try:
             return decode_auth(self._auth)
         except ValueError:
             return ANONYMOUS
 
     async def room_for(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """What ``read`` finds when the data plane has taken enough of what it was sent before, or
-        there is no attachment. It holds only until something else arrives.
+        """Return the result of ``read`` when the data plane has taken enough of the bytes sent
+        before, or there is no attachment. The result holds only until something else arrives.
 
         A crowd that has waited for one read finds no room for all at once.
         """
@@ -251,24 +251,24 @@ class NativeReader:
                 return found
 
     def clash(self, verb: Subscribe) -> Refusal | None:
-        """The data plane knows its topics, and refuses."""
+        """Return None: the data plane knows the reader's topics, and refuses by itself."""
 
     def push(self, push: bytes) -> None:
         """Answer with ``push``."""
         self._send(commands.reply(self._connections, push))
 
     def subscribe(self, verb: Subscribe, told: Subscribed, replay: Recalled) -> None:
-        """Answer ``verb``; the data plane refuses those who can't have the topic."""
+        """Answer ``verb``; the data plane refuses readers who can't have the topic."""
         if self._attachment == self._readers.plane.attachment:
             answer = self._readers.subscribed(self._said, verb, told, replay, self.many)
             self._send(commands.subscribe(self._connections, answer))
 
     def unsubscribe(self, topic: str, push: bytes) -> None:
-        """Take ``topic`` back from those who have it, and answer with ``push``."""
+        """End the subscription to ``topic``, if there is one, and answer with ``push``."""
         self._send(commands.unsubscribe(self._connections, topic, push))
 
     def identify(self, auth: AuthState, push: bytes) -> None:
-        """The data plane keeps ``auth`` until it ends; answer with ``push``."""
+        """Have the data plane keep ``auth`` until it ends; answer with ``push``."""
         self._send(commands.auth(self._connections, auth, push))
 
     def close(self, reason: CloseReason) -> None:

@@ -1,7 +1,7 @@
-"""Serves one data plane: answers what its readers ask, and takes the requests that it hands over.
+"""The service for one data plane: its readers' verbs are answered, its handovers are served.
 
-Beside that it tells the data plane how many readers it may have, and leaves with it what a
-successor of this control plane has to know of the logs.
+The data plane is also sent the number of readers that it may have, and keeps the state of the logs
+for a successor of this control plane.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from newsfabric.line_limits import LineLimit
 logger = logging.getLogger(__name__)
 
 _REMEMBER_SECONDS: Final = 1.0
-# Of the blob this is left for marks: about 3,500 messages.
+# Bytes of the blob that are left for marks: about 3,500 messages.
 _MARKS_ROOM: Final = 128 << 10
-# A crowd that comes here leaves less room there, and is told in one go.
+# Readers who arrive here leave less room there: for a crowd, one message in this time.
 _RESIZE_SECONDS: Final = 0.1
 
 
 class Serving:
-    """Told what ``plane`` hears, now and after each loss of the link.
+    """The handler of events of ``plane``, from now on and after each loss of the link.
 
     ``server`` takes the requests that are handed over; ``stop`` is set when another control plane
-    has come in our place.
+    has replaced this one.
     """
 
     def __init__(self, core: Core, plane: Plane, server: HTTPServer, stop: asyncio.Event) -> None:
-        #: What the control plane before us knew of the logs; None if we are the first.
+        #: The state of the logs that the last control plane left; None if we are the first.
         self.left_logs: LeftLogs | None = None
         self._core = core
         self._plane = plane
@@ -69,24 +69,24 @@ class Serving:
 
     def _on_attached(self, event: Attached) -> None:
         self._readers.attached()
-        # Some may have been revoked while nobody told it.
+        # Some may have been revoked while the data plane wasn't notified.
         self._plane.evict(list(self._core.gate.revocations))
         if self._handovers.open:
             self._plane.send(commands.kept(self._handovers.open))
         if not event.blob or len(self._core.hub.logs):
-            # The first control plane of this data plane, or the one that was here before.
+            # We are the first control plane of this data plane, or were here before.
             return
         try:
             self.left_logs = decode_marks(event.blob)
         except ValueError as exc:
             logger.warning("what the last control plane left can't be read: %s", exc)
             if event.readers:
-                # We begin anew: what is past here, and wasn't given to them, they would never get.
+                # We begin anew: readers would lack messages that are past here, and never get them.
                 self._plane.send_away(event.readers)
 
     async def share_room(self) -> None:
-        """As soon as readers can be served there is room for them in the data plane, less that of
-        readers here."""
+        """Keep the data plane's limit of readers up to date, as soon as readers can be served: the
+        capacity less the readers here."""
         readers = self._core.readers
         await self._core.follower.begun.wait()
         while True:
@@ -96,7 +96,7 @@ class Serving:
             await asyncio.sleep(_RESIZE_SECONDS)
 
     async def leave_logs(self) -> None:
-        """From then on the data plane is left, each second, what we know of the logs."""
+        """Leave the state of the logs with the data plane each second, once it is known."""
         await self._core.follower.begun.wait()
         too_much = LineLimit(every=60.0)
         while True:
@@ -107,7 +107,7 @@ class Serving:
                 unsaid = too_much.may_log(self._core.clock())
                 if unsaid is not None:
                     logger.warning("nothing is left to a successor (and %d more): %s", unsaid, exc)
-                # Less than all of it would have the successor give messages again.
+                # With a part of the state, the successor would give messages again.
                 self._plane.send(commands.remember(UNKNOWN))
             await asyncio.sleep(_REMEMBER_SECONDS)
 
@@ -115,8 +115,8 @@ class Serving:
 class Handovers:
     """Requests that ``plane`` hands over, as descriptors, and how many of each address are open.
 
-    The data plane counts connections by address, so it is told when one ends, and a new attachment
-    is told of all that are open. It hands no more over than the settings allow (``handovers``).
+    The data plane counts connections by address. So it is notified when one ends, and a new
+    attachment is sent all that are open. It hands over no more than ``handovers`` of the settings.
     """
 
     def __init__(self, plane: Plane, server: HTTPServer, budget: Budget) -> None:
@@ -128,7 +128,7 @@ class Handovers:
         self._losses = LineLimit(every=60.0)
 
     def take(self, descriptor: int | None, address: str) -> None:
-        """Serve a request; ``descriptor`` is None if this process could have no more."""
+        """Serve a request; ``descriptor`` is None if this process may have no more."""
         self.open[address] += 1
         if descriptor is None:
             self._close(address)
@@ -147,7 +147,7 @@ class Handovers:
         try:
             served = serve_connection(self._server, connection, (address, 0), self._budget, closed)
         except OSError as exc:
-            # The reader was quicker to leave than we to look.
+            # The reader has left already.
             logger.debug("a handed over connection is of no use: %s", exc)
             connection.close()
             self._close(address)

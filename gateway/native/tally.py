@@ -1,8 +1,8 @@
 """The data plane's counters, added to the gateway's own metrics.
 
-Both engines' metrics have the same names, so that dashboards needn't know which one runs. What
-comes are totals since the data plane started; what is added are differences, so that
-a control plane that serves some readers itself can add to the same metric.
+Both engines' metrics have the same names, so that dashboards needn't know the engine. The data
+plane reports totals since its start. Differences are added here, so that a control plane that
+serves some readers itself can add to the same metric.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MICROSECONDS: Final = 1e-6
 
 
 class Tally:
-    """What one data plane, or several one after the other, have counted."""
+    """The counters of one data plane, or of several one after the other."""
 
     def __init__(self) -> None:
         self.readers = 0
@@ -61,17 +61,17 @@ class Tally:
         self._values: dict[str, int] = {}
 
     def get(self, name: str, default: int = 0) -> int:
-        """The last value of ``name``; ``default`` if there was none."""
+        """Return the last value of ``name``; ``default`` if there was none."""
         return self._values.get(name, default)
 
     def update(self, values: Mapping[str, int]) -> None:
-        """The data plane's counters have these values now; those of other names stay."""
+        """Take the data plane's new counters; counters of other names stay."""
         for name, value in values.items():
             self._change(name, value - self.get(name))
             self._values[name] = value
 
     def restart(self) -> None:
-        """The data plane is gone, and its readers with it; the next one counts from 0."""
+        """Start again: the data plane is gone with its readers, and the next one counts from 0."""
         for name, value in self._values.items():
             if isinstance(_METRICS.get(name.partition(".")[0]), Gauge):
                 self._change(name, -value)
@@ -94,7 +94,7 @@ class Tally:
 
 
 def _add(histogram: Tallied, series: str, what: str, by: int) -> None:
-    """``what`` is a bucket's number or ``sum_us``; what is neither is of another version."""
+    """Add to a bucket, by its number, or to ``sum_us``; other names are another version's."""
     try:
         tally = histogram.labels(*(series.split(SERIES) if series else ()))
     except ValueError:

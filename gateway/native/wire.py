@@ -1,4 +1,4 @@
-"""What both directions of the control protocol share; docs/dataplane-protocol.md defines it."""
+"""Definitions for both directions of the control protocol (docs/dataplane-protocol.md)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import struct
 from typing import Final
 
 VERSION: Final = 9
-# The longest message, without its length.
+# The longest message, without its length field.
 MAX_MESSAGE: Final = 16 << 20
-# The longest blob that the data plane keeps for us, marks and all.
+# The longest blob that the data plane keeps for us, marks included.
 MAX_BLOB: Final = 1 << 20
 
-# Of each thread u16, slot u32, generation u32: what it means is the data plane's business.
+# Of each thread u16, slot u32, generation u32: only the data plane knows their meaning.
 Connections = bytes
 CONNECTION_BYTES: Final = 10
 
@@ -23,7 +23,7 @@ U64: Final = struct.Struct("<Q")
 
 
 class CommandKind(enum.IntEnum):
-    """The types of what is said to a data plane; two of them by another data plane alone."""
+    """Types of commands to a data plane; two of them are sent by another data plane alone."""
 
     HELLO = 1
     SETTINGS = 2
@@ -48,7 +48,7 @@ class CommandKind(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """The types of what a data plane says; three of them to another data plane alone."""
+    """Types of events from a data plane; three of them are sent to another data plane alone."""
 
     ATTACHED = 129
     VERBS = 130
@@ -63,4 +63,4 @@ class EventKind(enum.IntEnum):
 
 
 class WireError(ValueError):
-    """What came, or was to be sent, isn't the protocol."""
+    """Error: bytes received, or about to be sent, break the protocol."""
