@@ -30,7 +30,7 @@ class AuthState:
 
 
 ANONYMOUS: Final = AuthState()
-# Decoded states that are cached: readers who send many verbs need them at each.
+# Decoded states in the cache: the states of busy readers aren't decoded at each verb.
 _READ: Final = 4_096
 
 

@@ -94,7 +94,7 @@ class Welcome(enum.Enum):
     DRAINING = "draining"
     STARTING = "starting"
     BAD_ORIGIN = "origin"
-    # Its address has the most connections that it may have.
+    # Its address has as many connections as it may have.
     TOO_MANY = "address"
 
 

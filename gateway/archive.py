@@ -29,7 +29,8 @@ from newsfabric.store.sound import Sound, newest_sound, only_sound
 logger = logging.getLogger(__name__)
 
 _REST: Final = 1.0
-# Time-outs that one read of minutes of a topic may take: it has many pages, and a gap is worse.
+# Time-outs that one read of minutes of a topic may take: it has many pages, and a gap is worse than
+# a wait.
 _LONG: Final = 4.0
 # A read that is bounded in bytes asks for so many messages first, then for ``_MORE`` times as many.
 _FIRST_ROWS: Final = 256
@@ -61,7 +62,7 @@ class Archive:
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> Sound:
-        """Return :meth:`newsfabric.store.Store.history`, without bodies that aren't JSON."""
+        """Return the result of :meth:`.Store.history`, without bodies that aren't JSON."""
         return await newest_sound(
             lambda asked: self._read(
                 self._store.history(topic, limit=asked, since_ms=since_ms, before=before)
@@ -72,7 +73,7 @@ class Archive:
     async def since(
         self, topic: str, *, from_ms: int, to_ms: int = MAX_MS + 1, region: str
     ) -> Stored:
-        """Return :meth:`newsfabric.store.Store.since`, up to the limits of a resume in rows and
+        """Return the result of :meth:`.Store.since`, up to the limits of a resume in rows and
         bytes. It may take several time-outs."""
         limit, most_bytes = self._settings.resume_rows, self._settings.resume_bytes
         asked = min(limit, _FIRST_ROWS)

@@ -1,7 +1,7 @@
-"""Request bodies that are being received from readers: bounded each, and all together. Pure.
+"""Request bodies that are being received from readers: bounded for each, and in total. Pure.
 
 sockjs-client puts all messages of a page since its last request into one body. So a body may be as
-large as all verbs that a reader may send at once. Not many such bodies have room: a reader whose
+large as all verbs that a reader may send at once. There is room for few such bodies: a reader whose
 body is dropped is told to retry.
 
 The decision that a reader would question: the largest body is dropped, not the newest. Otherwise
@@ -51,7 +51,7 @@ class Bodies:
 
 
 class Body:
-    """One body, of at most ``most`` bytes. Its owner must :meth:`close` it in every case."""
+    """A body of at most ``most`` bytes. Its owner must :meth:`close` it in every case."""
 
     def __init__(self, bodies: Bodies, most: int) -> None:
         self.state = BodyState.TAKEN

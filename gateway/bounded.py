@@ -1,4 +1,4 @@
-"""Bounds in bytes for kept and replayed messages: a map, and the newest items of a list."""
+"""Bounds in bytes of kept, replayed or read messages: a map, and the newest items of a list."""
 
 from __future__ import annotations
 

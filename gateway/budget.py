@@ -1,4 +1,4 @@
-"""One bound for all bytes that wait for readers in this process, and one for the time they stall.
+"""The bounds of all bytes that wait for readers in this process, and of the time without progress.
 
 Each outbox has limits of its own. But ten thousand readers who take no bytes fill ten thousand
 outboxes, and an HTTP answer that isn't taken waits in its stream. So all these bytes together have

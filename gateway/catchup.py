@@ -1,8 +1,8 @@
 """``GET /history?topic=…&after=POSITION``: a reader's missed messages in pages, over plain HTTP.
 
-For readers that don't stay connected, and for backlogs too large for a resume. It asks for the same
-messages as ``subscribe`` with a position, without the subscription. They are in the order of
-routing, not of arrival here, because pages have to fit together on any gateway.
+For readers that don't stay connected, and for backlogs too large for a resume. The request asks for
+the same messages as ``subscribe`` with a position, without the subscription. They are in the order
+of routing, not of arrival here, because pages have to fit together on any gateway.
 """
 
 from __future__ import annotations

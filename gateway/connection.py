@@ -59,7 +59,7 @@ from newsfabric.closing import (
 
 logger = logging.getLogger(__name__)
 
-# Connections over capacity that are closed with a reason at once; further ones get a bare 503.
+# Most connections over capacity that are being told the reason; further ones get a bare 503.
 _TURNED_AWAY_AT_ONCE: Final = 1_000
 # Bytes of the outbox that are sent in one write.
 _WRITE_BYTES: Final = 64 * 1024
@@ -113,7 +113,7 @@ class Readers:
         self.changed.set()
 
     def leaving(self, connection: Connection) -> None:
-        """Count ``connection``, which is closing, as a reader no more; :meth:`all_left` waits."""
+        """Count ``connection`` as closing: not as a reader, but :meth:`all_left` waits for it."""
         del self.open[connection]
         self.closing.add(connection)
         measures.READERS.labels(connection.transport).dec()

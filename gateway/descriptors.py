@@ -12,7 +12,7 @@ _ENDLESS: Final = 1 << 30
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard limit: the default of a login session is for people."""
+    """Raise the soft limit to the hard limit: the soft limit of a login is meant for people."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Fails if the system has lowered its own bound since; then the limit stays as it is.
     with contextlib.suppress(OSError, ValueError):

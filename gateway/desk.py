@@ -54,7 +54,7 @@ _OF_A_TOPIC: Final = (Subscribe, History, SetMark)
 
 
 class Port(Protocol):
-    """A reader, as the desk sees it. Or several readers who send the same verb at the same moment
+    """A reader as the desk sees it, or several readers who send the same verb at the same moment
     and get the same answer. For a reader that is gone the methods do nothing.
     """
 

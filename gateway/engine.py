@@ -10,7 +10,7 @@ from newsfabric.errors import ConfigError
 
 
 class Engine:
-    """The Tornado engine: there is no other process, so the methods have no effect."""
+    """The Tornado engine, and the interface of engines. Here there is no other process."""
 
     #: The value of ``--engine``.
     name = "tornado"

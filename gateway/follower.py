@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 # Logs that are read at the same time.
 _READS: Final = 4
 _PAGE: Final = 500
-# Rows of one log after which its read ends, with the span.
+# A read of one log ends after so many rows, at the end of a span.
 _MOST_ROWS: Final = 2_000
 # Pauses between reads of the directory: when this gateway is ready, and before.
 _DIRECTORY_SECONDS: Final = 5.0
@@ -158,7 +158,7 @@ class Follower:
         self._say_what_is_strange(now)
 
     def _say_what_is_strange(self, now: float) -> None:
-        """Log which logs the directory doesn't list, and that an incredible time was reported."""
+        """Log a warning for logs that no directory lists, and for times that aren't believed."""
         for log in self.unlisted.read(self._logs.unfinished(), now):
             self._say(f"{log.region:.80}: no directory lists {log.router:.80} of {log.epoch}")
         too_far, self._too_far = self._too_far, self._logs.times.too_far

@@ -14,7 +14,7 @@ HasAll: TypeAlias = Callable[[Log, int], bool]
 
 # Shared by all memories that have forgotten nothing yet; never changed.
 _NOTHING: Final[dict[Log, int]] = {}
-# Logs of which messages were forgotten since the vector was made; above that it is made anew.
+# Most logs with messages forgotten since the vector was made; above that it is made anew.
 _LOGS: Final = 64
 
 

@@ -93,7 +93,7 @@ def dress(push: bytes, variant: Variant, position: str | None = None) -> bytes:
 
 
 def websocket_frame(opcode: int, payload: bytes) -> bytes:
-    """Return one unfragmented, unmasked frame (RFC 6455 section 5.2; section 5.1: no masks)."""
+    """Return one unfragmented, unmasked frame (RFC 6455 section 5.2; 5.1: servers don't mask)."""
     size = len(payload)
     if size < 126:
         return bytes((0x80 | opcode, size)) + payload

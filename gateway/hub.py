@@ -1,7 +1,7 @@
 """The hub: topic → subscriptions, recent messages, identities seen. Pure; one per gateway.
 
 Each copy of a message is offered, and one is published: :meth:`Hub.offer` returns None for the
-others. Its caller sends the publication to the topic's audience (:mod:`gateway.kept_topics`)
+others. The caller sends the publication to the topic's audience (:mod:`gateway.kept_topics`)
 **before anything else is offered or subscribed**. So readers get each topic in the order of
 arrival, and no message twice.
 
@@ -37,8 +37,8 @@ class HubLimits:
     keys: int = 1_000
     # One region routes at most 5,000 messages/s, which fill this in 310 s. Groups of ten seconds
     # are dropped, so 300 s remain: as long as two queues hold a copy back. The limit is reached
-    # from 1,722 messages/s on. An identity takes 20 bytes in the data plane for each I/O thread (30
-    # MB; its table doubles at 1,572,864), and 90 bytes in Python (140 MB).
+    # from 1,722 messages/s on. An identity takes 20 bytes in each I/O thread of the data plane (30
+    # MB together; its table doubles at 1,572,864), and 90 bytes in Python (140 MB).
     identities: int = 1_550_000
     identity_seconds: float = TIMES.identity_ms / 1000
 

@@ -1,9 +1,9 @@
 """The state of one log at a gateway: which numbers exist, and which it has dealt with. Pure.
 
 Numbers decide everything; times only bound searches. A number is **seen** when it was offered to
-the hub, or is void. **Start** is the number at which this gateway begins: numbers up to it are
-past. The **mark** is the number up to which all are seen, or past. A number is **doubtful** when a
-read beyond low found it and its message was given: the log may yet be closed without it.
+the hub, or is void. **Start** is where the log begins for this gateway: numbers up to it are past.
+The **mark** is the number up to which all are seen, or past. A number is **doubtful** when a read
+beyond low found it and its message was given: the log may yet be closed without it.
 docs/design/0028 has the rules, with examples (doubtful: "What the meaner world found", number 7).
 
 Example. A gateway starts when low is 2, so start and mark are 2. Numbers 3 and 5 arrive, and a tick
@@ -195,7 +195,7 @@ class KnownLog:
         return list(self.seen.holes(first, last))
 
     def is_silent(self, now: float) -> bool:
-        """Return whether its router may be gone, so that none reports numbers beyond ``low``."""
+        """Return whether its router may be gone: then no tick reports numbers beyond ``low``."""
         return self.extent.ended is None and now - self.heard_at > _SILENT_AFTER
 
     def tail(self) -> list[Run]:
@@ -213,8 +213,8 @@ class KnownLog:
 
     @classmethod
     def of(cls, left: Left, *, now: float) -> KnownLog:
-        """Return the log that another control plane has left. Which numbers a read had found is not
-        left: so every seen number is doubtful, unless it is settled."""
+        """Return the log that another control plane has left. Here it isn't known which numbers
+        were read: so every seen number is doubtful, unless it is settled."""
         extent = Extent(left.low, left.ended, Runs(left.voids))
         numbers = Runs(left.seen), Runs(left.passed), Runs(left.seen)
         return cls(left.log, left.start, now, extent, *numbers, left.whole_ms)

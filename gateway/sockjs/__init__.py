@@ -1,10 +1,10 @@
 """SockJS 1.0 under ``/sockjs``, on sockjs-tornado 1.0.7.
 
-The library provides the table of sessions with its expiry, CORS preflights, and the begin and end
-of a response. WebSocket (:mod:`gateway.websocket`), sessions and packets are our own. The library's
-had no bounds, lost the close frame behind another packet on a polling response, and dropped the
-futures of their writes. They never ended a stream of HTTP/1.0, let proxies transform it, and
-accepted any callback.
+The library provides the table of sessions with its expiry, CORS preflights, and the beginning and
+end of a response. WebSocket (:mod:`gateway.websocket`), sessions and packets are our own. The
+library's had no bounds, lost the close frame behind another packet on a polling response, and
+dropped the futures of their writes. They never ended a stream of HTTP/1.0, let proxies transform
+it, and accepted any callback.
 
 This module has the routes. A reader's session outlives the responses that it receives on.
 """

@@ -93,7 +93,7 @@ class Polite(ReaderHandler, BaseHandler):  # type: ignore[misc]
         self.set_header("Access-Control-Max-Age", str(_YEAR))
 
     def disable_cache(self) -> None:
-        """Forbid proxies to keep or to transform the answer (SockJS 1.0)."""
+        """Forbid proxies to store or to transform the answer (SockJS 1.0)."""
         self.set_header(
             "Cache-Control", "no-store, no-cache, no-transform, must-revalidate, max-age=0"
         )

@@ -147,7 +147,7 @@ class XhrStreamingHandler(Streaming):
 
     def post(self, session_id: str) -> None:
         """Answer 200 and the stream."""
-        # SockJS 1.0: browsers pass on nothing before they have so many bytes.
+        # SockJS 1.0: browsers pass nothing on before they have received 2 KiB.
         self._begin(_JAVASCRIPT, "h" * 2048 + "\n", session_id)
 
 
@@ -175,7 +175,7 @@ class Script(Transport):
         super().prepare()
         if self._finished:
             return
-        # Only a name, and not from a body: it becomes a part of a script.
+        # Only a name, and only from the query: the name becomes a part of a script.
         self.callback = self.get_query_argument("c", "", strip=False)
         if not self.callback:
             self._refuse(500, '"callback" parameter required')

@@ -65,7 +65,7 @@ class XhrSendHandler(Polite, PreflightHandler):  # type: ignore[misc]
         return None
 
     def post(self, session_id: str) -> None:
-        """Answer 204 (jsonp_send: 200) once all verbs are queued; 404, 413, 503, 500 for no list."""
+        """Answer 204 (jsonp_send: 200) once all verbs are queued; 404, 413, 503; 500: no list."""
         self._answer_politely()
         # The session may have ended while the body was received.
         session = self._open_session()

@@ -1,10 +1,10 @@
 """The sessions of one gateway: the connections of readers over HTTP.
 
 A session is identified by its id, which is a secret. A session that began with a token accepts only
-requests with tokens of the same user; any other accepts all requests with its id. It has at most
-one response at a time. Its outbox holds the frames that arrive between two polls, within the bounds
-of all readers. It writes nothing itself: a response frames and sends
-(:mod:`gateway.sockjs.receiving`).
+requests with tokens of the same user; any other accepts all requests with its id. (With
+``sockjs_same_address`` all must also come from the same place.) A session has at most one response
+at a time. Its outbox holds the frames that arrive between two polls, within the bounds of all
+readers. It writes nothing itself: a response frames and sends (:mod:`gateway.sockjs.receiving`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Router(SockJSRouter):  # type: ignore[misc]
         }
         self.core = core
         self.bodies = Bodies(core.settings.sockjs_bodies_bytes)
-        # Not counted as connections: one connection can carry any number of sessions.
+        # Sessions are counted apart from connections: one connection can carry any number of them.
         self.addresses = Addresses(core.settings.per_address)
         super().__init__(None, prefix=PREFIX, user_settings=settings, io_loop=IOLoop.current())
 
