@@ -1,11 +1,12 @@
-"""HTTP for operators' programs: health, metrics, and what has power over a process.
+"""HTTP for operators' programs: health, metrics, and requests that control a process.
 
-Not for readers, and not for web pages: a browser on a machine that reaches such a port must not do
-there what some page wants. A page that asks names its origin; and one whose name was made to mean
-our address (DNS rebinding) asks for that name.
+Not for readers, and not for web pages: a browser on a machine that reaches such a port must not act
+there for a page. A page's request has the page's origin. A page whose host name was changed to our
+address (DNS rebinding) sends that host name.
 
-The decision that one would question: names are refused unless they were listed, for GET as well.
-Scrapers go by addresses or a handful of names, and a rule without exceptions can be remembered.
+The decision that a reader may question: host names are refused unless they were listed, for GET as
+well. Scrapers use addresses or a handful of names, and a rule without exceptions is easy to
+remember.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tornado.web
 from newsfabric.origins import is_of_host
 from newsfabric.service import PlainHandler
 
-#: The option of every process that has such a port.
+#: The option of every process with such a port.
 admin_host_option = click.option(
     "--admin-host",
     "admin_hosts",
@@ -35,7 +36,7 @@ _LOCAL: Final = "localhost"
 
 
 def refusal(host: str | None, origin: str | None, names: Sequence[str]) -> str | None:
-    """Why a request to ``host`` from a page of ``origin`` isn't answered; None: it is.
+    """Return why a request to ``host`` from a page of ``origin`` is refused; None if it isn't.
 
     Programs send no origin. Very old ones send no host; browsers always do.
     """
@@ -47,14 +48,14 @@ def refusal(host: str | None, origin: str | None, names: Sequence[str]) -> str |
 
 
 class OperatorsApplication(tornado.web.Application):
-    """``routes``, for operators' programs alone. Requests aren't logged."""
+    """An application of ``routes``, for operators' programs alone. Requests aren't logged."""
 
     def __init__(self, routes: list[Any], *, names: Sequence[str] = (), **settings: Any) -> None:
         super().__init__(routes, log_function=lambda _handler: None, **settings)
         self._names = tuple(name.lower() for name in names)
 
     def find_handler(self, request: tornado.httputil.HTTPServerRequest, **kwargs: Any) -> Any:
-        """The handler of ``request``'s route; for one that isn't a program's, one that refuses."""
+        """Return the handler of ``request``'s route, or one that refuses requests of pages."""
         headers = request.headers
         why = refusal(headers.get("Host"), headers.get("Origin"), self._names)
         if why is None:

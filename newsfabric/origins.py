@@ -1,22 +1,23 @@
-"""Web origins (RFC 6454) as requests say them: ``https://www.example.org``. Pure."""
+"""Web origins (RFC 6454) in the form of requests: ``https://www.example.org``. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# A scheme, a host (with brackets around an IPv6 address), a port where it isn't the scheme's own.
+# A scheme, a host (with brackets around an IPv6 address), a port unless it is the scheme's default.
 _ORIGIN: Final = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 
 
 def is_origin(text: str) -> bool:
-    """Whether ``text``, in lower case, is an origin; ``null``, which any page can have, is none."""
+    """Return whether ``text``, in lower case, is an origin; not ``null``, which any page can
+    have."""
     return _ORIGIN.fullmatch(text) is not None
 
 
 def is_of_host(origin: str, host: str | None) -> bool:
-    """Whether ``origin`` has the host and port that a request was sent to (its ``Host``)."""
+    """Return whether ``origin`` has the host and port of a request's ``Host``."""
     _, mark, rest = origin.partition("://")
     named = re.split("[/?#]", rest, maxsplit=1)[0]
-    # "null" and an empty origin name nobody, and must not be an empty Host's.
+    # "null" and an empty origin name no host, and must not equal an empty Host.
     return bool(mark and named and host) and named.lower() == str(host).lower()

@@ -1,15 +1,15 @@
-"""Spans of messages: what each process did with one and when, for a collector of traces. Pure.
+"""Spans of messages, for a collector of traces: each process's actions and their times. Pure.
 
-A trace is what a publisher's ``traceparent`` names (W3C Trace Context), or, for a message without
-one, what its identity does: all processes that see the message find the same trace id and make the
-same choice whether it is sampled, without a word between them. Ids of spans are made alike, of the
-router's stream and number and of who has the span. So a gateway knows which span of a router is
-the parent of its own, and nothing is added to an envelope.
+A message's trace id is that of the publisher's ``traceparent`` (W3C Trace Context), or, without
+one, is derived from the identity. So all processes that see the message find the same trace id and
+make the same sampling decision, without communication. Ids of spans are derived likewise, from the
+router's log and number and from the process. So a gateway knows the router's span that is the
+parent of its own, and an envelope needs no further fields.
 
-The decision that one would question: an unsampled ``traceparent`` is obeyed, whatever our own
-ratio is. Its publisher decides, as the standard has it.
+The decision that a reader may question: an unsampled ``traceparent`` is obeyed, whatever our own
+ratio is. Its publisher decides, as the standard requires.
 
-Times are ms since the epoch, as envelopes have them.
+Times are ms since the epoch, as in envelopes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from newsfabric.envelope import identity_text
 
-# W3C Trace Context section 3.2.2. A version to come may have more behind the flags; envelopes hold
-# what version 00 has.
+# W3C Trace Context section 3.2.2. A later version may have more after the flags; envelopes hold
+# only the form of version 00.
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 0x01
 _MAX_ATTRIBUTE: Final = 255
@@ -42,7 +42,7 @@ class Kind(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """Which trace a message is in; ``parent`` is its publisher's span, if it named one."""
+    """The trace that a message belongs to; ``parent`` is its publisher's span, if it named one."""
 
     trace_id: str
     parent: str | None
@@ -59,7 +59,8 @@ class SpanEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """``service`` is the kind of process. ``error`` is why it failed; empty: it didn't."""
+    """A span. ``service`` is the kind of process. ``error`` is the reason of a failure, else
+    empty."""
 
     trace_id: str
     span_id: str
@@ -75,10 +76,10 @@ class Span:
 
 
 def context_of(identity: int, traceparent: str | None, ratio: float) -> Context | None:
-    """The trace of a message; None if it isn't sampled.
+    """Return the trace of a message; None if it isn't sampled.
 
-    ``ratio`` (0 to 1) is the share of those without a ``traceparent`` that are. One that isn't as
-    the standard has it counts as none.
+    ``ratio`` (0 to 1) is the sampled share of messages without a valid ``traceparent``. A malformed
+    one counts as none.
     """
     found = _TRACEPARENT.fullmatch(traceparent) if traceparent is not None else None
     if found is not None:
@@ -88,22 +89,22 @@ def context_of(identity: int, traceparent: str | None, ratio: float) -> Context 
     if ratio <= 0:
         return None
     trace_id = _hash(16, "trace", identity_text(identity))
-    # The end of it: the beginning is what some back ends spread traces by.
+    # The end of it: some back ends distribute traces by the beginning.
     return Context(trace_id, None) if int(trace_id[16:], 16) < ratio * 2**64 else None
 
 
 def span_id(*of: str | int) -> str:
-    """The id of the span that those words name, the same in every process."""
+    """Return the id of the span that the words ``of`` name, the same in every process."""
     return _hash(8, *of)
 
 
 def route_span_id(router: str, epoch: int, seq: int) -> str:
-    """The id of the span in which ``router`` took, stored and routed its number ``seq``."""
+    """Return the id of the span in which ``router`` took, stored and routed its number ``seq``."""
     return span_id("route", router, epoch, seq)
 
 
 def otlp(spans: Iterable[Span], *, instance: str, region: str, version: str) -> dict[str, Any]:
-    """``spans`` as an ExportTraceServiceRequest (OTLP 1, JSON), sent by process ``instance``."""
+    """Return ``spans`` as an ExportTraceServiceRequest (OTLP 1, JSON) of process ``instance``."""
     by_service: dict[str, list[Span]] = {}
     for span in spans:
         by_service.setdefault(span.service, []).append(span)
@@ -139,7 +140,7 @@ def _span(span: Span) -> dict[str, Any]:
         "spanId": span.span_id,
         "name": span.name,
         "kind": int(span.kind),
-        # Clocks of two machines differ: no span ends before it begins.
+        # Clocks of two machines differ: no span may end before it begins.
         "startTimeUnixNano": _nanos(min(span.start_ms, span.end_ms)),
         "endTimeUnixNano": _nanos(span.end_ms),
         "attributes": _attributes(span.attributes),

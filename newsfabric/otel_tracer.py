@@ -1,12 +1,12 @@
-"""Sends spans to a collector, OTLP over HTTP as JSON. Off unless an endpoint is given.
+"""A sender of spans to a collector, OTLP over HTTP as JSON. Off unless an endpoint is given.
 
-Nothing ever waits for it. Spans wait in a queue of :data:`ROOM`; those that find no room are
-dropped and counted. One request is under way at a time, of :data:`BATCH` spans at most, so that a
-batch costs the loop a millisecond or two; while the collector is away the oldest batch is tried
-again, ever more seldom, and what comes meanwhile is dropped when the queue is full.
+No code waits for it. Spans wait in a queue of :data:`ROOM`; when it is full, new spans are dropped
+and counted. One request is in flight at a time, of at most :data:`BATCH` spans, so that a batch
+costs the loop a millisecond or two. While the collector is away the oldest batch is retried with
+backoff, and new spans are dropped when the queue is full.
 
 A process has one tracer, as it has one registry of metrics: :func:`current`, which :func:`running`
-sets for as long as its block lasts.
+sets until the end of its block.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ logger = logging.getLogger(__name__)
 
 ROOM: Final = 4096
 BATCH: Final = 64
-# A batch that isn't full waits so long for more.
+# Seconds that a batch that isn't full waits for more spans.
 _LINGER: Final = 0.2
 _TIMEOUT: Final = 5.0
-# At the end of the process, for what waits then.
+# Seconds for the last spans at the end of the process.
 _FAREWELL: Final = 2.0
 _MAX_ANSWER: Final = 64 * 1024
 # OTLP 1.0, "Retryable Response Codes".
@@ -58,8 +58,8 @@ _REFUSED: Final = SPANS.labels("refused")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSettings:
-    """Where spans are sent, the collector's base URL (empty: nowhere), and the share of messages
-    without a ``traceparent`` that are traced. ConfigError for what is neither."""
+    """The collector's base URL for spans (empty: none are sent), and the sampled share of messages
+    without a ``traceparent``. ConfigError for an invalid value."""
 
     endpoint: str = ""
     sample: float = 0.0
@@ -72,7 +72,7 @@ class TraceSettings:
 
 
 class Tracer:
-    """The spans of one process. Without an endpoint it takes none."""
+    """The spans of one process. Without an endpoint all spans are ignored."""
 
     def __init__(
         self, settings: TraceSettings | None = None, *, instance: str = "", region: str = ""
@@ -87,17 +87,17 @@ class Tracer:
 
     @property
     def is_on(self) -> bool:
-        """Whether spans go anywhere."""
+        """True if spans are sent."""
         return bool(self._settings.endpoint)
 
     def context(self, identity: int, traceparent: str | None) -> Context | None:
-        """The trace of a message; None if it isn't traced: then make no spans of it."""
+        """Return the trace of a message; None if it isn't traced: then make no spans for it."""
         if not self._settings.endpoint:
             return None
         return context_of(identity, traceparent, self._settings.sample)
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Send ``spans`` some time soon, or drop those that find no room. Never waits."""
+        """Queue ``spans`` for sending, or drop them if the queue is full. Never waits."""
         if not self.is_on:
             return
         for span in spans:
@@ -108,7 +108,7 @@ class Tracer:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send until :meth:`stop`, and then once more what waits."""
+        """Send until :meth:`stop`, and then once more the waiting spans."""
         http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_ANSWER)
         loop = asyncio.get_running_loop()
         try:
@@ -129,7 +129,7 @@ class Tracer:
             http.close()
 
     def stop(self) -> None:
-        """Have :meth:`run` end."""
+        """End :meth:`run`."""
         self._stopping.set()
         self._wake.set()
 
@@ -145,7 +145,8 @@ class Tracer:
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _try(self, http: SimpleAsyncHTTPClient) -> bool:
-        """Send the oldest batch; whether it is off our hands. It stays in the queue until then."""
+        """Send the oldest batch, which stays in the queue until then; return whether it is
+        settled."""
         batch = [self._waiting[n] for n in range(min(BATCH, len(self._waiting)))]
         QUEUED.set(len(self._waiting))
         status, body = await self._post(http, orjson.dumps(otlp(batch, **self._who)))
@@ -191,13 +192,13 @@ _current: list[Tracer] = []
 
 
 def current() -> Tracer:
-    """The process's tracer; outside :func:`running` one that takes nothing."""
+    """Return the process's tracer; outside :func:`running` one that ignores all spans."""
     return _current[-1] if _current else Tracer(_OFF)
 
 
 @contextlib.asynccontextmanager
 async def running(settings: TraceSettings, *, instance: str, region: str) -> AsyncIterator[Tracer]:
-    """A tracer that is :func:`current` and sends, until the end of the block."""
+    """Run a tracer that is :func:`current` and sends, until the end of the block."""
     tracer = Tracer(settings, instance=instance, region=region)
     _current.append(tracer)
     sending = asyncio.create_task(tracer.run()) if tracer.is_on else None
@@ -213,7 +214,7 @@ async def running(settings: TraceSettings, *, instance: str, region: str) -> Asy
 
 
 def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of processes that make spans; :func:`newsfabric.service.run` reads them."""
+    """Add the options of processes that make spans; :func:`newsfabric.service.run` reads them."""
     for option in (
         click.option(
             "--trace-sample",
@@ -243,7 +244,7 @@ def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def settings_of(options: dict[str, Any]) -> TraceSettings:
-    """What :func:`trace_options` were given, out of click's ``Context.meta``."""
+    """Return the values of :func:`trace_options`, from click's ``Context.meta``."""
     return TraceSettings(
         endpoint=options.get(f"{__name__}.otlp_endpoint", ""),
         sample=options.get(f"{__name__}.trace_sample", 0.0),
@@ -255,7 +256,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def _refused(body: bytes) -> int:
-    """How many spans a collector says that it refused (OTLP 1.0, "Partial Success")."""
+    """Return the number of spans that a collector refused (OTLP 1.0, "Partial Success")."""
     try:
         count = int(orjson.loads(body)["partialSuccess"]["rejectedSpans"])
     except (ValueError, KeyError, TypeError):

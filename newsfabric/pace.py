@@ -1,8 +1,8 @@
-"""How often each address may ask: token buckets, as many as there is room for. Pure.
+"""Rate limits of requests by address: token buckets, in bounded number. Pure.
 
-When there is no room for another address the one that was silent for longest is forgotten, and
-begins anew if it comes again. Who has that many addresses gets more than others; what everybody
-together may cost is bounded elsewhere.
+When there is no room for another address, the one that was silent for longest is forgotten, and
+gets a full bucket if it returns. A client with that many addresses gets more than others; the total
+cost of all clients is bounded elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from newsfabric.networks import Network, parse_address, place_of
 
 # Some 20 MB.
 MOST_ADDRESSES: Final = 65_536
-# The bucket of all that is no address.
+# The bucket of all texts that are no address.
 _NOBODY: Final = b""
 
 
@@ -32,12 +32,12 @@ class Rate:
             raise ValueError("burst must be 1 or more, per_second above 0")
 
 
-#: What one address may ask of ``/history``: each question may read the store for seconds.
+#: Limit of one address for ``/history``: each request may read the store for seconds.
 HISTORY_RATE: Final = Rate(burst=100, per_second=5.0)
 
 
 class Pace:
-    """Who may ask now, at ``rate`` each. ``free`` networks may ask at any rate."""
+    """A rate limit: each address may ask at ``rate``, ``free`` networks at any rate."""
 
     def __init__(
         self, rate: Rate, *, free: Sequence[Network] = (), most: int = MOST_ADDRESSES
@@ -45,15 +45,15 @@ class Pace:
         self._rate = rate
         self._free = tuple(free)
         self._most = most
-        # What is left of each place's burst and since when, the longest silent first.
+        # Tokens left of each place and the time of that count, the longest silent first.
         self._left: collections.OrderedDict[bytes, tuple[float, float]] = collections.OrderedDict()
 
     def __len__(self) -> int:
-        """How many addresses are remembered."""
+        """Return the number of remembered addresses."""
         return len(self._left)
 
     def ask(self, address: str, now: float) -> float:
-        """0 if ``address`` may ask now, which counts; else the seconds until it may."""
+        """Return 0 if ``address`` may ask now, and count that; else the seconds until it may."""
         who = self._who(address)
         if who is None:
             return 0.0
@@ -66,7 +66,7 @@ class Pace:
         return wait
 
     def _who(self, address: str) -> bytes | None:
-        """Whose bucket it is; None for those who need none."""
+        """Return the key of the bucket of ``address``; None for free networks."""
         try:
             found = parse_address(address)
         except ValueError:

@@ -1,4 +1,5 @@
-"""Brokers' users' passwords: a file for each, named as the user, for its owner's eyes alone."""
+"""Passwords of brokers' users: a file for each, with the user's name, readable by its owner
+alone."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from newsfabric.errors import ConfigError
 
 
 def passwords_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The password of each of ``names``; makes those that are missing, and ``folder`` too.
+    """Return the password of each of ``names``; make missing ones, and ``folder`` too.
 
     ConfigError if one can't be read or written.
     """

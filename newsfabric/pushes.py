@@ -1,4 +1,4 @@
-"""How a message looks to readers, wherever they meet it: pushed by a gateway, or in a history."""
+"""The form of a message for readers, both pushed by a gateway and in a history."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from newsfabric.topics import TopicClass
 
 
 def message_fields(envelope: Envelope, topic_class: TopicClass) -> dict[str, Any]:
-    """The fields of a ``message`` push but ``body`` and ``position``.
+    """Return the fields of a ``message`` push but ``body`` and ``position``.
 
-    The body is left out because its bytes are passed on as they are; the position, because it
-    belongs to the gateway that sends the push. So is ``identity``, which readers find in ``id``: it
-    would cost each delivery 33 bytes.
+    The body is left out because its bytes are passed on unchanged, the position because it belongs
+    to the gateway that sends the push. ``identity`` is left out too: readers find it in ``id``, and
+    it would cost each delivery 33 bytes.
     """
     return {
         "type": "message",

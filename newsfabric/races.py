@@ -1,8 +1,8 @@
-"""Counts who wins: of the copies of a message, which way was first and by how much.
+"""Counters of races: the way whose copy of a message was first, and its lead.
 
-A gold message travels on several ways on purpose. ``copies`` counts each arrival by way and
-place (first, later, again), ``lead`` is by how much the winner beat the next way. Ways are named by
-their shovels, which topology bounds; at :data:`MOST_WAYS` further ones are "other".
+A gold message travels on several ways on purpose. ``copies`` counts each arrival by way and place
+(first, later, again), ``lead`` is the time by which the winner beat the next way. Ways have the
+names of their shovels, which topology bounds; beyond :data:`MOST_WAYS` further ones are "other".
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from newsfabric.tallied import Count, Counted
 # Nine regions on two paths each through two feeds, and some for moves.
 MOST_WAYS: Final = 64
 _OTHER: Final = "other"
-# What no shovel brought: it was missed on the feed and read from the store.
+# The way of a message that no shovel brought: the feed lost it, and it was read from the store.
 STORE: Final[Way] = ("store",)
-# What no shovel brought at all.
+# The label of a message's way without any shovel.
 DIRECT: Final = "direct"
 
 
 class Races:
-    """One process's ring of sightings, and the counters of what came in."""
+    """A process's ring of sightings, and its counters of arrivals."""
 
     def __init__(self, copies: Counted, lead: Histogram) -> None:
-        """``copies`` has labels ``way`` and ``place``, ``lead`` has ``way``."""
+        """Set up; ``copies`` has labels ``way`` and ``place``, ``lead`` has ``way``."""
         self.sightings = Sightings()
         self._copies = copies
         self._lead = lead
@@ -36,7 +36,7 @@ class Races:
         self._counted: dict[tuple[Way, Place], Count] = {}
 
     def came(self, envelope: Envelope, way: Way, at_ms: int) -> Sighting:
-        """Count a routed copy, and remember it; what is known of its message."""
+        """Count a routed copy, and remember it; return all that is known of its message."""
         copy = SeenCopy(
             at_ms, way, envelope.id, envelope.router, envelope.epoch, envelope.seq, envelope.path
         )
@@ -51,7 +51,7 @@ class Races:
         return found
 
     def again(self, identity: int, copy: SeenCopy) -> bool:
-        """Count ``copy`` if it isn't the first of its message; whether it was not."""
+        """Count ``copy`` unless it is the first of its message; return whether it was counted."""
         arrival = self.sightings.again(identity, copy)
         if arrival is None:
             return False

@@ -1,8 +1,8 @@
-"""Says each second how this process is, to whoever shows it: a report over the region's core.
+"""A process's report of its own state, sent each second over the region's core.
 
-Nothing waits for a report and nobody misses one: it is made, given to the broker, and counted as
-lost if the link is down, the broker is out of room or two reports are unconfirmed already. What
-goes wrong is a number in ``/metrics``, never a line each second.
+No code waits for a report and none depends on it: it is made, given to the broker, and counted as
+lost if the link is down, the broker is out of room or two reports are unconfirmed already. Errors
+are a number in ``/metrics``, never a line each second.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ logger = logging.getLogger(__name__)
 EVERY: Final = 1.0
 IN_FLIGHT: Final = 2
 
-# What a process adds to its report: fields of :class:`Report`.
+# Fields of :class:`Report` that a process adds to its report.
 More = Callable[[], Awaitable[dict[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """Who reports. ``login`` is whom it logs in as at the core (None: somebody without a name)."""
+    """The process that reports. ``login`` is its user at the core (None: a user without a name)."""
 
     kind: ProcessKind
     name: str
@@ -63,7 +63,9 @@ def make_report(
     sent_ms: int,
     **more: Any,
 ) -> Report:
-    """The report of ``speaker`` at ``sent_ms`` (wall clock); ``more`` are other fields of it."""
+    """Return the report of ``speaker`` at ``sent_ms`` (wall clock); ``more`` has other fields of
+    it.
+    """
     state = "draining" if draining else "ready" if readiness.ready else "starting"
     fields: dict[str, Any] = {
         "region": speaker.region,
@@ -93,7 +95,9 @@ class Reporting:
         outcomes: Counter,
         heard: Callable[[Report], None] | None = None,
     ) -> None:
-        """``heard`` is given each report too, sent or not: for a process that shows itself."""
+        """Set up; ``heard`` is called with each report too, sent or not, by a process that shows
+        itself.
+        """
         self.speaker = speaker
         self._figures = figures
         self._readiness = readiness
@@ -106,8 +110,8 @@ class Reporting:
     async def run(self, links: Links) -> None:
         """Report over ``links``, the region's core, each second until cancelled.
 
-        A process that drains says so once more at the end, since it may have been quicker than a
-        second: who was draining has left when it is silent, and isn't missed.
+        A process that drains reports that once more at the end, since the drain may have taken less
+        than a second: a draining process that falls silent has left, and isn't missed.
         """
         publisher = await links.publisher(in_flight=IN_FLIGHT)
         loop = asyncio.get_running_loop()
@@ -121,17 +125,17 @@ class Reporting:
                 await self.once(publisher)
 
     async def once(self, publisher: ConfirmingPublisher) -> None:
-        """Make a report and send it, whatever may go wrong."""
+        """Make a report and send it; all errors are counted."""
         try:
             report = await self.report()
             if self._heard is not None:
                 self._heard(report)
-            # Nobody waits for the confirm: at most two are without one.
+            # No task awaits the confirm: at most two are unconfirmed.
             publisher.publish_nowait(UPSTREAM, encode_report(report, user_id=self.speaker.login))
         except (LinkError, TimeoutError):
             self._outcomes.labels("lost").inc()
         except Exception as exc:
-            # A bug in what is only for looking must not end what is looked at.
+            # A bug in a mere observer must not end the observed process.
             self._outcomes.labels("failed").inc()
             unsaid = self._failing.may_log(asyncio.get_running_loop().time())
             if unsaid is not None:
@@ -140,7 +144,7 @@ class Reporting:
             self._outcomes.labels("sent").inc()
 
     async def report(self) -> Report:
-        """What it says now. Figures in what ``more`` brings are beside its own, or replace them."""
+        """Return the report now. Figures of ``more`` are added to its own, or replace them."""
         more = {} if self._more is None else await self._more()
         own = self._figures.read(asyncio.get_running_loop().time())
         figures = _beside(own, more.pop("figures", {}))
@@ -155,7 +159,7 @@ class Reporting:
 
 
 def _beside(own: dict[str, float], others: Mapping[str, float]) -> dict[str, float]:
-    """``own`` and ``others``; of two certificates the one that ends first."""
+    """Return ``own`` and ``others`` merged; of two certificates the one that ends first."""
     sooner = {
         name: min(ends, others[name])
         for name, ends in own.items()

@@ -1,13 +1,14 @@
-"""What each process of the fabric says of itself each second, for operators, as values and JSON.
+"""Each process's report of its own state, for operators, as values and JSON.
 
-A report goes over exchange ``upstream`` of the region's core to every frontdesk, whose picture of
-the region is made of nothing else. It is for looking, never for deciding where readers go: that
-follows from :class:`~newsfabric.control.LoadReport` alone, which is smaller and has its own key.
+A report is sent each second over exchange ``upstream`` of the region's core to every frontdesk,
+whose view of the region is made only of reports. It is for operators, never for deciding where
+readers go: that follows from :class:`~newsfabric.control.LoadReport` alone, which is smaller and
+has its own key.
 
 ``figures`` are metrics of the process by the names that :mod:`newsfabric.figures` gives them, so
 that each number an operator sees can be found in ``/metrics``.
 
-Reports come from other machines. :func:`decode_report` raises ValueError on whatever
+Reports come from other machines. :func:`decode_report` raises ValueError on any message that
 :func:`encode_report` didn't make, and everything in a report is bounded in number and length.
 """
 
@@ -35,7 +36,7 @@ MAX_FIGURES: Final = 96
 MAX_SHOVELS: Final = 256
 MAX_NODES: Final = 64
 MAX_BUSIEST: Final = 20
-#: Begin of the figures that say when a certificate ends, as Unix time; its use follows.
+#: Prefix of the figures with the end of a certificate, as Unix time; its use follows.
 CERTIFICATE_ENDS: Final = "tls_certificate_expiry_timestamp_seconds."
 
 
@@ -43,9 +44,9 @@ CERTIFICATE_ENDS: Final = "tls_certificate_expiry_timestamp_seconds."
 class ShovelSeen:
     """A shovel as its owner sees it.
 
-    ``runs_on`` is where (``oregon/core`` or a box's name), ``source`` where it takes from.
-    ``state`` is RabbitMQ's word for it, or ``missing``. ``canary_age_ms`` is None before the first
-    canary, ``messages_per_second`` where nobody knows: today's brokers count no rates.
+    ``runs_on`` is its cluster or box (``oregon/core`` or a box's name), ``source`` the place that
+    it takes from. ``state`` is RabbitMQ's word for it, or ``missing``. ``canary_age_ms`` is None
+    before the first canary, ``messages_per_second`` if unknown: today's brokers count no rates.
     """
 
     name: str
@@ -59,8 +60,8 @@ class ShovelSeen:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """A RabbitMQ node as a keeper sees it. ``alarm`` is ``memory``, ``disk`` or nothing; ``unfit``
-    counts the shovels that it couldn't make work with this node, and avoids it for."""
+    """A RabbitMQ node as a keeper sees it. ``alarm`` is ``memory``, ``disk`` or empty; ``unfit``
+    counts the shovels that avoid this node, because the keeper couldn't make them work with it."""
 
     cluster: str
     node: str
@@ -71,7 +72,7 @@ class NodeSeen:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """A topic or a publisher, and how many messages a second it has."""
+    """A topic or a publisher, and its number of messages a second."""
 
     name: str
     messages_per_second: float
@@ -79,10 +80,10 @@ class Busy:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A process's word about itself.
+    """A process's report of its own state.
 
-    ``started_ms`` and ``sent_ms`` are of its clock. ``state`` is ``starting``, ``ready`` or
-    ``draining``, and ``waiting_for`` says why it isn't ready. ``engine`` is a gateway's.
+    ``started_ms`` and ``sent_ms`` are by its clock. ``state`` is ``starting``, ``ready`` or
+    ``draining``, and ``waiting_for`` has the reasons why it isn't ready. ``engine`` is a gateway's.
     """
 
     region: str
@@ -102,13 +103,13 @@ class Report:
 
 
 def report_key(region: str, name: str) -> str:
-    """Routing key of a process's reports; ``report_key("*", "*")`` binds them all."""
+    """Return the routing key of a process's reports; ``report_key("*", "*")`` binds them all."""
     return f"{CONTROL_WORD}.{REPORT}.{region}.{name}"
 
 
 def encode_report(report: Report, *, user_id: str | None = None) -> Message:
-    """``report`` for exchange upstream. ``user_id`` is whom its sender logged in as: the broker
-    checks it, and frontdesks believe nothing else."""
+    """Return ``report`` as a message for exchange upstream. ``user_id`` is the login of its sender:
+    the broker checks it, and frontdesks trust only that."""
     properties = Properties(content_type="application/json", type=REPORT, user_id=user_id)
     return Message(
         report_key(report.region, report.name),
@@ -118,7 +119,7 @@ def encode_report(report: Report, *, user_id: str | None = None) -> Message:
 
 
 def decode_report(message: Message) -> Report:
-    """The report in ``message``; ValueError if it isn't one."""
+    """Return the report in ``message``; ValueError if it isn't one."""
     fields = fields_of(message, REPORT)
     return Report(
         region=text(fields, "region", MAX_TEXT),
@@ -169,7 +170,7 @@ def _node(value: Any) -> NodeSeen:
         node=text(fields, "node", MAX_TEXT),
         running=flag(fields, "running"),
         alarm=text(fields, "alarm", MAX_TEXT),
-        # Keepers of before don't say it.
+        # Keepers of older releases don't send it.
         unfit=whole(fields, "unfit") if "unfit" in fields else 0,
     )
 

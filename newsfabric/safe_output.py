@@ -1,11 +1,11 @@
-"""What commands print, made safe for a terminal.
+"""Output of commands, made safe for a terminal.
 
 Text from outside (a publisher's ``message_id``, a broker's reason) may hold characters that a
-terminal obeys: they move its cursor, set its title, or have a line read backwards. Each is written
-as its JSON escape, so JSON stays the JSON that it was.
+terminal obeys: they move its cursor, set its title, or reverse the direction of a line. Each is
+written as its JSON escape, so JSON stays the same JSON.
 
-Example: U+009B, which begins a command of a terminal, is printed as ``\\u009b``. What the encoding
-of stdout doesn't have is written in the same way (:func:`escape_what_has_no_place`).
+Example: U+009B, which begins a command of a terminal, is printed as ``\\u009b``. Characters that
+the encoding of stdout doesn't have are written in the same way (:func:`escape_what_has_no_place`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import IO, Any, Final
 
 import click
 
-#: Of a regular expression, between brackets: controls but line feed and tab; marks that change the
-#: direction of text (Unicode's UAX 9, section 2); separators of lines; what isn't UTF-8.
+#: A character class without brackets: controls but line feed and tab; marks that change the
+#: direction of text (Unicode's UAX 9, section 2); separators of lines; surrogates, which aren't
+#: UTF-8.
 OBEYED: Final = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 )
@@ -29,7 +30,7 @@ _OBEYED: Final = re.compile(f"[{OBEYED}]")
 
 
 def terminal_safe(text: str) -> str:
-    """``text``, each character that a terminal obeys escaped; lines and tabs stay."""
+    """Return ``text`` with each character that a terminal obeys escaped; lines and tabs stay."""
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -40,12 +41,13 @@ def echo(text: str, *, err: bool = False, file: IO[Any] | None = None) -> None:
 
 
 def confirm(text: str, *, err: bool = False) -> None:
-    """Ask for a yes on the terminal, on stderr with ``err``; click.Abort where it is a no."""
+    """Ask for a yes on the terminal, on stderr with ``err``; click.Abort after a no."""
     click.confirm(terminal_safe(text), abort=True, err=err)
 
 
 def escape_what_has_no_place() -> None:
-    """Have stdout and stderr write as JSON escapes what their encoding lacks: it was an error."""
+    """Make stdout and stderr write characters that their encoding lacks as JSON escapes, not
+    fail."""
     codecs.register_error(_ESCAPED, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -53,7 +55,7 @@ def escape_what_has_no_place() -> None:
 
 
 def let_go_of_output() -> None:
-    """Have what can't be written go nowhere, or Python says so once more at its end."""
+    """Discard output that can't be written, or Python reports it once more at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -1,8 +1,8 @@
-"""What a process says to the supervisor that started it: systemd's protocol (sd_notify(3)).
+"""Notifications to the supervisor that started a process: systemd's protocol (sd_notify(3)).
 
 One datagram of ``NAME=VALUE`` lines to the socket in ``NOTIFY_SOCKET``. Without that variable
-nobody listens, and nothing is said. A supervisor that can't be told is no reason to fail: it draws
-its own conclusions, as after any silence.
+nothing is sent. A failed notification is no reason to fail: the supervisor acts as after any
+silence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WATCHDOG: Final = "WATCHDOG=1"
 
 
 def notify(*lines: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Say ``lines``; whether there was anybody to say it to."""
+    """Send ``lines``; return whether they were sent."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False
@@ -30,7 +30,7 @@ def notify(*lines: str, environ: Mapping[str, str] = os.environ) -> bool:
     place = "\0" + address[1:] if address.startswith("@") else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            # The loop says this: it mustn't wait for a supervisor that doesn't read.
+            # The event loop sends this: it must not wait for a supervisor that doesn't read.
             sender.setblocking(False)
             sender.connect(place)
             sender.send("\n".join(lines).encode())
@@ -41,9 +41,9 @@ def notify(*lines: str, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float:
-    """How often ``WATCHDOG`` must be said, at least; 0 if nobody waits for it.
+    """Return the longest time between two ``WATCHDOG`` messages; 0 if no supervisor waits for them.
 
-    ``pid`` is ours: the supervisor says whom it means (sd_watchdog_enabled(3)).
+    ``pid`` is ours: the supervisor names the process that it watches (sd_watchdog_enabled(3)).
     """
     if environ.get("WATCHDOG_PID", str(pid or os.getpid())) != str(pid or os.getpid()):
         return 0.0
@@ -52,7 +52,9 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = 
 
 
 async def keep_watched(environ: Mapping[str, str] = os.environ) -> None:
-    """Say for ever that the loop turns, twice as often as it must be; return if nobody waits."""
+    """Report for ever that the loop turns, twice as often as needed; return if no one waits for
+    that.
+    """
     seconds = watchdog_seconds(environ)
     while seconds > 0:
         notify(WATCHDOG, environ=environ)

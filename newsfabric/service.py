@@ -1,8 +1,8 @@
-"""What every long-running process does alike: uvloop, logs, SIGTERM, health and metrics pages,
-and what it says to systemd.
+"""The common parts of long-running processes: uvloop, logs, SIGTERM, health and metrics pages, and
+notifications to systemd.
 
-A service is a coroutine that runs until its ``stop`` event is set and then drains.
-A second signal ends it at once.
+A service is a coroutine that runs until its ``stop`` event is set and then drains. A second signal
+ends it at once.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ logger = logging.getLogger(__name__)
 
 # Connections that wait to be accepted while the loop is busy.
 BACKLOG = 1024
-# Of one request: Tornado keeps all of it before a handler is asked, whatever the path is.
+# Bytes of one request: Tornado keeps all of it before a handler is asked, whatever the path.
 _MAX_BODY = 64 * 1024
-# A request's head and its body must each come within this time; so long an idle connection is kept.
+# A request's head and its body must each arrive within this time; an idle connection is kept as
+# long.
 _IDLE_SECONDS = 60.0
-# Where the values of process_options are, in click's context.
+# The key of the values of process_options, in click's context.
 _LOG_FORMAT: Final = "newsfabric.log_format"
 
 
@@ -51,7 +52,8 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every process that :func:`run` alone needs: they aren't given to ``command``."""
+    """Add the options of every process that only :func:`run` needs: ``command`` doesn't get
+    them."""
     return click.option(
         "--log-format",
         type=click.Choice(logs.LOG_FORMATS),
@@ -68,26 +70,26 @@ def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def networks_given(
     _context: click.Context, parameter: click.Parameter, given: Sequence[str]
 ) -> tuple[Network, ...]:
-    """The callback of an option that takes networks; click's error for what is none."""
+    """Return the networks of an option, as its callback; click's error for an invalid one."""
     try:
         return parse_networks(given)
     except ValueError as exc:
         raise click.BadParameter(terminal_safe(str(exc)), param=parameter) from exc
 
 
-# libuv looks up names in half of its threads, of which it has four unless it is told otherwise. A
-# name server that doesn't answer holds one for ten seconds or more, and all that wait behind it:
-# beside six such names one of /etc/hosts waited for 30 s, now for none.
+# libuv resolves names in half of its threads, of which it has four by default. A name server that
+# doesn't answer blocks a thread for ten seconds or more, and with it all look-ups that wait: beside
+# six such names a name in /etc/hosts waited for 30 s, now for none.
 _LOOKUP_THREADS: Final = 64
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_level: str) -> None:
-    """Run ``main(stop)`` on uvloop until it returns; exits 1 with one line on our own errors, and
-    with a traceback on others.
+    """Run ``main(stop)`` on uvloop until it returns; exit with 1 and one line on our own errors,
+    and with a traceback on others.
 
     SIGTERM and SIGINT set ``stop``; the second one exits with 128 + signal number. Called in a
-    command with :func:`process_options` (and :func:`newsfabric.otel_tracer.trace_options`) it obeys
-    these, and tells that command's ``--region``.
+    command with :func:`process_options` (and :func:`newsfabric.otel_tracer.trace_options`) it uses
+    their values, and that command's ``--region``.
     """
     context = click.get_current_context(silent=True)
     options = {} if context is None else context.meta
@@ -143,36 +145,39 @@ BUILD.labels(version()).set(1)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a process should be given work, and if not, what it waits for."""
+    """The readiness of a process for work, and the parts that it waits for."""
 
     ready: bool
     waiting_for: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, **checks: bool) -> Readiness:
-        """Ready when all named ``checks`` hold; the others are what it waits for."""
+        """Return a readiness that is ready when all ``checks`` hold; others are in
+        ``waiting_for``."""
         return cls(all(checks.values()), tuple(name for name, good in checks.items() if not good))
 
 
 def up() -> None:
-    """Tell the supervisor, if there is one, that the process has begun its work.
+    """Notify the supervisor, if there is one, that the process has begun its work.
 
-    Say it when the health pages answer: what it still waits for (:class:`Readiness`) is told there,
-    and no start of another process should wait for that.
+    Call it when the health pages answer: these report the parts that it waits for
+    (:class:`Readiness`), and the start of another process must not wait for those.
     """
     sd_notify.notify(sd_notify.READY)
 
 
 class HeadHandler(tornado.web.RequestHandler):
-    """Base of handlers whose GET changes nothing: HEAD asks for the same."""
+    """Base of handlers whose GET changes nothing: HEAD is answered like GET."""
 
     def head(self, *args: str, **kwargs: str) -> Any:
-        """As ``get``; Tornado leaves the content out (RFC 9110 section 9.3.2). 405 without one."""
+        """Reply as ``get``; Tornado leaves the content out (RFC 9110 section 9.3.2). 405 without
+        ``get``.
+        """
         return self.get(*args, **kwargs)
 
 
 def methods_of(handler: tornado.web.RequestHandler) -> str:
-    """What ``handler`` can be asked, as ``Allow`` has it."""
+    """Return the methods of ``handler``, in the form of ``Allow``."""
     kind, missing = type(handler), tornado.web.RequestHandler.get
     there = [name for name in kind.SUPPORTED_METHODS if getattr(kind, name.lower()) is not missing]
     if "GET" not in there and "HEAD" in there:
@@ -181,9 +186,9 @@ def methods_of(handler: tornado.web.RequestHandler) -> str:
 
 
 def answer_preflight(handler: tornado.web.RequestHandler) -> None:
-    """204 to a CORS preflight of what pages of other origins may ask with GET.
+    """Reply 204 to a CORS preflight for a GET of pages of other origins.
 
-    Libraries that aren't the browser's own send some fields themselves.
+    Some libraries add header fields of their own to the browser's.
     """
     handler.set_header("Access-Control-Allow-Methods", methods_of(handler))
     handler.set_header(
@@ -194,42 +199,44 @@ def answer_preflight(handler: tornado.web.RequestHandler) -> None:
 
 
 class PlainHandler(HeadHandler):
-    """Base of our HTTP handlers: no Server header, nothing cached unless said otherwise."""
+    """Base of our HTTP handlers: no Server header, nothing cached unless a handler allows it."""
 
     def set_default_headers(self) -> None:
-        """Tornado calls it before each answer, and again for an error's."""
+        """Set our headers; Tornado calls it before each reply, and again for an error's."""
         self.clear_header("Server")
         self.set_header("Cache-Control", "no-store, no-transform")
         self.set_header("X-Content-Type-Options", "nosniff")
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Tornado's short page for ``status_code``; with Allow if that is 405."""
+        """Write Tornado's short page for ``status_code``; with Allow if that is 405."""
         self.say_what_is_allowed(status_code)
         super().write_error(status_code, **kwargs)
 
     def say_what_is_allowed(self, status_code: int) -> None:
-        """RFC 9110 section 15.5.6: an answer 405 says which methods there are."""
+        """Set ``Allow`` for a reply 405 (RFC 9110 section 15.5.6)."""
         if status_code == 405:
             self.set_header("Allow", methods_of(self))
 
 
 class LiveHandler(PlainHandler):
-    """``/healthz/live``: 200 while the loop turns. Restart the process if it doesn't answer."""
+    """A handler of ``/healthz/live``: 200 while the loop turns. Restart a process that doesn't
+    reply.
+    """
 
     def get(self) -> None:
-        """200 with ``{"live": true}``."""
+        """Reply 200 with ``{"live": true}``."""
         self.write({"live": True})
 
 
 class ReadyHandler(PlainHandler):
-    """``/healthz/ready``: 200, or 503 with what it waits for. Give it no work meanwhile."""
+    """A handler of ``/healthz/ready``: 200, or 503 with ``waiting_for``: give it no work then."""
 
     def initialize(self, readiness: Callable[[], Readiness]) -> None:
-        """Tornado gives it ``readiness``, which is asked at each request."""
+        """Set up with ``readiness``, which is called at each request; Tornado calls it."""
         self._readiness = readiness
 
     def get(self) -> None:
-        """Answer ``{"ready": …, "waiting_for": […]}``; 503 says to try again after a second."""
+        """Reply ``{"ready": …, "waiting_for": […]}``; 503 asks for a retry after a second."""
         found = self._readiness()
         self.set_status(200 if found.ready else 503)
         if not found.ready:
@@ -238,38 +245,40 @@ class ReadyHandler(PlainHandler):
 
 
 class DocumentHandler(PlainHandler):
-    """One JSON document, made when it is asked for."""
+    """A handler of one JSON document, made at each request."""
 
     def initialize(self, document: Callable[[], dict[str, Any]]) -> None:
-        """Tornado gives it ``document``, which is called at each request."""
+        """Set up with ``document``, which is called at each request; Tornado calls it."""
         self._document = document
 
     def get(self) -> None:
-        """200 with the document as JSON."""
+        """Reply 200 with the document as JSON."""
         self.write(self._document())
 
 
 class TraceHandler(PlainHandler):
-    """``/trace/ID``: what this process remembers of one message."""
+    """A handler of ``/trace/ID``: this process's memory of one message."""
 
     def initialize(self, who: dict[str, str], sightings: Sightings) -> None:
-        """Tornado gives it ``who``, the process's kind, name and region, and its ``sightings``."""
+        """Set up with ``who`` (the process's kind, name, region) and its ``sightings``; Tornado
+        calls it.
+        """
         self._who, self._sightings = who, sightings
 
     def get(self, text: str) -> None:
-        """200 with what :meth:`Sightings.document` has for ``text``, also if that is nothing."""
+        """Reply 200 with :meth:`Sightings.document` of ``text``, also if that is empty."""
         self.write(self._who | self._sightings.document(text))
 
 
 class MetricsHandler(PlainHandler):
-    """``/metrics`` in the Prometheus text format, or as OpenMetrics for who asks for it."""
+    """A handler of ``/metrics``, in the Prometheus text format, or as OpenMetrics if asked for."""
 
     def initialize(self, readiness: Callable[[], Readiness]) -> None:
-        """Tornado gives it ``readiness``, for ``newsfabric_service_ready``."""
+        """Set up with ``readiness``, for ``newsfabric_service_ready``; Tornado calls it."""
         self._readiness = readiness
 
     def get(self) -> None:
-        """200 with all of this process's metrics, in the format that Accept names."""
+        """Reply 200 with all of this process's metrics, in the format that Accept names."""
         READY.set(self._readiness().ready)
         text, content_type = metrics.exposition(self.request.headers.get("Accept", ""))
         self.set_header("Content-Type", content_type)
@@ -277,7 +286,7 @@ class MetricsHandler(PlainHandler):
 
 
 def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
-    """Tornado routes for ``/healthz/live`` and ``/healthz/ready``."""
+    """Return Tornado routes for ``/healthz/live`` and ``/healthz/ready``."""
     return [
         (r"/healthz/live", LiveHandler),
         (r"/healthz/ready", ReadyHandler, {"readiness": readiness}),
@@ -285,14 +294,15 @@ def health_routes(readiness: Callable[[], Readiness]) -> list[Any]:
 
 
 def operators_routes(readiness: Callable[[], Readiness]) -> list[Any]:
-    """Those, and ``/metrics``: for a port that only operators' programs reach."""
+    """Return the health routes and ``/metrics``: for a port that only operators' programs reach."""
     return [*health_routes(readiness), (r"/metrics", MetricsHandler, {"readiness": readiness})]
 
 
 def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:
-    """The Tornado route of ``/trace/ID``, an id, an identity, a message_id or a beginning."""
+    """Return the route of ``/trace/ID``: an id, an identity, a message_id or the beginning of
+    one."""
     who = {"kind": kind, "name": name, "region": region}
-    # A message_id has as many bytes as AMQP allows, each may be written as %XX.
+    # A message_id has at most AMQP's 255 bytes, each of which may be written as %XX.
     return (r"/trace/([^/]{1,765})", TraceHandler, {"who": who, "sightings": sightings})
 
 
@@ -304,12 +314,12 @@ def listen(
     tls: ServerFiles | None = None,
     per_address: int = 0,
 ) -> tuple[tornado.httpserver.HTTPServer, int]:
-    """Serve ``application`` on ``host``:``port`` (0: a free one); returns the server and its port.
+    """Serve ``application`` on ``host``:``port`` (0: a free one); return the server and its port.
 
-    A handler that takes larger bodies than 64 KiB streams them, and says how large they may be.
-    Who takes nothing of an answer for half a minute is closed. One address may have ``per_address``
-    connections (0: any number).
-    With ``tls`` it is https alone. ConfigError when the address can't be had.
+    A handler that takes larger bodies than 64 KiB streams them, with a limit of its own. A client
+    that takes no byte of a response for half a minute is closed. One address may have
+    ``per_address`` connections (0: any number). With ``tls`` only https is served. ConfigError if
+    the address can't be used.
     """
     context = None if tls is None else ServerTls(tls).context
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -339,7 +349,8 @@ async def serving(
     port: int,
     tls: ServerFiles | None = None,
 ) -> AsyncIterator[int]:
-    """:func:`listen` until the block ends, which gets the port; then close every connection."""
+    """Serve as :func:`listen` until the block ends, and yield the port; then close all
+    connections."""
     server, found = listen(application, host=host, port=port, tls=tls)
     try:
         yield found

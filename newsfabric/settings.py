@@ -1,9 +1,9 @@
-"""What a process is told when it starts: the fabric's regions and nodes, and credentials.
+"""Settings of a process at its start: the fabric's regions and nodes, and credentials.
 
-``fabric.json`` lists every region with its brokers; deployment writes it, the world
-on one machine writes its own. It holds no secret: who logs in as whom comes
-from the environment (:func:`credentials_from`), as do the files of TLS. Both are read once, in a
-``__main__``, and passed on as values.
+``fabric.json`` lists every region with its brokers; deployment writes it, the world on one machine
+writes its own. It holds no secret: users and passwords come from the environment
+(:func:`credentials_from`), as do the files of TLS. Both are read once, in a ``__main__``, and
+passed on as values.
 
 .. code-block:: json
 
@@ -16,7 +16,7 @@ from the environment (:func:`credentials_from`), as do the files of TLS. Both ar
      "proxies": [{"name": "harbor", "nearest": "oregon",
                   "nodes": [{"name": "harbor-1", "amqp_url": "…", "management_url": "…"}]}]}
 
-The first region isn't special: regions are equal, and a process is told which is its own.
+The first region isn't special: regions are equal, and an option names a process's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from newsfabric.errors import ConfigError
 from newsfabric.numbers import is_number
 from newsfabric.spelling import unknown_name
 
-# What the variables begin with that say who logs in.
+# Prefixes of the variables with a login.
 AMQP_LOGIN: Final = "NEWSFABRIC_AMQP"
 SHOVEL_LOGIN: Final = "NEWSFABRIC_SHOVEL"
 
@@ -45,7 +45,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """One RabbitMQ node: where its AMQP and management listeners are, without credentials.
+    """A RabbitMQ node: its AMQP and management listeners, without credentials.
 
     ``name`` is also the left part of its Erlang node name (``name@localhost`` in the world).
     """
@@ -57,9 +57,9 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """One region: its client cluster, its core cluster, its frontdesk's base URL.
+    """A region: its client cluster, its core cluster, its frontdesk's base URL.
 
-    ``distances`` says how far other regions are, by name, in any unit (round trips in ms, say).
+    ``distances`` has the distances of other regions, by name, in any unit (round trips in ms, say).
     """
 
     name: str
@@ -71,9 +71,9 @@ class Region:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyCluster:
-    """A cluster that publishers far from every region publish to, and nothing else.
+    """A cluster that publishers far from every region publish to, with no other purpose.
 
-    Of gold each region gets a copy; everything else goes to ``nearest``, a region's name.
+    Each region gets a copy of gold; all other messages are sent to ``nearest``, a region's name.
     """
 
     name: str
@@ -83,20 +83,22 @@ class ProxyCluster:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fabric:
-    """All regions. None is first."""
+    """All regions. All are equal."""
 
     regions: tuple[Region, ...]
     proxies: tuple[ProxyCluster, ...] = ()
 
     def region(self, name: str) -> Region:
-        """The region called ``name``; ConfigError lists those there are."""
+        """Return the region called ``name``; ConfigError lists the known ones."""
         for region in self.regions:
             if region.name == name:
                 return region
         raise unknown_name(name, (each.name for each in self.regions), "region", "in the fabric")
 
     def others(self, name: str) -> tuple[Region, ...]:
-        """Every region but ``name``: the nearest first, then those at no declared distance."""
+        """Return every region but ``name``: the nearest first, then the ones at no declared
+        distance.
+        """
         distances = self.region(name).distances
         others = (region for region in self.regions if region.name != name)
         return tuple(sorted(others, key=lambda other: distances.get(other.name, math.inf)))
@@ -104,9 +106,9 @@ class Fabric:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """PEM files for connections that we open. ``authorities`` None trusts whom this machine does.
+    """PEM files for connections that we open. ``authorities`` None: the machine's own authorities.
 
-    With a ``certificate`` (and its ``key``) brokers know us by it, not by a password.
+    With a ``certificate`` (and its ``key``) brokers authenticate us by it, not by a password.
     """
 
     authorities: Path | None = None
@@ -124,15 +126,17 @@ class ServerFiles:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Credentials:
-    """A broker user, and how it talks TLS. ``repr`` hides the password, so a log line can't leak
-    it."""
+    """A broker's user, and its TLS files. ``repr`` hides the password, so a log line can't
+    leak it."""
 
     username: str = "guest"
     password: str = dataclasses.field(default="guest", repr=False)
     tls: TlsFiles = dataclasses.field(default_factory=TlsFiles)
 
     def in_url(self, amqp_url: str) -> str:
-        """``amqp_url`` with these credentials, for drivers and shovels. Never log the result."""
+        """Return ``amqp_url`` with these credentials, for drivers and shovels. Never log the
+        result.
+        """
         parts = urlsplit(amqp_url)
         host = parts.netloc.rsplit("@", 1)[-1]
         login = f"{quote(self.username, safe='')}:{quote(self.password, safe='')}"
@@ -140,10 +144,11 @@ class Credentials:
 
 
 def credentials_from(environ: Mapping[str, str], prefix: str = AMQP_LOGIN) -> Credentials:
-    """NEWSFABRIC_AMQP_USERNAME with …_PASSWORD_FILE or …_PASSWORD, or …_CERT_FILE and …_KEY_FILE.
+    """Return the login of NEWSFABRIC_AMQP_USERNAME, …_PASSWORD_FILE or …_PASSWORD, …_CERT_FILE,
+    …_KEY_FILE.
 
-    Without any of them ``guest``, whom RabbitMQ lets in from loopback alone. Authorities are those
-    of NEWSFABRIC_TLS_CA_FILE. ConfigError if a file is missing or can't be read.
+    The default is ``guest``, which RabbitMQ accepts from loopback alone. Authorities are those of
+    NEWSFABRIC_TLS_CA_FILE. ConfigError if a file is missing or can't be read.
     """
     username = environ.get(f"{prefix}_USERNAME", "guest")
     tls = _tls_from(environ, prefix)
@@ -159,21 +164,21 @@ def credentials_from(environ: Mapping[str, str], prefix: str = AMQP_LOGIN) -> Cr
 
 
 def authorities_from(environ: Mapping[str, str]) -> Path | None:
-    """NEWSFABRIC_TLS_CA_FILE: who is trusted inside; None: whom this machine trusts."""
+    """Return NEWSFABRIC_TLS_CA_FILE, the authorities of the fabric; None: the machine's own."""
     return file_from(environ, "NEWSFABRIC_TLS_CA_FILE")
 
 
 def server_files_from(environ: Mapping[str, str]) -> ServerFiles | None:
-    """NEWSFABRIC_TLS_CERT_FILE and …_KEY_FILE: what this process's port shows; None: plain HTTP."""
+    """Return NEWSFABRIC_TLS_CERT_FILE and …_KEY_FILE, for this process's port; None: plain HTTP."""
     pair = _pair_from(environ, "NEWSFABRIC_TLS")
     return None if pair is None else ServerFiles(*pair)
 
 
 def file_from(environ: Mapping[str, str], variable: str) -> Path | None:
-    """The file that ``variable`` names, None if it isn't set.
+    """Return the file that ``variable`` names, None if it isn't set.
 
-    Without a slash it is the name of a credential that systemd passes (``LoadCredential=``);
-    ConfigError if it passed none. Whether the file is there isn't looked at.
+    A text without a slash is the name of a credential that systemd passes (``LoadCredential=``);
+    ConfigError if systemd passed none. The file's existence isn't checked.
     """
     text = environ.get(variable)
     if text is None or "/" in text:
@@ -188,7 +193,7 @@ def file_from(environ: Mapping[str, str], variable: str) -> Path | None:
 
 
 def _tls_from(environ: Mapping[str, str], prefix: str) -> TlsFiles:
-    # What shovels show lies on the broker that runs them, so it is no credential of ours.
+    # Shovels' certificates are on the broker that runs them, so they are no credentials of ours.
     variables = {} if prefix == SHOVEL_LOGIN else environ
     pair = _pair_from(
         environ, prefix, CREDENTIALS_DIRECTORY=variables.get("CREDENTIALS_DIRECTORY", "")
@@ -209,19 +214,19 @@ def _pair_from(environ: Mapping[str, str], prefix: str, **changes: str) -> tuple
 
 
 def shovel_credentials_from(environ: Mapping[str, str]) -> Credentials:
-    """Whom shovels log in as: NEWSFABRIC_SHOVEL_… as above, or the same as we."""
+    """Return the login of shovels: NEWSFABRIC_SHOVEL_… as above, or the same as ours."""
     if f"{SHOVEL_LOGIN}_USERNAME" not in environ:
         return credentials_from(environ)
     return credentials_from(environ, SHOVEL_LOGIN)
 
 
 def login_variables(username: str, password_file: Path, prefix: str = AMQP_LOGIN) -> dict[str, str]:
-    """The environment by which a service is told its login."""
+    """Return the environment that passes a login to a service."""
     return {f"{prefix}_USERNAME": username, f"{prefix}_PASSWORD_FILE": str(password_file)}
 
 
 def without_login(url: str, where: str) -> str:
-    """``url`` itself; ConfigError if it holds a login, which ``ps`` and logs would show.
+    """Return ``url`` itself; ConfigError if it holds a login, which ``ps`` and logs would show.
 
     ``where`` names the option or file it is from.
     """
@@ -238,19 +243,20 @@ def without_login(url: str, where: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` can name a region, node, box or service: ``[a-z0-9-]``, at most 63."""
+    """Return whether ``text`` can name a region, node, box or service: ``[a-z0-9-]``, at most
+    63."""
     return _NAME.fullmatch(text) is not None
 
 
 def check_name(text: str, source: str = "") -> None:
-    """ConfigError for a text that :func:`is_name` refuses; it says ``source``, if one is given."""
+    """Raise ConfigError for a text that :func:`is_name` refuses, with ``source`` if given."""
     if not is_name(text):
         where = f"{source}: " if source else ""
         raise ConfigError(f"{where}{text!r} is no name (a-z, 0-9 and -, at most 63)")
 
 
 def load_fabric(path: Path) -> Fabric:
-    """Read ``fabric.json``; ConfigError names what is wrong where."""
+    """Read ``fabric.json``; ConfigError with the fault and its place."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
@@ -263,7 +269,9 @@ def load_fabric(path: Path) -> Fabric:
 
 
 def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
-    """The fabric in a parsed ``fabric.json``; ConfigError, naming ``source``, if it is none."""
+    """Return the fabric in a parsed ``fabric.json``; ConfigError, with ``source``, if it is
+    invalid.
+    """
     try:
         regions = tuple(
             Region(
@@ -290,7 +298,7 @@ def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
 
 
 def dump_fabric(fabric: Fabric) -> str:
-    """``fabric`` as the text of a ``fabric.json``."""
+    """Return ``fabric`` as the text of a ``fabric.json``."""
     return json.dumps(dataclasses.asdict(fabric), indent=2) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""The last messages that a process saw: by which ways, when, and what became of them. Pure.
+"""The last messages that a process saw: their ways, times and steps. Pure.
 
-Routers and gateways keep one ring each. It is the evidence of ``newsfabric trace`` and what
-races are counted by; nothing else depends on it. It costs one entry per *message*, none
-per delivery, and is bounded in number, in copies and in age.
+Routers and gateways keep one ring each. It is the evidence of ``newsfabric trace`` and the basis of
+the counts of races; no other code depends on it. It costs one entry per *message*, none per
+delivery, and is bounded in number, in copies and in age.
 
 A *way* is the shovels that carried a copy here (:mod:`newsfabric.hops`), the last one last.
 """
@@ -19,21 +19,21 @@ from newsfabric.envelope import identity_of_id, identity_text
 
 # About 1 KB each with its copies: 8 MB at the bound.
 MOST: Final = 8192
-# Most copies have come by then, though identities are remembered for longer.
+# Most copies have arrived by then, though identities are remembered for longer.
 KEEP_SECONDS: Final = 600.0
-# Two routers on two paths through two feeds make eight; a publisher may repeat itself for ever.
+# Two routers on two paths through two feeds make eight; a publisher may repeat a message for ever.
 MAX_COPIES: Final = 16
-# How many messages one search returns.
+# Most messages that one search returns.
 MAX_FOUND: Final = 20
 
 Way = tuple[str, ...]
 
-# What may be the beginning of an id or of an identity: no less, or everything would match.
+# The beginning of an id or of an identity, long enough not to match every message.
 _PREFIX: Final = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 
 class SeenCopy(NamedTuple):
-    """One arrival of a message. In gateways with the place in the router's stream."""
+    """An arrival of a message. In gateways with its log and number."""
 
     at_ms: int
     way: Way
@@ -46,10 +46,10 @@ class SeenCopy(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Sighting:
-    """One message as one process saw it; ``copies`` in the order in which they came.
+    """A message as one process saw it; ``copies`` in the order of their arrival.
 
-    ``later`` counts copies, those that found no room among them too. ``steps`` are what
-    became of it, in ms since the epoch; ``id``, ``epoch`` and ``seq`` are what a router gave it.
+    ``later`` counts all later copies, also those beyond the bound of ``copies``. ``steps`` are the
+    times of its next steps, in ms since the epoch; ``id``, ``epoch`` and ``seq`` are from a router.
     """
 
     identity: int
@@ -64,7 +64,7 @@ class Sighting:
     seq: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """As ``/trace`` answers."""
+        """Return the sighting in the form of ``/trace``."""
         return {
             "identity": identity_text(self.identity),
             "topic": self.topic,
@@ -79,7 +79,7 @@ class Sighting:
         }
 
     def matches(self, prefix: str) -> bool:
-        """Whether ``prefix`` begins its identity or one of its ids."""
+        """Return whether ``prefix`` begins the message's identity or one of its ids."""
         ids = [self.id, *(copy.id for copy in self.copies)]
         return identity_text(self.identity).startswith(prefix) or any(
             each is not None and each.startswith(prefix) for each in ids
@@ -87,16 +87,17 @@ class Sighting:
 
 
 class Place(enum.Enum):
-    """How a copy did. The values are metric labels."""
+    """The result of a copy in its race. The values are metric labels."""
 
     FIRST = "first"
     LATER = "later"
-    # By the winner's own way: the publisher or a broker has sent it again.
+    # By the winner's own way: the publisher or a broker has sent the message again.
     AGAIN = "again"
 
 
 class Arrival(NamedTuple):
-    """``lead_ms`` is set for the second copy by another way: so much earlier the winner was."""
+    """The result of a copy; ``lead_ms`` is the winner's lead, for the second copy by another
+    way."""
 
     place: Place
     winner: Way
@@ -104,7 +105,7 @@ class Arrival(NamedTuple):
 
 
 class Sightings:
-    """The ring. Times in ms since the epoch."""
+    """A ring of sightings. Times in ms since the epoch."""
 
     def __init__(self, *, most: int = MOST, keep_seconds: float = KEEP_SECONDS) -> None:
         self._most = most
@@ -116,18 +117,18 @@ class Sightings:
         return len(self._seen)
 
     def get(self, identity: int) -> Sighting | None:
-        """What is remembered of a message."""
+        """Return the sighting of a message, if it is remembered."""
         return self._seen.get(identity)
 
     def first(self, sighting: Sighting) -> None:
-        """A message that :meth:`again` didn't know; it has one copy."""
+        """Add a message that :meth:`again` didn't know; it has one copy."""
         self._seen[sighting.identity] = sighting
         oldest_ms = sighting.copies[0].at_ms - self._keep_ms
         while len(self._seen) > self._most or self._oldest_ms() < oldest_ms:
             self._seen.popitem(last=False)
 
     def again(self, identity: int, copy: SeenCopy) -> Arrival | None:
-        """Another copy of a message; None if it is the first one that is known."""
+        """Add another copy of a message; None if the message isn't known."""
         seen = self._seen.get(identity)
         if seen is None:
             return None
@@ -142,7 +143,9 @@ class Sightings:
         return Arrival(Place.LATER, winner.way, lead_ms)
 
     def find(self, text: str) -> list[Sighting]:
-        """Those whose id, identity or beginning of one is ``text``, or whose message_id it is."""
+        """Return messages whose id, identity, or beginning of one is ``text``, or whose message_id
+        is.
+        """
         if (exact := _identity(text)) is not None:
             found = self._seen.get(exact)
             return [found] if found is not None else []
@@ -155,7 +158,7 @@ class Sightings:
         return [seen for _, seen in zip(range(MAX_FOUND), matching, strict=False)]
 
     def document(self, text: str) -> dict[str, Any]:
-        """What ``/trace/TEXT`` answers, with how far back this process remembers."""
+        """Return the reply to ``/trace/TEXT``, with the age of this process's memory."""
         return {
             "sightings": [seen.document() for seen in self.find(text)],
             "remembered": len(self._seen),
@@ -167,7 +170,7 @@ class Sightings:
 
 
 def _same_way(copy: SeenCopy, winner: SeenCopy) -> bool:
-    # What another router made of it is another way, even through the same shovels.
+    # A copy by another router is of another way, even through the same shovels.
     return (copy.way, copy.router) == (winner.way, winner.router)
 
 

@@ -1,4 +1,4 @@
-"""What a person meant who wrote a name that there isn't. Pure."""
+"""Suggestions for a misspelt name. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from newsfabric.errors import ConfigError
 
 
 def unknown_name(name: str, known: Iterable[str], what: str, where: str) -> ConfigError:
-    """The error for a name that is none of ``known``, with the one that was meant.
+    """Return the error for a name that isn't in ``known``, with the closest known name.
 
     >>> str(unknown_name("dublni", ["oregon", "dublin"], "region", "in this world"))
     "no region 'dublni' in this world; did you mean dublin? (there is: oregon, dublin)"
@@ -20,6 +20,6 @@ def unknown_name(name: str, known: Iterable[str], what: str, where: str) -> Conf
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """``; did you mean X?`` if a name of ``known`` is like ``name``, else nothing."""
+    """Return ``; did you mean X?`` if a name of ``known`` is like ``name``, else an empty text."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,16 +1,18 @@
-"""Streams of an HTTP server whose peers may take nothing of what they are answered.
+"""Streams of an HTTP server with a bound for peers that don't read their responses.
 
-Tornado keeps what the kernel doesn't take, without a bound and for as long as the connection is
-open: sixty strangers who ask for megabytes and read none of it would have a frontdesk keep all of
-them, for good. So what waits on all streams together has a bound, beyond which those with the most
-are closed; and who has taken nothing for half a minute is closed, however little that is.
+Tornado keeps the bytes that the kernel doesn't take, without a bound and for as long as the
+connection is open: sixty strangers who request megabytes and read nothing would have a frontdesk
+keep all of them, for good. So the waiting bytes of all streams together have a bound, beyond which
+the streams with the most are closed. A peer that has taken no byte for half a minute is closed,
+however few wait.
 
-Whose request has a longer head than may be is told so (431); Tornado hangs up on him.
+A request whose head is too long is answered with 431; Tornado would just close the connection.
 
-One address may have so many connections and no more, where that is said. Who asks on one more is
-told so (429, in JSON as frontdesks have it): a hundred at once, others are closed without a word.
+One address may have a limited number of connections, where that is set. A request on a further
+connection is answered with 429, in JSON as a frontdesk's errors: for up to a hundred connections at
+once, others are closed silently.
 
-A gateway's readers are told why they are closed: for them it has the streams of this module alone
+A gateway sends its readers the reason of a close, so it uses only the streams of this module
 (:mod:`gateway.budget`).
 """
 
@@ -34,9 +36,9 @@ from newsfabric import metrics
 from newsfabric.addresses import Addresses
 from newsfabric.closing import ADDRESS_FULL
 
-#: Bytes that may wait on all streams of a server; one answer may be more, alone.
+#: Bytes that may wait on all streams of a server; a single response may exceed it, alone.
 MOST_BYTES: Final = 64 << 20
-#: Seconds in which a peer must take something.
+#: Seconds in which a peer must take at least one byte.
 PATIENCE: Final = 30.0
 _LOOK_SECONDS: Final = 1.0
 # RFC 6585 section 5.
@@ -48,14 +50,15 @@ _HEAD_TOO_LARGE: Final = (
     b"Connection: close\r\n\r\n"
     b"head too large"
 )
-# So long, and so much at a time, is read and dropped of such a head: a reset destroys the answer.
+# Seconds for which the rest of such a head is read and dropped, and bytes of each read: a reset
+# would destroy the response.
 _DROPPED_SECONDS: Final = 2.0
 _DROPPED_BYTES: Final = 64 * 1024
 REFUSED: Final = metrics.counter(
     "service_refused_connections", "Connections turned away: their address had too many"
 )
 _FULL: Final = orjson.dumps({"error": {"reason": ADDRESS_FULL.name, "detail": ADDRESS_FULL.text}})
-# RFC 6585 section 4. Pages of any origin may read it, as all that a frontdesk says of errors.
+# RFC 6585 section 4. Pages of any origin may read it, like all errors of a frontdesk.
 _ADDRESS_FULL: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\n"
     b"Content-Type: application/json\r\n"
@@ -65,28 +68,28 @@ _ADDRESS_FULL: Final = (
     b"Content-Length: %d\r\n"
     b"Connection: close\r\n\r\n%b"
 ) % (math.ceil(ADDRESS_FULL.retry_after_ms / 1000), len(_FULL), _FULL)
-# Connections that only hear that there is no room: so many at once, and for so many seconds each.
+# Connections that are only sent the refusal: so many at once, and for so many seconds each.
 _TOLD_AT_ONCE: Final = 100
 _TOLD_SECONDS: Final = 10.0
 
 
 class Taking:
-    """The streams of one server on which something waits. ``clock`` is monotonic, in seconds."""
+    """The streams of one server on which bytes wait. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float], most_bytes: int, patience: float) -> None:
         self._clock = clock
         self._most_bytes = most_bytes
         self._patience = patience
-        # How much each has sent ever, and since when that is so.
+        # Bytes that each stream has sent in all, and since when that number is unchanged.
         self._waiting: dict[WatchedStream, tuple[int, float]] = {}
 
     def waits(self, stream: WatchedStream) -> None:
-        """The kernel didn't take all of what was written to ``stream``."""
+        """Note that the kernel didn't take all bytes written to ``stream``."""
         self._waiting.setdefault(stream, (stream.sent, self._clock()))
         self._make_room(stream)
 
     def look(self) -> None:
-        """Close those who have taken nothing for too long."""
+        """Close streams whose peers have taken nothing for too long."""
         now = self._clock()
         for stream, (sent, since) in list(self._waiting.items()):
             if not stream.waiting:
@@ -97,7 +100,9 @@ class Taking:
                 self._close(stream)
 
     def _make_room(self, last: WatchedStream) -> None:
-        """Close those with the most; of equals ``last``, in whose answer we are, not first."""
+        """Close streams with the most waiting bytes; of equals, ``last``, whose response is being
+        written, last.
+        """
         waiting = {stream: stream.waiting for stream in self._waiting}
         total = sum(waiting.values())
         if total <= self._most_bytes:
@@ -115,15 +120,15 @@ class Taking:
 
 
 class Watcher(Protocol):
-    """Who hears of streams that wait, like :class:`Taking`."""
+    """An observer of streams with waiting bytes, like :class:`Taking`."""
 
     def waits(self, stream: Any, /) -> None:
-        """The kernel didn't take all of what was written to ``stream``."""
+        """Note that the kernel didn't take all bytes written to ``stream``."""
 
 
 class WatchedStream(IOStream):
-    """A stream whose watcher hears what waits. ``on_closed`` is called once when the socket is
-    closed, whoever owns the stream by then."""
+    """A stream that reports waiting bytes to its watcher. ``on_closed`` is called once when the
+    socket is closed, whichever code owns the stream by then."""
 
     def __init__(
         self,
@@ -143,12 +148,12 @@ class WatchedStream(IOStream):
 
     @property
     def sent(self) -> int:
-        """Bytes that it has taken of what it didn't take at once, since the beginning."""
+        """Bytes that the kernel took later than at once, since the beginning."""
         return self._total_write_done_index
 
     def close(self, exc_info: Any = False) -> None:
-        """As :meth:`IOStream.close`; with an answer first to a request's head that is too long."""
-        # Only heads are read up to what a pattern says.
+        """Close as :meth:`IOStream.close`; first answer a request's head that is too long."""
+        # Only heads are read up to a pattern.
         is_head = isinstance(exc_info, UnsatisfiableReadError) and self._read_regex is not None
         if is_head and not self.closed() and not self.writing():
             self._refuse_head()
@@ -179,12 +184,14 @@ class WatchedStream(IOStream):
             self.close()
 
     def close_fd(self) -> None:
-        """As :meth:`IOStream.close_fd`; its address has room for another one."""
+        """Close as :meth:`IOStream.close_fd`; its address has room for another connection."""
         super().close_fd()
         self._on_closed()
 
     def write(self, data: bytes | memoryview) -> Any:
-        """As :meth:`IOStream.write`; what the kernel doesn't take at once counts from now on."""
+        """Write as :meth:`IOStream.write`; bytes that the kernel doesn't take at once count from
+        now on.
+        """
         written = super().write(data)
         if self.writing():
             self._watcher.waits(self)
@@ -192,12 +199,12 @@ class WatchedStream(IOStream):
 
 
 class WatchedTlsStream(WatchedStream, SSLIOStream):
-    """The same over TLS."""
+    """A :class:`WatchedStream` over TLS."""
 
 
 class TakingServer(HTTPServer):
-    """An :class:`HTTPServer` that keeps ``most_bytes`` at most for peers who take nothing, and
-    ``per_address`` connections at most of one address (0: any number)."""
+    """An :class:`HTTPServer` that keeps at most ``most_bytes`` for peers that don't read, and at
+    most ``per_address`` connections of one address (0: any number)."""
 
     def initialize(
         self,
@@ -207,7 +214,7 @@ class TakingServer(HTTPServer):
         per_address: int = 0,
         **options: Any,
     ) -> None:
-        """As :meth:`HTTPServer.initialize`."""
+        """Set up as :meth:`HTTPServer.initialize`."""
         super().initialize(*args, **options)
         self._addresses = Addresses(per_address)
         self._told: set[asyncio.Task[None]] = set()
@@ -217,7 +224,7 @@ class TakingServer(HTTPServer):
         self._looking.start()
 
     def stop(self) -> None:
-        """As :meth:`HTTPServer.stop`; nobody is closed any more for taking nothing."""
+        """Stop as :meth:`HTTPServer.stop`; streams aren't closed for taking nothing any more."""
         super().stop()
         self._looking.stop()
         for task in self._told:
@@ -243,8 +250,10 @@ class TakingServer(HTTPServer):
     def _stream_of(
         self, connection: socket.socket, left: Callable[[], None]
     ) -> WatchedStream | None:
-        """``connection`` as a stream, ``left`` when it is closed; None where it is gone already."""
-        # Tornado makes streams here, and nowhere else can one put another in their place.
+        """Return ``connection`` as a stream, with ``left`` called at its end; None if it is gone
+        already.
+        """
+        # Tornado makes streams here, the only place where they can be replaced.
         kind = WatchedStream
         if isinstance(self.ssl_options, ssl.SSLContext):
             kind = WatchedTlsStream
@@ -253,7 +262,7 @@ class TakingServer(HTTPServer):
                     connection, server_side=True, do_handshake_on_connect=False
                 )
             except OSError:
-                # As in a port scan.
+                # The peer has closed the connection, as in a port scan.
                 connection.close()
                 left()
                 return None
@@ -261,13 +270,13 @@ class TakingServer(HTTPServer):
 
 
 async def _turn_away(stream: WatchedStream) -> None:
-    """Answer what is asked by one whose address has no room, and close."""
+    """Answer the request on a connection whose address has no room, and close."""
     with contextlib.closing(stream), contextlib.suppress(StreamClosedError, TimeoutError, OSError):
         async with asyncio.timeout(_TOLD_SECONDS):
             await stream.read_until(b"\r\n\r\n", max_bytes=_DROPPED_BYTES)
             await stream.write(_ADDRESS_FULL)
             if not isinstance(stream, SSLIOStream):
                 stream.socket.shutdown(socket.SHUT_WR)
-            # A body that is still to come would reset the connection, and destroy the answer.
+            # A body that still arrives would reset the connection, and destroy the response.
             while True:
                 await stream.read_bytes(_DROPPED_BYTES, partial=True)

@@ -1,11 +1,11 @@
-"""A histogram that is told of many observations at once, and of some counted elsewhere, and a
-counter for what happens to every message.
+"""A histogram that takes many observations at once, also ones counted elsewhere, and a counter for
+events of every message.
 
 Prometheus's own histogram takes one observation at a time. A gateway makes a hundred thousand
 deliveries a second, and its data plane counts its own; both are added here in one step for each
 chunk of readers. Prometheus's own counter takes a lock each time, and a router counts each message
-a dozen times. These are added to by one thread, the event loop's, and need none. What comes out of
-``/metrics`` is a histogram or a counter like any other.
+a dozen times. Only the event loop's thread adds to these two, so they need no lock. In ``/metrics``
+they are a histogram and a counter like any other.
 
 The number of label sets is bounded: beyond :data:`MOST` all further ones are ``other``.
 """
@@ -24,7 +24,7 @@ from prometheus_client.samples import Exemplar
 #: Label sets of one metric.
 MOST: Final = 128
 OTHER: Final = "other"
-# One message in a bucket is as good an example as another: a newer one every second is enough.
+# Any message is a good example of its bucket: a new one every second is enough.
 _EXAMPLE_SECONDS: Final = 1.0
 
 
@@ -35,27 +35,29 @@ class Tally:
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        # Of each bucket alone; one more than there are bounds.
+        # The count of each bucket alone; there is one bucket more than bounds.
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
         self.examples: list[Exemplar | None] = [None] * (len(bounds) + 1)
 
     def observe(self, seconds: float, many: int = 1) -> None:
-        """So many observations of the same value."""
+        """Add ``many`` observations of the same value."""
         self.counts[bisect.bisect_left(self._bounds, seconds)] += many
         self.sum += seconds * many
 
     def add(self, bucket: int, many: int) -> None:
-        """So many more in a bucket (0 is the lowest), whose sum comes apart; others are ignored."""
+        """Add ``many`` to a bucket (0 is the lowest), without their sum; unknown buckets are
+        ignored.
+        """
         if 0 <= bucket < len(self.counts):
             self.counts[bucket] += many
 
     def add_sum(self, seconds: float) -> None:
-        """What :meth:`add` counted took so long in all."""
+        """Add the total time of the observations that :meth:`add` counted."""
         self.sum += seconds
 
     def exemplify(self, seconds: float, labels: Mapping[str, str]) -> None:
-        """Name a message that took so long, unless one was named a moment ago."""
+        """Store a message as an example of this delay, unless one was stored a moment ago."""
         bucket = bisect.bisect_left(self._bounds, seconds)
         now, last = time.time(), self.examples[bucket]
         if last is None or now >= float(last.timestamp or 0) + _EXAMPLE_SECONDS:
@@ -63,7 +65,7 @@ class Tally:
 
 
 class Count:
-    """How often, for one label set."""
+    """The number of events of one label set."""
 
     __slots__ = ("total",)
 
@@ -71,7 +73,7 @@ class Count:
         self.total = 0
 
     def inc(self, many: int = 1) -> None:
-        """So many more."""
+        """Add ``many`` events."""
         self.total += many
 
 
@@ -83,21 +85,21 @@ class Counted(Collector):
         self._counts: dict[tuple[str, ...], Count] = {}
 
     def labels(self, *values: str) -> Count:
-        """The count of these values, one for each label."""
+        """Return the count of these values, one for each label."""
         found = self._counts.get(values)
         if found is None:
             found = self._counts.setdefault(_bounded(values, self._names, self._counts), Count())
         return found
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """What Prometheus's client asks for."""
+        """Return the samples; Prometheus's client calls it."""
         family = CounterMetricFamily(self._name, self._help, labels=self._names)
         for values, count in self._counts.items():
             family.add_metric(values, count.total)
         return [family]
 
     def describe(self) -> Iterable[CounterMetricFamily]:
-        """Its name, so that no other metric takes it."""
+        """Return the family without samples, which reserves its name."""
         return [CounterMetricFamily(self._name, self._help, labels=self._names)]
 
 
@@ -113,7 +115,7 @@ class Tallied(Collector):
         self._tallies: dict[tuple[str, ...], Tally] = {}
 
     def labels(self, *values: str) -> Tally:
-        """The tally of these values, one for each label."""
+        """Return the tally of these values, one for each label."""
         found = self._tallies.get(values)
         if found is None:
             values = _bounded(values, self._names, self._tallies)
@@ -121,14 +123,14 @@ class Tallied(Collector):
         return found
 
     def collect(self) -> Iterable[HistogramMetricFamily]:
-        """What Prometheus's client asks for."""
+        """Return the samples; Prometheus's client calls it."""
         family = HistogramMetricFamily(self._name, self._help, labels=self._names)
         for values, tally in self._tallies.items():
             family.add_metric(values, self._cumulative(tally), tally.sum)
         return [family]
 
     def describe(self) -> Iterable[HistogramMetricFamily]:
-        """Its name, so that no other metric takes it."""
+        """Return the family without samples, which reserves its name."""
         return [HistogramMetricFamily(self._name, self._help, labels=self._names)]
 
     def _cumulative(self, tally: Tally) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
@@ -143,7 +145,7 @@ class Tallied(Collector):
 def _bounded(
     values: tuple[str, ...], names: tuple[str, ...], known: Collection[object]
 ) -> tuple[str, ...]:
-    """``values`` as they are counted; ValueError if they aren't one for each of ``names``."""
+    """Return the ``values`` to count under; ValueError if they aren't one for each of ``names``."""
     if len(values) != len(names):
         raise ValueError(f"the labels are {', '.join(names)}")
     return values if len(known) < MOST else (OTHER,) * len(names)

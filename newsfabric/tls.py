@@ -1,13 +1,13 @@
-"""TLS of this process: whom it trusts, what it shows, and when that ends.
+"""TLS of this process: trusted authorities, own certificates, and when these end.
 
-Which files, is said by :class:`newsfabric.settings.TlsFiles` and :class:`ServerFiles`; how they are
-made is :mod:`newsfabric.certificates`. Verification is always on, of host names too: nothing here
-turns it off.
+:class:`newsfabric.settings.TlsFiles` and :class:`ServerFiles` name the files;
+:mod:`newsfabric.certificates` makes them. Verification is always on, of host names too: no code
+here turns it off.
 
-Files are read again for the next connection when they have changed, so that a renewal needs no
-restart. Two files that don't belong together, as in the middle of a renewal, change nothing: the
-context of before goes on, and they are read again for the connection after. The metric says when
-what is shown ends, and not what is in a file that can't be used.
+Changed files are read again for the next connection, so that a renewal needs no restart. Two files
+that don't belong together, as in the middle of a renewal, change nothing: the previous context
+stays in use, and the files are read again for the connection after. The metric has the end of the
+certificate in use, not of one in an unusable file.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _Stamp = tuple[int, int, int] | None
 
 
 class ClientTls:
-    """TLS of connections that we open. ConfigError if ``files`` can't be used.
+    """A TLS context of connections that we open. ConfigError if ``files`` can't be used.
 
-    ``also_system`` trusts the machine's authorities beside those of ``files``: for who may be
-    inside or in the internet.
+    ``also_system`` trusts the machine's authorities beside those of ``files``: for peers inside the
+    fabric or in the internet.
     """
 
     def __init__(self, files: TlsFiles, *, also_system: bool = False) -> None:
@@ -56,7 +56,9 @@ class ClientTls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection; it checks the host's name, which must be given to it."""
+        """Return the context for the next connection; it checks the host's name, which must be
+        passed to it.
+        """
         return self._fresh.now()
 
     def _make(self) -> ssl.SSLContext:
@@ -73,7 +75,7 @@ class ClientTls:
 
 
 class ServerTls:
-    """TLS of a port of ours. ConfigError if ``files`` can't be used.
+    """A TLS context of a port of ours. ConfigError if ``files`` can't be used.
 
     Give :attr:`context` to the server once.
     """
@@ -83,7 +85,7 @@ class ServerTls:
         self._fresh = _Fresh(
             [files.certificate, files.key], self._make, tells={"server": files.certificate}
         )
-        #: Each handshake takes the files of now.
+        #: The context for the server; each handshake uses the current files.
         self.context = self._make()
         self.context.sni_callback = self._renew
 
@@ -99,9 +101,9 @@ class ServerTls:
 
 
 class _Fresh:
-    """A context made of ``files``, and made anew when one of them has changed.
+    """A context made of ``files``, and made again when one of them has changed.
 
-    ``tells`` has the files of which /metrics says when they end, by their use.
+    ``tells`` has the files whose end is in /metrics, by their use.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class _Fresh:
         self._make = make
         self._tells = dict(tells)
         self._failures = RepeatedFailures()
-        # Before the files are read: what changes meanwhile is noticed the next time.
+        # Before the files are read: a change meanwhile is noticed the next time.
         self._stamps = self._look()
         try:
             self._read()
@@ -146,12 +148,13 @@ class _Fresh:
         return self._context
 
     def ends(self, use: str) -> float:
-        """Unix time at which what the next connection is shown ends; NaN if that can't be read."""
+        """Return the Unix time at which the next connection's certificate ends; NaN if
+        unreadable."""
         self.now()
         if use not in self._ends:
             try:
                 ends = [end.timestamp() for end in _ends_in(self._texts[use])]
-                # Of several authorities one that is good is enough; else all of a chain must be.
+                # Of several authorities a single valid one is enough; of a chain all must be valid.
                 self._ends[use] = max(ends) if use == "authority" else min(ends)
             except ValueError:
                 self._ends[use] = float("nan")
@@ -164,7 +167,7 @@ class _Fresh:
         return ", ".join(map(str, self._files)) or "the machine's authorities"
 
 
-# What /metrics tells of: a use's files. A process has a handful, named when it starts.
+# The contexts behind /metrics, by use and file. A process has a handful, known when it starts.
 _HELD: Final[dict[str, dict[Path, _Fresh]]] = {}
 
 
@@ -175,7 +178,7 @@ def _hold(use: str, file: Path, fresh: _Fresh) -> None:
 
 
 def _ends_in(pem: bytes) -> list[datetime.datetime]:
-    # Loads slowly, and most processes never need it.
+    # A slow import, which most processes never need.
     from cryptography import x509
 
     try:

@@ -1,9 +1,9 @@
-"""Where the keys of tokens come from, and that they stay fresh: a file, or a JWKS URL.
+"""The keys of tokens, from a file or a JWKS URL, and kept up to date.
 
-What was read once is used until something better is read: a URL that is down, slow or hands
-out garbage costs nobody a login. Keys are read again every few minutes, and at once when a
-token was signed with a key that isn't known, but not more often than every few seconds:
-strangers can do that too. Redirects are not followed.
+Keys once read are used until better ones are read: a URL that is down, slow or returns garbage
+costs no login. Keys are read again every few minutes, and at once when a token was signed with an
+unknown key, but not more often than every few seconds: strangers can send such tokens too.
+Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Read = Callable[[], Awaitable[bytes]]
 
 
 def is_url(source: str) -> bool:
-    """Whether ``source`` is fetched; otherwise it is a file."""
+    """Return whether ``source`` is fetched; otherwise it is a file."""
     return "://" in source
 
 
 def check_source(source: str) -> None:
-    """ConfigError if keys from ``source`` could be anybody's: only https, or http on loopback."""
+    """Raise ConfigError if ``source`` can be forged: only https, or http on loopback."""
     if not is_url(source):
         return
     parts = urlsplit(source)
@@ -49,9 +49,9 @@ def check_source(source: str) -> None:
 
 
 class TokenKeys:
-    """The keys from ``source``, as fresh as they need be.
+    """The keys from ``source``, kept up to date.
 
-    ``again`` seconds lie at least between two reads that strangers' tokens cause; ``every``
+    At least ``again`` seconds pass between two reads that strangers' tokens cause, and ``every``
     seconds (and a little at random) between the others.
     """
 
@@ -67,28 +67,29 @@ class TokenKeys:
         self._failing = False
 
     async def start(self) -> None:
-        """Read the keys. ConfigError for a file that is wrong; a URL may come back later."""
+        """Read the keys. ConfigError for an invalid file; a URL may answer later."""
         await self._read_once()
         if not self.current.keys and not is_url(self._source):
             raise ConfigError(f"token keys: {self._source} can't be used (see the log)")
 
     async def keep_fresh(self) -> None:
-        """Read them again and again, until cancelled; sooner while there are none."""
+        """Read the keys periodically, until cancelled; sooner while there are none."""
         while True:
             pause = self._every if self.current.keys else self._again
             await asyncio.sleep(pause * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
             await self._read_once()
 
     async def close(self) -> None:
-        """Give up a read that is under way."""
+        """Cancel a read in progress."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def look_again(self) -> bool:
-        """A token came that no key here signed: read again, if that wasn't done just now.
+        """Read again after a token with an unknown key, unless that was done just now; return
+        whether.
 
-        Whoever asks while one read is under way waits for that one. Returns whether there was one.
+        A call during a read waits for that read.
         """
         if self._reading is None and asyncio.get_running_loop().time() < self._not_before:
             return False
@@ -99,7 +100,7 @@ class TokenKeys:
         if self._reading is None:
             self._reading = asyncio.create_task(self._try_to_read())
             self._reading.add_done_callback(self._done)
-        # Who gives up waiting doesn't take it from the others.
+        # A caller that is cancelled must not cancel the read for others.
         await asyncio.shield(self._reading)
 
     def _done(self, _: asyncio.Task[None]) -> None:

@@ -1,16 +1,16 @@
-"""What a reader's token says, once it is certain that it says it: JWT (RFC 7519). Pure.
+"""Verification of readers' tokens, JWT (RFC 7519), and the claims of a valid one. Pure.
 
-The signature is checked by PyJWT's algorithms, form and claims here, with the time passed in (all
-of PyJWT costs a quarter more, and reads the clock itself). Who fetches keys is
-:mod:`newsfabric.token_keys`; what a login may read is :mod:`gateway.access`.
+PyJWT's algorithms check the signature; form and claims are checked here, with the time passed in
+(all of PyJWT costs a quarter more, and reads the clock itself). :mod:`newsfabric.token_keys`
+fetches the keys; :mod:`gateway.access` decides which topics a login may read.
 
-**The key decides the algorithm, never the token**: a key stands for one algorithm from the moment
-it is read, and a token that names another (``none`` above all, or HS256 with a public key as its
-secret) is refused before anything is computed (RFC 8725 section 3.1).
+**The key decides the algorithm, never the token**: a key has one algorithm from the moment it is
+read. A token that names another (``none`` above all, or HS256 with a public key as its secret) is
+refused before anything is computed (RFC 8725 section 3.1).
 
-A token must end some time, or a revocation would have to be remembered for ever: ``iat`` is
-required, and no token is good for longer than ``TokenRules.longest`` after it, whatever ``exp``
-says. No leeway is added to that end: revocations are forgotten then, to the millisecond.
+A token must end some time, or a revocation would have to be remembered for ever. So ``iat`` is
+required, and no token is valid for longer than ``TokenRules.longest`` after it, whatever its
+``exp``. No leeway is added to that end: revocations are forgotten then, to the millisecond.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Algorithm = Literal["EdDSA", "RS256", "HS256"]
 ALGORITHMS: Final[tuple[Algorithm, ...]] = ("EdDSA", "RS256", "HS256")
 
 MAX_TOKEN_BYTES: Final = 8 * 1024
-# The claim ``topics``: so many patterns, of so many bytes together (a data plane carries them).
+# Bounds of the claim ``topics``: patterns, and their total bytes (a data plane carries them).
 MAX_PATTERNS: Final = 32
 MAX_PATTERN_BYTES: Final = 700
-# ms since the epoch that a signed number of 64 bits holds, with room for sums: the year 10,000.
+# Seconds whose ms fit into a signed number of 64 bits, with room for sums: the year 10,000.
 _MAX_SECONDS: Final = 253_402_300_800
 
 REASONS: Final = (
@@ -61,9 +61,9 @@ _HEADERS: Final = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """One key that tokens are checked with. ``repr`` hides it: it may be a shared secret.
+    """A key that verifies tokens. ``repr`` hides it: it may be a shared secret.
 
-    ``id`` is its ``kid``; None where it has none, and then it is tried whatever a token names.
+    ``id`` is its ``kid``; a key with None is tried for any token.
     """
 
     id: str | None
@@ -73,14 +73,15 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeySet:
-    """The keys that hold now."""
+    """The present keys."""
 
     keys: tuple[Key, ...] = ()
 
     def candidates(self, kid: str | None) -> tuple[Key, ...]:
-        """The keys that a token with this ``kid`` may have been signed with; few, mostly one.
+        """Return the keys that a token with this ``kid`` may have been signed with; few, mostly
+        one.
 
-        A token without one is tried with the only key there is, or with those that have none.
+        A token without a ``kid`` is tried with the only key there is, or with keys without one.
         """
         if kid is None and len(self.keys) == 1:
             return self.keys
@@ -89,11 +90,11 @@ class KeySet:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token must say beside its user.
+    """The required claims of a token beside its user.
 
     ``audience`` must be among ``aud`` (without one, a token for any audience is refused: RFC 7519
-    section 4.1.3), ``issuer`` must be ``iss``. ``leeway`` seconds are forgiven for clocks that
-    differ. ``longest`` seconds after it was issued every token ends, without any leeway.
+    section 4.1.3), ``issuer`` must be ``iss``. ``leeway`` seconds are allowed for differences of
+    clocks. ``longest`` seconds after its issue every token ends, without any leeway.
     """
 
     audience: str | None = None
@@ -104,9 +105,9 @@ class TokenRules:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who a reader is, until when, and what it may read beside that: a good token.
+    """A reader's user, its end, and further topics that it may read: the content of a valid token.
 
-    Times are ms since the epoch. ``expires_ms`` is what the reader is told; the connection ends at
+    Times are ms since the epoch. ``expires_ms`` is sent to the reader; the connection ends at
     ``ends_ms``, when the leeway is over too. An ``operator`` may see the operations board.
     """
 
@@ -119,14 +120,15 @@ class Login:
 
 
 def is_user(text: str) -> bool:
-    """Whether ``text`` can be a user's id: a topic word of at most 64 characters."""
+    """Return whether ``text`` can be a user's id: a topic word of at most 64 characters."""
     return _USER.fullmatch(text) is not None
 
 
 def verify(token: str, keys: KeySet, rules: TokenRules, now: float) -> Login:
-    """Who logs in with ``token`` at ``now`` (seconds since the epoch); BadToken if nobody does.
+    """Return the login of ``token`` at ``now`` (seconds since the epoch); BadToken if it is
+    invalid.
 
-    With the reason ``unknown_key`` newer keys may know better.
+    With the reason ``unknown_key`` the token may be valid for newer keys.
     """
     if len(token) > MAX_TOKEN_BYTES:
         raise BadToken("too_long", f"a token has at most {MAX_TOKEN_BYTES} bytes")
@@ -134,14 +136,14 @@ def verify(token: str, keys: KeySet, rules: TokenRules, now: float) -> Login:
 
 
 def _payload(token: str, keys: KeySet) -> Any:
-    """What was signed; BadToken if it wasn't, or not by one of ``keys``."""
+    """Return the signed claims; BadToken if no key of ``keys`` signed them."""
     if _TOKEN.fullmatch(token) is None:
         raise BadToken("malformed", "not a token")
     signed, _, end = token.rpartition(".")
     header, _, claims = signed.partition(".")
     algorithm, kid = _header(header)
     candidates = keys.candidates(kid)
-    # A key without an id may have been replaced by one that knows this token.
+    # A key without an id may have been replaced by one that signed this token.
     certain = kid is not None and any(key.id == kid for key in candidates)
     fitting = [key for key in candidates if key.algorithm == algorithm]
     if not fitting and certain:
@@ -164,10 +166,10 @@ _FROM_BASE64: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def _decoded(part: str) -> bytes:
-    """The bytes in a part. Bits that say nothing must be 0: there is one way to write it."""
+    """Return the bytes in a part. Unused bits must be 0: bytes have only one valid form."""
     text = part.encode()
     try:
-        # What padding is too much is passed over.
+        # Excess padding is ignored.
         data = binascii.a2b_base64(text.translate(_TO_BASE64) + b"==")
     except binascii.Error as exc:
         raise BadToken("malformed", "not a token") from exc
@@ -178,10 +180,10 @@ def _decoded(part: str) -> bytes:
 
 @functools.lru_cache(_HEADERS)
 def _header(segment: str) -> tuple[str, str | None]:
-    """``alg`` and ``kid`` of a token's first part, which nobody vouches for yet."""
+    """Return ``alg`` and ``kid`` of a token's first part, which isn't verified yet."""
     fields = _json(_decoded(segment))
     algorithm, kid = fields.get("alg"), fields.get("kid")
-    # RFC 7515 section 4.1.11: what is critical and not understood makes it invalid.
+    # RFC 7515 section 4.1.11: a critical header that isn't understood makes the token invalid.
     if "crit" in fields or "b64" in fields:
         raise BadToken("malformed", "a token with headers that aren't understood")
     if not isinstance(algorithm, str) or not (kid is None or isinstance(kid, str)):
@@ -222,13 +224,13 @@ def _login(claims: dict[str, Any], rules: TokenRules, now: float) -> Login:
         issued_ms=int(issued * 1000),
         expires_ms=int((last if expires is None else min(last, expires)) * 1000),
         ends_ms=int(ends * 1000),
-        # Nothing but true: "false" is a text, and texts are true to Python.
+        # Only true: "false" is a text, and texts are true to Python.
         operator=claims.get("operator") is True,
     )
 
 
 def _seconds(claims: dict[str, Any], name: str) -> float | None:
-    """A NumericDate (RFC 7519 section 2); None if the claim isn't there."""
+    """Return a NumericDate (RFC 7519 section 2); None if the claim is missing."""
     value = claims.get(name)
     if value is None:
         return None

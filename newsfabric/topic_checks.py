@@ -1,8 +1,8 @@
-"""What is wrong with a topics.toml that can be read: entries that no topic ever gets to. Pure.
+"""Checks of a valid topics.toml for entries that no topic ever uses. Pure.
 
-The first entry that matches wins, so one whose topics earlier entries have all is dead, and what
-it says of class or access is not so. A word that is in no pattern stands for all words: only
-wildcards match it, so whatever matches that matches every word.
+The first entry that matches wins. So an entry whose topics earlier entries match is dead, and its
+class or access has no effect. In the check one word that is in no pattern represents all such
+words: only wildcards match it, so a pattern that matches it matches every word.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from newsfabric.topics import TopicPolicy, TopicTable, matches
 
 _Words = tuple[str, ...]
-# Where in each of some patterns one may be: number of the pattern, words of it that are behind.
+# Positions in several patterns at once: the pattern's number, and its words matched so far.
 _Places = frozenset[tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """An entry that is of no use. ``where`` names it as an error of topics.toml would.
+    """An entry without effect. ``where`` names it as an error of topics.toml would.
 
     ``kind`` is ``double`` (an earlier entry has the same pattern), ``covered`` (earlier entries
     match all its topics) or ``unreachable`` (a publisher's pattern that no entry's topics match).
@@ -35,12 +35,12 @@ class Finding:
 
 
 def findings(table: TopicTable) -> list[Finding]:
-    """All of ``table``, in its order; empty if every pattern is of use."""
+    """Return all findings of ``table``, in its order; empty if every pattern has an effect."""
     return [*_of_entries(table), *_of_publishers(table)]
 
 
 def covers(general: Sequence[str], special: str) -> bool:
-    """Whether every topic that pattern ``special`` matches is matched by one of ``general``."""
+    """Return whether every topic that ``special`` matches is matched by one of ``general``."""
     patterns = [_words(pattern) for pattern in general]
     words = _words(special)
     todo = [(0, _closed(frozenset((n, 0) for n in range(len(patterns))), patterns), False)]
@@ -48,7 +48,7 @@ def covers(general: Sequence[str], special: str) -> bool:
     while todo:
         at, places, has_words = todo.pop()
         if at == len(words):
-            # No topic has no words.
+            # A topic has at least one word.
             if has_words and not any(place == len(patterns[n]) for n, place in places):
                 return False
             continue
@@ -62,7 +62,7 @@ def covers(general: Sequence[str], special: str) -> bool:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether there is a topic that both patterns match."""
+    """Return whether there is a topic that both patterns match."""
     first, second = _words(one), _words(other)
     todo, seen = [(0, 0)], {(0, 0)}
     while todo:
@@ -84,11 +84,11 @@ def meet(one: str, other: str) -> bool:
 
 
 def match(table: TopicTable, topic: str) -> dict[str, Any]:
-    """What ``newsfabric topics match`` tells of ``topic``; keys are added, never changed.
+    """Return the document of ``newsfabric topics match``; releases add keys, and never change any.
 
-    ``entry`` counts from 1, as errors of topics.toml do; it and what the entry says are None where
-    none matches. ``publishers`` may publish to it, None: everyone may. ``like`` are patterns
-    without wildcards of other entries that are spelt much like it.
+    ``entry`` counts from 1, as errors of topics.toml do; it and the entry's fields are None if no
+    entry matches. ``publishers`` may publish to it; None: all publishers may. ``like`` are patterns
+    without wildcards of other entries with a similar spelling.
     """
     policy = table.find(topic)
     said = _said(policy)
@@ -158,7 +158,7 @@ def _words(pattern: str) -> _Words:
 
 
 def _after(places: _Places, word: str, patterns: Sequence[_Words]) -> _Places:
-    """Where one may be after one more word: ``word``, or any, if that is a wildcard."""
+    """Return the positions after one more word: ``word``, or any word, if that is a wildcard."""
     found = set()
     for number, place in places:
         mine = patterns[number][place] if place < len(patterns[number]) else None
@@ -170,7 +170,7 @@ def _after(places: _Places, word: str, patterns: Sequence[_Words]) -> _Places:
 
 
 def _closed(places: _Places, patterns: Sequence[_Words]) -> _Places:
-    """With the places to which an empty ``#`` leads."""
+    """Return ``places`` with the positions to which an empty ``#`` leads."""
     found = set(places)
     for number, place in places:
         hashes = itertools.takewhile(lambda word: word == "#", patterns[number][place:])

@@ -1,9 +1,9 @@
 """Topics: their names, AMQP patterns over them, and the policies of ``topics.toml``.
 
-The matcher follows AMQP 0-9-1 section 3.1.3.3 (topic exchange): words are
-separated by dots, ``*`` is exactly one word, ``#`` is zero or more words. It must agree with
-RabbitMQ on every case (empty words included), because the gateway decides with
-it what the broker has decided before; tests/integration compares the two.
+The matcher follows AMQP 0-9-1 section 3.1.3.3 (topic exchange): words are separated by dots, ``*``
+is exactly one word, ``#`` is zero or more words. It must agree with RabbitMQ on every case (empty
+words included), because the gateway repeats the broker's decisions with it; tests/integration
+compares the two.
 
 Entries of topics.toml are tried in order and **the first match wins**.
 """
@@ -27,54 +27,54 @@ SlowPolicy = Literal["disconnect", "conflate", "drop_oldest"]
 
 # AMQP 0-9-1 section 4.2.5.3: a routing key is a short string of at most 255 octets.
 MAX_TOPIC_BYTES: Final = 255
-# First word of everything the fabric says to itself; no publisher may use it.
+# First word of all topics of the fabric's own messages; no publisher may use it.
 CONTROL_WORD: Final = "_fabric"
-# First word of the topics on which publishers' tools hear what became of individual messages.
+# First word of the topics of notes to publishers' tools about marks of individual messages.
 NOTES: Final = "marks"
-# Users whose tokens aren't good any more: the one thing that the fabric says to itself and keeps.
+# The topic of users whose tokens are revoked: the one topic of the fabric itself that is stored.
 REVOKED: Final = f"{CONTROL_WORD}.revoked"
-# What `newsfabric up` and operators send to see that the way is open. It says nothing, so
-# whoever they are may publish it.
+# The topic of test messages that `newsfabric up` and operators send. Its messages have no content,
+# so any publisher may publish there.
 CANARY_TOPIC: Final = "fabric.canary"
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
 _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*|#)(\.([A-Za-z0-9_-]+|\*|#))*", re.ASCII)
 # An app_id with rights becomes a broker's user and the first word of its queues' names.
 _APP_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-# First words of queues on client clusters that are the fabric's or RabbitMQ's own, and the user
-# that brokers come with.
+# First words of queues on client clusters that are the fabric's or RabbitMQ's own, and RabbitMQ's
+# default user.
 _TAKEN: Final = frozenset({"shovel", "frontdesk", "keeper", "amq", "guest"})
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)", re.ASCII)
 _MAX_DURATION: Final = 999_999_999
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# How long a reader's token is good at most, unless topics.toml says otherwise.
+# The longest validity of a reader's token, unless topics.toml has another.
 TOKENS_TTL: Final = 30 * 86400.0
-# Patterns become binding keys, and RabbitMQ 4.3 refuses one with more.
+# Patterns become binding keys, and RabbitMQ 4.3 refuses a key with more.
 MAX_HASHES: Final = 2
-# Distinct topics come from outside, so the memory of matches is bounded.
+# Distinct topics come from outside, so the cache of matches is bounded.
 _MATCH_CACHE: Final = 16_384
 
 
 def is_topic(name: str) -> bool:
-    """Whether ``name`` is a well-formed topic: dotted words of ``[A-Za-z0-9_-]``, ≤ 255 bytes."""
+    """Return whether ``name`` is a topic: dotted words of ``[A-Za-z0-9_-]``, ≤ 255 bytes."""
     return len(name) <= MAX_TOPIC_BYTES and _TOPIC.fullmatch(name) is not None
 
 
 def is_pattern(text: str) -> bool:
-    """Whether ``text`` is a well-formed pattern: dotted words, ``*`` or ``#``, ≤ 255 bytes."""
+    """Return whether ``text`` is a pattern: dotted words, ``*`` or ``#``, ≤ 255 bytes."""
     return len(text) <= MAX_TOPIC_BYTES and _PATTERN.fullmatch(text) is not None
 
 
 def owner_of(topic: str) -> str:
-    """The user who owns ``topic`` where its access is ``owner``: the last word, to the letter."""
+    """Return the user who owns ``topic`` where access is ``owner``: the last word, exactly."""
     return topic.rpartition(".")[2]
 
 
 def matches(pattern: str, key: str) -> bool:
-    """Whether an AMQP topic ``pattern`` matches routing key ``key``, as RabbitMQ decides it.
+    """Return whether an AMQP topic ``pattern`` matches routing key ``key``, as RabbitMQ decides it.
 
-    Both may be any strings; empty words count as words (``"a..b"`` has three).
-    The empty key has no words for RabbitMQ, so only ``#`` patterns match it.
+    Both may be any strings; empty words count as words (``"a..b"`` has three). The empty key has no
+    words for RabbitMQ, so only ``#`` patterns match it.
     """
     return _matches_words(_words(pattern), _words(key))
 
@@ -84,8 +84,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _matches_words(pattern: tuple[str, ...], key: tuple[str, ...]) -> bool:
-    # Row by row over the pattern: reachable[i] says that the pattern so far can
-    # have eaten the first i words. Linear in pattern × key, whatever the number of '#'.
+    # Row by row over the pattern: reachable[i] is True if the pattern so far can match the first i
+    # words. Linear in pattern × key, whatever the number of '#'.
     reachable = [True] + [False] * len(key)
     for word in pattern:
         if word == "#":
@@ -101,7 +101,9 @@ def _matches_words(pattern: tuple[str, ...], key: tuple[str, ...]) -> bool:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in ``"90s"``, ``"15m"``, ``"12h"``, ``"7d"`` or ``"500ms"``; ValueError otherwise."""
+    """Return the seconds in ``"90s"``, ``"15m"``, ``"12h"``, ``"7d"``, ``"500ms"``; else
+    ValueError.
+    """
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(f"not a duration: {text!r} (write 90s, 15m, 12h or 7d)")
@@ -110,10 +112,10 @@ def parse_duration(text: str) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPolicy:
-    """What topics.toml says of all topics that match ``pattern``.
+    """The policy of all topics that match ``pattern``, from topics.toml.
 
-    ``keep`` counts messages in each hub's memory; ``ttl`` is seconds in the
-    store; ``latest`` sends the newest message of each key on subscribe.
+    ``keep`` counts messages in each hub's memory; ``ttl`` is seconds in the store; ``latest`` sends
+    the newest message of each key on subscribe.
     """
 
     pattern: str
@@ -127,17 +129,17 @@ class TopicPolicy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublisherRights:
-    """Topics that publisher ``app_id`` may publish to: those that one of ``topics`` matches."""
+    """The rights of publisher ``app_id``: topics that one of the patterns ``topics`` matches."""
 
     app_id: str
     topics: tuple[str, ...]
 
 
 class TopicTable:
-    """The policies of topics.toml in order, and who may publish; both look-ups are cached.
+    """The policies of topics.toml in order, and publishers' rights; both look-ups are cached.
 
-    ``tokens_ttl`` is how long (s) a reader's token is good at most, and so how long it has to be
-    remembered that a user was revoked.
+    ``tokens_ttl`` is the longest validity (s) of a reader's token, and so the time for which a
+    user's revocation has to be remembered.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class TopicTable:
         tokens_ttl: float = TOKENS_TTL,
     ) -> None:
         self.policies: tuple[TopicPolicy, ...] = tuple(policies)
-        #: Empty: everyone may publish to every topic.
+        #: Empty: all publishers may publish to every topic.
         self.publishers: tuple[PublisherRights, ...] = tuple(publishers)
         self.tokens_ttl = tokens_ttl
         self._own = TopicPolicy(
@@ -162,9 +164,9 @@ class TopicTable:
         self.travels_as_gold = functools.lru_cache(maxsize=_MATCH_CACHE)(self._travels_as_gold)
 
     def _may_publish(self, app_id: str | None, topic: str) -> bool:
-        """Whether publisher ``app_id`` may publish to ``topic``.
+        """Return whether publisher ``app_id`` may publish to ``topic``.
 
-        For the canary's nobody needs rights here; a publisher's broker user has its topics alone.
+        The canary topic needs no rights here; a publisher's broker user is limited to its topics.
         """
         if not self.publishers or topic == CANARY_TOPIC:
             return True
@@ -172,9 +174,10 @@ class TopicTable:
         return any(_matches_words(pattern, words) for pattern in self._rights.get(app_id or "", ()))
 
     def _find(self, topic: str) -> TopicPolicy | None:
-        """The first policy whose pattern matches ``topic``; None if malformed or not allowed.
+        """Return the first policy whose pattern matches ``topic``; None if malformed or without
+        policy.
 
-        What the fabric says to itself is no topic of anybody's, whatever the patterns are.
+        No policy applies to topics of the fabric's own messages, whatever the patterns are.
         """
         if not is_topic(topic):
             return None
@@ -184,28 +187,29 @@ class TopicTable:
         return next((p for pattern, p in self._split if _matches_words(pattern, words)), None)
 
     def _travels_as_gold(self, topic: str) -> bool:
-        """Whether a pattern of class gold matches ``topic``: by these brokers are bound, which
-        don't know that an earlier entry may have made it silver."""
+        """Return whether a pattern of class gold matches ``topic``: brokers' bindings are these
+        patterns, and ignore that an earlier entry may have made the topic silver."""
         words = _words(topic)
         return any(_matches_words(pattern, words) for pattern in self._gold)
 
     def known(self, topic: str) -> TopicPolicy:
-        """The policy of a topic that was found before: the table doesn't change."""
+        """Return the policy of a topic that was found before: the table doesn't change."""
         policy = self.find(topic)
         assert policy is not None
         return policy
 
     def of_any(self, topic: str) -> TopicPolicy | None:
-        """As :meth:`find`, and the policy of the fabric's own topic that is stored too."""
+        """Return the policy as :meth:`find`, also of the fabric's own topic that is stored."""
         return self._own if topic == REVOKED else self.find(topic)
 
     def patterns(self, topic_class: TopicClass) -> tuple[str, ...]:
-        """Patterns of one class, in order; what a shovel for that class binds."""
+        """Return the patterns of one class, in order: the binding keys of shovels for that
+        class."""
         return tuple(p.pattern for p in self.policies if p.topic_class == topic_class)
 
 
 def load_topics(path: Path) -> TopicTable:
-    """Read ``topics.toml``; ConfigError names the entry and what is wrong with it."""
+    """Read ``topics.toml``; ConfigError names the entry and its fault."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
@@ -214,7 +218,7 @@ def load_topics(path: Path) -> TopicTable:
 
 
 def parse_topics(document: Mapping[str, Any], *, source: str = "topics.toml") -> TopicTable:
-    """Policies of a parsed topics.toml; ConfigError where it isn't as design says."""
+    """Return the table of a parsed topics.toml; ConfigError if it is invalid."""
     unknown = set(document) - {"topic", "publisher", "tokens"}
     entries = document.get("topic")
     if unknown or not isinstance(entries, list) or not entries:

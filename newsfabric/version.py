@@ -1,4 +1,4 @@
-"""Which release this is, as the installed package says."""
+"""The version of this release, as of the installed package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 
 @functools.cache
 def version() -> str:
-    """The version of the package ``newsfabric``; ``unknown`` where it runs without being one."""
+    """Return the version of the package ``newsfabric``; ``unknown`` if it isn't installed."""
     try:
         return metadata.version("newsfabric")
     except metadata.PackageNotFoundError:

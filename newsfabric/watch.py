@@ -1,10 +1,10 @@
-"""Whether what is sent through a shovel arrives, and when to make the shovel anew. Pure.
+"""Detection of shovels that move nothing, and the times of their restarts. Pure.
 
-A shovel can say "running" and move nothing, so nobody takes its word: whoever owns it sends a
-canary through it each second and times what arrives. One :class:`Watched` is one shovel.
+A shovel can report "running" and move nothing, so that report isn't trusted: the shovel's owner
+sends a canary through it each second and times its arrival. One :class:`Watched` is one shovel.
 
-The decision that one would question: a shovel is distrusted when *no* canary arrived for
-:data:`SILENT_AFTER`, not when canaries are old. One that works off the backlog of an outage
+The decision that a reader may question: a shovel is distrusted when *no* canary arrived for
+:data:`SILENT_AFTER`, not when canaries are old. A shovel that works off the backlog of an outage
 brings old canaries for a while, and a restart would only send its backlog once more.
 """
 
@@ -16,16 +16,16 @@ from typing import Final
 
 from newsfabric.backoff import Backoff
 
-# Seconds without any canary before "running" isn't believed. A canary is due each second.
+# Seconds without any canary before "running" isn't trusted. A canary is due each second.
 SILENT_AFTER: Final = 10.0
-# The step of the first wait after a restart, and that of the last. The waits have full jitter.
+# The steps of the first and of the last wait after a restart. The waits have full jitter.
 RESTART_BASE: Final = 10.0
 RESTART_CAP: Final = 300.0
 
 
 @dataclasses.dataclass(slots=True)
 class Watched:
-    """One shovel. All times are seconds of one monotonic clock, the sender's."""
+    """A shovel. All times are seconds of one monotonic clock, the sender's."""
 
     restarts: int = 0
     """How often it was restarted since anything arrived."""
@@ -37,12 +37,12 @@ class Watched:
     )
 
     def sent(self, at: float) -> None:
-        """The source has taken a canary at ``at``; from now on something is expected."""
+        """Note that the source has taken a canary at ``at``; an arrival is expected from now on."""
         if self._quiet_since is None:
             self._quiet_since = at
 
     def arrived(self, sent_at: float, now: float) -> None:
-        """The canary that was sent at ``sent_at`` has arrived."""
+        """Note that the canary sent at ``sent_at`` has arrived."""
         if self._newest is None or sent_at > self._newest:
             self._newest = sent_at
         self._quiet_since = None
@@ -50,20 +50,22 @@ class Watched:
         self._backoff.succeeded(now)
 
     def age(self, now: float) -> float | None:
-        """Seconds since the newest canary that has arrived was sent; None before the first."""
+        """Return the age of the newest canary that has arrived, in seconds; None before the
+        first."""
         return None if self._newest is None else max(0.0, now - self._newest)
 
     def fresh(self, now: float) -> bool:
-        """Whether a canary arrived that was sent less than :data:`SILENT_AFTER` ago."""
+        """Return whether a canary arrived that was sent less than :data:`SILENT_AFTER` ago."""
         age = self.age(now)
         return age is not None and age <= SILENT_AFTER
 
     def silent(self, now: float) -> bool:
-        """Whether canaries were sent and for :data:`SILENT_AFTER` none has arrived."""
+        """Return whether canaries were sent and none has arrived for :data:`SILENT_AFTER`."""
         return self._quiet_since is not None and now - self._quiet_since > SILENT_AFTER
 
     def distrust(self, now: float, rng: random.Random) -> bool:
-        """Whether to make the shovel, which says that it runs, anew now. Each yes counts."""
+        """Return whether to restart the shovel, which reports "running", now. Each restart
+        counts."""
         if not self.silent(now) or now < self._not_before:
             return False
         self.restarts += 1
@@ -71,5 +73,5 @@ class Watched:
         return True
 
     def renewed(self) -> None:
-        """It is another shovel now, or one that has only just begun: it gets its full time."""
+        """Note that the shovel was replaced or has just begun: it gets its full time."""
         self._quiet_since = None

@@ -1,7 +1,7 @@
-"""A world on this machine, as commands see it that work with any fabric.
+"""A world on this machine, for commands that work with any fabric.
 
-Who runs worlds is the package `localfabric`. It imports `newsfabric` and never the other way round,
-so it is found by the entry-point group ``newsfabric.worlds``.
+The package `localfabric` runs worlds. It imports `newsfabric` and never the other way round, so it
+is found by the entry-point group ``newsfabric.worlds``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Say = Callable[[str], None]
 
 
 class Process(NamedTuple):
-    """A router or a gateway, by the base URL of what it answers to operators.
+    """A router or a gateway, by the base URL of its port for operators.
 
-    Of one that nobody knows but by its URL, kind and region are empty.
+    Kind and region are empty if only the URL is known.
     """
 
     kind: str
@@ -35,9 +35,9 @@ class Process(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Where everything of a world is. ``stores`` has a URL for each region.
+    """The places of a world's parts. ``stores`` has a URL for each region.
 
-    ``unwell`` names the parts that are dead or stopped now while others work: those that
+    ``unwell`` returns the parts that are dead or stopped now while others work: the parts that
     ``newsfabric chaos heal`` would start.
     """
 
@@ -48,7 +48,9 @@ class World:
     unwell: Callable[[], Sequence[str]] = tuple
 
     def region(self, name: str | None) -> Region:
-        """The region called ``name``, the first one for None; ConfigError lists those there are."""
+        """Return the region called ``name``, the first one for None; ConfigError lists the known
+        ones.
+        """
         for region in self.fabric.regions:
             if name in (None, region.name):
                 return region
@@ -56,16 +58,17 @@ class World:
         raise unknown_name(str(name), known, "region", "in this world")
 
     def frontdesk_urls(self, first: str | None) -> list[str]:
-        """All frontdesks, that of the region ``first`` before the others; as :meth:`region`."""
+        """Return all frontdesks, that of the region ``first`` before the others; as
+        :meth:`region`."""
         own = self.region(first)
         order = sorted(self.fabric.regions, key=lambda region: region is not own)
         return [region.frontdesk_url for region in order]
 
     def publishing_ways(self, place: str | None) -> dict[str, list[str]]:
-        """Brokers to publish by, of each entrance by its name: those of ``place`` come first.
+        """Return the brokers to publish by, of each entrance by its name: those of ``place`` first.
 
         ``place`` is a region or a proxy cluster; as :meth:`region` otherwise. The other regions are
-        for when its brokers are all away.
+        used if all brokers of ``place`` are away.
         """
         near = next((proxy.nodes for proxy in self.fabric.proxies if proxy.name == place), None)
         first = {}
@@ -86,19 +89,20 @@ class _Finder(Protocol):
 
 
 def running_world(state: Path) -> World:
-    """The world in ``state``, ready or not; WorldError (one line) when there is none."""
+    """Return the world in ``state``, ready or not; WorldError (one line) if there is none."""
     return _finder().running(state)
 
 
 def world_to_read(state: Path, say: Say) -> World:
-    """The world in ``state``; waits while an ``up`` is starting it. WorldError if there is none."""
+    """Return the world in ``state``; waits while an ``up`` starts it. WorldError if there is
+    none."""
     return _finder().to_read(state, say)
 
 
 def world_to_publish_to(state: Path, say: Say) -> World:
-    """As :func:`world_to_read`, but readers who have waited for the same world go first.
+    """Return as :func:`world_to_read`, but after readers that waited for the same world.
 
-    Else ``up --detach && tail … & publish …`` would publish what nobody reads yet.
+    Else ``up --detach && tail … & publish …`` would publish before the reader is subscribed.
     """
     return _finder().to_publish_to(state, say)
 

@@ -1,14 +1,14 @@
 """The AMQP frames that carry messages: publish, deliver, return and their acknowledgements.
 
-No I/O: bytes go in and a :class:`Sink` is called, messages go in and bytes come out. Handshake,
-channels, declarations and heartbeats are not here; they stay with pika, whose frames
-pass through :meth:`Sink.on_frame` untouched.
+No I/O: received bytes become calls of a :class:`Sink`, messages become bytes to send. Handshake,
+channels, declarations and heartbeats are not here; these stay with pika, whose frames pass through
+:meth:`Sink.on_frame` unchanged.
 
-Why not leave all of it to pika: its decoder raises on what a hostile publisher can
-put into a header (see :mod:`newsfabric.amqp.fields`) and there is no seam to replace it short
-of patching module functions, while whole frames are a seam. Together with the loop's transport
-it also takes a third off the processor time per message, which is what a router spends most
-on (1 KB bodies, nine headers: consume and ack 26 to 18 µs, publish and confirm 26 to 16 µs).
+The reason not to use pika here: its decoder raises on headers that a hostile publisher can send
+(see :mod:`newsfabric.amqp.fields`), and can be replaced only by patching module functions, while
+whole frames can be intercepted. Together with the loop's transport this module also saves a third
+of the processor time per message, a router's largest cost (1 KB bodies, nine headers: consume and
+ack 26 to 18 µs, publish and confirm 26 to 16 µs).
 
 Frame layout: AMQP 0-9-1 section 4.2.3; content: section 4.2.6; numbers: the specification's XML.
 """
@@ -33,14 +33,14 @@ _FRAME_END_OCTET: Final = b"\xce"
 # Type, channel and length before the payload, the end octet after it.
 _OVERHEAD: Final = 8
 
-# RabbitMQ cuts bodies into frames of the size that was agreed, but no headers: one that came in
-# just below its entrance's frame_max leaves each shovel some 300 bytes larger. It can't grow to
-# this: docs/design/0022-messages-that-fail.md has the sum.
+# RabbitMQ cuts bodies into frames of the negotiated size, but no headers. A header just below the
+# frame_max of its entrance grows by some 300 bytes at each shovel. It can't grow to this limit:
+# docs/design/0022-messages-that-fail.md has the calculation.
 MAX_HEADER: Final = 1 << 20
-# Of a larger body the rest is read and not kept. Nothing takes one half as large, so whoever gets
-# it refuses it: that is better than a message that no consumer could ever take from its queue.
+# The rest of a larger body is read and not kept. All consumers refuse bodies half as large, so the
+# message is refused: that is better than a message that stays in its queue for ever.
 MAX_BODY: Final = 1 << 20
-# Messages of which only a part has come, one on each channel. A link of ours has a dozen channels.
+# Messages received in part, one on each channel. A link of ours has a dozen channels.
 MAX_UNFINISHED: Final = 64
 
 _FRAME: Final = struct.Struct(">BHI")
@@ -61,12 +61,12 @@ _MANDATORY: Final = 1
 
 
 class WireError(Exception):
-    """The broker sent what isn't AMQP: the connection can't be followed any further."""
+    """The broker sent bytes that aren't AMQP: the connection can't continue."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Returned:
-    """Why the broker gave a mandatory message back (``basic.return``)."""
+    """The reason for which the broker returned a mandatory message (``basic.return``)."""
 
     code: int
     text: str
@@ -74,26 +74,27 @@ class Returned:
 
 
 class Sink(Protocol):
-    """Who is told what a connection received, in order."""
+    """A receiver of a connection's messages and frames, in order."""
 
     def on_deliver(
         self, channel: int, consumer: str, tag: int, redelivered: bool, message: Message
     ) -> None:
-        """A message for consumer tag ``consumer``."""
+        """Take a message for consumer tag ``consumer``."""
 
     def on_return(self, channel: int, reason: Returned, message: Message) -> None:
-        """A mandatory message found no queue; its confirm comes after this."""
+        """Take a mandatory message that found no queue; its confirm follows."""
 
     def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
-        """The broker has (``taken``) or refuses publication ``tag``, or all up to it."""
+        """Take the confirm (``taken``) or the refusal of publication ``tag``, or of all up to
+        it."""
 
     def on_frame(self, frame: bytes) -> None:
-        """A whole frame of any other kind."""
+        """Take a whole frame of any other kind."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Content:
-    """A message whose method came and whose header or body is still to come."""
+    """A message whose method frame was received, and whose header or body is incomplete."""
 
     finish: Callable[[Message], None]
     topic: str
@@ -103,20 +104,21 @@ class _Content:
 
 
 class FrameReader:
-    """Cuts what a connection receives into frames and puts messages together.
+    """A parser that cuts received bytes into frames and assembles messages.
 
-    ``frame_max`` is what was negotiated; headers alone may be larger (:data:`MAX_HEADER`). It holds
-    at most one frame, and :data:`MAX_BODY` of each of :data:`MAX_UNFINISHED` messages. After a
-    WireError, the only thing that it raises by itself, it must not be fed again.
+    ``frame_max`` is the negotiated size; only headers may be larger (:data:`MAX_HEADER`). The
+    reader holds at most one frame, and :data:`MAX_BODY` of each of :data:`MAX_UNFINISHED` messages.
+    After a WireError, the only error that it raises by itself, it must not be fed again.
     """
 
     def __init__(self, sink: Sink, frame_max: int) -> None:
         self._sink = sink
         self._frame_max = frame_max
-        # The beginning of a frame, and how many bytes must be there before it is looked at again.
+        # The beginning of a frame, and the number of bytes needed before the next attempt to parse
+        # it.
         self._rest = bytearray()
         self._needed = 0
-        # At most one message per channel is under way (section 4.2.6).
+        # At most one message per channel is incomplete (section 4.2.6).
         self._contents: dict[int, _Content] = {}
         self._methods: dict[bytes, Callable[[int, bytes], None]] = {
             _DELIVER: self._on_deliver,
@@ -126,10 +128,10 @@ class FrameReader:
         }
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream, however they are cut."""
+        """Take the next bytes of the stream, cut anywhere."""
         if self._rest:
             if len(self._rest) + len(data) < self._needed:
-                # A large frame in small pieces: joined once, not once a piece.
+                # A large frame in small pieces: joined once, not for each piece.
                 self._rest += data
                 return
             data = b"".join((self._rest, data))
@@ -175,7 +177,7 @@ class FrameReader:
             after = 1 + payload[0]
             consumer = _cached_text(payload[1:after])
             tag, redelivered = _TAG_AND_BITS.unpack_from(payload, after)
-            # Beyond the name of the exchange.
+            # After the name of the exchange.
             topic, _ = decode_short(payload, after + 10 + payload[after + 9])
         except (IndexError, struct.error) as exc:
             raise WireError("a delivery that is cut short") from exc
@@ -230,7 +232,7 @@ class FrameReader:
         content.finish(Message(content.topic, body, properties))
 
 
-# The properties that were encoded last, and their bytes: most of the work of a publication.
+# The properties encoded last, and their bytes: most of the work of a publication.
 _last: tuple[Properties | None, bytes] = None, b""
 # Consumers' tags.
 _cached_text: Final = functools.lru_cache(maxsize=64)(decode_text)
@@ -239,14 +241,15 @@ _cached_text: Final = functools.lru_cache(maxsize=64)(decode_text)
 def encode_publish(
     channel: int, exchange: str, message: Message, *, mandatory: bool, frame_max: int
 ) -> bytes:
-    """All frames of one publication; ValueError, and nothing to send, if it has no AMQP form."""
+    """Return all frames of a publication; ValueError, and nothing to send, if it has no AMQP
+    form."""
     return encode_address(channel, exchange, message.topic, mandatory=mandatory) + encode_content(
         channel, message, frame_max=frame_max
     )
 
 
 def encode_address(channel: int, exchange: str, topic: str, *, mandatory: bool) -> bytes:
-    """The first frame of a publication; ValueError if it has no AMQP form."""
+    """Return the first frame of a publication; ValueError if it has no AMQP form."""
     method = b"".join(
         (
             _PUBLISH,
@@ -259,8 +262,8 @@ def encode_address(channel: int, exchange: str, topic: str, *, mandatory: bool) 
 
 
 def encode_content(channel: int, message: Message, *, frame_max: int) -> bytes:
-    """All frames of a publication but the first, whatever its exchange; ValueError if ``message``
-    has no AMQP form."""
+    """Return all frames of a publication but the first, the same for any exchange; ValueError if
+    ``message`` has no AMQP form."""
     body = message.body
     header = _CONTENT.pack(_BASIC, 0, len(body)) + _encoded(message.properties)
     room = frame_max - _OVERHEAD
@@ -275,7 +278,7 @@ def encode_content(channel: int, message: Message, *, frame_max: int) -> bytes:
 
 
 def _encoded(properties: Properties) -> bytes:
-    """``properties`` encoded: once, where brokers side by side get one message after the other."""
+    """Return ``properties`` encoded: once, if several brokers are sent the message in sequence."""
     global _last
     if properties is not _last[0]:
         _last = properties, encode_properties(properties)
@@ -283,12 +286,12 @@ def _encoded(properties: Properties) -> bytes:
 
 
 def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
-    """``basic.ack`` of delivery ``tag``, or of all that are outstanding up to it."""
+    """Return ``basic.ack`` of delivery ``tag``, or of all that are outstanding up to it."""
     return _settle(channel, _ACK, tag, multiple)
 
 
 def encode_reject(channel: int, tag: int, *, requeue: bool) -> bytes:
-    """``basic.reject`` of delivery ``tag``."""
+    """Return ``basic.reject`` of delivery ``tag``."""
     return _settle(channel, _REJECT, tag, requeue)
 
 

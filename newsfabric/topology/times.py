@@ -40,7 +40,7 @@ LONGEST_WAY: Final = (
 # Without slots: derived times are computed once.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Times:
-    """All times are in ms; ``waiting_speed`` is a fraction.
+    """Times that depend on each other, in ms; ``waiting_speed`` is a fraction.
 
     ``queues``: the queues of the longest path; each must have a time to live.
     ``between_ms``: the time of a copy outside queues, on wires and in processes.
