@@ -1,7 +1,7 @@
 //! A reader's rate limit for verbs: a token bucket.
 //!
-//! A verb without a token gets error 111; a reader that goes on nevertheless is disconnected. `now`
-//! is any clock in ms, truncated to 32 bits: it may wrap.
+//! A verb without a token gets error 111; a reader that continues nevertheless is disconnected.
+//! `now` is any clock in ms, truncated to 32 bits: it may wrap.
 //!
 //! The decision to question: tokens are counted in thousandths, so that one ms earns a whole number
 //! of them and no number is ever rounded.

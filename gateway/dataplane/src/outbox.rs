@@ -7,8 +7,8 @@
 //! The policy of its topic applies to every waiting message:
 //!
 //! * `disconnect` and our own replies are **firm**: never dropped.
-//! * `conflate`: a newer version of a key replaces the waiting one. It goes to the end, so a topic
-//!   stays in its order of arrival.
+//! * `conflate`: a newer version of a key replaces the waiting one. It is put at the end, so a
+//!   topic stays in its order of arrival.
 //! * `drop_oldest`: may be dropped, the oldest first.
 //!
 //! A partly written frame is never dropped, whatever its policy: the reader could not decode the

@@ -44,7 +44,7 @@ pub struct Connection {
     /// True while bytes wait to be written: later bytes must queue behind them.
     #[serde(skip)]
     pub blocked: bool,
-    /// True if the kernel was told to wake this thread later than at the first byte.
+    /// True if the kernel is set to wake this thread later than at the first byte.
     pub low_water: bool,
     /// Time at which a byte was last received, in units of [`HEARD_MS`] of the thread's clock.
     pub heard: u32,

@@ -102,7 +102,7 @@ fn who_says_the_same_is_asked_for_and_answered_together() {
     for reader in &mut readers {
         assert_eq!([reader.frame(), reader.frame()], [text(b"subs"), text(b"{1}")]);
     }
-    // A reader that can't have the topic is alone in being told so.
+    // Only the reader that can't have the topic gets an error.
     let mut another = Reader::connect(port);
     for reader in readers.iter_mut().chain([&mut another]) {
         reader.say(b"once more");

@@ -1,5 +1,5 @@
 //! Any bytes on the control socket are commands or an error, and a body is used up exactly. Our
-//! events can be split off again, whatever readers made us send.
+//! events can be split off again, whatever content readers gave them.
 //!
 //! The input is a stream of messages, as a control plane sends them.
 

@@ -1,4 +1,4 @@
-//! Any bytes get a decision; that of a complete head stays the same whatever follows.
+//! Any bytes get a decision; that of a complete head stays the same with later bytes.
 
 #![no_main]
 

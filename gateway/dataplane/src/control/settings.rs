@@ -67,7 +67,7 @@ settings! {
     pong_ms: u32 = u32(),
     /// True if readers may connect over WebSocket.
     websocket: bool = flag("websocket"),
-    /// True if SockJS readers are told to keep a cookie.
+    /// True if `/sockjs/info` asks readers to keep a cookie.
     sockjs_cookie: bool = flag("sockjs_cookie"),
     /// Connections that may be handed over at once; 0: any number.
     handovers: u32 = u32(),

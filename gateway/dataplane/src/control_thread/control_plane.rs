@@ -22,7 +22,7 @@ pub(super) struct ControlPlane {
     pub(super) link: Link,
     /// True if the socket is watched for room to write.
     blocked: bool,
-    /// Number up to which it was told that fan-outs are over.
+    /// Number up to which it was notified that fan-outs are over.
     pub(super) published: u64,
     pub(super) wants_counters: bool,
     /// Number of readers in the last counters.

@@ -29,8 +29,8 @@ use handovers::Complaint;
 use take_over::TakeOvers;
 use unidentified::UnidentifiedPeers;
 
-/// Maximum number of verbs in one event. It keeps the event below the longest message, and 32
-/// answers of a megabyte, made as one, are as much as an I/O thread should have to do at once.
+/// Maximum number of verbs in one event, which so stays below the longest message. An I/O thread
+/// should not have more to do at once than 32 answers of a megabyte, made as one.
 const VERBS_AT_ONCE: usize = 32;
 const READ_BYTES: usize = 256 * 1024;
 const COUNTERS_MS: u64 = 1_000;

@@ -237,7 +237,7 @@ impl Reactor {
         let mut number = [0; 4];
         loop {
             let (_, lane) = sys::receive_descriptor(self.handovers.as_raw_fd(), &mut number)?;
-            // The lane of an attempt that failed before this thread was told may still be there.
+            // The lane of an attempt that failed before this thread's order may still be there.
             if number == attempt.number.to_le_bytes() {
                 return lane.ok_or_else(|| io::ErrorKind::NotFound.into());
             }

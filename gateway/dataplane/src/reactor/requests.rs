@@ -78,7 +78,7 @@ impl Reactor {
     }
 
     /// Count a connection under its address; return false if it must be closed. Without room it may
-    /// go on only to be told so.
+    /// continue only to get that answer.
     fn admit_address(&mut self, slot: u32, address: IpAddr) -> bool {
         let most = self.readers.settings.per_address;
         if most == 0 {

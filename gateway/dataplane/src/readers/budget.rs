@@ -5,7 +5,7 @@
 //! `outbox_bytes` divided by the number of threads. Readers are spread over threads evenly, and a
 //! common count would be one more cache line that all threads write. Above its share, the thread
 //! closes the readers that are furthest behind, as slow readers, until an eighth is free. So a pass
-//! over all connections comes only after at least so many new bytes.
+//! over all connections is made only after at least so many new bytes.
 
 use super::Readers;
 use crate::closing::CloseReason;

@@ -86,7 +86,7 @@ pub struct Readers {
     pub(crate) addresses: Arc<Addresses>,
     /// Addresses of the counted connections, by slot.
     pub(crate) counted: HashMap<u32, IpAddr>,
-    /// Slots of connections that are only told that their address has no room.
+    /// Slots of connections that only get the answer that their address has no room.
     pub(crate) turned_away: HashSet<u32>,
     silent: Silent,
     /// Batches to which `subscribe` commands can refer, the newest at the end.
@@ -241,7 +241,7 @@ impl Readers {
         }
     }
 
-    /// Queue a report, which is sent at the end of a turn.
+    /// Queue a report, which is sent at the end of a turn in which it is due.
     pub(crate) fn report(&mut self, report: Report) {
         self.reports.add(report, self.clock.now_ms());
     }

@@ -53,7 +53,7 @@ impl Readers {
         }
     }
 
-    /// Close the connections that were to be told that there is no room.
+    /// Close the connections that would only get the answer that there is no room.
     pub(crate) fn forget_turned_away(&mut self) {
         for slot in std::mem::take(&mut self.turned_away) {
             self.forget(slot);

@@ -16,8 +16,8 @@ pub struct Texts {
 impl Texts {
     /// Read a message's payload; afterwards [`Texts::iter`] returns its texts.
     ///
-    /// An empty payload has no texts (SockJS 1.0: ignored). A value that isn't a string, where a
-    /// string should be, counts as an empty text, which is no verb and is answered with an error.
+    /// An empty payload has no texts (SockJS 1.0: ignored). Any other value in the place of a
+    /// string counts as an empty text: that is no verb, and is answered with an error.
     ///
     /// # Errors
     /// The payload isn't JSON in UTF-8 (RFC 8259), is nested too deep, or has half a surrogate

@@ -48,15 +48,15 @@ pub fn send_descriptors(to: RawFd, bytes: &[u8], fds: &[RawFd]) -> Result<usize>
     sendmsg(lent(to), &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
 }
 
-/// Receive into `buffer`, and return the descriptor that came with the bytes. `None` also if it was
-/// lost for lack of room in this thread's table.
+/// Receive into `buffer`, and return the descriptor that was sent with the bytes. `None` also if it
+/// was lost for lack of room in this thread's table.
 pub fn receive_descriptor(from: RawFd, buffer: &mut [u8]) -> Result<(usize, Option<OwnedFd>)> {
     let mut descriptors = Vec::new();
     let (count, _) = receive_some(from, buffer, &mut descriptors)?;
     Ok((count, descriptors.pop()))
 }
 
-/// Receive into `buffer`; append the descriptors that came with the bytes to `descriptors`.
+/// Receive into `buffer`; append the descriptors that were sent with the bytes to `descriptors`.
 ///
 /// # Errors
 /// Also if there was no room for all descriptors in this thread's table: it can't be known which of

@@ -38,7 +38,7 @@ const MAX_RECORD: usize = 128 << 20;
 #[allow(missing_docs, reason = "the names say it")]
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Record<'a> {
-    /// The thread, and its clock, which goes on in the newer data plane; with the listener.
+    /// The thread, and its clock, which the newer data plane continues; with the listener.
     Thread { number: u16, now_ms: u64 },
     /// A message, to which outboxes of all threads refer by this number.
     Publication {
@@ -118,7 +118,7 @@ impl<'a> Record<'a> {
     /// Return the record in these bytes, which follow its length.
     ///
     /// # Errors
-    /// The bytes are no record: data that came with it must not be used.
+    /// The bytes are no record: a descriptor sent with them must not be used.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, Malformed> {
         typed(bytes).filter(Record::is_possible).ok_or(Malformed::Value("record"))
     }
