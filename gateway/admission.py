@@ -21,8 +21,8 @@ class Origins:
 
     SockJS's iframe page obeys the page around it, with the origin of our host: it logs in with the
     reader's cookie, and returns all that it reads. So a page that may not connect may not frame it
-    either. The decision that a reader would question: without a list of origins and without a
-    cookie every page may frame it. Every page may connect then, and the frame gives it no more.
+    either. The decision that may be questioned: without a list of origins and without a cookie
+    every page may frame it. Every page may connect then, and the frame gives it no more.
     """
 
     listed: tuple[str, ...]

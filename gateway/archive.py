@@ -1,7 +1,8 @@
 """Reads of the store for readers: a bounded number at a time, each within a time-out.
 
-The decision that a reader would question: an unavailable store isn't read again for a second. Reads
-in that second fail at once, so that not every subscribe waits for its own time-out.
+The decision that may be questioned: after a read found the store unavailable, or too many reads
+waiting, there are no reads for a second. Each fails at once, so that not every subscribe waits for
+its own time-out.
 
 Bodies are checked as on the feed: frames are spliced from them, and a body that isn't JSON would
 break every reader's parser. Such a message is left out, counted, and reported where that matters.

@@ -4,8 +4,8 @@ sockjs-client puts all messages of a page since its last request into one body. 
 large as all verbs that a reader may send at once. There is room for few such bodies: a reader whose
 body is dropped is told to retry.
 
-The decision that a reader would question: the largest body is dropped, not the newest. Otherwise
-sixteen strangers could send 4 MiB each, a byte now and then, and keep all others from sending.
+The decision that may be questioned: the largest body is dropped, not the newest. Otherwise sixteen
+strangers could send 4 MiB each, a byte now and then, and keep all others from sending.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from newsfabric.taking import WatchedStream
 
 _LOOK_SECONDS: Final = 1.0
 # Bytes in a closing reader's stream that are still sent, so that the goodbye behind them arrives.
-# With more, the connection is cut at once: they would stay for as long as a goodbye may take. Where
-# room is needed, it is also cut if most of the reader's bytes are in the stream, or if it was
-# closing already. Its goodbye would free nothing, and readers hardly behind would be closed too.
+# With more, the connection is cut at once: the bytes would stay for as long as a goodbye may take.
+# Where room is needed, it is also cut if most of its bytes are in the stream, or if it was closing
+# already: a goodbye would free too few, and readers hardly behind would be closed too.
 _GOODBYE_BEHIND: Final = 128 * 1024
 
 

@@ -59,7 +59,7 @@ from newsfabric.closing import (
 
 logger = logging.getLogger(__name__)
 
-# Most connections over capacity that are being told the reason; further ones get a bare 503.
+# At so many closing connections, a reader over capacity isn't told the reason, but gets a bare 503.
 _TURNED_AWAY_AT_ONCE: Final = 1_000
 # Bytes of the outbox that are sent in one write.
 _WRITE_BYTES: Final = 64 * 1024

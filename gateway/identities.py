@@ -16,7 +16,8 @@ _GROUP_SECONDS: Final = 10.0
 
 
 class SeenIdentities:
-    """The identities seen in the last ``seconds`` (up to ten more), at most ``limit`` of them."""
+    """The identities of the last ``seconds`` (ten more, or until the next :meth:`add`), at most
+    ``limit`` of them."""
 
     def __init__(self, *, seconds: float, limit: int) -> None:
         self._seconds = seconds

@@ -4,9 +4,9 @@ A topic without subscribers is *idle*. At a bound, idle topics are forgotten, th
 used first. If none is idle, nothing is kept of new topics, and a topic that grows loses its oldest
 messages.
 
-Example, with room for two topics: "a" has a subscriber, "b" none. A message on "c" makes it the
-third topic: "b" is forgotten. Then a message on "d" has "c" forgotten. After a reader has
-subscribed to "d", a message on "e" is published, and nothing of it is kept.
+Example, with room for two topics: "a" has a subscriber, "b" none. A message on "c" would make three
+topics: "b" is forgotten. After a message on "d", "c" is forgotten. When a reader has subscribed to
+"d", a message on "e" is published, and nothing of it is kept.
 """
 
 from __future__ import annotations
