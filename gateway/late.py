@@ -8,7 +8,7 @@ up in every region. If one of them was given here, or was past when this gateway
 is a duplicate. (docs/design/0012 has an example.)
 
 Copies are found by their times. Where clocks are or were wrong, these times differ by more: by the
-**spread** (:meth:`.LogTimes.spread_ms`). At such distances the number of pages read is bounded.
+**spread** (:meth:`.LogTimes.spread_ms`). The pages that are read at such distances are bounded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from newsfabric.errors import StoreError
 from newsfabric.store import Store
 from newsfabric.topology.times import TIMES
 
-# A region silent for so long isn't asked any more: a duplicate is better than a lost message.
+# A region silent for this long isn't asked any more: a duplicate is better than a lost message.
 _SILENT_SECONDS: Final = 3_600.0
 # Copies in one page, and the limit of pages.
 _PAGE: Final = 5_000

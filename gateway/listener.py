@@ -5,9 +5,9 @@ once: a gateway out of file descriptors would spin and log without end. This lis
 accepting for a moment instead, and connections wait in the kernel's backlog. It also stops at a
 limit of open connections, so that other parts of the gateway have file descriptors left.
 
-A connection above its address's limit is accepted only to be refused. When a network fails
-silently, its readers' dead connections stay open here, and would block the same readers on its
-return. So the readers of a full address are asked for a sign of life: without one they are closed.
+A connection above its address's limit is accepted only to be refused. If a network fails silently,
+its readers' dead connections stay open here, and block the same readers when it is back. So the
+readers of a full address are asked for a sign of life: a reader that gives none is closed.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class StreamsByPlace:
             del self._streams[_place(address)]
 
     def ask_for_life(self, address: str) -> None:
-        """Ask each stream at the place of ``address`` for a sign of life, or close it."""
+        """Ask each stream at the place of ``address`` for a sign of life; without one it ends."""
         for stream in tuple(self._streams.get(_place(address), ())):
             if stream.ask_for_life is not None:
                 stream.ask_for_life()

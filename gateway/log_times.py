@@ -1,23 +1,22 @@
-"""The current time, as far as a gateway can be certain of it: by its own clock, and by the times
-that the routers of each region have reported. Pure.
+"""The current time, as certain as possible: by our own clock and by each region's routers. Pure.
 
 A log of a region begins later than all times that the region's routers had reported before,
 whatever their clocks read (:mod:`wholesale.router.log_clock`).
 
-* Whether something began well before now is decided by the earliest of all these times. So no clock
+* Whether a log began well before now is decided by the earliest of all these times. So no clock
   that is ahead, be it ours, a router's or a whole region's, makes a new log seem old.
-* How old a message is goes by the latest time. So no clock that is behind makes it seem young.
-* How far the times of a message's copies may be apart goes by all times ever reported. A region
-  whose clocks were wrong gives such times for hours after they were set right.
+* The age of a message is decided by the latest time: no clock that is behind makes it seem young.
+* The possible distance between the times of two copies is decided by all times ever reported. A
+  region whose clocks were wrong gives such times for hours after they were set right.
 
 A silent region's time is assumed to go on: the region may be cut off. A region of which only old
 rows were found has reported nothing: it may have been dead for days.
 
-No clock that is merely wrong gives a time more than a day from ours, since a router more than 30 s
-from its store routes nothing: a bit has flipped, or somebody lies. One such tick would make each
-message look old, and have it looked up in the store, until this process ends. So it isn't believed
-while any region reports a time within a day of ours. If none does, our own clock is wrong, and all
-times are believed.
+A time more than a day from ours isn't from a clock that is merely wrong, since a router more than
+30 s from its store routes nothing. A bit has flipped, or somebody lies. One such tick would make
+each message look old until this process ends, so that each is looked up in the store. So it isn't
+believed while any region reports a time within a day of ours. If none does, our own clock is wrong,
+and all times are believed.
 
 Example. Our clock reads 12:00. Oregon's routers reported 12:00:02 a second ago, and Dublin's, whose
 clocks are five hours ahead, 17:00:00. Then 12:00 is certain, and a message routed at 11:57 in
@@ -122,8 +121,8 @@ class LogTimes:
 
         Example. Oregon's clocks were an hour ahead and were set back: its times lose that hour in
         ten hours. Dublin's were right. So the two copies of a message that both have routed may be
-        an hour apart. Another hour is added, since a region may lose its lead unheard: two hours,
-        until this gateway ends.
+        an hour apart. Another hour is added for a lead that was lost unheard: two hours, until this
+        gateway ends.
         """
         times = [wall_ms, *self._believed(wall_ms, now, self._left())]
         if self.least_ms is not None:
@@ -141,12 +140,12 @@ class LogTimes:
         return min([wall_ms, known_ms, *self._believed(wall_ms, now, [])])
 
     def passed_ms(self, region: str, certain_ms: int) -> int:
-        """Return a time before all logs of ``region`` that begin after now, at ``certain_ms``."""
+        """Return ``certain_ms`` or an earlier time: all future logs of ``region`` begin later."""
         return min(certain_ms, self._known().get(region, certain_ms))
 
     def latest_ms(self, wall_ms: int, now: float) -> int:
-        """Return the latest of all times. It never goes back, even if all routers of a region were
-        dead for a while and go on behind."""
+        """Return the latest of all times. It never goes back, even if a region's routers were all
+        dead for a while and go on with earlier times."""
         return max([wall_ms, *self._believed(wall_ms, now, self._left())])
 
     def reached_ms(self, region: str, wall_ms: int, now: float) -> int:
@@ -160,8 +159,8 @@ class LogTimes:
         return [] if self._left_ms is None else [self._left_ms]
 
     def _believed(self, wall_ms: int, now: float, left: list[int]) -> list[int]:
-        """Return the current time by each region whose lead is believed at our clock, and by each
-        believed lead in ``left``."""
+        """Return the current time by each lead that is believed at our clock: those of regions, and
+        those in ``left``."""
         self._wall_ms, now_ms = wall_ms, int(now * 1000)
 
         def is_near(lead: int) -> bool:

@@ -25,16 +25,16 @@ from newsfabric.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topology.times import TIMES
 
-# A position's time is at most so much later than the last read of the directory.
+# A position's time is at most this much later than the last read of the directory.
 _DIRECTORY_MS: Final = 3_600_000
-# So long the same position may be sent again while nothing is heard.
+# The same position may be sent again for this long, while nothing is heard.
 _TOLD_MS: Final = 1_000
 
 
 class LeftLogs(NamedTuple):
-    """The state that a gateway process leaves to its successor: logs, when it read the directory
-    last, and until when logs began of which some are forgotten. The other fields are
-    :attr:`.LogTimes.lead_ms`, ``known`` and ``least_ms``."""
+    """The state that a gateway process leaves to its successor. ``directory_ms``: when it read the
+    directory last. ``forgotten_ms``: some logs that began until then are forgotten. The other
+    fields are :attr:`.LogTimes.lead_ms`, ``known`` and ``least_ms``."""
 
     logs: tuple[Left, ...]
     directory_ms: int
@@ -216,7 +216,7 @@ class Logs:
 
 
 class Listing:
-    """The position of a reader who was given everything until now: the logs that it lists.
+    """The logs that a position lists, for a reader who was given everything until now.
 
     A position's time is at most an hour after the directory was last read: this gateway knows
     nothing of a log that began and ended since then. (A row may take five of the six hours to
@@ -231,7 +231,7 @@ class Listing:
         self._logs = logs
         # In ascending order of the hash; None until it is computed.
         self._listed: list[tuple[bytes, KnownLog]] | None = None
-        # Positions with a later time would cover a log that they have no room to list.
+        # The latest time of a position: a later one would cover a log without room to be listed.
         self._last_ms = MAX_MS
         # The token that was sent last, its time, and its version.
         self._told = "", 0, -1

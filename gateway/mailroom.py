@@ -50,7 +50,7 @@ class _Read:
     began_ms: int
 
     def holds(self, memory: TopicMemory) -> bool:
-        """Return whether ``memory`` still has all messages that arrived since the read."""
+        """Return whether ``memory`` still has all messages that arrived since the read began."""
         return self.memory is memory and memory.lost <= self.arrived
 
 
@@ -149,8 +149,7 @@ class Mailroom:
             self._reads -= 1
 
     async def _read_batch(self, batch: _Batch) -> None:
-        """Read ``batch`` and resolve its futures. Without an answer: StoreUnavailable,
-        TimeoutError."""
+        """Read ``batch`` and resolve its futures. No answer: StoreUnavailable or TimeoutError."""
         topics = [topic for topic, _ in batch]
         memories = [self.hub.memory(topic) for topic in topics]
         arrived = [memory.arrived for memory in memories]

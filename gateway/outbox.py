@@ -1,7 +1,7 @@
 """Frames that one connection has not been sent yet, and when its reader counts as too slow.
 
-A plain data structure without socket or clock. Frames are bytes shared with other connections; the
-cost of a connection is its entries. A frame waits here only while the transport takes nothing: the
+A plain data structure without socket or clock. Frames are bytes shared with other connections; a
+connection adds only its entries. A frame waits here only while the transport takes nothing: the
 fast path doesn't use the outbox.
 
 Each waiting message is handled by its topic's policy:

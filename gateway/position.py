@@ -64,8 +64,8 @@ class Copy(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A reader's state in one log: it has all numbers up to ``mark``, and the others were routed at
-    ``whole_ms`` or later (``CLOCK_STEP_MS`` earlier at most)."""
+    """A reader's state in one log: the reader has all numbers up to ``mark``, and the others were
+    routed at ``whole_ms`` or later (``CLOCK_STEP_MS`` earlier at most)."""
 
     mark: int
     whole_ms: int
@@ -83,8 +83,7 @@ class _Marked(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Position:
-    """The reader's mark in each ``listed`` log, by the log's hash; ``time_ms`` is for the
-    others."""
+    """The reader's mark in each ``listed`` log, by the log's hash; ``time_ms`` is for others."""
 
     time_ms: int
     listed: Mapping[bytes, Listed]

@@ -151,7 +151,7 @@ Intent = Subscribe | Unsubscribe | History | SetMark | LogIn | Ping | Refusal
 
 
 class Gap(enum.Enum):
-    """The reason why a resuming reader may have missed messages: beside ``recovered: false``.
+    """The ``reason`` beside ``recovered: false``: why a resuming reader may have missed messages.
 
     EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more was
     missed than one read of the store may return. STORE: it can't be read, or not all of it. BUSY:

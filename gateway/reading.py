@@ -32,7 +32,7 @@ CALM_SECONDS: Final = 0.5
 _STEPS: Final = 64
 # Spans of numbers in one read.
 _SPANS: Final = 4
-# The pause between two parts of a read that has several.
+# The pause before the next part of a read, if the last part found nothing.
 _NEXT_SECONDS: Final = 0.1
 # Runs so near to each other are read as one.
 _NEAR: Final = 16
@@ -213,7 +213,7 @@ class Reading:
         if watch.upto > before:
             runs = known.holes(before + 1, min(watch.upto, certain))
             if runs:
-                # New numbers have their own backoff: others must not delay their retries.
+                # The backoff begins anew: earlier failures must not delay retries of new numbers.
                 watch.tries, watch.since, watch.was_fresh = 0, since, True
                 watch.missing.backoff = _backoff()
                 return True, runs
@@ -268,7 +268,7 @@ class LogReadiness:
                 self._awaited[row.log] = row.version, now
 
     def is_reached(self) -> bool:
-        """Return whether no awaited log lacks a number up to its first tick."""
+        """Return whether all awaited logs have ticked and lack no number up to the lowest tick."""
         if self._awaited is None:
             return False
         for log in self._awaited.keys() & self._ticked.keys():

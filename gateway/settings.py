@@ -37,7 +37,7 @@ class NativeSettings:
     alone_seconds: float = 60.0
     head_bytes: int = 16 * 1024
     deflate_bytes: int = 256
-    # The control plane leaves its marks each second; a frozen one must not seem well for long.
+    # The control plane sends its state each second; a frozen one must not seem well for long.
     pong_seconds: float = 2.0
 
 
