@@ -1,1 +1,1 @@
-"""Load that no machine of ours can make, as simulations over the functions that would carry it."""
+"""Load tests of a real fabric, and simulations of loads that no machine of ours can make."""

@@ -66,9 +66,9 @@ from retail.load import AWAY, GatewayLoad, GatewayWord, box_state, emptied, repo
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
-# A deleted shovel or queue is made again within so many looks.
+# A deleted shovel or queue is made again within so many checks.
 KEEP_EVERY: Final = 5
-# Seconds for all declarations of a look. A look of more than 5 s would count as a sleep of this
+# Seconds for all declarations of a check. A check of more than 5 s would count as a sleep of this
 # process, and each feed would get its full time again (retail/feed.py).
 KEEP_WITHIN: Final = 2.0
 # Seconds for the last report to arrive at the core; the link is closed afterwards.
@@ -254,7 +254,7 @@ class Agent:
     def _on_drain(self, message: Message) -> None:
         """Obey a drain order of the region's scaler, whose user the core's broker validated.
 
-        An order that arrived through more than this box's own feed is another region's.
+        An order that arrived by more shovels than this box's own feed is another region's.
         """
         way = hops(message.properties.headers)
         try:
@@ -289,7 +289,7 @@ class Agent:
             self._last_heard.set()
 
     async def _tend(self) -> None:
-        """Look at the shovels once, and act on the result."""
+        """Check the shovels once, and act on the result."""
         try:
             if self._looks % KEEP_EVERY == 0:
                 await self._shovels.keep(self._links())
@@ -298,7 +298,7 @@ class Agent:
             self._looks += 1
         except ManagementError as exc:
             self._running, self._states = frozenset(), {}
-            # Start again with a full look: the broker may have lost everything.
+            # Start again with a full check: the broker may have lost everything.
             self._looks = 0
             if self._failures.should_log(str(exc), _now()):
                 logger.warning("own broker: %s", mask(str(exc)))

@@ -46,8 +46,8 @@ class Drain:
 
     def __init__(self) -> None:
         self.state: State = "serving"
-        # Whether readers may be left: until the gateway reports none, or has exited after it was
-        # told to drain.
+        # Whether readers may be left. False once the gateway has reported none, or has exited after
+        # it was told to drain.
         self.left = True
         self._misses = 0
 

@@ -163,6 +163,6 @@ class BoxShovels:
             logger.info("shovel %s: deleted", name)
 
     async def restart(self, link: ShovelLink) -> None:
-        """Delete a shovel and make it again."""
+        """Recreate a shovel: delete it and make it again."""
         await self._management.delete_shovel(link.name)
         await self._management.put_shovel(link.name, shovel_value(link, self._credentials))

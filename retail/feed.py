@@ -4,7 +4,7 @@ A box has up to two feeds, each a shovel from a queue of its own on a *different
 signs show whether a feed works. The first is the shovel's own state. If it hasn't been "running"
 for :data:`SILENT_AFTER`, the feed moves to a core node that no other feed uses, if any. The second
 is the arrivals: routers' ticks and keepers' canaries, several a second. A shovel that is "running"
-and delivers none is made again, with back-off, since perhaps nobody sends any. If the other feed
+and delivers none is recreated, with back-off, since perhaps nobody sends any. If the other feed
 delivers some, the feed is moved after two restarts.
 """
 
@@ -24,7 +24,7 @@ SILENT_AFTER: Final = 15.0
 ARRIVALS_WITHIN: Final = 5.0
 # Restarts without effect before a feed whose shovel runs is moved.
 RESTARTS_BEFORE_MOVE: Final = 2
-# Seconds between two looks; after a longer time the agent must have been stopped.
+# Seconds between two checks; after a longer time the agent must have been stopped.
 _PAUSED: Final = 5.0
 # More regions than a fabric has.
 _MAX_ORIGINS: Final = 64
@@ -40,7 +40,7 @@ class Move:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restart:
-    """A command: delete the shovel of feed ``n`` and make it again."""
+    """A command: recreate the shovel of feed ``n``."""
 
     n: int
 
@@ -106,7 +106,7 @@ class Feeds:
     def look(
         self, running: frozenset[int], arrived: Mapping[int, float], now: float
     ) -> list[Command]:
-        """Take one second's look; return the commands to carry out.
+        """Check the feeds, once a second; return the commands to carry out.
 
         ``running``: feeds whose shovels are in that state; ``arrived``: time of the last arrival by
         each.

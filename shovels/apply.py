@@ -32,7 +32,7 @@ from newsfabric.topology import (
 from shovels.places import Plan, Seen, plan_now
 from shovels.plan import Action, Actual, diff, must_wait
 
-# The knowledge of brokers in a single look: none, because no earlier look has been made.
+# The knowledge of brokers for a single reading: none, because no earlier one was made.
 NOTHING_SEEN: Final = Seen()
 
 
@@ -77,7 +77,7 @@ class Brokers:
     ) -> None:
         """Set the login of shovels to ``shovels``, if it differs from ``credentials``.
 
-        ``timeout``: seconds for all requests to a broker in one look, and for each change.
+        ``timeout``: seconds for all requests to a broker in one reading, and for each change.
         """
         self.fabric = fabric
         self.credentials = credentials
@@ -152,7 +152,7 @@ async def carry_out(brokers: Brokers, found: Look) -> list[Done]:
 
 
 async def restart(brokers: Brokers, broker: Broker, name: str) -> None:
-    """Delete the shovel ``name`` on ``broker`` and make it again. ManagementError if that fails."""
+    """Recreate the shovel ``name`` on ``broker``. ManagementError if that fails."""
     api = brokers.apis[broker]
     value = (await api.shovels()).get(name)
     if value is not None:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two listings of queues: a new box waits for the next one.
 EVERY: Final = 1.0
-# Everything is checked in each so many looks, and when the queues have changed.
+# Everything is checked every so many rounds, and when the queues have changed.
 THOROUGHLY: Final = 5
 _TIMEOUT: Final = 5.0
 
@@ -85,7 +85,7 @@ class Boxes:
         self._lines = LineLimit()
 
     async def run(self) -> None:
-        """Look each second, until cancelled."""
+        """Check each second, until cancelled."""
         try:
             await asyncio.gather(*(self._follow(*each) for each in self._apis.items()))
         finally:

@@ -1,12 +1,12 @@
-"""The keeper: makes the brokers equal the plan. It looks, acts, and waits, for ever.
+"""The keeper: makes the brokers equal the plan. It reads, acts, and waits, for ever.
 
-Any number of keepers may run for a region, without a leader. Each acts only on its own look; the
+Any number of keepers may run for a region, without a leader. Each acts only on its own reading; the
 next one finds the work done, and deleting a deleted object is no error. Jitter keeps them from
 doing the same thing at the same moment.
 
 Meanwhile the keeper sends canaries through every shovel. A shovel that delivers none, or doesn't
-reach the state "running", is deleted and made again. Only this action isn't idempotent, so it has
-its own back-off.
+reach the state "running", is recreated: deleted and made again. Only this action isn't idempotent,
+so it has its own back-off.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from shovels.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two looks of a settled keeper; one listing costs a broker some ms.
+# Seconds between two rounds of a settled keeper; one listing costs a broker some ms.
 INTERVAL: Final = 5.0
 # An unfulfilled plan is tried again soon: at the start brokers come up one by one.
 BASE: Final = 0.25
@@ -87,7 +87,7 @@ FIGURES: Final = (
 
 
 class Pace:
-    """The times of the looks: every :data:`INTERVAL` once settled, else with back-off up to it."""
+    """The times of the rounds: every :data:`INTERVAL` once settled, else with back-off up to it."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -198,7 +198,7 @@ class Keeper:
             await first_set(stop, self._nodes.changed, seconds=wait)
 
     async def round(self) -> bool:
-        """Look and act once; return whether the brokers equalled the plan already."""
+        """Read and act once; return whether the brokers equalled the plan already."""
         now = asyncio.get_running_loop().time()
         self._nodes.changed.clear()
         seen = self._nodes.uptimes.observe(self._nodes.running, now)
@@ -260,7 +260,7 @@ class Keeper:
         await asyncio.gather(*(self._make_anew(host, links) for host, links in due.items()))
 
     async def _make_anew(self, host: Broker, links: Iterable[Link]) -> None:
-        """Make ``links`` on ``host`` again, one by one; stop if the broker doesn't reply."""
+        """Recreate ``links`` on ``host``, one by one; stop if the broker doesn't reply."""
         for link in links:
             said = self._said[host].get(link.name, "missing")
             why = "runs and brings nothing" if said == "running" else f"is {said}"

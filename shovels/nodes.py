@@ -1,7 +1,7 @@
-"""The running brokers, looked at each second: for the keeper's plan and for operators.
+"""The running brokers, checked each second: for the keeper's plan and for operators.
 
 A broker that refuses connections is away at once. A broker that doesn't reply is away after three
-looks, for a busy one may be slow once. Queues are counted, too: one publisher can use up the limit
+checks, for a busy one may be slow once. Queues are counted, too: one publisher can use up the limit
 of a broker (design/0024). The pure part is :class:`Misses`; :mod:`shovels.places` decides the
 consequences for shovels.
 """
@@ -52,7 +52,7 @@ class Answer:
 
 
 class Misses:
-    """The number of looks in a row in which each broker didn't reply."""
+    """The number of checks in a row in which each broker didn't reply."""
 
     def __init__(self) -> None:
         self._counts: dict[Broker, int] = {}
@@ -87,7 +87,7 @@ def show_queues(totals: Mapping[Broker, int | None]) -> None:
 class Nodes:
     """The state of ``brokers``, for the keeper of ``region``. :meth:`run` it.
 
-    :attr:`running` and :attr:`full` are the results of the last look; :attr:`changed` is set when
+    :attr:`running` and :attr:`full` are the results of the last check; :attr:`changed` is set when
     one of them changes.
     """
 
@@ -126,7 +126,7 @@ class Nodes:
         )[:MAX_NODES]
 
     async def run(self) -> None:
-        """Look each second, until cancelled."""
+        """Check each second, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_each(EVERY, self.look))

@@ -95,7 +95,7 @@ class Uptimes:
         self._was_away: set[Broker] = set()
 
     def observe(self, running: Mapping[Broker, bool], now: float) -> Seen:
-        """Note one look at brokers, at ``now`` in seconds, monotonic; return the view."""
+        """Note one check of the brokers, at ``now`` in seconds, monotonic; return the view."""
         for broker, runs in running.items():
             if runs:
                 self._since.setdefault(broker, now)
@@ -147,7 +147,7 @@ def choose_place(link: Link, present: Collection[Place], seen: Seen) -> Place:
 class Plan:
     """The present plan of a region: the objects on its brokers, and the place of each link.
 
-    ``moving``: the links that are at another place, too, and so need another look soon.
+    ``moving``: the links that are at another place, too, and so need another round soon.
     ``present``: link id → the places where it is.
     """
 

@@ -1,19 +1,19 @@
-"""The canaries of a region's shovels, and the choice of shovels to make again. Pure.
+"""The canaries of a region's shovels, and the choice of shovels to recreate. Pure.
 
 The keeper's own region sends the canaries, into the source's exchange, wherever that is. So sending
 and arriving are timed by one clock. A canary that the source didn't accept proves nothing. If the
 source accepted a canary that never arrives, the shovel, its queue or a binding is at fault: all of
 them belong to the keeper.
 
-A shovel is made again (deleted and created) for two reasons. It reports that it runs, and delivers
-nothing (:mod:`newsfabric.watch`). Or it is planned and hasn't reported that for
+A shovel is recreated (deleted and made again) for two reasons. It reports that it runs, but
+delivers nothing (:mod:`newsfabric.watch`). Or it is planned and hasn't reported to run for
 :data:`MISSING_AFTER`.
 
 If that didn't help :data:`TRIES` times, it is done once more and the broker is *unfit* for the
-shovel: the component that runs its shovels may be dead until it restarts. The same follows if a
-shovel stops so often before it has delivered anything. Then the shovel is made on another broker,
-or takes from another one, if allowed. After :data:`UNFIT_FOR` the broker is tried again. It is fit
-again as soon as a canary arrives through it, and after it, or the shovel's host, was away.
+shovel: the component that runs its shovels may be dead until it restarts. The broker is also unfit
+if the shovel stops so often before it has delivered anything. Then the shovel is made on another
+broker, or takes from another one, if allowed. After :data:`UNFIT_FOR` the broker is tried again. It
+is fit again as soon as a canary arrives through it, and after it, or the shovel's host, was away.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from newsfabric.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 
 # Seconds in which a shovel may be missing or "starting": its other broker may be away briefly.
 MISSING_AFTER: Final = 30.0
-# Tries to make a shovel again, after one that doesn't run or deliver, before its broker is unfit.
+# Times that a shovel that doesn't run or deliver is recreated before its broker is unfit.
 TRIES: Final = 2
 # Seconds.
 UNFIT_FOR: Final = 600.0
@@ -55,7 +55,7 @@ class Missing:
         self._since, self._tries = None, 0
 
     def due(self, now: float, rng: random.Random) -> bool:
-        """Return whether to make the shovel, which doesn't run, again now. Each True counts."""
+        """Return whether to recreate the shovel, which doesn't run, now. Each True counts."""
         if self._since is None:
             self._since, self._not_before = now, now + MISSING_AFTER
         if now < self._not_before:
@@ -66,7 +66,7 @@ class Missing:
 
     @property
     def hopeless(self) -> bool:
-        """True if making the shovel again didn't help."""
+        """True if recreating the shovel didn't help."""
         return self._tries > TRIES
 
 
@@ -85,16 +85,15 @@ class Followed:
         #: Host → the send time of the newest canary that arrived there.
         self._heard: dict[Broker, float] = {}
         self._missing = Missing()
-        # How often the shovel was made again, or stopped, at its present place without a delivery.
+        # How often the shovel was recreated, or stopped, at its present place without a delivery.
         self._silent = 0
-        # Whether the shovel ran at the last look, and whether it has delivered nothing since its
-        # start.
+        # Whether the shovel ran at the last check, and has delivered nothing since its start.
         self._ran = self._idle = False
         # Brokers with which the shovel couldn't be made to work → until when they are avoided.
         self._unfit: dict[Broker, float] = {}
         # Broker → the time when it was last away, or only just back.
         self._unsteady: dict[Broker, float] = {}
-        # The time of the last look, if the shovel was at its place then; else None.
+        # The time of the last check, if the shovel was at its place then; else None.
         self._there: float | None = None
         self._left_until = 0.0
         self._rng = rng
@@ -135,7 +134,7 @@ class Followed:
             self._silent, self._idle = 0, False
 
     def due(self, said: str | None, now: float) -> bool:
-        """Return whether to make the shovel again now; ``said``: its reported state, if any."""
+        """Return whether to recreate the shovel now; ``said``: its reported state, if any."""
         if said == "running":
             self._idle = self._idle or not self._ran
             self._ran = True
@@ -264,7 +263,7 @@ class Watch:
         *,
         full: Collection[Broker] = (),
     ) -> list[Link]:
-        """Return the links whose shovels must be made again now.
+        """Return the links whose shovels must be recreated now.
 
         ``states``: broker that replies → its shovels' reported states. A shovel can't run while its
         source is ``away``. No message gets into a broker that is ``full``, neither from a shovel

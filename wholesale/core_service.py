@@ -45,11 +45,11 @@ class Work(Protocol):
 
     @property
     def store_answers(self) -> bool:
-        """Return whether the store answered the last request that the work needed."""
+        """True if the store answered the last request that the work needed."""
 
     @property
     def under_way(self) -> int:
-        """Return the number of deliveries taken that are neither done nor given up."""
+        """The number of deliveries taken that are neither done nor given up."""
 
     def take_delivery(self, source: QueueSource, delivery: Delivery) -> None:
         """Take ``delivery`` of ``source``. An exception is a bug; see wholesale.failed."""
@@ -71,7 +71,7 @@ class CoreSettings:
     ``prefetch`` applies to each queue on each broker, and so bounds all deliveries that it holds.
     ``login`` is its user name at the brokers, which its reports state. ``drain_seconds`` is the
     time for unfinished deliveries after a stop; the others take the rest. ``port`` 0 takes a free
-    one. Requests must name an address or one of ``admin_hosts``. ``tls`` serves https.
+    one, requested by an address or one of ``admin_hosts``. With ``tls`` it is https.
     """
 
     name: str

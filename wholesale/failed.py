@@ -1,4 +1,4 @@
-"""Dead letters: deliveries that made a service fail twice go to exchange ``rejected``.
+"""Rejecting deliveries that made a service fail twice: they go to exchange ``rejected``.
 
 A bug must not make a message circulate for ever. After the first failure the delivery is put back
 into its queue, for another service of the kind may succeed (newsfabric.amqp). The second failure

@@ -76,8 +76,8 @@ class Heard:
     def is_new(self, message: Message, broker: int) -> bool:
         """Return whether no other broker than ``broker`` has delivered ``message`` before.
 
-        Two properties are compared too: its sender, which a broker has validated, and its
-        addressee. So no process can get another's message dropped by sending the same one before.
+        Besides topic and body the sender, which a broker has validated, and the addressee are
+        compared. So no process can get another's message dropped by sending the same one before.
         """
         properties = message.properties
         about = message.topic, properties.user_id, properties.correlation_id, message.body

@@ -32,7 +32,7 @@ from wholesale.frontdesk.plots import EVERY_MS, Plots, point_of
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two looks for silent processes; an event is shown so soon after it is known.
+# Seconds between two checks for silent processes; an event is shown so soon after it is known.
 LOOK_EVERY: Final = 0.25
 UPDATE_EVERY: Final = 1.0
 # Watchers at once; each gets the whole document once a second.
@@ -66,7 +66,7 @@ class Board:
         # Other frontdesks' certificates may be signed by any authority, since readers use them too.
         self._tls = ClientTls(TlsFiles(authorities=authorities), also_system=True)
         self._watchers: set[asyncio.Event] = set()
-        # The present documents as bytes, shared by all requests until the next look.
+        # The present documents as bytes, shared by all requests until the next check.
         self._made: dict[tuple[bool, int], bytes] = {}
         self._plots_made: bytes | None = None
         self._next_point = time.monotonic() + EVERY_MS / 1000

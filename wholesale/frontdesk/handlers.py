@@ -122,7 +122,7 @@ class HistoryHandler(OpenHandler):
         self._left = False
 
     async def get(self) -> None:
-        """Reply; 400 for bad arguments, 403 for a topic that isn't public, 404 for none, 429, 503.
+        """Send the history; 400: bad arguments, 403: not public, 404: no such topic; 429, 503.
 
         With ``after=`` the status is the gateway's.
         """
@@ -269,7 +269,7 @@ class PublishHandler(JsonHandler):
             raise HttpProblem(413, "too_large", f"at most {MAX_REQUEST_BYTES} bytes")
 
     async def post(self) -> None:
-        """Reply: 400 or 413 for the body; 403, 413, 422 or 503 by the receipt; 504 without one."""
+        """Publish; 400 or 413 for the body; 403, 413, 422 or 503 by the receipt; 504 without."""
         self._check_size(self._size)
         check_query(self.request.query_arguments)
         self._dry_run = parse_dry_run(self.get_query_arguments("dry_run"))

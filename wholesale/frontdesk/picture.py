@@ -24,8 +24,7 @@ from wholesale.frontdesk.events import EventKind, Events
 from wholesale.frontdesk.presence import BOX, GONE_AFTER, Known, Presence
 from wholesale.frontdesk.region_page import MAX_REASONS, Seen, shovel_moves, state_of
 
-# Seconds between two looks. After a longer time this process must have been stopped, without
-# reports.
+# Seconds between two checks. After a longer time this process was stopped, and missed reports.
 PAUSED: Final = 2.0
 # Seconds after the start in which processes that appear are no events.
 QUIET_AT_FIRST: Final = 5.0

@@ -45,7 +45,7 @@ class Known:
     report: Report | None = None
     load: LoadReport | None = None
     gone: bool = False
-    #: The state at the last look for events, and the start of the process at that time.
+    #: The state at the last check for events, and the start of the process at that time.
     state: str | None = None
     started_ms: int | None = None
     old_ones: int = 0

@@ -1,4 +1,4 @@
-"""Repeated requests: the reply is that to the first one, for ten minutes.
+"""Repeated requests: for ten minutes each gets the reply to the first one.
 
 A router knows only its own messages: another router would give the same message another id. So the
 frontdesk remembers the receipts that it passed on, by ``app_id`` and ``message_id``, and a repeat

@@ -24,10 +24,9 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two comparisons.
 COMPARE: Final = 5.0
-# A row of the directory may be so far ahead when a log begins: the clocks of a whole region may be
-# wrong by hours. This router's times may be further ahead (AHEAD_MS in
-# newsfabric/store/_cassandra_rows.py): the bound here is for other routers' times at the start, and
-# this machine's clock may be set back later.
+# Rows of the directory that are further ahead than this don't count when a log begins. Smaller
+# differences do: the clocks of a whole region may be wrong by hours. This router's own times may be
+# further ahead (AHEAD_MS in newsfabric/store/_cassandra_rows.py), since its clock may be set back.
 _BELIEVED_MS: Final = 86_400_000
 # Seconds for one answer of the store. Reading the directory takes one answer for each day.
 _PATIENCE: Final = 5.0

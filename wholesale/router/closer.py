@@ -17,7 +17,7 @@ from wholesale.router.closing import EndSearch, Watch
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two looks at the directory.
+# Seconds between two reads of the directory.
 LOOK: Final = 5.0
 # Seconds for finding the end of one log.
 _PATIENCE: Final = 60.0
@@ -55,13 +55,13 @@ class Closer:
         self._failing = LineLimit()
 
     async def run(self) -> None:
-        """Look and close, until cancelled. If the store is away, the next look tries again."""
+        """Check and close, until cancelled. If the store is away, the next check tries again."""
         while True:
             await asyncio.sleep(LOOK * random.uniform(0.8, 1.2))  # noqa: S311 - spread, not secret
             await self._try("look at the directory", self.look())
 
     async def _try(self, what: str, work: Coroutine[Any, Any, None]) -> None:
-        """Await ``work``; log its failure, rate-limited, since the next look may succeed."""
+        """Await ``work``; log its failure, rate-limited, since the next check may succeed."""
         try:
             await work
         except Exception as exc:

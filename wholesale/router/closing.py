@@ -4,9 +4,9 @@ Any router of the log's own region may close it, no other: only there does a rea
 that is in the store. The row in the directory must not have moved for 60 s, by the watcher's own
 clock, since the watcher first saw its present version. That is longer than a lease (15 s) and the
 time until a broker takes back a frozen router's deliveries (30 s) together. The row must have been
-looked at during all of that time, since nobody can move a row while the store is away. (Example:
-the store is away for 90 s. A router that counted them would close all logs of the region in the
-second in which the store is back, before their routers have renewed their rows.)
+checked during all of that time, since nobody can move a row while the store is away. (Example: the
+store is away for 90 s. A router that counted these 90 s would close all logs of the region as soon
+as the store is back, before their routers have renewed their rows.)
 
 The end: ``low`` in the directory may be seconds old. So the search goes on beyond it, until so many
 numbers in a row have no row at all that none can follow. The log ends with the highest number that
@@ -24,7 +24,7 @@ from wholesale.router.numbering import WINDOW
 
 # Seconds for which a row must not have moved.
 CLOSE_AFTER: Final = 60.0
-# After so many seconds without a look a row is watched anew. Looks are five seconds apart.
+# After so many seconds without a check a row is watched anew. Checks are five seconds apart.
 UNWATCHED_AFTER: Final = 30.0
 # States of a number with which a log may end.
 _MESSAGES: Final = (State.MESSAGE, State.GONE)
@@ -41,11 +41,11 @@ class Watch:
 
     def __init__(self, region: str) -> None:
         self.region = region
-        # Log → its version, the time since when it is unmoved, and the time of the last look.
+        # Log → its version, the time since when it is unmoved, and the time of the last check.
         self._unmoved: dict[Log, tuple[int, float, float]] = {}
 
     def may_close(self, row: DirectoryRow, now: float) -> bool:
-        """Return whether ``row`` has been unmoved for long enough. Call it at each look."""
+        """Return whether ``row`` has been unmoved for long enough. Call it at each check."""
         if row.ended is not None or row.log.region != self.region:
             self._unmoved.pop(row.log, None)
             return False

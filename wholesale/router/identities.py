@@ -60,7 +60,7 @@ class Identities:
         topic_class: TopicClass,
         now: float,
     ) -> Identified:
-        """Return the kind of ``submission`` at ``now`` (seconds, monotonic).
+        """Classify ``submission`` at ``now`` (seconds, monotonic).
 
         A new message is under way from now on, and repeats join its job. End each new job with
         :meth:`routed` or :meth:`given_up`.

@@ -19,8 +19,8 @@ from newsfabric.topology.times import TIMES
 from wholesale.outgoing import PendingPublish
 from wholesale.router.stream import Stream
 
-# Seconds after its arrival in which a message may still be sent: readers of one that is routed
-# later could have had it before (S4).
+# Seconds after its arrival in which a message may still be sent. A later one could be a repeat of
+# one that readers have, whose identity is forgotten (S4).
 HOLD_SECONDS: Final = TIMES.hold_ms / 1000
 
 

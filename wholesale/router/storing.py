@@ -2,9 +2,8 @@
 
 While the store is away or slow, deliveries wait here up to the prefetch, and after that in the
 broker's queues. Bronze waits only while there is room (waiting.py); then its oldest is dropped. A
-job that has waited for too long is given up, whatever its class (jobs.py, HOLD_SECONDS), unless it
-has a number. An unconfirmed write may have been done, or may still be: it is repeated until
-confirmed.
+job that has waited for too long is given up, whatever its class (jobs.py, HOLD_SECONDS). A job with
+a number is kept: its unconfirmed write may happen yet, so it is repeated until it is confirmed.
 """
 
 from __future__ import annotations

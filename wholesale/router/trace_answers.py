@@ -42,7 +42,7 @@ class StoredHandler(JsonHandler):
 
 
 def trace_routes(settings: CoreSettings, races: Races, store: Store) -> list[Any]:
-    """Tornado routes for ``/trace/ID`` and ``/stored/ID?topic=TOPIC``."""
+    """Return Tornado routes for ``/trace/ID`` and ``/stored/ID?topic=TOPIC``."""
     return [
         trace_route("router", settings.name, settings.region, races.sightings),
         # As envelope._ID; all other paths get a 404.

@@ -1,7 +1,8 @@
 """The messages routed lately: identity → time, and a fingerprint of topic and body.
 
-Bounded by age and by number, the oldest are dropped first; it owns no clock. It doesn't find all
-repeats, since another router has its own window: gateways drop copies by identity as well.
+The window is bounded by age and by number; the oldest are dropped first. It owns no clock, and
+doesn't find all repeats: another router has its own window, so gateways drop copies by identity
+too.
 
 Ages are measured by a monotonic clock, not by the time in the id: otherwise a machine's clock that
 jumps forward would empty the window, and one that is set back would prolong it.

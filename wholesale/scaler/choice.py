@@ -52,9 +52,9 @@ _HOUR: Final = 3600.0
 class Decision:
     """The actions of one second, and their reasons.
 
-    ``wanted`` boxes shall serve. ``want`` is the total to tell the driver, with boxes that leave or
-    failed; None if there are enough. ``drain``: boxes to be told to drain now; ``end``: boxes that
-    the driver may end. ``notes`` are for people. ``refused``: the number of boxes needed above the
+    ``wanted``: the boxes that shall serve. ``want``: the total to tell the driver, with boxes that
+    leave or failed; None if there are enough. ``drain``: boxes to be told to drain now; ``end``:
+    boxes that the driver may end. ``notes`` are for people. ``refused``: boxes needed above the
     bounds.
     """
 

@@ -43,7 +43,7 @@ _SHORTEST_SLOPE: Final = 5.0
 # Growth by less than this share of all readers within SLOPE is noise.
 NOISE: Final = 0.02
 PEAK: Final = 600.0
-# If two looks are further apart, this process or its machine was stopped.
+# If two checks are further apart, this process or its machine was stopped.
 PAUSED: Final = 30.0
 # One box's claim counts for at most so many boxes.
 _MOST_CARRIED: Final = 2.0
