@@ -1,10 +1,10 @@
 """The agent of a retail box: a thin shell around ``feed``, ``load`` and ``drain``.
 
-Each second it looks at its shovels, carries out the commands of :class:`~retail.feed.Feeds`, and
+Each second it checks its shovels, carries out the commands of :class:`~retail.feed.Feeds`, and
 sends its gateway's load to the core. Only arrivals prove that a shovel moves messages. So it
 consumes, on its own broker, routers' ticks, keepers' canaries, and its own reports, which return by
 a feed. After a signal or an order of its region's scaler it goes through
-:class:`~retail.drain.Drain`. Meanwhile it sends reports, the last one when all readers are gone.
+:class:`~retail.drain.Drain`; its last report is that all readers are gone.
 
 The box knows only the core nodes that it was given.
 """
@@ -308,10 +308,9 @@ class Agent:
         await self._follow(frozenset(running))
 
     async def _keep_queues(self) -> None:
-        """Declare queues that somebody may have deleted.
+        """Declare deleted queues again.
 
-        A shovel whose queue is gone declares one without bindings, and no process declares the
-        gateway's.
+        A shovel would declare its queue without bindings, and no process the gateway's queue.
         """
         assert self._link is not None
         keeps: list[Callable[[], Awaitable[None]]] = [partial(self._link.declare, self._declare)]

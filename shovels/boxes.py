@@ -129,10 +129,7 @@ class Boxes:
     async def _change(
         self, verb: str, broker: Broker, what: Change, asked: Coroutine[Any, Any, None]
     ) -> None:
-        """Await ``asked``; raise ManagementError only if the broker doesn't reply.
-
-        One box must not stop the others.
-        """
+        """Await ``asked``. ManagementError only without a reply: one box must not stop others."""
         try:
             await asked
         except ManagementError as exc:

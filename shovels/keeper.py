@@ -87,7 +87,7 @@ FIGURES: Final = (
 
 
 class Pace:
-    """The times of the rounds: every :data:`INTERVAL` once settled, else with back-off up to it."""
+    """The times of the rounds: each :data:`INTERVAL` once settled, else with back-off up to it."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
