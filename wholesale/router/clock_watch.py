@@ -35,7 +35,7 @@ _PATIENCE: Final = 5.0
 class ClockWatch:
     """The watched clock of one router.
 
-    ``wall_ms`` is the machine's clock, ``now`` a clock that goes on while the machine sleeps.
+    ``wall_ms`` is the machine's clock, ``now`` a clock that continues while the machine sleeps.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ClockWatch:
             )  # fmt: skip
 
     def _complain(self, exc: Exception) -> None:
-        """Log a failure of the store, rate-limited; routing goes on, and the next try may help."""
+        """Log a failure of the store, rate-limited; routing continues, and a later try may help."""
         unsaid = self._failing.may_log(self._now())
         if unsaid is not None:
             ours = None if isinstance(exc, (StoreError, TimeoutError)) else exc

@@ -8,9 +8,9 @@ checked during all of that time, since nobody can move a row while the store is 
 store is away for 90 s. A router that counted these 90 s would close all logs of the region as soon
 as the store is back, before their routers have renewed their rows.)
 
-The end: ``low`` in the directory may be seconds old. So the search goes on beyond it, until so many
-numbers in a row have no row at all that none can follow. The log ends with the highest number that
-has both rows; every other number in between is void. Half a number doesn't count as a message:
+The end: ``low`` in the directory may be seconds old. So the search continues beyond it, until so
+many numbers in a row have no row at all that none can follow. The log ends with the highest number
+that has both rows; every other number in between is void. Half a number doesn't count as a message:
 gateways would wait for the other half for ever.
 """
 

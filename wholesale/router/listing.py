@@ -2,8 +2,8 @@
 
 No number is given out before the log is listed, and no message is published without a lease
 (:mod:`wholesale.router.numbering`): :meth:`Listing.lease` waits for both. While no row can be
-written, the router pauses after 15 s at the latest, and isn't ready. Afterwards it goes on with its
-log, unless other routers, which could write, have closed it.
+written, the router pauses after 15 s at the latest, and isn't ready. Afterwards it continues with
+its log, unless other routers, which could write, have closed it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END_SECONDS: Final = 2.0
 
 
 def awake_clock() -> float:
-    """Return seconds of a clock that goes on while the machine sleeps; it measures leases."""
+    """Return seconds of a clock that continues while the machine sleeps; it measures leases."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

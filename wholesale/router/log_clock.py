@@ -5,16 +5,16 @@ behind the times in the directory when its router starts. So later numbers of a 
 times, and a new log begins later than every time that a row had stated by then. Readers' positions
 depend on both (docs/design/0028).
 
-When the wall clock is set back, this clock waits for it: it goes on at nine tenths of the speed, by
-the monotonic clock. It doesn't stand still, since gateways derive the age of a message from it.
+When the wall clock is set back, this clock waits for it: it continues at nine tenths of the speed,
+by the monotonic clock. It doesn't stand still, since gateways derive the age of a message from it.
 
 When the wall clock jumps, either way, it isn't followed until it has been compared with the store's
 clock. While the two are more than 30 s apart, the router routes nothing new.
 
 Example. At 12:00:00 the machine's clock is set back by an hour. It reads 11:00:00, this clock reads
 12:00:00, and the router pauses. Five seconds later the store's clock reads 12:00:05: 3,600 s apart.
-So the router stays paused, and its time goes on as before, by the monotonic clock. If the store's
-clock reads 11:00:05 instead, the router goes on. This clock reads 12:09:00 when the wall clock
+So the router stays paused, and its time continues as before, by the monotonic clock. If the store's
+clock reads 11:00:05 instead, the router continues. This clock reads 12:09:00 when the wall clock
 reads 11:10:00; ten hours after the step both read the same.
 """
 

@@ -31,7 +31,7 @@ WINDOW: Final = MAX_SPAN
 class Numbering:
     """The numbers of one log (1, 2, 3 … without gaps) and its lease.
 
-    ``now`` is in seconds, of a clock that goes on while the machine sleeps.
+    ``now`` is in seconds, of a clock that continues while the machine sleeps.
     """
 
     def __init__(self, *, window: int = WINDOW) -> None:

@@ -8,7 +8,7 @@ from wholesale.scaler.drivers import Instance
 
 
 class NoDriver:
-    """A driver without a list of boxes, whose actions have no effect."""
+    """A driver without a list of boxes; its actions have no effect."""
 
     async def boxes(self) -> tuple[Instance, ...] | None:
         """Return None: it can't know."""
