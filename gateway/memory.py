@@ -31,8 +31,8 @@ Publications = Sequence[Publication]
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
     """Publications, oldest first. Unless ``covered``, the store may have more of them. ``missing``
-    has the ids of messages that were read from the store and can't be given to anybody. ``cut``:
-    there were too many messages to read all."""
+    has the ids of messages that were read from the store and can't be given to anybody. ``cut``: so
+    many were missing that the search ended."""
 
     publications: list[Publication]
     covered: bool

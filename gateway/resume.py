@@ -2,9 +2,8 @@
 
 Rules and an example are in docs/design/0011. Windows (:mod:`gateway.windows`), and the memory of
 messages that arrived since their reads, hold all messages, unless that memory has lost some. While
-the store is read it forgets nothing. So ``recovered`` is a fact. If it can't be reached within two
-seconds, a :class:`~gateway.protocol.Gap` is reported: to the reader, in a metric, and now and then
-in the log.
+the store is read it forgets nothing. So ``recovered`` is a fact. If reads fail for two seconds, a
+:class:`~gateway.protocol.Gap` is reported: to the reader, in a metric, and now and then in the log.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class _Here(NamedTuple):
 
     @property
     def oldest_ms(self) -> int:
-        """The time before which routed messages are kept no more."""
+        """The time of the oldest messages that the topic's ttl keeps."""
         return int(self.now * 1000) - int(self.memory.policy.ttl * 1000)
 
     def answer(self, said: Position) -> Recalled | None:
@@ -116,7 +115,7 @@ class _Here(NamedTuple):
         return Recalled(found, asked.gap)
 
     def starts(self, reader: ReaderAt) -> dict[str, int]:
-        """Return the regions to read for forgotten messages, and since which time."""
+        """Return the time to read from, for each region with messages that are forgotten here."""
         starts: dict[str, int] = {}
         for log in self.memory.forgotten.lacks(reader.has_all):
             from_ms = max(0, self.oldest_ms, reader.position.since_ms(log))

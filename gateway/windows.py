@@ -25,8 +25,8 @@ _numbers = itertools.count()
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False)
 class Window:
-    """A topic as ``region`` had it from ``asked_ms`` on, read when ``arrived`` messages had arrived
-    in the topic's memory.
+    """The messages of a topic that ``region`` had from ``asked_ms`` on, read when ``arrived``
+    messages had arrived in the topic's memory.
 
     It has all ``messages`` from ``reach_ms`` on, except those whose identities and copies are
     ``lacking``: the store has them by now. If ``spoilt``, something in the store is no message.
@@ -84,7 +84,7 @@ class Window:
 def fitting(windows: Iterable[Window], lost: int, now: float) -> dict[str, Window]:
     """Return by region the windows of a topic that leave nothing out, together with its memory.
 
-    Only a region's newest window counts, also for others: somebody may still hold an older one.
+    Only a region's newest window counts, also for ``lacking`` messages of others' windows.
     """
     fit = sorted((one for one in windows if one.fits(lost, now)), key=lambda one: one.number)
     found = list({window.region: window for window in fit}.values())
