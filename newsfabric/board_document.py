@@ -301,8 +301,7 @@ def _box(region: _Aged, fields: dict[str, Any]) -> Box:
 
 
 def _state(fields: Mapping[str, Any], age: float | None) -> str:
-    """Return ``left`` for a process that was told to end, ``unheard`` without a recent report, else
-    its state."""
+    """Return ``left`` for a process told to end, ``unheard`` without a recent report."""
     state = plain(fields.get("state"))
     if state == "gone":
         return "left" if fields.get("left") is True else state

@@ -74,8 +74,7 @@ def _where(metric: Metric) -> str:
 
 
 def page(metrics: Sequence[Metric]) -> str:
-    """Return a frontdesk's page. The anchor of a metric is its family's name, without
-    ``_total``."""
+    """Return a frontdesk's page. A metric's anchor is its family's name, without ``_total``."""
     return _PAGE.format(
         intro=_rich(_INTRO), more=_paragraphs(_MORE), body="\n".join(_body(metrics))
     )

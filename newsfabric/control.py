@@ -216,8 +216,7 @@ def encode_drain(drain: DrainOrder, *, user_id: str | None = None) -> Message:
 
 
 def decode_drain(message: Message) -> DrainOrder:
-    """Return the order in ``message``; ValueError if it isn't one, or doesn't fit its routing
-    key."""
+    """Return the order in ``message``; ValueError if it is none, or its routing key is wrong."""
     fields = fields_of(message, DRAIN)
     drain = DrainOrder(
         region=text(fields, "region"),
@@ -288,8 +287,7 @@ def decode_receipt(message: Message) -> Receipt:
 
 
 def revocation(user: str, at_ms: int) -> Message:
-    """Return a message for a core's ``intake``: tokens of ``user`` issued until ``at_ms`` are
-    void."""
+    """Return a message for a core's ``intake``: ``user``'s tokens from until ``at_ms`` are void."""
     properties = Properties(
         content_type="application/json",
         app_id=CONTROL_WORD,

@@ -453,9 +453,7 @@ def decode(message: Message) -> Envelope:
 
 
 def low_of(message: Message) -> int:
-    """Return the ``low`` given to :func:`encode`; 0 if there is none. ValueError if it is no
-    number.
-    """
+    """Return the ``low`` given to :func:`encode`, 0 if none. ValueError if it is no number."""
     return _int(message.properties.headers.get("low", 0))
 
 

@@ -29,8 +29,7 @@ _LONGEST_NAME: Final = 255
 
 
 def hops(headers: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the shovels that carried the message, the last one last; at most
-    eight."""
+    """Return the names of shovels that carried the message, the last one last; at most eight."""
     raw = headers.get(SHOVELLED)
     if not isinstance(raw, Undecoded):
         return ()

@@ -100,9 +100,7 @@ class Kept:
 
 
 def is_individual(envelope: Envelope, policy: TopicPolicy | None) -> bool:
-    """Return whether ``envelope`` is kept for a user: on a topic with an owner, and no
-    announcement.
-    """
+    """Return whether ``envelope`` is kept for a user: an owner's topic, no announcement."""
     return (
         policy is not None
         and policy.access == "owner"

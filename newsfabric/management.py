@@ -104,9 +104,7 @@ class Management:
         return _object(await self._get("/overview"))
 
     async def queue_total(self) -> int:
-        """Return the number of queues, exclusive ones too; ManagementError if the broker doesn't
-        report it.
-        """
+        """Return the number of queues, exclusive ones too; ManagementError if it is missing."""
         total = _object((await self.overview()).get("object_totals")).get("queues")
         if not is_whole(total, 0, 1 << 53):
             raise ManagementError("the management API doesn't say how many queues there are")
@@ -195,9 +193,7 @@ class Management:
         await self._delete(f"{_binding_path(binding)}/{_quote(name)}")
 
     async def shovels(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters of the dynamic shovels by name. They hold passwords: never log
-        them.
-        """
+        """Return the dynamic shovels' parameters by name. They hold passwords: never log them."""
         entries = _objects(await self._get(f"/parameters/shovel/{_VHOST}"))
         return {_text(entry, "name"): _object(entry.get("value")) for entry in entries}
 
@@ -215,8 +211,7 @@ class Management:
         return {state.name: state for state in map(_shovel_state, entries)}
 
     async def import_definitions(self, document: Mapping[str, Any]) -> None:
-        """Add the objects in ``document``, a part of a ``definitions.json``; existing objects
-        stay."""
+        """Add the objects in ``document``, part of a ``definitions.json``; others stay."""
         await self._send("POST", "/definitions", document)
 
     async def user_names(self) -> set[str]:

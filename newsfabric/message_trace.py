@@ -85,8 +85,7 @@ def refusals(text: str, rejected: Iterable[Mapping[str, Any]]) -> list[Mapping[s
 
 
 def trace(text: str, evidence: Evidence) -> dict[str, Any]:
-    """Return the document of ``newsfabric trace --json``; releases add keys, and never change
-    any."""
+    """Return the document of ``newsfabric trace --json``; keys are added, never changed."""
     known = identities(evidence.asked)
     rows = [row for found in evidence.stored.values() for row in found or ()]
     message = next(iter(known.values()), None) or next(iter(rows), None) or {}

@@ -64,9 +64,7 @@ class RelayedHandler(PlainHandler):
         self._processes, self._askers, self._http = processes, askers, http
 
     async def get(self, name: str) -> None:
-        """Reply 403 to addresses not in ``askers``, 404 to a name that isn't listed, else the
-        metrics.
-        """
+        """Reply 403 to addresses not in ``askers``, 404 to unknown names, else the metrics."""
         if not self._may_ask():
             self._refuse(403, "not for this address")
             return

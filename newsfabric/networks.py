@@ -32,8 +32,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Return the networks in ``texts``, like ``10.0.0.0/8``; ValueError names a text that is
-    none."""
+    """Return the networks in ``texts``, like ``10.0.0.0/8``; ValueError names an invalid text."""
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 

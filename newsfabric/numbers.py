@@ -30,7 +30,6 @@ def is_whole(value: Any, lowest: int, highest: int) -> TypeGuard[int]:
 
 
 def is_number(value: Any, lowest: float, highest: float) -> TypeGuard[float]:
-    """Return whether ``value`` is a number in these bounds. NaN is in no bounds; give finite
-    ones."""
+    """Return whether ``value`` is a number in these finite bounds. NaN is in no bounds."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and lowest <= value <= highest

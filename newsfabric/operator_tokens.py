@@ -74,9 +74,7 @@ def operator_token(
 
 
 def signed(path: Path, claims: dict[str, Any]) -> str:
-    """Return ``claims`` as a token, signed by the private key at ``path``; ConfigError if that is
-    none.
-    """
+    """Return ``claims`` as a token, signed by the private key at ``path``; ConfigError if none."""
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except OSError as exc:

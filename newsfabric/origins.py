@@ -10,8 +10,7 @@ _ORIGIN: Final = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5
 
 
 def is_origin(text: str) -> bool:
-    """Return whether ``text``, in lower case, is an origin; not ``null``, which any page can
-    have."""
+    """Return whether ``text``, in lower case, is an origin; not ``null``: any page can have it."""
     return _ORIGIN.fullmatch(text) is not None
 
 

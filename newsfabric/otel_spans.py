@@ -59,8 +59,7 @@ class SpanEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A span. ``service`` is the kind of process. ``error`` is the reason of a failure, else
-    empty."""
+    """A span. ``service`` is the kind of process. ``error`` is a failure's reason, or empty."""
 
     trace_id: str
     span_id: str

@@ -145,8 +145,7 @@ class Tracer:
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _try(self, http: SimpleAsyncHTTPClient) -> bool:
-        """Send the oldest batch, which stays in the queue until then; return whether it is
-        settled."""
+        """Send the oldest batch, in the queue until then; return whether it is settled."""
         batch = [self._waiting[n] for n in range(min(BATCH, len(self._waiting)))]
         QUEUED.set(len(self._waiting))
         status, body = await self._post(http, orjson.dumps(otlp(batch, **self._who)))

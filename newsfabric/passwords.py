@@ -1,5 +1,4 @@
-"""Passwords of brokers' users: a file for each, with the user's name, readable by its owner
-alone."""
+"""Passwords of brokers' users: a file for each, with the user's name, for its owner alone."""
 
 from __future__ import annotations
 

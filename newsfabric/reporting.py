@@ -63,9 +63,7 @@ def make_report(
     sent_ms: int,
     **more: Any,
 ) -> Report:
-    """Return the report of ``speaker`` at ``sent_ms`` (wall clock); ``more`` has other fields of
-    it.
-    """
+    """Return ``speaker``'s report at ``sent_ms`` (wall clock); ``more`` are other fields of it."""
     state = "draining" if draining else "ready" if readiness.ready else "starting"
     fields: dict[str, Any] = {
         "region": speaker.region,
@@ -95,9 +93,7 @@ class Reporting:
         outcomes: Counter,
         heard: Callable[[Report], None] | None = None,
     ) -> None:
-        """Set up; ``heard`` is called with each report too, sent or not, by a process that shows
-        itself.
-        """
+        """Set up; ``heard``, for a process that shows itself, gets each report, sent or not."""
         self.speaker = speaker
         self._figures = figures
         self._readiness = readiness

@@ -46,8 +46,7 @@ def confirm(text: str, *, err: bool = False) -> None:
 
 
 def escape_what_has_no_place() -> None:
-    """Make stdout and stderr write characters that their encoding lacks as JSON escapes, not
-    fail."""
+    """Make stdout and stderr write characters they can't encode as JSON escapes, not fail."""
     codecs.register_error(_ESCAPED, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -52,9 +52,7 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ, pid: int | None = 
 
 
 async def keep_watched(environ: Mapping[str, str] = os.environ) -> None:
-    """Report for ever that the loop turns, twice as often as needed; return if no one waits for
-    that.
-    """
+    """Report for ever that the loop turns, twice as often as needed; return if not wanted."""
     seconds = watchdog_seconds(environ)
     while seconds > 0:
         notify(WATCHDOG, environ=environ)

@@ -52,8 +52,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every process that only :func:`run` needs: ``command`` doesn't get
-    them."""
+    """Add the options of every process that only :func:`run` uses, not ``command``."""
     return click.option(
         "--log-format",
         type=click.Choice(logs.LOG_FORMATS),
@@ -152,8 +151,7 @@ class Readiness:
 
     @classmethod
     def of(cls, **checks: bool) -> Readiness:
-        """Return a readiness that is ready when all ``checks`` hold; others are in
-        ``waiting_for``."""
+        """Return a readiness that is ready when all ``checks`` hold, and waits for the others."""
         return cls(all(checks.values()), tuple(name for name, good in checks.items() if not good))
 
 
@@ -170,9 +168,7 @@ class HeadHandler(tornado.web.RequestHandler):
     """Base of handlers whose GET changes nothing: HEAD is answered like GET."""
 
     def head(self, *args: str, **kwargs: str) -> Any:
-        """Reply as ``get``; Tornado leaves the content out (RFC 9110 section 9.3.2). 405 without
-        ``get``.
-        """
+        """Reply as ``get``, without content (Tornado: RFC 9110 section 9.3.2); 405 if none."""
         return self.get(*args, **kwargs)
 
 
@@ -219,9 +215,7 @@ class PlainHandler(HeadHandler):
 
 
 class LiveHandler(PlainHandler):
-    """A handler of ``/healthz/live``: 200 while the loop turns. Restart a process that doesn't
-    reply.
-    """
+    """A handler of ``/healthz/live``: 200 while the loop turns. Restart it if it is silent."""
 
     def get(self) -> None:
         """Reply 200 with ``{"live": true}``."""
@@ -260,9 +254,7 @@ class TraceHandler(PlainHandler):
     """A handler of ``/trace/ID``: this process's memory of one message."""
 
     def initialize(self, who: dict[str, str], sightings: Sightings) -> None:
-        """Set up with ``who`` (the process's kind, name, region) and its ``sightings``; Tornado
-        calls it.
-        """
+        """Set up with ``who`` (kind, name and region) and ``sightings``; Tornado calls it."""
         self._who, self._sightings = who, sightings
 
     def get(self, text: str) -> None:
@@ -299,8 +291,7 @@ def operators_routes(readiness: Callable[[], Readiness]) -> list[Any]:
 
 
 def trace_route(kind: str, name: str, region: str, sightings: Sightings) -> Any:
-    """Return the route of ``/trace/ID``: an id, an identity, a message_id or the beginning of
-    one."""
+    """Return the route of ``/trace/ID``: an id, an identity, a message_id or a beginning."""
     who = {"kind": kind, "name": name, "region": region}
     # A message_id has at most AMQP's 255 bytes, each of which may be written as %XX.
     return (r"/trace/([^/]{1,765})", TraceHandler, {"who": who, "sightings": sightings})
@@ -349,8 +340,7 @@ async def serving(
     port: int,
     tls: ServerFiles | None = None,
 ) -> AsyncIterator[int]:
-    """Serve as :func:`listen` until the block ends, and yield the port; then close all
-    connections."""
+    """Serve as :func:`listen` until the block ends, and yield the port; then close all."""
     server, found = listen(application, host=host, port=port, tls=tls)
     try:
         yield found

@@ -96,9 +96,7 @@ class Fabric:
         raise unknown_name(name, (each.name for each in self.regions), "region", "in the fabric")
 
     def others(self, name: str) -> tuple[Region, ...]:
-        """Return every region but ``name``: the nearest first, then the ones at no declared
-        distance.
-        """
+        """Return every region but ``name``: the nearest first, without a distance last."""
         distances = self.region(name).distances
         others = (region for region in self.regions if region.name != name)
         return tuple(sorted(others, key=lambda other: distances.get(other.name, math.inf)))
@@ -126,17 +124,14 @@ class ServerFiles:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Credentials:
-    """A broker's user, and its TLS files. ``repr`` hides the password, so a log line can't
-    leak it."""
+    """A broker's user and TLS files. ``repr`` hides the password, so no log line can leak it."""
 
     username: str = "guest"
     password: str = dataclasses.field(default="guest", repr=False)
     tls: TlsFiles = dataclasses.field(default_factory=TlsFiles)
 
     def in_url(self, amqp_url: str) -> str:
-        """Return ``amqp_url`` with these credentials, for drivers and shovels. Never log the
-        result.
-        """
+        """Return ``amqp_url`` with these credentials, for drivers and shovels. Never log it."""
         parts = urlsplit(amqp_url)
         host = parts.netloc.rsplit("@", 1)[-1]
         login = f"{quote(self.username, safe='')}:{quote(self.password, safe='')}"
@@ -243,8 +238,7 @@ def without_login(url: str, where: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Return whether ``text`` can name a region, node, box or service: ``[a-z0-9-]``, at most
-    63."""
+    """Return whether ``text`` can name a region, node, box, service: ``[a-z0-9-]``, at most 63."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -269,9 +263,7 @@ def load_fabric(path: Path) -> Fabric:
 
 
 def parse_fabric(document: Any, *, source: str = "fabric.json") -> Fabric:
-    """Return the fabric in a parsed ``fabric.json``; ConfigError, with ``source``, if it is
-    invalid.
-    """
+    """Return the fabric in a parsed ``fabric.json``; ConfigError, with ``source``, if invalid."""
     try:
         regions = tuple(
             Region(

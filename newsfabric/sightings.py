@@ -96,8 +96,7 @@ class Place(enum.Enum):
 
 
 class Arrival(NamedTuple):
-    """The result of a copy; ``lead_ms`` is the winner's lead, for the second copy by another
-    way."""
+    """The result of a copy; ``lead_ms`` is the winner's lead over the second copy's way."""
 
     place: Place
     winner: Way
@@ -143,9 +142,7 @@ class Sightings:
         return Arrival(Place.LATER, winner.way, lead_ms)
 
     def find(self, text: str) -> list[Sighting]:
-        """Return messages whose id, identity, or beginning of one is ``text``, or whose message_id
-        is.
-        """
+        """Return messages with the id, identity, beginning of one, or message_id ``text``."""
         if (exact := _identity(text)) is not None:
             found = self._seen.get(exact)
             return [found] if found is not None else []

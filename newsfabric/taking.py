@@ -100,9 +100,7 @@ class Taking:
                 self._close(stream)
 
     def _make_room(self, last: WatchedStream) -> None:
-        """Close streams with the most waiting bytes; of equals, ``last``, whose response is being
-        written, last.
-        """
+        """Close the fullest streams; of equals, ``last``, which is being written, is the last."""
         waiting = {stream: stream.waiting for stream in self._waiting}
         total = sum(waiting.values())
         if total <= self._most_bytes:
@@ -189,9 +187,7 @@ class WatchedStream(IOStream):
         self._on_closed()
 
     def write(self, data: bytes | memoryview) -> Any:
-        """Write as :meth:`IOStream.write`; bytes that the kernel doesn't take at once count from
-        now on.
-        """
+        """Write as :meth:`IOStream.write`, and count bytes that the kernel doesn't take at once."""
         written = super().write(data)
         if self.writing():
             self._watcher.waits(self)
@@ -250,9 +246,8 @@ class TakingServer(HTTPServer):
     def _stream_of(
         self, connection: socket.socket, left: Callable[[], None]
     ) -> WatchedStream | None:
-        """Return ``connection`` as a stream, with ``left`` called at its end; None if it is gone
-        already.
-        """
+        """Return ``connection`` as a stream, which calls ``left`` at its end; None if it is
+        closed."""
         # Tornado makes streams here, the only place where they can be replaced.
         kind = WatchedStream
         if isinstance(self.ssl_options, ssl.SSLContext):

@@ -46,9 +46,7 @@ class Tally:
         self.sum += seconds * many
 
     def add(self, bucket: int, many: int) -> None:
-        """Add ``many`` to a bucket (0 is the lowest), without their sum; unknown buckets are
-        ignored.
-        """
+        """Add ``many`` to a bucket (0 is the lowest) without a sum; ignore unknown buckets."""
         if 0 <= bucket < len(self.counts):
             self.counts[bucket] += many
 

@@ -56,9 +56,7 @@ class ClientTls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; it checks the host's name, which must be
-        passed to it.
-        """
+        """Return the context for the next connection; pass it the host's name, which it checks."""
         return self._fresh.now()
 
     def _make(self) -> ssl.SSLContext:
@@ -148,8 +146,7 @@ class _Fresh:
         return self._context
 
     def ends(self, use: str) -> float:
-        """Return the Unix time at which the next connection's certificate ends; NaN if
-        unreadable."""
+        """Return the Unix time at which the next connection's certificate ends, else NaN."""
         self.now()
         if use not in self._ends:
             try:

@@ -101,9 +101,7 @@ def _matches_words(pattern: tuple[str, ...], key: tuple[str, ...]) -> bool:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds in ``"90s"``, ``"15m"``, ``"12h"``, ``"7d"``, ``"500ms"``; else
-    ValueError.
-    """
+    """Return the seconds in ``"90s"``, ``"15m"``, ``"12h"``, ``"7d"``, ``"500ms"``; ValueError."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(f"not a duration: {text!r} (write 90s, 15m, 12h or 7d)")
@@ -203,8 +201,7 @@ class TopicTable:
         return self._own if topic == REVOKED else self.find(topic)
 
     def patterns(self, topic_class: TopicClass) -> tuple[str, ...]:
-        """Return the patterns of one class, in order: the binding keys of shovels for that
-        class."""
+        """Return the patterns of one class, in order: binding keys of that class's shovels."""
         return tuple(p.pattern for p in self.policies if p.topic_class == topic_class)
 
 

@@ -50,8 +50,7 @@ class Watched:
         self._backoff.succeeded(now)
 
     def age(self, now: float) -> float | None:
-        """Return the age of the newest canary that has arrived, in seconds; None before the
-        first."""
+        """Return the age of the newest canary that arrived, in seconds; None before the first."""
         return None if self._newest is None else max(0.0, now - self._newest)
 
     def fresh(self, now: float) -> bool:
@@ -64,8 +63,7 @@ class Watched:
         return self._quiet_since is not None and now - self._quiet_since > SILENT_AFTER
 
     def distrust(self, now: float, rng: random.Random) -> bool:
-        """Return whether to restart the shovel, which reports "running", now. Each restart
-        counts."""
+        """Return whether to restart now a shovel that reports "running". Each restart counts."""
         if not self.silent(now) or now < self._not_before:
             return False
         self.restarts += 1

@@ -48,9 +48,7 @@ class World:
     unwell: Callable[[], Sequence[str]] = tuple
 
     def region(self, name: str | None) -> Region:
-        """Return the region called ``name``, the first one for None; ConfigError lists the known
-        ones.
-        """
+        """Return the region called ``name``, the first for None; ConfigError lists all."""
         for region in self.fabric.regions:
             if name in (None, region.name):
                 return region
@@ -58,8 +56,7 @@ class World:
         raise unknown_name(str(name), known, "region", "in this world")
 
     def frontdesk_urls(self, first: str | None) -> list[str]:
-        """Return all frontdesks, that of the region ``first`` before the others; as
-        :meth:`region`."""
+        """Return all frontdesks, the one of region ``first`` first; errors as :meth:`region`."""
         own = self.region(first)
         order = sorted(self.fabric.regions, key=lambda region: region is not own)
         return [region.frontdesk_url for region in order]
@@ -94,8 +91,7 @@ def running_world(state: Path) -> World:
 
 
 def world_to_read(state: Path, say: Say) -> World:
-    """Return the world in ``state``; waits while an ``up`` starts it. WorldError if there is
-    none."""
+    """Return the world in ``state``, waiting for an ``up`` that starts it, or WorldError."""
     return _finder().to_read(state, say)
 
 

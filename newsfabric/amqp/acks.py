@@ -1,9 +1,9 @@
 """Acknowledgements of one channel's deliveries, gathered into as few frames as there can be.
 
 Pure bookkeeping. A broker numbers the deliveries of a channel 1, 2, 3, …; they are settled (acked
-or rejected) in any order. ``basic.ack`` with ``multiple`` settles everything up to a tag, so it may
-only reach as far as nothing below is still being worked on. What lies beyond that is acked singly.
-Each tag is looked at a bounded number of times: O(1) amortised.
+or rejected) in any order. ``basic.ack`` with ``multiple`` settles all deliveries up to a tag, so
+all deliveries below that tag must be settled. Deliveries beyond it are acked singly. Each tag is
+handled a bounded number of times: O(1) amortised.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ack:
-    """One ``basic.ack``: of ``tag`` alone, or of all outstanding up to it."""
+    """A ``basic.ack``: of ``tag`` alone, or of all outstanding deliveries up to it."""
 
     tag: int
     multiple: bool
 
 
 class Acks:
-    """What is owed to the broker for the deliveries of one channel."""
+    """The acks owed to the broker for the deliveries of one channel."""
 
     def __init__(self) -> None:
         self._last = 0
-        # Everything below is settled; the delivery with this tag isn't, or hasn't come.
+        # All deliveries below are settled; the delivery with this tag isn't, or hasn't arrived.
         self._floor = 1
-        # Settled at or above the floor.
+        # Tags settled at or above the floor.
         self._settled: set[int] = set()
-        # Acked, and the broker not told yet.
+        # Tags acked, and not sent to the broker yet.
         self._untold: list[int] = []
 
     @property
@@ -37,20 +37,20 @@ class Acks:
         return self._last - self._floor + 1 - len(self._settled)
 
     def delivered(self, tag: int) -> None:
-        """The broker sent delivery ``tag``; ValueError if that isn't one more than the last."""
+        """Note delivery ``tag``; ValueError if that isn't one more than the last."""
         if tag != self._last + 1:
             raise ValueError(f"delivery {tag} after {self._last}")
         self._last = tag
 
     def ack(self, tag: int) -> bool:
-        """Delivery ``tag`` is done with; False, and nothing to tell, if it was settled before."""
+        """Note the ack of delivery ``tag``; False, and nothing to send, if it was settled."""
         if not self._settle(tag):
             return False
         self._untold.append(tag)
         return True
 
     def reject(self, tag: int) -> bool:
-        """Delivery ``tag`` is given back, which the caller tells the broker, if True."""
+        """Note the rejection of delivery ``tag``, which the caller sends to the broker, if True."""
         return self._settle(tag)
 
     def _settle(self, tag: int) -> bool:
@@ -63,11 +63,11 @@ class Acks:
         return True
 
     def flush(self) -> list[Ack]:
-        """What to send so that the broker knows of all acks so far."""
+        """Return the acks to send so that the broker has all acks so far."""
         untold, self._untold = self._untold, []
         below = [tag for tag in untold if tag < self._floor]
         above = [tag for tag in untold if tag >= self._floor]
-        # The tag of a multiple ack must itself be outstanding at the broker, which the
-        # highest untold one is; rejected ones below it are settled there already.
+        # The tag of a multiple ack must itself be outstanding at the broker, as the highest unsent
+        # one is; rejected ones below it are settled there already.
         first = [Ack(max(below), multiple=len(below) > 1)] if below else []
         return first + [Ack(tag, multiple=False) for tag in above]

@@ -1,4 +1,4 @@
-"""One AMQP channel, whose requests are awaited: pika's channel, with futures for its callbacks."""
+"""An AMQP channel whose requests are awaited: pika's channel, with futures for its callbacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from newsfabric.amqp.connection import Connection, link_error
 from newsfabric.errors import LinkClosed, LinkError
 
 # Seconds. A broker whose disk or metadata store hangs still sends heartbeats, so its connection
-# would stay, and who asks it something would wait for ever. One that is only busy takes less.
+# would stay, and requests would wait for ever. A broker that is only busy takes less.
 ANSWER_TIMEOUT: Final = 15.0
 
 
@@ -23,17 +23,17 @@ class Channel:
         self.connection = connection
         loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[LinkError] = loop.create_future()
-        # Fails with the reason if it is closed before it is open.
+        # Fails with the reason if the channel is closed before it is open.
         self.opened: asyncio.Future[None] = loop.create_future()
         self._waiting: set[asyncio.Future[Any]] = {self.opened}
         self._because: LinkError | None = None
         self._pika = connection.open_channel(self._on_open)
-        # pika calls nobody back for requests that a close overtakes: this is how we know.
+        # pika doesn't call back for requests that a close overtakes: this callback notifies us.
         self._pika.add_on_close_callback(self._on_close)
 
     @classmethod
     async def open(cls, connection: Connection) -> Channel:
-        """Open a channel; LinkClosed if the connection goes first, or the broker says nothing."""
+        """Open a channel; LinkClosed if the connection is lost or the broker doesn't reply."""
         channel = cls(connection)
         await channel._answered("open", channel.opened)
         return channel
@@ -45,19 +45,19 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used now."""
+        """True if the channel can be used now."""
         return bool(self._pika.is_open)
 
     async def closed(self) -> LinkError:
-        """Wait until it is closed, by anyone; returns the reason."""
+        """Wait until the channel is closed, by either side; return the reason."""
         return await asyncio.shield(self._closed)
 
     async def request(self, method: str, **arguments: Any) -> Any:
-        """Call pika's ``method`` and wait for the broker's answer, whose frame is returned.
+        """Call pika's ``method`` and wait for the broker's reply, whose frame is returned.
 
-        Raises LinkError with the broker's words if it closes the channel instead, as it does
-        for each refusal; LinkClosed if the connection went, or goes now since the broker says
-        nothing for :data:`ANSWER_TIMEOUT`.
+        Raises LinkError with the broker's words if it closes the channel instead, as it does for
+        each refusal. Raises LinkClosed if the connection is lost, or is dropped because the broker
+        doesn't reply for :data:`ANSWER_TIMEOUT`.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)
@@ -82,14 +82,14 @@ class Channel:
         self._pika.add_on_cancel_callback(callback)
 
     def close(self, because: LinkError | None = None) -> None:
-        """Begin to close it, if it is open; ``because`` is what :meth:`closed` shall say."""
+        """Begin to close the channel, if it is open; :meth:`closed` returns ``because``."""
         if self.is_open and self.connection.is_open:
             self._because = because
             self._pika.close()
 
     def _on_open(self, _channel: Any) -> None:
         if self.opened.cancelled():
-            # Whoever wanted it has gone, and nobody else would close it.
+            # The caller was cancelled, and no other code would close it.
             self.close()
         else:
             self.opened.set_result(None)
@@ -103,7 +103,7 @@ class Channel:
 
 
 def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
-    """A callback that resolves ``future``, unless whoever waited has gone."""
+    """Return a callback that resolves ``future``, unless its waiter was cancelled."""
 
     def set_result(value: Any) -> None:
         if not future.done():

@@ -1,13 +1,13 @@
-"""Which publications the broker still owes an answer for.
+"""The publications of one channel that the broker hasn't confirmed yet.
 
-Pure bookkeeping for one channel in confirm mode: the broker answers with delivery
-tags, singly or all up to one (``multiple``), in any order. Each tag is looked at
-once, so an answer costs O(1) amortised however many it settles.
+Pure bookkeeping for a channel in confirm mode: the broker replies with delivery tags, singly or all
+up to one (``multiple``), in any order. Each tag is handled once, so a reply costs O(1) amortised
+however many it settles.
 
-``basic.return`` names no tag. It comes before the confirm of its message and returns keep
-the order of their publications, so it is matched to the oldest unreturned mandatory
-publication with the same exchange, topic and body; two that don't differ in these
-are interchangeable to whoever would send them again.
+``basic.return`` has no tag. It arrives before the confirm of its message, and returns keep the
+order of their publications. So it is matched to the oldest unreturned mandatory publication with
+the same exchange, topic and body. Two publications that don't differ in these are interchangeable
+to a caller that would send them again.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class Confirms(Generic[T]):
         self._items: dict[int, T] = {}
         self._mandatory: dict[int, _Mandatory] = {}
         self._next = 1
-        # The oldest unsettled tag; the next one where there is none.
+        # The oldest unsettled tag; the next tag if there is none.
         self._lowest = 1
 
     def __len__(self) -> int:
         return len(self._items)
 
     def sent(self, item: T) -> int:
-        """``item`` goes out as the next publication of the channel; returns its tag."""
+        """Note ``item`` as the next publication of the channel; return its tag."""
         tag = self._next
         self._next += 1
         self._items[tag] = item
         return tag
 
     def expect_return(self, tag: int, exchange: str, message: Message) -> None:
-        """Publication ``tag`` is mandatory: a return may come before its confirm."""
+        """Note that publication ``tag`` is mandatory: a return may arrive before its confirm."""
         self._mandatory[tag] = _Mandatory(exchange, message)
 
     def returned(self, exchange: str, message: Message, reason: str) -> bool:
-        """The broker gave ``message`` back; False if no publication in flight is like it."""
+        """Note that the broker returned ``message``; False if none in flight is like it."""
         for sent in self._mandatory.values():
             if sent.returned is None and _is_copy(sent, exchange, message):
                 sent.returned = reason
@@ -60,9 +60,10 @@ class Confirms(Generic[T]):
         return False
 
     def settled(self, tag: int, *, multiple: bool) -> list[tuple[T, str | None]]:
-        """Items that the broker's answer settles, oldest first, each with why it was returned.
+        """Return the items that the broker's reply settles, oldest first, each with why it was
+        returned.
 
-        Tags that are unknown or settled already count for nothing.
+        Tags that are unknown or settled already are ignored.
         """
         # Tag 0 is "all so far" (the specification's basic.ack.multiple).
         last = tag if tag else self._next - 1
@@ -79,7 +80,7 @@ class Confirms(Generic[T]):
         return sent.returned if sent else None
 
     def clear(self) -> list[T]:
-        """All items, oldest first: their channel is gone."""
+        """Remove and return all items, oldest first: their channel is gone."""
         items = list(self._items.values())
         self._items.clear()
         self._mandatory.clear()

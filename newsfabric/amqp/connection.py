@@ -118,9 +118,7 @@ class Connection(asyncio.Protocol):
         return int(self._pika.params.frame_max)
 
     def open_channel(self, on_open: Callable[[Any], None]) -> Any:
-        """Return a new channel of pika's, which calls ``on_open``; LinkClosed if the connection is
-        down.
-        """
+        """Return a new channel of pika's, which calls ``on_open``; LinkClosed if that fails."""
         try:
             channel = self._pika.channel(on_open_callback=on_open)
         except pika.exceptions.AMQPError as exc:
@@ -145,8 +143,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        """Drop the socket. :attr:`closed` resolves soon after; nothing happens if it has
-        resolved."""
+        """Drop the socket. :attr:`closed` resolves soon after, unless it has resolved."""
         self._stream.drop(pika.exceptions.ConnectionOpenAborted("dropped"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -179,9 +176,7 @@ class Connection(asyncio.Protocol):
         self._stream.receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end; asyncio calls this once, with None at an end of file or after our own
-        abort.
-        """
+        """Note the end; asyncio calls this, with None at end of file or after our own abort."""
         self._stream.lost(exc)
 
     def _on_open(self, _connection: Any) -> None:

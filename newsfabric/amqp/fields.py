@@ -92,8 +92,7 @@ cached_short: Final = functools.lru_cache(maxsize=1024)(encode_short)
 
 
 def decode_short(data: bytes, at: int) -> tuple[str, int]:
-    """Return the short string at ``at``, and its end; IndexError if there are no bytes at
-    ``at``."""
+    """Return the short string at ``at``, and its end; IndexError if there are no bytes."""
     after = at + 1 + data[at]
     return data[at + 1 : after].decode("utf-8", "surrogateescape"), after
 
@@ -259,8 +258,7 @@ _decoders: Final[dict[int, _Decoder]] = {
 
 
 def encode_table(fields: Mapping[str, Any]) -> bytes:
-    """Return ``fields`` after their length; ValueError with the name of a field that can't be
-    sent."""
+    """Return ``fields`` after their length; ValueError names the field that can't be sent."""
     pieces: list[bytes] = []
     for name, value in fields.items():
         try:

@@ -43,8 +43,7 @@ class Owners:
         del self._owners[channel]
 
     def attach(self, channel: int, owner: ChannelOwner) -> None:
-        """Send the events of ``channel`` to ``owner`` until :meth:`detach`, if the channel is
-        open."""
+        """Send the events of ``channel``, if it is open, to ``owner`` until :meth:`detach`."""
         if channel in self._owners:
             self._owners[channel] = owner
 

@@ -52,9 +52,7 @@ class PikaStream:
         self._protocol.data_received(data)
 
     def count(self, size: int) -> None:
-        """Add ``size`` received bytes for pika's check of the heartbeat: pika may be handed none of
-        them.
-        """
+        """Count ``size`` received bytes for pika's check of the heartbeat, whoever reads them."""
         self._connection.bytes_received += size
 
     def abort(self) -> None:

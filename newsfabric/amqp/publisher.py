@@ -55,8 +55,7 @@ class LinkPublisher:
 
     @property
     def established(self) -> bool:
-        """Always True: a publisher needs only a channel. Rights to publish show only on
-        publishing."""
+        """Always True: a publisher needs only a channel. Missing rights show on publishing."""
         return True
 
     @property

@@ -85,8 +85,7 @@ class Sink(Protocol):
         """Take a mandatory message that found no queue; its confirm follows."""
 
     def on_confirm(self, channel: int, tag: int, multiple: bool, taken: bool) -> None:
-        """Take the confirm (``taken``) or the refusal of publication ``tag``, or of all up to
-        it."""
+        """Take the confirm (``taken``) or refusal of publication ``tag``, or of all up to it."""
 
     def on_frame(self, frame: bytes) -> None:
         """Take a whole frame of any other kind."""
@@ -241,8 +240,7 @@ _cached_text: Final = functools.lru_cache(maxsize=64)(decode_text)
 def encode_publish(
     channel: int, exchange: str, message: Message, *, mandatory: bool, frame_max: int
 ) -> bytes:
-    """Return all frames of a publication; ValueError, and nothing to send, if it has no AMQP
-    form."""
+    """Return all frames of a publication; ValueError, and no frames, if it has no AMQP form."""
     return encode_address(channel, exchange, message.topic, mandatory=mandatory) + encode_content(
         channel, message, frame_max=frame_max
     )

@@ -250,9 +250,7 @@ class AsyncPublisher:
         return asyncio.create_task(hand_over())
 
     def _leave(self, *tries: asyncio.Task[None]) -> None:
-        """Leave ``tries`` alone, which no task awaits any more; each ends with its broker's confirm
-        or loss.
-        """
+        """Leave ``tries``, which no task awaits any more, to end with their broker's confirm."""
         for task in tries:
             self._left.add(task)
             task.add_done_callback(self._forget)
@@ -295,9 +293,7 @@ class AsyncPublisher:
             await first_of(*(broker.ready() for broker in brokers), _all_refuse(brokers))
 
     def troubles(self) -> str:
-        """Return why there is no connection, for each broker without one; empty if there are no
-        troubles.
-        """
+        """Return why there is no connection, for each broker without one; else an empty text."""
         return "; ".join(str(e.trouble) for e in self._entrances if e.trouble is not None)
 
     def _on_answer(self, number: int, key: str, receipt: Receipt | None) -> None:
@@ -356,7 +352,7 @@ class _Sending:
         return again
 
     def _lost(self, number: int, words: str) -> None:
-        """Handle the close of the channel to broker ``number``; Rejected if this message
+        """Handle the close of the channel to broker ``number``; Rejected if the message
         caused it."""
         if reason := refused(words, self.message):
             raise Rejected(reason, words)

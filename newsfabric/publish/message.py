@@ -103,8 +103,7 @@ def check_limits(message: Message) -> None:
 
 
 def published(receipt: Receipt | None, message_id: str) -> Published:
-    """Return the outcome in ``receipt``, or of a confirm, which is None; Rejected for a
-    rejection."""
+    """Return the outcome in ``receipt``, None for a mere confirm; Rejected for a rejection."""
     if receipt is None:
         return Published(message_id=message_id, routed=False)
     if receipt.status == "rejected":
@@ -150,8 +149,7 @@ def _encode(body: Any) -> bytes:
 
 
 def _endless(value: Any, name: str) -> str | None:
-    """Return the place and value of a number in ``value``, called ``name``, that JSON doesn't
-    have."""
+    """Return place and value of a number in ``value``, called ``name``, that JSON doesn't have."""
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{name} is {value}"
     inner: Iterable[tuple[Any, Any]] = ()

@@ -45,9 +45,7 @@ class Publisher:
         self.close()
 
     def publish(self, topic: str, body: Any, **options: Unpack[Options]) -> Published:
-        """Publish, and return when the message is known to be routed
-        (:meth:`AsyncPublisher.publish`).
-        """
+        """Publish, and return when the message is routed; see :meth:`AsyncPublisher.publish`."""
         return self.send(topic, body, **options).result()
 
     def send(

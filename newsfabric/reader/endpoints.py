@@ -25,9 +25,7 @@ _MAX_RETRY_MS: Final = 3_600_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A gateway's URLs, and the share of new readers that it wants (``weight``), relative to
-    others.
-    """
+    """A gateway's URLs, and its relative share of new readers (``weight``)."""
 
     sockjs_url: str
     websocket_url: str

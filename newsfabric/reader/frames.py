@@ -19,17 +19,14 @@ MAX_LINE_BYTES: Final = 1 << 20
 
 
 class Lines:
-    """A splitter of a stream of bytes into lines at LF; a line above ``longest`` bytes is an
-    error."""
+    """A splitter of bytes into lines at LF; a line of more than ``longest`` bytes is an error."""
 
     def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self._longest = longest
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that ``chunk`` completes, without (CR) LF; Disconnected for an endless
-        one.
-        """
+        """Return the lines that ``chunk`` completes, without (CR) LF; Disconnected if endless."""
         self._rest += chunk
         *lines, rest = self._rest.split(b"\n")
         self._rest = bytearray(rest)
@@ -39,8 +36,7 @@ class Lines:
 
 
 def sockjs_messages(frame: str | bytes) -> list[str]:
-    """Return the messages in a SockJS frame (none in ``o``, ``h``); Disconnected for a close
-    frame."""
+    """Return the messages in a SockJS frame (none in ``o``, ``h``); Disconnected for a close."""
     text = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else frame
     kind, rest = text[:1], text[1:]
     # The prelude of xhr-streaming is 2,048 times "h".

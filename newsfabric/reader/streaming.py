@@ -99,9 +99,7 @@ class _Answer(HTTPMessageDelegate):
             self._connection.close()
 
     def check(self, url: str, complete: bool) -> None:
-        """Raise Disconnected unless the response was a whole 200; raise the error that ended it, if
-        any.
-        """
+        """Raise Disconnected unless the response was a whole 200; raise its error, if any."""
         if self._end is not None:
             raise self._end
         if self._status not in (0, 200):

@@ -105,8 +105,7 @@ for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
 
 
 class AskAnother(RetryPolicy):  # type: ignore[misc]
-    """A policy: retry once, at another replica. Right for us, as all our requests are
-    idempotent."""
+    """A policy: retry once, at another replica. Right for us: all our requests are idempotent."""
 
     def on_read_timeout(self, query: Any, *, retry_num: int, **info: Any) -> Any:
         """Decide after too few replicas have answered a read in time; the driver calls it."""
@@ -247,7 +246,7 @@ class DriverTls:
         self._tls = tls
 
     def wrap_socket(self, socket: Any, **options: Any) -> ssl.SSLSocket:
-        """As :meth:`ssl.SSLContext.wrap_socket`."""
+        """See :meth:`ssl.SSLContext.wrap_socket`."""
         return self._tls.context().wrap_socket(socket, **options)
 
 
@@ -260,9 +259,7 @@ def tls_context(address: Address) -> DriverTls | None:
 
 
 def wrapped(exc: Exception, what: str) -> StoreError:
-    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from
-    exc``.
-    """
+    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from``."""
     if isinstance(exc, StoreError):
         return exc
     if isinstance(exc, ConfigError):

@@ -57,7 +57,7 @@ class Logs:
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool
     ) -> list[Number]:
-        """As :meth:`newsfabric.store.Store.numbers`."""
+        """See :meth:`newsfabric.store.Store.numbers`."""
         region = log.region if at_home else None
         found: list[Number] = []
         for block in range(first // rows.LOG_BLOCK, last // rows.LOG_BLOCK + 1):
@@ -116,7 +116,7 @@ class Logs:
         return State.GONE if gone else State.MESSAGE
 
     async def void(self, log: Log, numbers: Iterable[int]) -> None:
-        """As :meth:`newsfabric.store.Store.void`."""
+        """See :meth:`newsfabric.store.Store.void`."""
         self._check_home(log)
         now, ttl = self._now_ms(), self._directory_ttl()
         batches = rows.Batches()
@@ -128,7 +128,7 @@ class Logs:
         await self._session.write(batches.all)
 
     async def list_log(self, log: Log) -> bool:
-        """As :meth:`newsfabric.store.Store.list_log`."""
+        """See :meth:`newsfabric.store.Store.list_log`."""
         self._check_home(log)
         # The name first: rows without a name aren't found.
         await self._name(log)
@@ -157,7 +157,7 @@ class Logs:
             )
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        """As :meth:`newsfabric.store.Store.change_log`."""
+        """See :meth:`newsfabric.store.Store.change_log`."""
         self._check_home(row.log)
         await self._name(row.log)
         values = (self._directory_ttl(), row.version, row.low, orjson.dumps(row.voids).decode())
@@ -172,7 +172,7 @@ class Logs:
         ]
 
     async def log_days(self, *, at_home: bool) -> list[tuple[str, int]]:
-        """As :meth:`newsfabric.store.Store.log_days`."""
+        """See :meth:`newsfabric.store.Store.log_days`."""
         at = self._session.centre if at_home else None
         found = await self._session.read(rows.LOG_DAYS, (_MOST_DAYS,), at=at)
         return [(region, day) for region, day in found]
@@ -180,7 +180,7 @@ class Logs:
     async def directory(
         self, region: str, day: int, *, but: Collection[Log], at_home: bool
     ) -> list[DirectoryRow]:
-        """As :meth:`newsfabric.store.Store.directory`."""
+        """See :meth:`newsfabric.store.Store.directory`."""
         epochs: dict[str, list[int]] = collections.defaultdict(list)
         at = region if at_home else None
         for router, epoch in await self._names(region, day, at):

@@ -1,5 +1,5 @@
-"""The choice of the region that a read is sent to: our own, or another one while our nodes are
-away, silent, or have just come back.
+"""The choice of a read's region: our own, or another one while our nodes are away, silent, or have
+just come back.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Silence:
         return now >= self._until[wait]
 
     def note_silence(self, wait: ReadWait, now: float) -> bool:
-        """Note that such a read timed out; return whether that is news. Reads that wait for longer
-        are not affected."""
+        """Note that a read of such ``wait`` timed out; return whether that is news. Reads that
+        wait for longer are not affected."""
         news = now > self._until[wait] + wait.elsewhere
         for each in self._until:
             if each.here <= wait.here:
@@ -79,8 +79,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
         self.has_others = False
 
     def is_whole(self, now: float) -> bool:
-        """Return whether our nodes have been up for long enough to have the rows that others
-        wrote."""
+        """Return whether our nodes have been up for long enough to have others' writes."""
         return not self._all_away and now >= self._came_back + _CATCHING_UP_S
 
     def look(self) -> None:

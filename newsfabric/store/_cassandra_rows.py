@@ -179,8 +179,7 @@ class Plan:
 
 
 def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> Plan:
-    """Return the plan that writes ``envelopes``. ValueError or TypeError for values of no
-    router."""
+    """Return the plan to write ``envelopes``. ValueError or TypeError for values of no router."""
     slots: dict[Slot, int] = {}
     batches = Batches()
     add = batches.add
@@ -265,8 +264,7 @@ def topic_scope(topic: str) -> str:
 
 
 def timestamp(e: Envelope) -> int:
-    """Return when ``e`` was routed, in µs: later ids have later timestamps, to the ms and
-    beyond."""
+    """Return when ``e`` was routed, in µs: later for later ids, down to the ms and beyond."""
     return ms_of_id(e.id) * 1000 + (e.identity * 1000 >> IDENTITY_BITS)
 
 
@@ -335,12 +333,12 @@ def envelope(topic: str, row: Sequence[Any]) -> Envelope:
 
 
 def read_envelope(topic: str, row: Sequence[Any]) -> Envelope:
-    """As :func:`envelope`; StoreError for a row that :func:`plan` didn't write."""
+    """See :func:`envelope`; StoreError for a row that :func:`plan` didn't write."""
     return read_row(row, functools.partial(envelope, topic))
 
 
 def envelope_or_blank(topic: str, row: Sequence[Any]) -> Envelope:
-    """As :func:`envelope`; without a body for a row that :func:`plan` didn't write."""
+    """See :func:`envelope`; without a body for a row that :func:`plan` didn't write."""
     return read_or_blank(topic, row[:4], row, functools.partial(envelope, topic))
 
 

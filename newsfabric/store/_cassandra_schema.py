@@ -106,8 +106,7 @@ def cql_folder() -> Path:
 
 
 def load_migrations(folder: Path) -> tuple[Migration, ...]:
-    """Return the CQL files in ``folder`` by number; ConfigError if one is missing or there is
-    none."""
+    """Return the CQL files in ``folder`` by number; ConfigError if one or all are missing."""
     found = []
     for path in sorted(folder.glob("*.cql")):
         name = _FILE.fullmatch(path.name)
@@ -129,8 +128,7 @@ def statements(text: str) -> Iterator[str]:
 
 
 def parse_replication(text: str) -> dict[str, int]:
-    """Parse ``oregon=3,dublin=3``; ConfigError where a data centre would have two replicas or
-    none."""
+    """Parse ``oregon=3,dublin=3``; ConfigError for two replicas or none in a data centre."""
     replicas: dict[str, int] = {}
     for part in text.split(","):
         centre, _, count = part.strip().partition("=")
@@ -177,8 +175,7 @@ def pending(
 
 
 class Schema:
-    """The schema of one cluster, as seen from ``address``. A context manager: entering it
-    connects."""
+    """The schema of one cluster, as seen from ``address``. A context manager, which connects."""
 
     def __init__(
         self,
@@ -189,9 +186,7 @@ class Schema:
         replication: Mapping[str, int] | None = None,
         fewer_replicas: bool = False,
     ) -> None:
-        """Set up; ``replication`` lowers no data centre's replicas unless ``fewer_replicas`` is
-        set.
-        """
+        """Set up; ``replication`` lowers no replicas unless ``fewer_replicas`` is set."""
         self._address = address
         self._login = login
         self._migrations = migrations

@@ -367,9 +367,7 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
 
 
 async def together(reads: Iterable[Coroutine[Any, Any, list[T]]]) -> list[list[T]]:
-    """Return the result of each of ``reads``, run concurrently. Raises the error of the first that
-    fails.
-    """
+    """Return the results of ``reads``, run concurrently. Raises the first error among them."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(read) for read in reads]

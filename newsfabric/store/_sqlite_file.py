@@ -175,9 +175,7 @@ class Rows:
 
 
 def wrapped(path: Path, exc: sqlite3.Error) -> StoreError:
-    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from
-    exc``.
-    """
+    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from``."""
     # Absent on errors that the Python module raises itself (misuse, not the file).
     code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)
     kind = StoreUnavailable if code & 0xFF in _PASSING else StoreError
@@ -333,9 +331,7 @@ def read_envelope(fields: list[Any]) -> Envelope:
 
 
 def _split(rest: list[Any]) -> tuple[list[Any], int | None]:
-    """Return the values of ``rest``, and its checksum if it has one: older releases didn't write
-    it.
-    """
+    """Return the values of ``rest``, and its checksum; None if an older release wrote it."""
     return rest[:_REST_FIELDS], rest[_REST_FIELDS] if len(rest) > _REST_FIELDS else None
 
 

@@ -52,7 +52,7 @@ def numbers(
     now_ms: int,
     kept_until: Callable[[str, str], int],
 ) -> list[Number]:
-    """As :meth:`newsfabric.store.Store.numbers`; ``kept_until(id, topic)`` returns when the
+    """See :meth:`newsfabric.store.Store.numbers`; ``kept_until(id, topic)`` returns when the
     message's time is over, ValueError if there is no such message."""
     found: dict[int, Number] = {}
     last = min(last, _LARGEST)
@@ -127,21 +127,19 @@ def _number(
 
 
 def _damaged(seq: int, fields: list[Any], why: str) -> Number:
-    """Report a row that names no message, or another one than before: the number's message is
-    missing.
-    """
+    """Report a row that names no message, or not the one written: the message is missing."""
     left_out(fields, ValueError(why))
     return Number(seq, State.HALF)
 
 
 def list_log(connection: sqlite3.Connection, log: Log, ends_ms: int) -> bool:
-    """As :meth:`newsfabric.store.Store.list_log`."""
+    """See :meth:`newsfabric.store.Store.list_log`."""
     row = (log.region, log.day, log.router, log.epoch, ends_ms)
     return connection.execute(_LIST, row).rowcount == 1
 
 
 def change_log(connection: sqlite3.Connection, row: DirectoryRow, ends_ms: int) -> bool:
-    """As :meth:`newsfabric.store.Store.change_log`."""
+    """See :meth:`newsfabric.store.Store.change_log`."""
     voids = orjson.dumps(row.voids).decode()
     name = (row.log.region, row.log.day, row.log.router, row.log.epoch)
     values = (row.version, row.low, row.ended, voids, ends_ms, *name, row.version)
@@ -152,11 +150,11 @@ def change_log(connection: sqlite3.Connection, row: DirectoryRow, ends_ms: int) 
 
 
 def log_days(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """As :meth:`newsfabric.store.Store.log_days`."""
+    """See :meth:`newsfabric.store.Store.log_days`."""
     return connection.execute("SELECT DISTINCT region, day FROM logs ORDER BY 1, 2").fetchall()
 
 
 def directory(connection: sqlite3.Connection, region: str, day: int) -> list[DirectoryRow]:
-    """As :meth:`newsfabric.store.Store.directory`."""
+    """See :meth:`newsfabric.store.Store.directory`."""
     found = connection.execute(f"{_DIRECTORY} AND day = ? ORDER BY router, epoch", (region, day))
     return list(readable_rows(region, found))

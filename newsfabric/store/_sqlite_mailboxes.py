@@ -35,7 +35,7 @@ _USUAL_MAILBOX: Final = PAGE_ROWS // _MAILBOXES
 def mailboxes(
     connection: sqlite3.Connection, topics: Sequence[str], *, limit: int, now_ms: int
 ) -> list[list[Kept]]:
-    """As :meth:`newsfabric.store.Store.mailboxes`."""
+    """See :meth:`newsfabric.store.Store.mailboxes`."""
     most = rules.mailbox_limit(limit)
     end = rules.first_id(MAX_MS + 1)
     found: list[list[Kept]] = []
@@ -54,9 +54,7 @@ def mailboxes(
 def _mailboxes(
     connection: sqlite3.Connection, topics: Sequence[str], end: str, now_ms: int, limit: int
 ) -> list[list[Kept]]:
-    """Return the newest ``limit`` messages with ids before ``end`` of each of ``topics``, newest
-    first.
-    """
+    """Return the newest ``limit`` messages of each topic with ids before ``end``, newest first."""
     asked = (end, now_ms, limit, orjson.dumps(topics).decode())
     text = connection.execute(MAILBOXES, asked).fetchone()[0]
     found = [[_kept(fields) for fields in each] for each in orjson.loads(text)]
@@ -67,7 +65,7 @@ def _mailboxes(
 
 
 def kept(connection: sqlite3.Connection, topic: str, id_text: str, *, now_ms: int) -> Kept | None:
-    """As :meth:`newsfabric.store.Store.kept`."""
+    """See :meth:`newsfabric.store.Store.kept`."""
     who = who_of(rules.checked_id(id_text))
     row = connection.execute(KEPT, (topic, who, now_ms)).fetchone()
     return None if row is None else _kept(orjson.loads(row[0]))

@@ -53,7 +53,8 @@ def says_void(row: LogRow) -> bool:
 
 
 def _void_id(router: str, epoch: int, seq: int) -> str:
-    # Ten characters: a single flipped bit in a row's head can't make it a text of eight.
+    # Ten characters: of a text of eight one flipped bit in a row's head makes an empty text, which
+    # is valid too.
     return f"{_check((router, epoch, seq)):010x}"
 
 

@@ -54,7 +54,7 @@ def history(
     before: str | None,
     now_ms: int,
 ) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.history`."""
+    """See :meth:`newsfabric.store.Store.history`."""
     end = rules.first_id(MAX_MS + 1) if before is None else rules.checked_id(before)
     # Twice as many as wanted: a gold message has a copy of each region here.
     newest_first = _newest_first(connection, topic, since_ms, end, now_ms, 2 * limit)
@@ -70,7 +70,7 @@ def since(
     limit: int,
     now_ms: int,
 ) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.since`."""
+    """See :meth:`newsfabric.store.Store.since`."""
     if limit <= 0:
         return []
     end = rules.first_id(to_ms)
@@ -81,9 +81,7 @@ def since(
 def _newest_first(
     connection: sqlite3.Connection, topic: str, since_ms: int, end: str, now_ms: int, wanted: int
 ) -> Iterator[Envelope]:
-    """Yield the copies in [since_ms, ``end``), read in pages of ``wanted`` or as large as pages
-    are.
-    """
+    """Yield the copies in [since_ms, ``end``), read in pages of ``wanted`` rows, at most 256."""
     page_end: rules.RowKey = (end, "", 0, 0)
     size = min(wanted, PAGE_ROWS)
     while True:
@@ -112,7 +110,7 @@ def _page(connection: sqlite3.Connection, asked: tuple[Any, ...]) -> list[Envelo
 def latest(
     connection: sqlite3.Connection, topic: str, *, limit: int, now_ms: int
 ) -> list[Envelope]:
-    """As :meth:`newsfabric.store.Store.latest`."""
+    """See :meth:`newsfabric.store.Store.latest`."""
     asked = (topic, now_ms, rules.latest_limit(limit))
     try:
         return _read(connection, LATEST, asked)

@@ -108,9 +108,7 @@ class Writer:
         self._disconnect()
 
     def _next_batch(self, timeout: float) -> tuple[list[_Write], bool]:
-        """Return the waiting writes, at least one unless ``timeout`` seconds pass, and whether to
-        end then.
-        """
+        """Return the waiting writes (none after ``timeout`` seconds), and whether to end then."""
         batch: list[_Write] = []
         with contextlib.suppress(queue.Empty):
             write = self._queue.get(timeout=max(timeout, 0.0))

@@ -109,9 +109,7 @@ def _tell(row: Sequence[Any], why: Exception) -> None:
 
 
 def read_directory_row(region: str, fields: Sequence[Any]) -> DirectoryRow:
-    """Return the row of (router, epoch, version, low, ended, voids as JSON); StoreError if
-    unreadable.
-    """
+    """Return the row of (router, epoch, version, low, ended, voids as JSON), or StoreError."""
 
     def read(fields: Sequence[Any]) -> DirectoryRow:
         router, epoch, version, low, ended, voids = fields

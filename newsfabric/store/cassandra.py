@@ -75,7 +75,7 @@ class CassandraStore:
         self._noted: dict[rows.Slot, float] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
-        """As :meth:`newsfabric.store.Store.write`: by a quorum of this region's replicas."""
+        """See :meth:`newsfabric.store.Store.write`: by a quorum of this region's replicas."""
         if not envelopes:
             return
         plan = rows.plan(envelopes, self._topics, now_ms=self._now_ms())
@@ -99,7 +99,7 @@ class CassandraStore:
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.history`."""
+        """See :meth:`newsfabric.store.Store.history`."""
         span = rows.first_place(MAX_MS + 1), MAX_MS
         if before is not None:
             span = rows.place_before(before), ms_of_id(before)
@@ -116,7 +116,7 @@ class CassandraStore:
         limit: int,
         region: str | None = None,
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.since`."""
+        """See :meth:`newsfabric.store.Store.since`."""
         end = rows.first_place(to_ms)
         backwards = self._backwards(topic, from_ms, end, to_ms, page_rows=limit, at=region)
         return await backwards.read(
@@ -149,7 +149,7 @@ class CassandraStore:
         )
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.latest`."""
+        """See :meth:`newsfabric.store.Store.latest`."""
         now = self._now_ms()
         most = rules.latest_limit(limit)
         newest: list[tuple[rules.RowKey, Envelope]] = []
@@ -173,48 +173,48 @@ class CassandraStore:
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
-        """As :meth:`newsfabric.store.Store.numbers`."""
+        """See :meth:`newsfabric.store.Store.numbers`."""
         rules.check_span(first, last)
         return await self._logs.numbers(log, first=first, last=last, limit=limit, at_home=at_home)
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
-        """As :meth:`newsfabric.store.Store.void`."""
+        """See :meth:`newsfabric.store.Store.void`."""
         await self._logs.void(log, numbers)
 
     async def list_log(self, log: Log) -> bool:
-        """As :meth:`newsfabric.store.Store.list_log`; StoreError for a log of another region."""
+        """See :meth:`newsfabric.store.Store.list_log`; StoreError for a log of another region."""
         return await self._logs.list_log(log)
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        """As :meth:`newsfabric.store.Store.change_log`."""
+        """See :meth:`newsfabric.store.Store.change_log`."""
         return await self._logs.change_log(row)
 
     async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
-        """As :meth:`newsfabric.store.Store.log_days`."""
+        """See :meth:`newsfabric.store.Store.log_days`."""
         return await self._logs.log_days(at_home=at_home)
 
     async def directory(
         self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
-        """As :meth:`newsfabric.store.Store.directory`."""
+        """See :meth:`newsfabric.store.Store.directory`."""
         return await self._logs.directory(region, day, but=but, at_home=at_home)
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
-        """As :meth:`newsfabric.store.Store.mailboxes`."""
+        """See :meth:`newsfabric.store.Store.mailboxes`."""
         return await self._mailboxes.read(topics, limit=limit)
 
     async def kept(self, topic: str, id: str) -> Kept | None:
-        """As :meth:`newsfabric.store.Store.kept`."""
+        """See :meth:`newsfabric.store.Store.kept`."""
         return await self._mailboxes.kept(topic, id)
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
-        """As :meth:`newsfabric.store.Store.mark`: by a quorum of this region's replicas."""
+        """See :meth:`newsfabric.store.Store.mark`: by a quorum of this region's replicas."""
         if marks:
             batches = rows.mark_batches(marks, self._topics, now_ms=self._now_ms())
             await self._session.write(batches)
 
     async def clocks_ms(self) -> list[int]:
-        """As :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: the driver sends
+        """See :meth:`newsfabric.store.Store.clocks_ms`, of this region's nodes: the driver sends
         each read to the next node, or to the same while others read. Each node counts once."""
         at = self._address.centre
         told: dict[uuid.UUID, int] = {}
@@ -226,13 +226,13 @@ class CassandraStore:
         return list(told.values())
 
     async def check(self) -> None:
-        """As :meth:`newsfabric.store.Store.check`, of this region's nodes alone."""
+        """See :meth:`newsfabric.store.Store.check`, of this region's nodes alone."""
         # Routers write only here, so readiness needs this region.
         asked = (rows.topic_scope(""), 0, 0, 1)
         await self._session.read(rows.SLOTS, asked, at=self._address.centre)
 
     async def close(self) -> None:
-        """As :meth:`newsfabric.store.Store.close`."""
+        """See :meth:`newsfabric.store.Store.close`."""
         await self._session.close()
 
 

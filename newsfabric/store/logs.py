@@ -44,7 +44,7 @@ class Log(NamedTuple):
 
     @property
     def day(self) -> int:
-        """Return the day on which the log began, since 1970-01-01; the directory is kept by day."""
+        """The day on which the log began, since 1970-01-01; the directory is kept by day."""
         return self.epoch // DAY_MS
 
 
@@ -65,7 +65,7 @@ class DirectoryRow:
 
     @property
     def told_ms(self) -> int:
-        """Return the latest time known from this row, in ms: its router's clock read this, or a bit
+        """The latest time known from this row, in ms: its router's clock read this, or a bit
         less.
 
         For a row of a router of the release before: when the log began.

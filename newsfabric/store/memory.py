@@ -43,9 +43,7 @@ class _Row:
 
 
 class _LogRows:
-    """The numbers of one log. Numbers up to ``dropped`` that have no row are GONE, dropped for
-    room.
-    """
+    """The numbers of one log. Numbers up to ``dropped`` without a row are GONE."""
 
     def __init__(self) -> None:
         self.messages: dict[int, rules.RowKey] = {}
@@ -88,7 +86,7 @@ class MemoryStore:
         self._directory: dict[Log, DirectoryRow] = {}
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
-        """As :meth:`newsfabric.store.Store.write`; above ``max_bytes`` the oldest are deleted."""
+        """See :meth:`newsfabric.store.Store.write`; above ``max_bytes`` the oldest are deleted."""
         for envelope in envelopes:
             key = rules.row_key(envelope)
             if key not in self._rows:
@@ -99,7 +97,7 @@ class MemoryStore:
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.history`."""
+        """See :meth:`newsfabric.store.Store.history`."""
         end = None if before is None else rules.checked_id(before)
         newest_first = self._readable(topic, since_ms, end)
         return rules.oldest_of_each(newest_first, limit)[::-1]
@@ -113,14 +111,14 @@ class MemoryStore:
         limit: int,
         region: str | None = None,
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.since`. ``region`` makes no difference here."""
+        """See :meth:`newsfabric.store.Store.since`. ``region`` makes no difference here."""
         if from_ms <= self._dropped_ms and self._dropped_ms:
             raise StoreError(f"what was routed until {self._dropped_ms} had to be dropped")
         newest_first = self._readable(topic, from_ms, rules.first_id(to_ms))
         return list(itertools.islice(newest_first, max(limit, 0)))[::-1]
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.latest`."""
+        """See :meth:`newsfabric.store.Store.latest`."""
         now = self._now_ms()
         rows = self._latest.get(topic, {}).values()
         shown = [row.envelope for row in rows if now < row.life.readable_until]
@@ -130,7 +128,7 @@ class MemoryStore:
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
-        """As :meth:`newsfabric.store.Store.numbers`; a number whose row was dropped is GONE."""
+        """See :meth:`newsfabric.store.Store.numbers`; a number whose row was dropped is GONE."""
         rules.check_span(first, last)
         rows = self._logs.get((log.router, log.epoch))
         if rows is None:
@@ -146,15 +144,14 @@ class MemoryStore:
         return Number(seq, State.MESSAGE, row.envelope)
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
-        """As :meth:`newsfabric.store.Store.void`, of any region's log."""
+        """See :meth:`newsfabric.store.Store.void`, of any region's log."""
         self._log(log.router, log.epoch).void.update(numbers)
 
     def _log(self, router: str, epoch: int) -> _LogRows:
         return self._logs.setdefault((router, epoch), _LogRows())
 
     async def list_log(self, log: Log) -> bool:
-        """As :meth:`newsfabric.store.Store.list_log`; above 10,000 logs one that ended is
-        deleted."""
+        """See :meth:`newsfabric.store.Store.list_log`; above 10,000 an ended log is deleted."""
         if log in self._directory:
             return False
         self._directory[log] = DirectoryRow(log)
@@ -167,25 +164,25 @@ class MemoryStore:
         return True
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        """As :meth:`newsfabric.store.Store.change_log`, of any region's log."""
+        """See :meth:`newsfabric.store.Store.change_log`, of any region's log."""
         old = self._directory.get(row.log)
         if old is not None and row.may_replace(old):
             self._directory[row.log] = row
         return self._directory.get(row.log) == row
 
     async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
-        """As :meth:`newsfabric.store.Store.log_days`."""
+        """See :meth:`newsfabric.store.Store.log_days`."""
         return sorted({(log.region, log.day) for log in self._directory})
 
     async def directory(
         self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
-        """As :meth:`newsfabric.store.Store.directory`."""
+        """See :meth:`newsfabric.store.Store.directory`."""
         found = [log for log in self._directory if (log.region, log.day) == (region, day)]
         return [self._directory[log] for log in sorted(found) if log not in but]
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
-        """As :meth:`newsfabric.store.Store.mailboxes`."""
+        """See :meth:`newsfabric.store.Store.mailboxes`."""
         most = rules.mailbox_limit(limit)
         return [self._mailbox(topic, most) for topic in topics]
 
@@ -200,7 +197,7 @@ class MemoryStore:
         return [self._kept(e) for e in rules.newest_of_each(newest_first, most)[::-1]]
 
     async def kept(self, topic: str, id: str) -> Kept | None:
-        """As :meth:`newsfabric.store.Store.kept`."""
+        """See :meth:`newsfabric.store.Store.kept`."""
         identity = identity_of_id(id)
         policy = self._topics.find(topic)
         found = (e for e in self._readable(topic, 0, None) if e.identity == identity)
@@ -211,7 +208,7 @@ class MemoryStore:
         return Kept(e, tuple(mark for mark in marks if mark is not None))
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
-        """As :meth:`newsfabric.store.Store.mark`; above 200,000 marks the first is deleted."""
+        """See :meth:`newsfabric.store.Store.mark`; above 200,000 marks the first is deleted."""
         for mark in marks:
             place = (mark.topic, mark.identity, mark.kind)
             known = self._marks.get(place)
@@ -221,14 +218,14 @@ class MemoryStore:
             del self._marks[next(iter(self._marks))]
 
     async def clocks_ms(self) -> list[int]:
-        """As :meth:`newsfabric.store.Store.clocks_ms`: this store has no clock of its own."""
+        """See :meth:`newsfabric.store.Store.clocks_ms`: this store has no clock of its own."""
         return []
 
     async def check(self) -> None:
-        """As :meth:`newsfabric.store.Store.check`: never fails."""
+        """See :meth:`newsfabric.store.Store.check`: never fails."""
 
     async def close(self) -> None:
-        """As :meth:`newsfabric.store.Store.close`: does nothing."""
+        """See :meth:`newsfabric.store.Store.close`: does nothing."""
 
     def _add(self, key: rules.RowKey, row: _Row) -> None:
         envelope = row.envelope
@@ -245,8 +242,7 @@ class MemoryStore:
             newest[envelope.key] = row
 
     def _readable(self, topic: str, since_ms: int, end: str | None) -> Iterator[Envelope]:
-        """Yield envelopes of ``topic`` with ids before ``end`` that readers may see, newest
-        first."""
+        """Yield ``topic``'s readable envelopes with ids before ``end``, newest first."""
         now = self._now_ms()
         keys = self._by_topic.get(topic, [])
         start = bisect.bisect_left(keys, (rules.first_id(since_ms),))

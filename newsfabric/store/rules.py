@@ -78,15 +78,12 @@ def directory_ends(now_ms: int, topics: TopicTable) -> int:
 
 
 def is_gone(id_text: str, topic: str, topics: TopicTable, now_ms: int) -> bool:
-    """Return whether the time of the message ``id_text`` of ``topic`` is over, for its number
-    too."""
+    """Return whether the time of message ``id_text`` of ``topic`` is over, for its number too."""
     return now_ms >= kept_until(id_text, topic, topics)
 
 
 def kept_until(id_text: str, topic: str, topics: TopicTable) -> int:
-    """Return when the time of the message ``id_text`` of ``topic`` is over, in ms, for its number
-    too.
-    """
+    """Return the end, in ms, of message ``id_text`` of ``topic``, for its number too."""
     return ms_of_id(id_text) + _kept_ms(topic, topics)
 
 

@@ -92,17 +92,17 @@ class SqliteStore:
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
 
     async def write(self, envelopes: Sequence[Envelope]) -> None:
-        """As :meth:`newsfabric.store.Store.write`: committed to the file on return."""
+        """See :meth:`newsfabric.store.Store.write`: committed to the file on return."""
         await self._write(file.rows_of(envelopes, self._topics))
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
-        """As :meth:`newsfabric.store.Store.mark`: committed to the file on return."""
+        """See :meth:`newsfabric.store.Store.mark`: committed to the file on return."""
         await self._write(file.rows_of_marks(marks, self._topics))
 
     async def history(
         self, topic: str, *, limit: int, since_ms: int = 0, before: str | None = None
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.history`."""
+        """See :meth:`newsfabric.store.Store.history`."""
         return await self._read(
             lambda connection: reads.history(
                 connection,
@@ -123,7 +123,7 @@ class SqliteStore:
         limit: int,
         region: str | None = None,
     ) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.since`. ``region`` makes no difference here."""
+        """See :meth:`newsfabric.store.Store.since`. ``region`` makes no difference here."""
         return await self._read(
             lambda connection: reads.since(
                 connection,
@@ -136,7 +136,7 @@ class SqliteStore:
         )
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
-        """As :meth:`newsfabric.store.Store.latest`."""
+        """See :meth:`newsfabric.store.Store.latest`."""
         return await self._read(
             lambda connection: reads.latest(connection, topic, limit=limit, now_ms=self._now_ms())
         )
@@ -144,7 +144,7 @@ class SqliteStore:
     async def numbers(
         self, log: Log, *, first: int, last: int, limit: int, at_home: bool = False
     ) -> list[Number]:
-        """As :meth:`newsfabric.store.Store.numbers`."""
+        """See :meth:`newsfabric.store.Store.numbers`."""
         rules.check_span(first, last)
         return await self._read(
             lambda connection: logs.numbers(
@@ -159,33 +159,33 @@ class SqliteStore:
         )
 
     async def void(self, log: Log, numbers: Sequence[int]) -> None:
-        """As :meth:`newsfabric.store.Store.void`, of any region's log."""
+        """See :meth:`newsfabric.store.Store.void`, of any region's log."""
         ends = rules.directory_ends(self._now_ms(), self._topics)
         await self._write(file.Rows(log=logs.void_rows(log, numbers, ends)))
 
     async def list_log(self, log: Log) -> bool:
-        """As :meth:`newsfabric.store.Store.list_log`."""
+        """See :meth:`newsfabric.store.Store.list_log`."""
         ends = rules.directory_ends(self._now_ms(), self._topics)
         return await self._read(lambda connection: logs.list_log(connection, log, ends))
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        """As :meth:`newsfabric.store.Store.change_log`, of any region's log."""
+        """See :meth:`newsfabric.store.Store.change_log`, of any region's log."""
         ends = rules.directory_ends(self._now_ms(), self._topics)
         return await self._read(lambda connection: logs.change_log(connection, row, ends))
 
     async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
-        """As :meth:`newsfabric.store.Store.log_days`."""
+        """See :meth:`newsfabric.store.Store.log_days`."""
         return await self._read(logs.log_days)
 
     async def directory(
         self, region: str, day: int, *, but: Collection[Log] = (), at_home: bool = False
     ) -> list[DirectoryRow]:
-        """As :meth:`newsfabric.store.Store.directory`."""
+        """See :meth:`newsfabric.store.Store.directory`."""
         found = await self._read(lambda connection: logs.directory(connection, region, day))
         return [row for row in found if row.log not in but]
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
-        """As :meth:`newsfabric.store.Store.mailboxes`."""
+        """See :meth:`newsfabric.store.Store.mailboxes`."""
         return await self._read(
             lambda connection: mailboxes.mailboxes(
                 connection, topics, limit=limit, now_ms=self._now_ms()
@@ -193,21 +193,21 @@ class SqliteStore:
         )
 
     async def kept(self, topic: str, id: str) -> Kept | None:
-        """As :meth:`newsfabric.store.Store.kept`."""
+        """See :meth:`newsfabric.store.Store.kept`."""
         return await self._read(
             lambda connection: mailboxes.kept(connection, topic, id, now_ms=self._now_ms())
         )
 
     async def clocks_ms(self) -> list[int]:
-        """As :meth:`newsfabric.store.Store.clocks_ms`: this store has no clock of its own."""
+        """See :meth:`newsfabric.store.Store.clocks_ms`: this store has no clock of its own."""
         return []
 
     async def check(self) -> None:
-        """As :meth:`newsfabric.store.Store.check`."""
+        """See :meth:`newsfabric.store.Store.check`."""
         await self._read(file.check)
 
     async def close(self) -> None:
-        """As :meth:`newsfabric.store.Store.close`; waiting writes are committed first."""
+        """See :meth:`newsfabric.store.Store.close`; waiting writes are committed first."""
         self._closed = True
         writer, self._writer = self._writer, None
         if writer is not None:

@@ -1,6 +1,4 @@
-"""The exchanges and queues that each kind of broker has itself: client broker, core broker, retail
-box.
-"""
+"""The own exchanges and queues of each kind of broker: client broker, core broker, retail box."""
 
 from __future__ import annotations
 
@@ -126,8 +124,7 @@ def feed_bindings(region: str, box: str, queue: str) -> tuple[Binding, ...]:
 
 
 def box_feed(box: str, n: int, core_url: str) -> ShovelLink:
-    """Return the shovel on ``box`` that is its ``n``-th feed, from the core broker at
-    ``core_url``."""
+    """Return the shovel on ``box`` for its ``n``-th feed, from the core broker at ``core_url``."""
     return ShovelLink(
         name=f"postoffice.{n}",
         source=core_url,

@@ -184,9 +184,7 @@ def runs_shovels(region: str, cluster: Cluster) -> bool:
 
 
 def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
-    """Return whether shovel ``name`` on a broker of ``cluster`` is for ``region`` to keep or
-    remove.
-    """
+    """Return whether ``region`` keeps or removes shovel ``name`` on a broker of ``cluster``."""
     match cluster.role:
         case "client":
             return cluster.region == region and name.startswith(("receipts.", "proxy."))
@@ -197,8 +195,7 @@ def owned_shovel(region: str, cluster: Cluster, name: str) -> bool:
 
 
 def owned_queue(region: str, cluster: Cluster, name: str) -> bool:
-    """Return whether queue ``name`` on a broker of ``cluster`` is a source queue for ``region`` to
-    keep or remove."""
+    """Return whether ``region`` keeps or removes source queue ``name`` on ``cluster``'s brokers."""
     if cluster.role in ("client", "proxy"):
         return name.startswith(f"shovel.publish.{region}.")
     receipts = cluster.region == region and name.startswith("shovel.receipts.")
@@ -280,8 +277,7 @@ def _receipts_for(
 
 
 def _from_proxy(proxy: ProxyCluster, own: Region, topics: TopicTable) -> Iterator[Link]:
-    """Yield the links of publications at ``proxy``: gold to every region, the rest to the
-    nearest."""
+    """Yield links for publications at ``proxy``: gold to every region, the rest to the nearest."""
     for n, node in enumerate(proxy.nodes, 1):
         yield Link(
             name=f"proxy.{proxy.name}.{n}",

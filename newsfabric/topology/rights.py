@@ -63,9 +63,7 @@ def topic_regex(pattern: str) -> str:
 
 
 def hash_password(password: str, salt: bytes) -> str:
-    """Return RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt`` has four
-    bytes.
-    """
+    """Return RabbitMQ's ``password_hash`` (rabbit_password_hashing_sha256); ``salt``: 4 bytes."""
     digest = hashlib.sha256(salt + password.encode()).digest()
     return base64.b64encode(salt + digest).decode("ascii")
 
@@ -120,8 +118,7 @@ def one_of(expressions: Iterable[str]) -> str:
 
 
 def exactly(name: str) -> str:
-    """Return ``name`` (letters, digits, ``_``, ``-``, ``.``, ``*``, ``#``) as a regular
-    expression."""
+    """Return ``name`` (letters, digits, ``_``, ``-``, ``.``, ``*``, ``#``) as an expression."""
     return re.sub(r"([.*])", r"\\\1", name)
 
 

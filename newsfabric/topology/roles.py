@@ -64,9 +64,7 @@ def user_name(service: Service, place: str) -> str:
 
 
 def vouches(user_id: str) -> bool:
-    """Return whether ``user_id`` is a frontdesk's: a frontdesk vouches for the publisher that it
-    names.
-    """
+    """Return whether ``user_id`` is a frontdesk's, which vouches for its messages' publishers."""
     return is_of("frontdesk", user_id)
 
 
@@ -164,9 +162,7 @@ def _reports(region: str) -> User:
 
 
 def _scaler(region: str) -> User:
-    """Return a scaler's user: reads load reports, orders its region's boxes to drain, writes
-    reports.
-    """
+    """Return a scaler's user: reads load reports, orders drains of its region, writes reports."""
     return User(
         name=user_name("scaler", region),
         configure=(NAMED,),
@@ -238,6 +234,5 @@ def _is_source(queue: str) -> bool:
 
 
 def _source_queues(link: Link) -> str:
-    """Return the prefix of ``link``'s source queue and of those of similar links, as an
-    expression."""
+    """Return an expression for ``link``'s source queue and the queues of similar links."""
     return beginning(link.queue.name.rpartition(".")[0] + ".")

@@ -87,9 +87,7 @@ class Times:
 
     @functools.cached_property
     def apart_ms(self) -> int:
-        """The longest time between the moments at which copies of one message get their numbers
-        (S4).
-        """
+        """The longest time between the numbering of copies of one message (S4)."""
         return self.queues_ms + self.hold_ms
 
     @functools.cached_property
