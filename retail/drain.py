@@ -12,7 +12,7 @@ telling     told      emptying: readers are leaving
 telling     gone      cleaning: the gateway is away; readers may be left
 emptying    empty     cleaning
 emptying    gone      cleaning: the gateway has exited
-telling, …  overdue   the next step all the same
+telling, …  overdue   cleaning all the same; from cleaning: done
 cleaning    cleaned   done: shovels and the queues on the core are deleted
 ==========  ========  ==========================================================
 """

@@ -20,12 +20,12 @@ If only the source changes there are no two shovels to compare: one shovel takes
 and keepers may know different things about others. So three rules keep them from undoing each
 other's work. (1) A source isn't away for a link whose shovel runs from it: its host reaches it,
 even if a keeper doesn't. (2) A shovel that works stays. A link moves back to an earlier source in
-two cases only: this keeper has seen that source away or only just back meanwhile, or it has seen
-the link at its present source for ten minutes. (3) A source that another keeper has chosen isn't
-unfit. Example: client-1, which runs ``receipts.1``, can't reach core-1, but the keepers can. Keeper
-A tries twice, and changes to core-3. Keeper B, which hasn't tried as often, sees core-1 run as
-ever, and by (2) leaves the link at core-3. After ten minutes A tries core-1 again, and by (3) B
-allows it.
+two cases only: this keeper has seen that source, or the link's host, away or only just back
+meanwhile; or it has seen the link at its present source for ten minutes. (3) A source that another
+keeper has chosen isn't unfit. Example: client-1, which runs ``receipts.1``, can't reach core-1, but
+the keepers can. Keeper A tries twice, and changes to core-3. Keeper B, which hasn't tried as often,
+sees core-1 run as ever, and by (2) leaves the link at core-3. After ten minutes A tries core-1
+again, and by (3) B allows it.
 
 A broker may run and yet not list its objects (some queue there breaks the reply, or the reply is
 too late). Such a broker counts as away: no keeper could see a shovel there. But a link that has no

@@ -22,8 +22,8 @@ from wholesale.router.trace_answers import trace_routes
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 
-# Unconfirmed publications for each broker, two for each message: those of two batches, one under
-# way and one to come.
+# Unconfirmed publications for each broker, two for each message: nearly two batches, one under way
+# and one to come.
 IN_FLIGHT: Final = 1000
 
 
