@@ -70,7 +70,7 @@ class Figures:
     """The run in numbers. ``refused_after`` counts from the time when the first new box was ready.
 
     ``late``: deliveries that readers who left hadn't received ten seconds after sending. ``flat``
-    is the longest p50 of a band divided by that of the first band; None without connects.
+    is the longest p50 of a band divided by that of the first band; None without two bands.
     """
 
     readers: int
