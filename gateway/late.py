@@ -27,7 +27,7 @@ from newsfabric.errors import StoreError
 from newsfabric.store import Store
 from newsfabric.topology.times import TIMES
 
-# A region silent for this long isn't asked any more: a duplicate is better than a lost message.
+# A region that sent nothing for this long isn't asked: a duplicate is better than a lost message.
 _SILENT_SECONDS: Final = 3_600.0
 # Copies in one page, and the limit of pages.
 _PAGE: Final = 5_000

@@ -56,7 +56,7 @@ class Listener:
     """An acceptor of connections for ``server``, from :meth:`start` until :meth:`stop`, at the
     address in ``settings``; ConfigError if that is taken.
 
-    File descriptors bound the connections in total, ``settings`` those of one address. Bytes that
+    File descriptors limit all connections, ``settings`` the connections of one address. Bytes that
     wait for readers count in ``budget``.
     """
 

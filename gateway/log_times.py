@@ -32,8 +32,8 @@ from newsfabric.topology.times import TIMES
 
 # Limit of a spread: beyond it, one lookup would read days of a topic.
 _MOST_SPREAD_MS: Final = 86_400_000
-# The lead that a region may lose unheard: its routers wait for their clocks, or are all dead and go
-# on from the last row. A region silent for longer isn't asked (gateway/late.py).
+# The lead that a region may lose unheard: its routers wait for their clocks, or are all dead and
+# continue from the last row. A region silent for longer isn't asked (gateway/late.py).
 _UNHEARD_MS: Final = 3_600_000
 # Far more than a fabric has: a bound on the memory that invented regions cost.
 _MOST_REGIONS: Final = 64
@@ -91,7 +91,7 @@ class LogTimes:
     def take(
         self, lead_ms: int | None, known: Iterable[tuple[str, int]], least_ms: int | None
     ) -> None:
-        """Go on from :attr:`lead_ms`, :attr:`known` and :attr:`least_ms` of a predecessor."""
+        """Continue from :attr:`lead_ms`, :attr:`known` and :attr:`least_ms` of a predecessor."""
         self._left_ms, self.least_ms = lead_ms, least_ms
         for region, ms in known:
             self.found(region, ms)
@@ -133,8 +133,8 @@ class LogTimes:
     def certain_ms(self, wall_ms: int, now: float) -> int:
         """Return the earliest of all times, but none later than the latest one reported or found.
 
-        While no router reports anything, this time stands still: a router that starts then goes on
-        from the last row.
+        While no router reports anything, this time doesn't move: a router that starts then
+        continues from the last row.
         """
         known_ms = max(self._known().values(), default=wall_ms)
         return min([wall_ms, known_ms, *self._believed(wall_ms, now, [])])
@@ -144,8 +144,8 @@ class LogTimes:
         return min(certain_ms, self._known().get(region, certain_ms))
 
     def latest_ms(self, wall_ms: int, now: float) -> int:
-        """Return the latest of all times. It never goes back, even if a region's routers were all
-        dead for a while and go on with earlier times."""
+        """Return the latest of all times. It never decreases, even if a region's routers were all
+        dead for a while and continue with earlier times."""
         return max([wall_ms, *self._believed(wall_ms, now, self._left())])
 
     def reached_ms(self, region: str, wall_ms: int, now: float) -> int:
@@ -159,8 +159,8 @@ class LogTimes:
         return [] if self._left_ms is None else [self._left_ms]
 
     def _believed(self, wall_ms: int, now: float, left: list[int]) -> list[int]:
-        """Return the current time by each lead that is believed at our clock: those of regions, and
-        those in ``left``."""
+        """Return the current time by each lead that is believed at our clock: the leads of regions,
+        and the leads in ``left``."""
         self._wall_ms, now_ms = wall_ms, int(now * 1000)
 
         def is_near(lead: int) -> bool:

@@ -95,7 +95,7 @@ class Logs:
         self._arrange()
 
     def take(self, left: LeftLogs, *, now: float) -> None:
-        """Go on from the state that another gateway process has left."""
+        """Continue from the state that another gateway process has left."""
         self.directory_ms, self.forgotten_ms = left.directory_ms, left.forgotten_ms
         self.times.take(left.lead_ms, left.told, left.least_ms)
         for one in left.logs:
@@ -182,7 +182,7 @@ class Logs:
         return self._tops[1]
 
     def left(self) -> LeftLogs:
-        """Return the state from which a successor of this gateway process goes on."""
+        """Return the state from which a successor of this gateway process continues."""
         logs = tuple(known.left() for known in self)
         times = self.times
         told = times.lead_ms, times.known, times.least_ms
@@ -222,8 +222,8 @@ class Listing:
     nothing of a log that began and ended since then. (A row may take five of the six hours to
     another region.)
 
-    Example, with room for two logs. At 12:00 ``a`` of 03:00 goes on, ``b`` of 05:00 is whole, and
-    ``c`` of 08:00 and ``d`` of 09:00 aren't. ``b`` is covered by its age, ``a`` and ``c`` are
+    Example, with room for two logs. At 12:00 ``a`` of 03:00 hasn't ended, ``b`` of 05:00 is whole,
+    and ``c`` of 08:00 and ``d`` of 09:00 aren't. ``b`` is covered by its age, ``a`` and ``c`` are
     listed. So the position's time is 14:59 at most: from 15:00 on it would cover ``d``.
     """
 

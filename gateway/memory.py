@@ -2,7 +2,7 @@
 
 Pure, and without the store: it reports whether it can answer (:class:`Selection`; for readers who
 resume from a position, :mod:`gateway.forgotten`). Messages of the store are given to it, and are
-put in front of those that arrived since (:meth:`TopicMemory.put_before`).
+put in front of the messages that arrived since (:meth:`TopicMemory.put_before`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TopicMemory:
     """Recent messages and latest versions of one topic, bounded by its policy and ``max_keys``.
 
     ``warm``: the store was asked for older messages. ``complete``: no message older than the oldest
-    recent one exists, since the store had fewer than it was asked for and nothing was trimmed
+    recent one exists, since the store had fewer messages than asked for and nothing was trimmed
     since. ``forgotten`` has the numbers of before this memory was made; trimmed messages are added.
     ``arrived`` messages were given to :meth:`add`; the first ``lost`` of them are forgotten.
     ``version`` changes with everything that decides a resuming reader's replay, and is unique among

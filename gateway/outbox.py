@@ -31,8 +31,8 @@ from typing import Final
 from gateway.publication import Publication
 from newsfabric.topics import SlowPolicy
 
-# Counted for each frame beside its bytes, so that many small frames are bounded too: roughly the
-# memory that its entry, number and key take.
+# Counted for each frame in addition to its bytes, so that many small frames are bounded too:
+# roughly the memory that its entry, number and key take.
 ENTRY_BYTES: Final = 256
 
 

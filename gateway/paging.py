@@ -19,8 +19,8 @@ def page(
     """Return the first of the recalled messages, and the position of a reader who has them.
 
     Messages are in the order in which they were routed: only then can a position lie between two of
-    them. The position is valid for this topic alone: it tells nothing of other topics' messages,
-    which have numbers in the same logs.
+    them. The position is valid for this topic alone, although other topics' messages have numbers
+    in the same logs.
     """
     begins = UNKNOWN if token is None else decode(token)
     beyond = [one for one in recalled.publications if _is_beyond(begins, one, hub.logs)]

@@ -36,12 +36,12 @@ from newsfabric.store.logs import Log
 from newsfabric.topology.times import TIMES
 
 VERSION: Final = 3
-# Versions up to this one are those of other releases, old or new.
+# Versions up to this one belong to other releases, old or new.
 _VERSIONS: Final = 15
 HASH_BYTES: Final = 5
 MAX_LOGS: Final = 64
 MAX_SEQ: Final = 2**63 - 1
-# The times of a router of the previous release may go back by so much.
+# The times of a router of the previous release may go back by this much.
 CLOCK_STEP_MS: Final = TIMES.clock_ms
 _TIME_BYTES: Final = 6
 _HEAD_BYTES: Final = 1 + _TIME_BYTES
@@ -88,7 +88,7 @@ class Position:
     time_ms: int
     listed: Mapping[bytes, Listed]
 
-    #: A log that isn't listed is covered if it began so long before ``time_ms``.
+    #: A log that isn't listed is covered if it began this long before ``time_ms``.
     reach_ms: ClassVar[int] = 6 * 3_600_000
 
     def covers(self, log: Log, seq: int) -> bool:

@@ -1,8 +1,8 @@
 """Verbs of readers: JSON in, intents or refusals out. Pure.
 
 A reader's text is untrusted: :meth:`Verbs.read` returns a value for every text and never raises.
-Decided here is all that needs neither the store nor the reader's login: form, limits, rate.
-:mod:`gateway.access` decides whether this reader may have the topic, when the verb's turn comes.
+This module decides all that needs neither the store nor the reader's login: form, limits, rate.
+:mod:`gateway.access` decides whether this reader may have the topic, at the verb's turn.
 :mod:`gateway.desk` carries an intent out.
 """
 
@@ -151,12 +151,12 @@ Intent = Subscribe | Unsubscribe | History | SetMark | LogIn | Ping | Refusal
 
 
 class Gap(enum.Enum):
-    """The ``reason`` beside ``recovered: false``: why a resuming reader may have missed messages.
+    """The ``reason`` sent with ``recovered: false``: why a resuming reader may have missed
+    messages.
 
     EXPIRED: the position is older than the topic's ttl, or of another release. TOO_MANY: more was
     missed than one read of the store may return. STORE: it can't be read, or not all of it. BUSY:
-    so much arrived meanwhile that memory lost it again. TOO_LARGE: more bytes than one replay may
-    have.
+    so much arrived meanwhile that memory lost it again. TOO_LARGE: more than one replay may have.
     """
 
     EXPIRED = "expired"

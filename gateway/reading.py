@@ -66,7 +66,7 @@ class _Turns:
 
     backoff: Backoff
     again: float = 0.0
-    # The next read begins after this number: numbers not found must not hide those behind them.
+    # The next read begins after this number: numbers not found must not hide later numbers.
     behind: int = 0
 
 

@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 # A position further in the future than this isn't ours.
 _FUTURE_MS: Final = 3_600_000
-# Ages at which reads begin: a minute, and each a quarter longer than the one before. Readers of a
-# quiet topic, who all left at different times, share reads too.
+# Ages at which reads begin: a minute, and each next age a quarter longer. Readers of a quiet topic,
+# who all left at different times, share reads too.
 _SHORTEST_MS: Final = 60_000
 _STEP: Final = math.log(1.25)
 _ATTEMPTS: Final = 2
@@ -51,7 +51,7 @@ _ANSWERS: Final = 256
 _WINDOWS: Final = 64
 # Memory for results, which are kept for a minute, in reads of the largest size.
 _KEPT: Final = 4
-# Gaps come in crowds when a store fails: one log line in so many seconds.
+# Gaps come in crowds when a store fails: at most one log line in this time.
 _LINE_SECONDS: Final = 5.0
 
 
@@ -227,7 +227,7 @@ class Resumer:
                 raise problem
 
     def _reads(self, topic: str, token: str) -> list[asyncio.Task[None]]:
-        """Return the reads that are needed. Whoever awaits them holds no window meanwhile."""
+        """Return the reads that are needed. A caller that awaits them holds no window meanwhile."""
         here = self._here(topic)
         return [
             self._begun((topic, region), from_ms)

@@ -65,7 +65,7 @@ class StreamConnection(Connection):
         stream.ask_for_life = self.ask_for_life
         # Kept, because a stream forgets its socket when it closes.
         self._socket = stream.socket
-        # The time of the last sign of life, as far as the transport can know.
+        # The time of the last sign of life that the transport can know of.
         self._heard_at = readers.clock()
         # The time of the last heartbeat, which asks for a sign of life.
         self._beaten_at = self._heard_at
@@ -158,7 +158,7 @@ class StreamConnection(Connection):
         """Return whether nothing was heard for a heartbeat before the last one, nor since.
 
         Two heartbeats of silence aren't enough: this process may have stood still, and have asked
-        for no sign of life. Nor is a reader silent if received bytes wait unread.
+        for no sign of life. A reader whose bytes wait here unread isn't silent either.
         """
         late = self._beaten_at - self._heard_at > self.settings.heartbeat
         return late and self._has_said_nothing()

@@ -24,7 +24,7 @@ class Tasks:
         self._running: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, Result], /) -> asyncio.Task[Result]:
-        """Run ``work`` as a task. Our own errors are for whoever awaits it; others are logged."""
+        """Run ``work`` as a task. Our own errors are for its awaiter; others are logged."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -41,7 +41,7 @@ class Tasks:
         self._running.discard(task)
         exc = None if task.cancelled() else task.exception()
         if isinstance(exc, NewsfabricError):
-            # If nobody awaits the task, this line is the only trace of its error.
+            # If the task isn't awaited, this line is the only trace of its error.
             logger.debug("a task of the gateway ended: %s", exc)
         elif exc is not None:
             logger.error("a task of the gateway failed", exc_info=exc)

@@ -52,7 +52,7 @@ class WebSocketConnection(StreamConnection):
     def __init__(self, readers: Readers, stream: ReaderStream) -> None:
         super().__init__(readers, stream)
         self._parser = FrameParser(self.settings.reader.frame_bytes)
-        # RFC 6455 section 5.5.3: of the pings that wait, the most recent is the one to answer.
+        # RFC 6455 section 5.5.3: of the pings that wait, the most recent must be answered.
         self._unanswered: bytes | None = None
         # Runs while a message is unfinished, and perhaps for longer.
         self._deadline: asyncio.TimerHandle | None = None

@@ -1,7 +1,7 @@
 """Reads of topics' past, kept for a minute, so that a returning crowd needs one read. Pure.
 
-A topic's memory notifies its windows of further copies of their messages, which the store may not
-have had yet. ``now`` is in seconds, of a monotonic clock.
+A topic's memory notifies its windows of further copies of their messages: the store may have got
+them after the read. ``now`` is in seconds, of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Window:
     """The messages of a topic that ``region`` had from ``asked_ms`` on, read when ``arrived``
     messages had arrived in the topic's memory.
 
-    It has all ``messages`` from ``reach_ms`` on, except those whose identities and copies are
-    ``lacking``: the store has them by now. If ``spoilt``, something in the store is no message.
-    ``number`` is unique among windows.
+    It has all ``messages`` from ``reach_ms`` on, except the ``lacking`` ones (identity and copy):
+    the store has them by now. If ``spoilt``, something in the store is no message. ``number`` is
+    unique among windows.
     """
 
     region: str

@@ -45,7 +45,7 @@ _UNUSED: Final = (1, 0, 0, 0)
 SERIES: Final = ","
 _SERIES_BYTES: Final = 64
 
-# The data plane keeps so many batches; one more makes it forget the first.
+# Limit of batches that the data plane keeps; one more makes it forget the first.
 MOST_BATCHES: Final = 32
 
 
@@ -199,7 +199,7 @@ def drain(seconds: float, per_second: int) -> bytes:
 
 
 def shed(reason: CloseReason, readers: int, retry_ms: int) -> bytes:
-    """Return the command to send so many readers elsewhere, each to return within ``retry_ms``."""
+    """Return the command to send ``readers`` elsewhere, each to return within ``retry_ms``."""
     return _command(CommandKind.SHED, _text8(reason.name), _u32s([readers, retry_ms]))
 
 

@@ -22,7 +22,7 @@ from gateway.native.events import Decoder, Event, Handover, Verb
 from gateway.native.wire import WireError
 
 _READ_BYTES: Final = 256 * 1024
-# After so many reads, others have their turn of the event loop first.
+# After this many reads, other tasks have their turn of the event loop first.
 _READS_AT_ONCE: Final = 16
 # SCM_MAX_FD, unix(7).
 _DESCRIPTORS: Final = 253
@@ -31,7 +31,7 @@ _INT_BYTES: Final = array.array("i").itemsize
 # may be made, since each can be a megabyte.
 _WAITING_BYTES: Final = 256 << 20
 FULL_BYTES: Final = 8 << 20
-# Bytes of one write that joins shorter commands; and so many writes before others' turn.
+# Bytes of one write that joins shorter commands; and writes before other tasks' turn.
 _WRITE_BYTES: Final = 256 * 1024
 _WRITES_AT_ONCE: Final = 64
 
@@ -68,7 +68,7 @@ class ControlLink:
 
     @property
     def full(self) -> bool:
-        """True if so much waits that no more answers should be made."""
+        """True if too many bytes wait for more answers to be made."""
         return self._waiting_bytes > FULL_BYTES
 
     def send(self, command: bytes) -> None:
@@ -84,7 +84,7 @@ class ControlLink:
             self._loop.call_soon(self._write)
 
     def close(self) -> None:
-        """Close the link; the data plane goes on without us. Idempotent."""
+        """Close the link; the data plane continues without us. Idempotent."""
         if self.closed:
             return
         self.closed = True
@@ -154,7 +154,7 @@ class ControlLink:
         """Read the bytes that are there, and look again in the next turn until none are left.
 
         If a data plane ended without reading all from us, uvloop reports it once, and never again.
-        And the bytes read in one turn are bounded: others have their turns in between.
+        And the bytes read in one turn are bounded: other tasks have their turns in between.
         """
         if self.closed:
             return
@@ -205,7 +205,7 @@ class Room:
     """Verbs and their answers, while the link to the data plane has room for answers.
 
     An answer can be a megabyte, and a crowd asks at once. So verbs wait here while the link is
-    full, in their order. Tasks that make an answer later wait, too (:meth:`wait`), and are let on
+    full, in their order. Tasks that make an answer later wait, too (:meth:`wait`), and are released
     one at a time. Both are bounded by one for each reader: the data plane sends no reader's next
     verb before this one is answered.
 
@@ -227,7 +227,7 @@ class Room:
         self._answer()
 
     def grew(self) -> None:
-        """Answer those who wait: there is room again."""
+        """Answer the verbs and wake the tasks that wait: there is room again."""
         self._grew.set()
         self._answer()
 

@@ -70,7 +70,7 @@ def _encode(left: LeftLogs) -> bytes:
 
 
 def encode_mark(envelope: Envelope) -> bytes:
-    """Return the line for the blob that tells that the data plane was given ``envelope``."""
+    """Return the line for the blob that records that the data plane was given ``envelope``."""
     number = envelope.origin, envelope.router, envelope.epoch, envelope.seq
     return b"\n" + orjson.dumps(number)
 

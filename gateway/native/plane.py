@@ -99,7 +99,7 @@ class Plane(Engine):
     # Attaching, and the process.
 
     async def attach(self) -> None:
-        """Attach to the data plane that lives, or else to one that is started now.
+        """Attach to the living data plane, or else to one that is started now.
 
         If it speaks another version of the protocol, our own program takes over from it, once.
         TimeoutError if that takes too long, OSError or ConfigError for anything else; retry.
@@ -144,7 +144,7 @@ class Plane(Engine):
     async def take_over(self) -> int:
         """Have a new data plane take over from ours; return its pid when it serves our readers.
 
-        ConfigError if it doesn't; then the one that we have serves on.
+        ConfigError if it doesn't; then our present one serves on.
         """
         if self.state is not State.ATTACHED or self._taking_over:
             raise ConfigError("there is no data plane to take over from now")
@@ -190,7 +190,7 @@ class Plane(Engine):
             self.state = State.DRAINING
 
     def close(self) -> None:
-        """Close the link; a data plane that lives goes on without us."""
+        """Close the link; a living data plane continues without us."""
         self.state = State.GONE
         _pulse(self._changed)
         if self._link is not None:
@@ -387,7 +387,7 @@ class Unfinished:
             done()
 
     def finish_all(self) -> None:
-        """Finish all: no reader is left who could be given one."""
+        """Finish all: no reader is left to be given one."""
         self.finish(self._number)
 
     def drop(self) -> None:

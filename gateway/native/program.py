@@ -66,7 +66,7 @@ def control_socket(settings: GatewaySettings) -> Path:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        # Whoever can write there could replace our data plane's socket with another one.
+        # Another user who can write there could replace our data plane's socket.
         raise ConfigError(f"{folder} must belong to this user alone (mode 0700)")
     if settings.port:
         return folder / f"gateway-{settings.port}.sock"
@@ -150,7 +150,7 @@ class Child:
         self._process: Process | None = None
 
     async def connect(self, port: int) -> socket.socket:
-        """Return a connection to the data plane that lives, or else to one started for ``port``.
+        """Return a connection to the living data plane, or else to one started for ``port``.
 
         ConfigError if that one ends at once.
         """
@@ -171,10 +171,10 @@ class Child:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     async def take_over(self) -> int:
-        """Have a data plane of our program take over from the one that lives; return its pid.
+        """Have a data plane of our program take over from the living one; return its pid.
 
         The new one is our child then, and the former one has ended. ConfigError if it couldn't;
-        then the one that lives serves on.
+        then the living one serves on.
         """
         try:
             options = ("--take-over", "--control", str(self.control))

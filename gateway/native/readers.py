@@ -59,8 +59,8 @@ MOST_BYTES: Final = 4 << 20
 class Said:
     """The meaning of ``text``, and the last answer, if it is a subscribe that others may send too.
 
-    ``answer`` is the one that was sent last, with the content ``told``. It names the ``batch`` of
-    its replay; 0 if there is none. The replay is not kept alive here.
+    ``answer`` was sent last, with the content ``told``. It names the ``batch`` of its replay; 0 if
+    there is none. The replay is not kept alive here.
     """
 
     text: bytes
@@ -120,7 +120,7 @@ class NativeReaders:
         self._spawn = core.spawn
         self._verbs = core.readers.verbs
         self._said = Sayings()
-        # Numbers of batches: those that the data plane has, those of replays, and the last one.
+        # Numbers of batches: all that the data plane has, by replay, and the last one.
         self._kept: collections.deque[int] = collections.deque(maxlen=commands.MOST_BATCHES)
         self._batch_of: weakref.WeakKeyDictionary[Recalled, int] = weakref.WeakKeyDictionary()
         self._batches = 0
@@ -145,7 +145,7 @@ class NativeReaders:
             self._spawn(self._finish(reader, pending))
 
     async def _finish(self, reader: NativeReader, pending: Pending) -> None:
-        """Await an answer, or close the reader: without an answer it would wait for ever."""
+        """Await an answer, or close the reader: without an answer it would wait endlessly."""
         try:
             await pending
         except Exception:
@@ -154,7 +154,7 @@ class NativeReaders:
             raise
 
     def attached(self) -> None:
-        """Forget all batches: a new attachment has none of those of the one before."""
+        """Forget all batches: a new attachment has none of the previous one's."""
         self._said.clear()
         self._batch_of.clear()
         self._kept.clear()
