@@ -47,8 +47,8 @@ class LeftLogs(NamedTuple):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
     """Limits: ``logs`` that are known, above which whole ones are forgotten; ``runs`` of one log's
-    numbers. A log with more runs takes nothing new from the feed: it is read from the store, in
-    order."""
+    numbers. From a log with this many runs, no message of the feed is taken that begins one more:
+    it is read from the store, in order."""
 
     logs: int = 10_000
     runs: int = 65_536
