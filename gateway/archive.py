@@ -1,8 +1,7 @@
 """Reads of the store for readers: a bounded number at a time, each within a time-out.
 
-The decision that may be questioned: after a read found the store unavailable, or too many reads
-waiting, there are no reads for a second. Each fails at once, so that not every subscribe waits for
-its own time-out.
+The decision that may be questioned: after a read found the store unavailable, there are no reads
+for a second. Each fails at once, so that not every subscribe waits for its own time-out.
 
 Bodies are checked as on the feed: frames are spliced from them, and a body that isn't JSON would
 break every reader's parser. Such a message is left out, counted, and reported where that matters.
@@ -132,9 +131,13 @@ class Archive:
         self, read: Coroutine[Any, Any, list[Envelope]], *, timeouts: float = 1.0
     ) -> list[Envelope]:
         now = time.monotonic()
-        if now < self._resting_until or self._waiting >= self._settings.store_waiting:
+        if now < self._resting_until:
             read.close()
             raise StoreUnavailable("the store is being left alone")
+        if self._waiting >= self._settings.store_waiting:
+            read.close()
+            # Not unavailable: the reads that wait are answered, so the store needs no rest.
+            raise StoreError(f"{self._waiting} reads of the store wait for their turn")
         self._waiting += 1
         try:
             # The time-out doesn't include the wait for a turn, else a slow store would answer no

@@ -43,10 +43,12 @@ class Selection:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recent:
     """A topic's recent messages in order of arrival, without those that have expired at ``now``. If
-    ``complete``, no older message exists."""
+    ``complete``, no other message exists; else the trimmed ones were routed at ``trimmed_ms`` or
+    earlier."""
 
     messages: Reversible[Publication]
     complete: bool
+    trimmed_ms: int
     now: float
 
     def __iter__(self) -> Iterator[Publication]:
@@ -65,7 +67,9 @@ class Recent:
         """Return all messages that were routed at ``since_ms`` or later."""
         found = [p for p in self if p.routed_ms >= since_ms]
         oldest = next(iter(self.messages), None)
-        reaches = oldest is not None and oldest.routed_ms < since_ms
+        # Messages don't arrive in the order in which they were routed, so a trimmed one may be
+        # younger than the oldest of these.
+        reaches = oldest is not None and max(oldest.routed_ms, self.trimmed_ms) < since_ms
         return Selection(found, self.complete or reaches)
 
     def lately(self, arrived: int, since_ms: int) -> list[Publication]:
@@ -81,7 +85,8 @@ class TopicMemory:
     ``warm``: the store was asked for older messages. ``complete``: no message older than the oldest
     recent one exists, since the store had fewer messages than asked for and nothing was trimmed
     since. ``forgotten`` has the numbers of before this memory was made; trimmed messages are added.
-    ``arrived`` messages were given to :meth:`add`; the first ``lost`` of them are forgotten.
+    ``arrived`` messages were given to :meth:`add`; the first ``lost`` of them are forgotten. No
+    forgotten message was routed later than ``trimmed_ms``.
     ``version`` changes with everything that decides a resuming reader's replay, and is unique among
     all memories.
     """
@@ -94,6 +99,7 @@ class TopicMemory:
     weight: int = 0
     arrived: int = 0
     lost: int = 0
+    trimmed_ms: int = 0
     version: int = dataclasses.field(default_factory=_versions.__next__)
     _windows: weakref.WeakSet[Window] | None = None
     # The value of ``arrived`` when the last window was begun.
@@ -137,6 +143,7 @@ class TopicMemory:
         self.complete = False
         # 0 for messages that were put in front.
         self.lost = max(self.lost, publication.arrival)
+        self.trimmed_ms = max(self.trimmed_ms, publication.routed_ms)
         for copy in publication.copies:
             self.forgotten.add(copy.log, copy.seq)
         return True
@@ -174,6 +181,8 @@ class TopicMemory:
             before = OrderedDict((p.envelope.identity, p) for p in kept)
             self._recent = before | self._recent
             self.weight += sum(p.weight for p in kept)
+        for publication in older[: len(older) - len(kept)]:
+            self.trimmed_ms = max(self.trimmed_ms, publication.routed_ms)
         self.version = next(_versions)
         self.complete = complete and len(kept) == len(older)
         for publication in (*older, *latest):
@@ -199,7 +208,7 @@ class TopicMemory:
 
     def recent(self, now: float) -> Recent:
         """Return the recent messages at ``now``, to be used at once."""
-        return Recent(self._recent.values(), self.complete, now)
+        return Recent(self._recent.values(), self.complete, self.trimmed_ms, now)
 
     def with_latest(self, selected: Iterable[Publication], now: float) -> list[Publication]:
         """Return ``selected`` and the newest of each key, each message once, oldest first."""

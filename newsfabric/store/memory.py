@@ -271,7 +271,7 @@ class MemoryStore:
         """Delete one row; return its topic, whose list the caller has to cut."""
         row = self._rows.pop(key)
         if self._now_ms() < row.life.readable_until:
-            self._dropped_ms = ms_of_id(row.envelope.id)
+            self._dropped_ms = max(self._dropped_ms, ms_of_id(row.envelope.id))
         self.bytes_kept -= row.cost
         rows = self._logs.get((row.envelope.router, row.envelope.epoch))
         if rows is not None and rows.messages.get(row.envelope.seq) == key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -11,6 +12,7 @@ from envelopes import START_MS, envelope
 from gateway.archive import Archive, Stored
 from gateway.settings import GatewaySettings
 from newsfabric.envelope import Envelope, id_of
+from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 
@@ -75,3 +77,36 @@ async def test_copies_are_further_apart_where_clocks_were_wrong() -> None:
     archive = Archive(store, GatewaySettings(name="box", region="oregon"))
     for spread_ms, expected in ((2_000_000, [late]), (3_000_000, [early, late])):
         assert await archive.copies("news.a", [late], spread_ms=spread_ms) == expected
+
+
+class _Slow(MemoryStore):
+    """A store that answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE)
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
+        self.asked.set()
+        await self.may.wait()
+        return await super().latest(topic, limit=limit)
+
+
+async def test_a_read_too_many_fails_and_the_store_is_read_on() -> None:
+    store = _Slow()
+    archive = Archive(store, GatewaySettings(name="box", region="oregon", store_waiting=1))
+    first = asyncio.create_task(archive.latest("news.a"))
+    await store.asked.wait()
+    with pytest.raises(StoreError, match="1 reads of the store wait") as caught:
+        await archive.latest("news.a")
+    archive.failed(caught.value)
+    store.may.set()
+    assert await first == []
+    assert await archive.latest("news.a") == []
+
+
+async def test_after_a_read_of_a_store_that_is_away_none_is_made_for_a_second() -> None:
+    archive = Archive(MemoryStore(TABLE), GatewaySettings(name="box", region="oregon"))
+    archive.failed(StoreUnavailable("away"))
+    with pytest.raises(StoreUnavailable, match="left alone"):
+        await archive.latest("news.a")

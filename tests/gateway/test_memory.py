@@ -57,6 +57,17 @@ def test_it_has_lost_what_arrived_and_is_not_remembered_but_not_what_was_put_bef
     assert lost == [0, 1, 2]
 
 
+def test_the_time_since_is_covered_only_if_no_forgotten_message_was_routed_since() -> None:
+    # The third message arrives late: four others came before it.
+    made = memory(4, 5, 3, 6)
+    covered = [made.recent(NOW).since(START_MS + second * 1_000).covered for second in (4, 5, 6)]
+    assert covered == [False, False, True]
+    made = memory(6)
+    made.put_before([message(second) for second in (2, 3, 4)], [], complete=False)
+    covered = [made.recent(NOW).since(START_MS + second * 1_000).covered for second in (2, 3, 4)]
+    assert covered == [False, False, True]
+
+
 def test_lately_is_what_arrived_since_or_was_routed_since() -> None:
     made = memory(8, 2)
     made.put_before([message(1)], [], complete=True)
