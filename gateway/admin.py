@@ -1,7 +1,8 @@
 """What agent and operators ask a gateway: ``/load``, ``/report``, ``/engine``, ``/logs``,
 ``/drain``, ``/take-over``, health, metrics.
 
-Served on loopback only, on a port of its own, to programs alone (:mod:`newsfabric.operators`).
+Served on loopback only, on a port of its own, to programs alone
+(:mod:`newsfabric.process.operators`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import tornado.web
 
 from gateway import measures
 from newsfabric.errors import ConfigError
-from newsfabric.figures import Figures
-from newsfabric.operators import OperatorsApplication
-from newsfabric.service import MetricsHandler, PlainHandler, health_routes, trace_route
-from newsfabric.version import version
+from newsfabric.process.figures import Figures
+from newsfabric.process.operators import OperatorsApplication
+from newsfabric.process.service import MetricsHandler, PlainHandler, health_routes, trace_route
+from newsfabric.process.version import version
 
 if TYPE_CHECKING:
     from gateway.core import Core

@@ -16,9 +16,9 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.closing import CloseReason
-from newsfabric.envelope import Envelope, identity_text
-from newsfabric.mailbox import PUSH_TYPES, UserMark
-from newsfabric.pushes import message_fields
+from newsfabric.messages.envelope import Envelope, identity_text
+from newsfabric.messages.mailbox import PUSH_TYPES, UserMark
+from newsfabric.messages.pushes import message_fields
 from newsfabric.topics import TopicClass
 
 # RFC 6455 section 5.2: FIN with opcode 1 (text), 8 (close), 9 (ping), 10 (pong).

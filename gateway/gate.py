@@ -1,7 +1,7 @@
 """Decides logins: whom a token makes of a reader, on whichever engine and transport.
 
-It knows the keys (:mod:`newsfabric.token_keys`) and who was revoked, and no reader: where one
-stands comes in and goes out as a value. A revocation is a message on the fabric's own topic
+It knows the keys (:mod:`newsfabric.tokens.token_keys`) and who was revoked, and no reader: where
+one stands comes in and goes out as a value. A revocation is a message on the fabric's own topic
 (``_fabric.revoked``), which one that starts reads from the store; until then nobody is let in by
 name. docs/design/0015 says why.
 
@@ -27,13 +27,13 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import BadToken, StoreError
 from newsfabric.json_fields import mapping, text, whole
+from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
-from newsfabric.token_keys import TokenKeys
 from newsfabric.tokens import Login, TokenRules, is_user, verify
+from newsfabric.tokens.token_keys import TokenKeys
 from newsfabric.topics import REVOKED, TopicTable
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from gateway.logs import Logs
 from gateway.memory import TopicMemory
 from gateway.position import copy_of, log_of
 from gateway.publication import Publication
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.topics import TopicTable
 
 
@@ -39,7 +39,7 @@ class HubLimits:
     # messages/s on. 20 bytes each in the data plane, for each I/O thread (30 MB; 1,572,864 is
     # where its table doubles), 90 in Python (140 MB).
     identities: int = 1_550_000
-    # Longer than a copy can be on its way (tests/test_topology.py adds it up).
+    # Longer than a copy can be on its way (tests/topology/test_topology.py adds it up).
     identity_seconds: float = 900.0
 
 

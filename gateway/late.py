@@ -23,8 +23,8 @@ from gateway.log_times import QUEUES_MS
 from gateway.logs import CLOCKS_MS, Logs
 from gateway.position import copy_of
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store
 
 # So far apart copies of one message get their numbers.

@@ -56,7 +56,7 @@ class PublishError(NewsfabricError):
 class Rejected(PublishError):
     """A publisher's message can't be accepted. Sending it again won't help.
 
-    ``reason`` is one word from :data:`newsfabric.envelope.REJECT_REASONS`, fit
+    ``reason`` is one word from :data:`newsfabric.messages.envelope.REJECT_REASONS`, fit
     for a metric's label; ``detail`` is for the publisher.
     """
 

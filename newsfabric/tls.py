@@ -1,7 +1,7 @@
 """TLS of this process: whom it trusts, what it shows, and when that ends.
 
 Which files, is said by :class:`newsfabric.settings.TlsFiles` and :class:`ServerFiles`; how they are
-made is :mod:`newsfabric.certificates`. Verification is always on, of host names too: nothing here
+made is :mod:`operations.certificates`. Verification is always on, of host names too: nothing here
 turns it off.
 
 Files are read again for the next connection when they have changed, so that a renewal needs no

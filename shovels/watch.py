@@ -6,13 +6,13 @@ nobody, and one that the source took and that never comes accuses the shovel, it
 or a binding: all of them the keeper's own.
 
 A shovel is made anew for two reasons: it says that it runs and brings nothing
-(:mod:`newsfabric.watch`), or it is planned and doesn't even say so for :data:`MISSING_AFTER`.
-One that didn't help when it was made anew :data:`TRIES` times is made anew once more, and the
-broker is *unfit* for it: what runs its shovels may be dead until it restarts. So it is, too, for
-one that stops that often before it has brought anything. Then the shovel is made on another broker,
-if it may run on one, or takes from another one, if it may; after :data:`UNFIT_FOR` it is tried
-there again. The broker is fit again as soon as a canary comes through it, and once it, or the
-broker that the shovel runs on, was away.
+(:mod:`newsfabric.brokers.watch`), or it is planned and doesn't even say so for
+:data:`MISSING_AFTER`. One that didn't help when it was made anew :data:`TRIES` times is made anew
+once more, and the broker is *unfit* for it: what runs its shovels may be dead until it restarts. So
+it is, too, for one that stops that often before it has brought anything. Then the shovel is made on
+another broker, if it may run on one, or takes from another one, if it may; after :data:`UNFIT_FOR`
+it is tried there again. The broker is fit again as soon as a canary comes through it, and once it,
+or the broker that the shovel runs on, was away.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric.backoff import Backoff
+from newsfabric.brokers.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 from newsfabric.topology import Broker, Link, Place
-from newsfabric.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 
 # Seconds for which a shovel may say nothing of itself, or that it starts: what it connects to may
 # be away for a moment.

@@ -23,8 +23,8 @@ RESERVED = {
     "sockjs": ("gateway/sockjs/sockjs_tornado.py",),
     "cassandra": ("newsfabric/store/_cassandra_",),
     # Two, since a box has no scaler: each has an error of its own for what AWS has against it.
-    "boto3": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
-    "botocore": ("wholesale/scaler/drivers/aws.py", "newsfabric/instance/cloud.py"),
+    "boto3": ("wholesale/scaler/drivers/aws.py", "operations/instance/cloud.py"),
+    "botocore": ("wholesale/scaler/drivers/aws.py", "operations/instance/cloud.py"),
     LAPTOP: (f"{LAPTOP}/", "wholesale/scaler/drivers/world.py"),
 }
 
@@ -84,9 +84,9 @@ def test_the_code_keeps_the_rule() -> None:
     [
         ("localfabric/world/processes.py", "import gateway"),
         ("newsfabric/settings.py", "from shovels.plan import diff"),
-        ("newsfabric/worlds.py", "from localfabric.world import finding"),
+        ("operations/worlds.py", "from localfabric.world import finding"),
         ("shovels/cli.py", "def late() -> None:\n    from localfabric.world.paths import Paths"),
-        ("newsfabric/cli/app.py", "import importlib\nimportlib.import_module('retail.agent')"),
+        ("operations/cli/app.py", "import importlib\nimportlib.import_module('retail.agent')"),
         ("wholesale/router.py", "from gateway import hub"),
         ("gateway/hub.py", "if True:\n    def late() -> None:\n        import wholesale.router"),
         ("wholesale/router.py", "from pika.adapters import asyncio_connection"),

@@ -53,7 +53,15 @@ def test_the_imports_have_no_circle() -> None:
     order = in_order(sources)
     assert order.index("newsfabric.errors") < order.index("gateway.hub")
     assert order.index("gateway.hub") < order.index("gateway.desk")
-    packages = {"newsfabric", "gateway", "wholesale", "retail", "shovels", "localfabric"}
+    packages = {
+        "newsfabric",
+        "operations",
+        "gateway",
+        "wholesale",
+        "retail",
+        "shovels",
+        "localfabric",
+    }
     assert order.index("tests.logmodel.gateway") < order.index("tests.logmodel.world")
     assert sources.keys() >= {*packages, "bench", "loadtest", "fleet", "observability", "release"}
 

@@ -16,7 +16,7 @@ import orjson
 from gateway.admission import Welcome
 from gateway.sockjs.sockjs_tornado import BaseHandler, PreflightHandler
 from gateway.streaming import ReaderHandler
-from newsfabric.service import HeadHandler
+from newsfabric.process.service import HeadHandler
 
 _YEAR: Final = 365 * 86400
 # A name or so; what a balancer in front puts before it comes back without.

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from newsfabric.amqp.message import Message
-from newsfabric.control import PUBLISHER_NOT_ALLOWED
+from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED
 from newsfabric.topology import PUBLISH
 
 # A reply code of the broker's, and its words.
@@ -25,7 +25,7 @@ _USER: Final = re.compile(r"PRECONDITION_FAILED - user_id property set to '(.*?)
 def refused(words: str, message: Message) -> str | None:
     """The reason for which a broker's ``words`` refuse ``message``; None if they mean another.
 
-    It is one of :data:`newsfabric.envelope.REJECT_REASONS`.
+    It is one of :data:`newsfabric.messages.envelope.REJECT_REASONS`.
     """
     said = message.properties
     if "ACCESS_REFUSED" in words:

@@ -8,8 +8,8 @@ An envelope is the same as another if its id *and* its place in a log (router, e
 The id alone won't do: routers that route copies of one message in the same millisecond give them
 the same id, and a gateway that lacks a number needs the one of that log.
 
-Individual messages (:mod:`newsfabric.mailbox`) are kept for their users as well, by the same write,
-with the marks that the users have put on them.
+Individual messages (:mod:`newsfabric.messages.mailbox`) are kept for their users as well, by the
+same write, with the marks that the users have put on them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import ConfigError
-from newsfabric.mailbox import Kept, UserMark
+from newsfabric.messages.envelope import MAX_MS, Envelope
+from newsfabric.messages.mailbox import Kept, UserMark
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 

@@ -58,7 +58,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         "dest-protocol": "amqp091",
         "dest-uri": _uris(link.destinations, credentials),
         "dest-exchange": link.exchange,
-        # Its name, for races, canaries and `newsfabric trace`: newsfabric.hops.
+        # Its name, for races, canaries and `newsfabric trace`: newsfabric.messages.hops.
         "dest-add-forward-headers": True,
         # The source keeps a message until the destination has it: duplicates, never losses.
         "ack-mode": "on-confirm" if link.confirmed else "on-publish",

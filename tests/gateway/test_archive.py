@@ -10,7 +10,7 @@ from envelopes import START_MS, envelope
 
 from gateway.archive import Archive, Stored
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, id_of
+from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 

@@ -23,8 +23,8 @@ from gateway.late import (
 from gateway.logs import CLOCKS_MS, Logs
 from gateway.position import CLOCK_STEP_MS
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
 from wholesale.router.jobs import HOLD_SECONDS

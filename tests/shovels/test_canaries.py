@@ -10,7 +10,7 @@ from fabrics import CREDENTIALS, TOPICS, broker, fabric
 from shovelled import shovelled
 
 from newsfabric.amqp import Delivery
-from newsfabric.control import Canary, encode_canary
+from newsfabric.messages.control import Canary, encode_canary
 from newsfabric.topology import region_links
 from shovels.canaries import FORGED, Canaries
 from shovels.watch import Watch

@@ -3,7 +3,7 @@
 It comes from another machine and goes on to an operator's browser, so nothing gets through that
 the contract doesn't have: keys that aren't known are dropped, texts and lists are bounded, numbers
 are numbers. An answer that lacks a key is refused as a whole; keys are only ever added, and what is
-added later is optional here. Whoever only shows a board is lenient (newsfabric.board_document).
+added later is optional here. Whoever only shows a board is lenient (operations.board_document).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.json_fields import MAX_COUNT
+from newsfabric.messages.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from newsfabric.numbers import is_number, is_whole
-from newsfabric.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from wholesale.frontdesk.events import EVENT_KINDS, MOST
 from wholesale.frontdesk.presence import MAX_BOXES, MAX_SERVICES
 from wholesale.frontdesk.region_page import SHOVELS_OF_A_BOX

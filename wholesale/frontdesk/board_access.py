@@ -3,14 +3,15 @@ Other frontdesks of the fabric may see this one's own region, with the key that 
 
 An operator's token is a JWT of the readers' issuer with the claim ``operator: true``. It comes as
 ``Authorization: Bearer``, or in the cookie that ``POST /board/login`` sets. Keys are fetched and
-kept fresh as a gateway's are (newsfabric.token_keys).
+kept fresh as a gateway's are (newsfabric.tokens.token_keys).
 
 The frontdesks' key is in a file, a key a line: the first is shown to the others, and each is taken
 of them. It is read anew each time: whoever puts a new key before the old one only writes the file.
 
 What one would question: a request that a proxy on this machine forwards comes from loopback too,
 and so do those of web pages in an operator's browser. The first are told by the headers that
-proxies add, and need a token all the same; the second by Host and Origin (newsfabric.operators).
+proxies add, and need a token all the same; the second by Host and Origin
+(newsfabric.process.operators).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from typing import Final
 
 from tornado.httputil import HTTPHeaders
 
-from newsfabric.bearer import bearer
 from newsfabric.errors import BadToken, ConfigError
-from newsfabric.operator_tokens import LONGEST_S
-from newsfabric.operators import refusal
-from newsfabric.token_keys import TokenKeys
+from newsfabric.process.operators import refusal
 from newsfabric.tokens import Login, TokenRules, verify
+from newsfabric.tokens.bearer import bearer
+from newsfabric.tokens.operator_tokens import LONGEST_S
+from newsfabric.tokens.token_keys import TokenKeys
 from wholesale.frontdesk.access import ApiKey, key_of, read_keys
 
 COOKIE: Final = "newsfabric_board"

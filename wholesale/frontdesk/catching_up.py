@@ -12,7 +12,7 @@ Answers are held here until they are whole, since only then they are known to be
 on their way have one bound together. Where it is reached, the largest is given up and dropped as it
 comes, and who asked for it is told to come back (503): so whoever has missed little gets it beside
 others who missed much. Nobody is kept waiting for room: who waits would hold a connection, too.
-What a reader takes slowly is no affair of this module (:mod:`newsfabric.taking`).
+What a reader takes slowly is no affair of this module (:mod:`newsfabric.http.taking`).
 
 A question that nobody waits for any more can't be ended: Tornado's client keeps it until the box
 answers, or for 15 s. A box that has left a few of them open is slow or silent, and isn't asked
@@ -36,11 +36,11 @@ from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.netutil import DefaultLoopResolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.control import LoadReport
-from newsfabric.fetching import fetch
-from newsfabric.networks import OtherMachines
+from newsfabric.http.fetching import fetch
+from newsfabric.http.networks import OtherMachines
+from newsfabric.messages.control import LoadReport
+from wholesale.common.http import RETRY, HttpProblem
 from wholesale.frontdesk import counters
-from wholesale.http import RETRY, HttpProblem
 
 logger = logging.getLogger(__name__)
 

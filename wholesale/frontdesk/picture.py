@@ -1,9 +1,9 @@
 """The picture of the fabric that a frontdesk has: what it hears in, the board's document and events
 out. Pure; every method is given the time.
 
-It knows its own region from reports alone (newsfabric.reports, and load reports for what readers
-get), whether it reaches its core and client clusters from its own links, and other regions from
-what their frontdesks answer. The document is a contract (docs/board.md).
+It knows its own region from reports alone (newsfabric.messages.reports, and load reports for what
+readers get), whether it reaches its core and client clusters from its own links, and other regions
+from what their frontdesks answer. The document is a contract (docs/board.md).
 
 The decision that one would question: while its core is away a frontdesk hears nobody, and says
 that, instead of declaring everybody gone. So silence counts only from when it could hear; the same
@@ -16,8 +16,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from newsfabric.control import LoadReport
-from newsfabric.reports import NodeSeen, Report, ShovelSeen
+from newsfabric.messages.control import LoadReport
+from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk import region_page
 from wholesale.frontdesk.elsewhere import Elsewhere
 from wholesale.frontdesk.endings import endings

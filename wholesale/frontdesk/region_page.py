@@ -12,13 +12,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from newsfabric.board_document import OLD_MS
-from newsfabric.control import LoadReport
 from newsfabric.json_fields import MAX_COUNT
-from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
+from newsfabric.messages.control import LoadReport
+from newsfabric.messages.reports import MAX_BUSIEST, OLD_MS, Busy, NodeSeen, ShovelSeen
 from wholesale.frontdesk.presence import BOX, Known
 
-#: Seconds without a canary after which a shovel brings nothing (newsfabric.watch).
+#: Seconds without a canary after which a shovel brings nothing (newsfabric.brokers.watch).
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
 #: Seconds after which what a process said counts for nothing, though nobody calls it gone.

@@ -12,10 +12,10 @@ import dataclasses
 from typing import Final, Protocol
 
 from newsfabric.amqp.message import Delivery
-from newsfabric.envelope import Envelope, Submission
 from newsfabric.fixed import fixed
+from newsfabric.messages.envelope import Envelope, Submission
 from newsfabric.topics import TopicClass
-from wholesale.outgoing import PendingPublish
+from wholesale.common.outgoing import PendingPublish
 from wholesale.router.stream import Stream
 
 # So long after its arrival a message may still go out: as long as it may wait in the queue before.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 from typing import Final, NamedTuple
 
-from newsfabric.envelope import MAX_MS
+from newsfabric.messages.envelope import MAX_MS
 
 # As long as gateways: a copy may be twelve minutes on its way.
 KEEP_MS: Final = 15 * 60 * 1000

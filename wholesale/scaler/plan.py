@@ -7,11 +7,10 @@ import math
 from typing import Final
 
 from newsfabric.errors import ConfigError
+from wholesale.scaler.drivers import MOST_BOXES
 
 # What one box was ever meant to carry, times ten. Who says more is not believed.
 MOST_PER_BOX: Final = 1_000_000
-# Boxes that a region can have, and that a scaler follows; as many as a frontdesk.
-MOST_BOXES: Final = 1000
 # From a reader's arrival to a driver's answer: load reports are a second apart, growth is measured
 # over twenty, drivers are asked every few, and a frontdesk sends a new box more and more.
 NOTICE: Final = 30.0

@@ -1,5 +1,5 @@
 //! Lines on stderr, where the control plane logs: text, or JSON objects as the control plane writes them
-//! (`newsfabric/logs.py`). The environment says which, and who we are called.
+//! (`newsfabric/process/logs.py`). The environment says which, and who we are called.
 //!
 //! No text here has anything of a reader's in it, so nothing is limited; what isn't printed is escaped all
 //! the same, because an error's text comes from below.

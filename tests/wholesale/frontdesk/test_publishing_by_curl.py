@@ -13,7 +13,7 @@ from core_cluster import until
 from house import JSON, SETTINGS, House, open_house
 from tornado.httpclient import HTTPResponse
 
-from newsfabric.envelope import identity_of, identity_text
+from newsfabric.messages.envelope import identity_of, identity_text
 from newsfabric.topics import TopicTable, parse_topics
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import ApiKey

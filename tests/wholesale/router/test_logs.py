@@ -12,8 +12,8 @@ from core_cluster import EPOCH, CoreCluster, message, running, until
 
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable

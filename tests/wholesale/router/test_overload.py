@@ -11,7 +11,7 @@ from core_cluster import EPOCH, CoreCluster, message, running, until
 from newsfabric import metrics
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
 from wholesale.router import counters

@@ -1,0 +1,164 @@
+"""Says each second how this process is, to whoever shows it: a report over the region's core.
+
+Nothing waits for a report and nobody misses one: it is made, given to the broker, and counted as
+lost if the link is down, the broker is out of room or two reports are unconfirmed already. What
+goes wrong is a number in ``/metrics``, never a line each second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from prometheus_client import Counter
+
+from newsfabric.amqp import ConfirmingPublisher, Links
+from newsfabric.errors import LinkError
+from newsfabric.line_limits import LineLimit
+from newsfabric.messages.reports import (
+    CERTIFICATE_ENDS,
+    MAX_FIGURES,
+    MAX_REASONS,
+    MAX_TEXT,
+    ProcessKind,
+    Report,
+    encode_report,
+)
+from newsfabric.process.figures import Figures
+from newsfabric.process.service import Readiness
+from newsfabric.process.version import version
+from newsfabric.topology import UPSTREAM
+
+logger = logging.getLogger(__name__)
+
+EVERY: Final = 1.0
+IN_FLIGHT: Final = 2
+
+# What a process adds to its report: fields of :class:`Report`.
+More = Callable[[], Awaitable[dict[str, Any]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Who reports. ``login`` is whom it logs in as at the core (None: somebody without a name)."""
+
+    kind: ProcessKind
+    name: str
+    region: str
+    login: str | None = None
+    started_ms: int = dataclasses.field(default_factory=lambda: time.time_ns() // 1_000_000)
+
+
+def make_report(
+    speaker: Speaker,
+    readiness: Readiness,
+    figures: dict[str, float],
+    *,
+    draining: bool,
+    sent_ms: int,
+    **more: Any,
+) -> Report:
+    """The report of ``speaker`` at ``sent_ms`` (wall clock); ``more`` are other fields of it."""
+    state = "draining" if draining else "ready" if readiness.ready else "starting"
+    fields: dict[str, Any] = {
+        "region": speaker.region,
+        "name": speaker.name,
+        "kind": speaker.kind,
+        "version": version(),
+        "started_ms": speaker.started_ms,
+        "sent_ms": sent_ms,
+        "state": state,
+        "waiting_for": tuple(why[:MAX_TEXT] for why in readiness.waiting_for[:MAX_REASONS]),
+        "figures": figures,
+    }
+    return Report(**(fields | more))
+
+
+class Reporting:
+    """The reports of one process. ``outcomes`` counts them, by label ``outcome``."""
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        *,
+        figures: Figures,
+        readiness: Callable[[], Readiness],
+        draining: Callable[[], bool] = lambda: False,
+        more: More | None = None,
+        outcomes: Counter,
+        heard: Callable[[Report], None] | None = None,
+    ) -> None:
+        """``heard`` is given each report too, sent or not: for a process that shows itself."""
+        self.speaker = speaker
+        self._figures = figures
+        self._readiness = readiness
+        self._draining = draining
+        self._more = more
+        self._outcomes = outcomes
+        self._heard = heard
+        self._failing = LineLimit(every=60.0)
+
+    async def run(self, links: Links) -> None:
+        """Report over ``links``, the region's core, each second until cancelled.
+
+        A process that drains says so once more at the end, since it may have been quicker than a
+        second: who was draining has left when it is silent, and isn't missed.
+        """
+        publisher = await links.publisher(in_flight=IN_FLIGHT)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                await self.once(publisher)
+                await asyncio.sleep(max(0.0, EVERY - (loop.time() - began)))
+        finally:
+            if self._draining():
+                await self.once(publisher)
+
+    async def once(self, publisher: ConfirmingPublisher) -> None:
+        """Make a report and send it, whatever may go wrong."""
+        try:
+            report = await self.report()
+            if self._heard is not None:
+                self._heard(report)
+            # Nobody waits for the confirm: at most two are without one.
+            publisher.publish_nowait(UPSTREAM, encode_report(report, user_id=self.speaker.login))
+        except (LinkError, TimeoutError):
+            self._outcomes.labels("lost").inc()
+        except Exception as exc:
+            # A bug in what is only for looking must not end what is looked at.
+            self._outcomes.labels("failed").inc()
+            unsaid = self._failing.may_log(asyncio.get_running_loop().time())
+            if unsaid is not None:
+                logger.exception("no report (and %d more): %r", unsaid, exc)
+        else:
+            self._outcomes.labels("sent").inc()
+
+    async def report(self) -> Report:
+        """What it says now. Figures in what ``more`` brings are beside its own, or replace them."""
+        more = {} if self._more is None else await self._more()
+        own = self._figures.read(asyncio.get_running_loop().time())
+        figures = _beside(own, more.pop("figures", {}))
+        return make_report(
+            self.speaker,
+            self._readiness(),
+            dict(itertools.islice(figures.items(), MAX_FIGURES)),
+            draining=self._draining(),
+            sent_ms=time.time_ns() // 1_000_000,
+            **more,
+        )
+
+
+def _beside(own: dict[str, float], others: Mapping[str, float]) -> dict[str, float]:
+    """``own`` and ``others``; of two certificates the one that ends first."""
+    sooner = {
+        name: min(ends, others[name])
+        for name, ends in own.items()
+        if name in others and name.startswith(CERTIFICATE_ENDS)
+    }
+    return {**own, **others, **sooner}
