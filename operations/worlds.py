@@ -1,6 +1,6 @@
 """A world on this machine, as commands see it that work with any fabric.
 
-Who runs worlds is the package `localfabric`. It imports `newsfabric` and never the other way round,
+Who runs worlds is the package `localfabric`. It imports `operations` and never the other way round,
 so it is found by the entry-point group ``newsfabric.worlds``.
 """
 

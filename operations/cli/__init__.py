@@ -1,7 +1,7 @@
 """The command ``newsfabric``.
 
 Commands are loaded when they are asked for, and what they need when they run, so that
-``--help`` is quick. Packages that ``newsfabric`` may not import hang theirs in through the
+``--help`` is quick. Packages that ``operations`` may not import hang theirs in through the
 entry-point group ``newsfabric.commands``: say ``make setup`` after adding one. An error of ours is
 one line on stderr and exit code 1.
 
