@@ -18,9 +18,9 @@ import orjson
 from bench.rows import Row
 from gateway import measures
 from newsfabric.amqp.message import Message
-from newsfabric.control import LoadReport, decode_load, encode_load
-from newsfabric.figures import Figures
-from newsfabric.reports import Report, ShovelSeen, decode_report, encode_report
+from newsfabric.messages.control import LoadReport, decode_load, encode_load
+from newsfabric.messages.reports import Report, ShovelSeen, decode_report, encode_report
+from newsfabric.process.figures import Figures
 from newsfabric.topology.roles import user_name
 from wholesale.frontdesk.picture import Picture, Place
 from wholesale.frontdesk.presence import login_of

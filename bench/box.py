@@ -26,11 +26,12 @@ from bench.prose import prose
 from localfabric.nodes.ports import free_ports
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import find_rabbitmq
-from newsfabric import control, topology
+from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.link import connect
-from newsfabric.envelope import Envelope, encode, id_of, identity_of
 from newsfabric.errors import SetupError
+from newsfabric.messages import control
+from newsfabric.messages.envelope import Envelope, encode, id_of, identity_of
 
 TOPIC: Final = "metrics.bench"
 # With everything else in a push this makes a frame of about 256 bytes.

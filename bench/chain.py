@@ -15,7 +15,7 @@ from typing import Any
 from bench.latency import Delays, publish_steadily, sent_ns, settled
 from newsfabric.amqp import Declare, Delivery, Link, Message, Properties
 from newsfabric.amqp.link import connect
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
 from newsfabric.settings import Credentials
 from newsfabric.topology import Bounds, Queue, ShovelLink, shovel_value
 

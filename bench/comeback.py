@@ -26,8 +26,8 @@ from gateway.native import app as native_app
 from gateway.position import log_of
 from gateway.settings import GatewaySettings
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import Envelope, id_of, identity_of
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import Envelope, id_of, identity_of
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import TopicTable

@@ -41,10 +41,10 @@ from localfabric.world.finding import world_of
 from localfabric.world.layout import WorldLayout
 from localfabric.world.parts import find_parts
 from localfabric.world.state import read_running
-from newsfabric.cli.trace import describe
+from newsfabric.brokers.management import Management
 from newsfabric.errors import SetupError
-from newsfabric.management import Management
 from newsfabric.settings import Credentials
+from operations.cli.trace import describe
 
 TOPICS: Final[dict[str, Class]] = {f"live.bench-{n}": "gold" for n in range(6)}
 RATE: Final = 20.0

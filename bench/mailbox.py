@@ -24,8 +24,8 @@ from bench.login import Issuer
 from bench.rows import Row
 from bench.store import cassandra
 from gateway.settings import GatewaySettings, TokenSettings
-from newsfabric.envelope import Envelope
 from newsfabric.errors import SetupError
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store import open_store
 from newsfabric.topics import TopicPolicy, TopicTable
 

@@ -19,8 +19,8 @@ from websockets.typing import Subprotocol
 from bench.rows import Row
 from bench.world import newsfabric
 from localfabric.world.state import read_running
-from newsfabric.cli.revoke import tell_all
 from newsfabric.settings import Credentials
+from operations.cli.revoke import tell_all
 
 USERS: Final = 10
 LIMIT: Final = 2.0

@@ -9,10 +9,10 @@ import time
 from typing import Final
 
 from bench.rows import Row
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 from wholesale.scaler.brain import Brain
-from wholesale.scaler.drivers import Instance
-from wholesale.scaler.plan import MOST_BOXES, Plan
+from wholesale.scaler.drivers import MOST_BOXES, Instance
+from wholesale.scaler.plan import Plan
 
 SECONDS: Final = 400
 # Of the first, while the plan's patience lasts, no box may go: the decision is shorter then.

@@ -25,8 +25,8 @@ from bench.prose import prose
 from bench.rows import Row
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra_home import find_cassandra
-from newsfabric.envelope import Envelope, id_of, identity_of
 from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.envelope import Envelope, id_of, identity_of
 from newsfabric.store import Store, open_store
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address

@@ -17,7 +17,7 @@ PORT_BASE = 26000
 
 def newsfabric(state: Path, *arguments: str) -> str:
     """Run the ``newsfabric`` command on the world at ``state``; returns what it printed."""
-    command = [sys.executable, "-m", "newsfabric.cli", *arguments, "--state", str(state)]
+    command = [sys.executable, "-m", "operations.cli", *arguments, "--state", str(state)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 

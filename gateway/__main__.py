@@ -18,15 +18,15 @@ from gateway.native.program import find_program
 from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
-from newsfabric.networks import Network
-from newsfabric.operators import admin_host_option
-from newsfabric.origins import is_origin
-from newsfabric.otel_tracer import trace_options
+from newsfabric.http.networks import Network
+from newsfabric.http.origins import is_origin
+from newsfabric.process.operators import admin_host_option
+from newsfabric.process.service import networks_given, process_options, run
 from newsfabric.safe_output import terminal_safe
-from newsfabric.service import networks_given, process_options, run
 from newsfabric.settings import credentials_from, without_login
 from newsfabric.store import open_store
 from newsfabric.topics import load_topics
+from newsfabric.tracing.otel_tracer import trace_options
 
 logger = logging.getLogger(__name__)
 

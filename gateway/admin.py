@@ -1,7 +1,8 @@
 """The admin port, for the agent and operators: ``/load``, ``/report``, ``/engine``, ``/logs``,
 ``/drain``, ``/take-over``, ``/trace``, health, metrics.
 
-It listens on loopback only, and serves programs, not web pages (:mod:`newsfabric.operators`).
+It listens on loopback only, and serves programs, not web pages
+(:mod:`newsfabric.process.operators`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import tornado.web
 
 from gateway import measures
 from newsfabric.errors import ConfigError
-from newsfabric.figures import Figures
-from newsfabric.operators import OperatorsApplication
-from newsfabric.service import MetricsHandler, PlainHandler, health_routes, trace_route
-from newsfabric.version import version
+from newsfabric.process.figures import Figures
+from newsfabric.process.operators import OperatorsApplication
+from newsfabric.process.service import MetricsHandler, PlainHandler, health_routes, trace_route
+from newsfabric.process.version import version
 
 if TYPE_CHECKING:
     from gateway.core import Core

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 from gateway import measures
 from gateway.settings import ANY_ORIGIN
-from newsfabric.bearer import bearer
-from newsfabric.origins import is_of_host
+from newsfabric.http.origins import is_of_host
+from newsfabric.tokens.bearer import bearer
 
 
 @dataclasses.dataclass(frozen=True)

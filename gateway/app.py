@@ -24,7 +24,7 @@ from gateway.sse import SseHandler
 from gateway.streaming import TurnedAwayHandler
 from gateway.websocket import WebSocketHandler
 from newsfabric.amqp import Link
-from newsfabric.service import health_routes, serving, up
+from newsfabric.process.service import health_routes, serving, up
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
 

@@ -20,9 +20,9 @@ from gateway import measures
 from gateway.bounded import newest_that_fit
 from gateway.late import clusters, span_of
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
+from newsfabric.messages.envelope import MAX_MS, Envelope, ms_of_id
 from newsfabric.store import Store
 from newsfabric.store.sound import Sound, newest_sound, only_sound
 

@@ -14,13 +14,13 @@ from gateway.fanout import Fanout
 from gateway.gate import Gate
 from gateway.hub import Hub
 from gateway.publication import Publication
-from newsfabric import otel_tracer
-from newsfabric.envelope import Envelope, identity_text, ms_of_id
-from newsfabric.otel_spans import Context, Kind, Span, SpanEvent, route_span_id, span_id
-from newsfabric.races import STORE, Races
-from newsfabric.sightings import Sighting
+from newsfabric.messages.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import REVOKED
+from newsfabric.tracing import otel_tracer
+from newsfabric.tracing.otel_spans import Context, Kind, Span, SpanEvent, route_span_id, span_id
+from newsfabric.tracing.races import STORE, Races
+from newsfabric.tracing.sightings import Sighting
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from gateway import measures
 from gateway.outbox import Account, Outbox
 from newsfabric.closing import SLOW_READER, CloseReason
-from newsfabric.taking import WatchedStream
+from newsfabric.http.taking import WatchedStream
 
 _LOOK_SECONDS: Final = 1.0
 # Bytes in a closing reader's stream that are still sent, so that the goodbye behind them arrives.

@@ -18,7 +18,7 @@ from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.streaming import PageHandler
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import identity_of_id
+from newsfabric.messages.envelope import identity_of_id
 from newsfabric.numbers import whole_number
 
 _LIMIT = 100

@@ -30,11 +30,11 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
 from gateway.upstream import Upstream
 from newsfabric.closing import REBALANCE
-from newsfabric.pace import Pace
-from newsfabric.races import Races
-from newsfabric.service import Readiness
+from newsfabric.http.pace import Pace
+from newsfabric.process.service import Readiness
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
+from newsfabric.tracing.races import Races
 
 
 class Core:

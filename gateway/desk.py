@@ -43,7 +43,7 @@ from gateway.resume import Resumer
 from gateway.upstream import Upstream
 from newsfabric.closing import INVALID_TOKEN, CloseReason, ErrorCode
 from newsfabric.errors import LinkError, StoreError
-from newsfabric.mailbox import UserMark
+from newsfabric.messages.mailbox import UserMark
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicTable
 

@@ -25,13 +25,13 @@ from gateway.position import log_of
 from gateway.settings import GatewaySettings
 from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
-from newsfabric.control import decode_tick, tick_key
-from newsfabric.envelope import Envelope, decode, low_of, ms_of_id
-from newsfabric.hops import hops
-from newsfabric.races import DIRECT, Races
+from newsfabric.messages.control import decode_tick, tick_key
+from newsfabric.messages.envelope import Envelope, decode, low_of, ms_of_id
+from newsfabric.messages.hops import hops
 from newsfabric.store.logs import Log
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import CONTROL_WORD, REVOKED
+from newsfabric.tracing.races import DIRECT, Races
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from gateway.unlisted import Unlisted
 from newsfabric.backoff import Backoff
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.rules import clock_ms

@@ -16,9 +16,9 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.closing import CloseReason
-from newsfabric.envelope import Envelope, identity_text
-from newsfabric.mailbox import PUSH_TYPES, UserMark
-from newsfabric.pushes import message_fields
+from newsfabric.messages.envelope import Envelope, identity_text
+from newsfabric.messages.mailbox import PUSH_TYPES, UserMark
+from newsfabric.messages.pushes import message_fields
 from newsfabric.topics import TopicClass
 
 # Opcodes of RFC 6455 section 5.2.

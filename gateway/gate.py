@@ -1,7 +1,7 @@
 """The decision on logins: which user a reader's token names, on each engine and transport.
 
-The gate knows the keys (:mod:`newsfabric.token_keys`) and the revoked users, but no reader: a login
-state is its argument and its result. A revocation is a message on the fabric's own topic
+The gate knows the keys (:mod:`newsfabric.tokens.token_keys`) and the revoked users, but no reader:
+a login state is its argument and its result. A revocation is a message on the fabric's own topic
 (``_fabric.revoked``). A gateway that starts reads all revocations from the store; until then no
 user can log in. docs/design/0015 has the reasons.
 
@@ -27,13 +27,13 @@ from gateway.settings import GatewaySettings
 from gateway.tasks import Spawn
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import BadToken, StoreError
 from newsfabric.json_fields import mapping, text, whole
+from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
-from newsfabric.token_keys import TokenKeys
 from newsfabric.tokens import Login, TokenRules, is_user, verify
+from newsfabric.tokens.token_keys import TokenKeys
 from newsfabric.topics import REVOKED, TopicTable
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from gateway.logs import Logs
 from gateway.memory import TopicMemory
 from gateway.position import copy_of, log_of
 from gateway.publication import Publication
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.topics import TopicTable
 from newsfabric.topology.times import TIMES
 

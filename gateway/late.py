@@ -22,8 +22,8 @@ from typing import Final
 from gateway.logs import Logs
 from gateway.position import copy_of
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store
 from newsfabric.topology.times import TIMES
 

@@ -27,11 +27,11 @@ from gateway.admission import Welcome
 from gateway.budget import Budget, ReaderStream
 from gateway.descriptors import connections_at_most
 from gateway.settings import GatewaySettings
-from newsfabric.addresses import Addresses
 from newsfabric.errors import ConfigError
+from newsfabric.http.addresses import Addresses
+from newsfabric.http.networks import parse_address, place_of
+from newsfabric.http.pace import Pace, Rate
 from newsfabric.line_limits import LineLimit
-from newsfabric.networks import parse_address, place_of
-from newsfabric.pace import Pace, Rate
 
 logger = logging.getLogger(__name__)
 

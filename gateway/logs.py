@@ -21,7 +21,7 @@ from gateway.known_log import KnownLog, Left
 from gateway.log_times import LogTimes
 from gateway.position import MAX_LOGS, Copy, Position, log_hash, token
 from gateway.runs import Run
-from newsfabric.envelope import MAX_MS
+from newsfabric.messages.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topology.times import TIMES
 

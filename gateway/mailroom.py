@@ -25,10 +25,10 @@ from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import SingleFlight, Spawn
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
-from newsfabric.mailbox import Kept, announced_again
+from newsfabric.messages.envelope import Envelope
+from newsfabric.messages.mailbox import Kept, announced_again
 from newsfabric.store import Store
 from newsfabric.store.rules import MAX_MAILBOX
 from newsfabric.topics import TopicPolicy

@@ -10,9 +10,9 @@ import time
 from gateway.publication import Publication
 from newsfabric import metrics
 from newsfabric.closing import NO_PONG, SLOW_READER
-from newsfabric.envelope import taken_ms
-from newsfabric.figures import Wanted
-from newsfabric.tallied import Tally
+from newsfabric.messages.envelope import taken_ms
+from newsfabric.metrics.tallied import Tally
+from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
 READERS = metrics.gauge(

@@ -19,7 +19,7 @@ from gateway.forgotten import Forgotten
 from gateway.position import copy_of
 from gateway.publication import Publication
 from gateway.windows import Window
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.topics import TopicPolicy
 
 # Shared by all topics without messages, and never changed: a gateway has thousands of them.

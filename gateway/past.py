@@ -24,8 +24,8 @@ from gateway.publication import Publication
 from gateway.recalled import Answers, Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import SingleFlight, Spawn
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.sound import Sound
 
 # Answers kept for readers who ask the same in the same second, and their weight in all.

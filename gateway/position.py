@@ -31,7 +31,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store.logs import Log
 from newsfabric.topology.times import TIMES
 

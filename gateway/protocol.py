@@ -18,8 +18,8 @@ import orjson
 from gateway.frames import encode_push
 from gateway.position import decode
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import identity_of_id
-from newsfabric.mailbox import MARK_KINDS, MarkKind, UserMark
+from newsfabric.messages.envelope import identity_of_id
+from newsfabric.messages.mailbox import MARK_KINDS, MarkKind, UserMark
 from newsfabric.numbers import is_whole
 from newsfabric.topics import TopicTable, is_topic, parse_duration
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from gateway.frames import Variant, dress, mark_push, message_push
 from gateway.position import Copy, copy_of
-from newsfabric.envelope import Envelope
-from newsfabric.mailbox import announced
+from newsfabric.messages.envelope import Envelope
+from newsfabric.messages.mailbox import announced
 from newsfabric.store.rules import rank
 from newsfabric.topics import TopicPolicy
 

@@ -15,8 +15,8 @@ from gateway.logs import LogLimits
 from gateway.outbox import OutboxLimits
 from gateway.protocol import ReaderLimits
 from newsfabric.errors import ConfigError
-from newsfabric.networks import Network
-from newsfabric.pace import HISTORY_RATE, Rate
+from newsfabric.http.networks import Network
+from newsfabric.http.pace import HISTORY_RATE, Rate
 
 ANY_ORIGIN = ("*",)
 

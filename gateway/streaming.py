@@ -25,7 +25,7 @@ from gateway.budget import ReaderStream
 from gateway.connection import Connection, Readers
 from gateway.protocol import LogIn, Refusal, Subscribe, error_push
 from newsfabric.closing import ADDRESS_FULL, NO_PONG, ErrorCode
-from newsfabric.service import HeadHandler, answer_preflight, methods_of
+from newsfabric.process.service import HeadHandler, answer_preflight, methods_of
 
 if TYPE_CHECKING:
     from gateway.core import Core

@@ -12,7 +12,7 @@ from typing import Final
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher, Link
 from newsfabric.errors import LinkBusy, LinkClosed
-from newsfabric.mailbox import UserMark, encode_mark
+from newsfabric.messages.mailbox import UserMark, encode_mark
 
 # Marks that may wait for the broker's confirm, and for how many seconds.
 _IN_FLIGHT: Final = 1_000

@@ -20,7 +20,7 @@ from rich.table import Table
 from loadtest.plot import Line, Panel, draw
 from loadtest.scenarios import SCENARIOS, Outcome, Scenario, outcome_of
 from loadtest.simulation import Moment, Region
-from newsfabric.cli.console import console
+from newsfabric.console import console
 from newsfabric.safe_output import echo
 
 

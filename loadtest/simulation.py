@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from newsfabric.control import BoxState, LoadReport
+from newsfabric.messages.control import BoxState, LoadReport
 from wholesale.frontdesk.weights import Vessel, shares
 from wholesale.scaler.brain import Brain
 from wholesale.scaler.drivers import Instance

@@ -13,9 +13,9 @@ from typing import Final
 from localfabric.world.faults import LINK, Done, Signal
 from localfabric.world.parts import unknown_name
 from newsfabric.errors import WorldError
-from newsfabric.hosts.described import Host, Hosts, Verb
-from newsfabric.hosts.remote import Seen, Unit, look_at, run, run_here
-from newsfabric.hosts.status import hosts_unwell
+from operations.hosts.described import Host, Hosts, Verb
+from operations.hosts.remote import Seen, Unit, look_at, run, run_here
+from operations.hosts.status import hosts_unwell
 
 _SIGNALS: Final = {
     "kill": ("SIGKILL", "killed"),

@@ -52,8 +52,8 @@ class PublishError(NewsfabricError):
 class Rejected(PublishError):
     """A publisher's message can't be accepted. A retry won't help.
 
-    ``reason`` is one word from :data:`newsfabric.envelope.REJECT_REASONS`, fit for a metric's
-    label; ``detail`` is for the publisher.
+    ``reason`` is one word from :data:`newsfabric.messages.envelope.REJECT_REASONS`, fit for a
+    metric's label; ``detail`` is for the publisher.
     """
 
     def __init__(self, reason: str, detail: str) -> None:

@@ -1,7 +1,7 @@
 """TLS of this process: trusted authorities, own certificates, and when these end.
 
 :class:`newsfabric.settings.TlsFiles` and :class:`ServerFiles` name the files;
-:mod:`newsfabric.certificates` makes them. Verification is always on, of host names too: no code
+:mod:`operations.certificates` makes them. Verification is always on, of host names too: no code
 here turns it off.
 
 Changed files are read again for the next connection, so that a renewal needs no restart. Two files

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from newsfabric import service
-from newsfabric.operators import OperatorsApplication, admin_host_option
+from newsfabric.process import service
+from newsfabric.process.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     ServerFiles,
     check_name,

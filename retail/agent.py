@@ -24,7 +24,11 @@ from typing import Any, Final
 from newsfabric import metrics
 from newsfabric.amqp import Declare, Delivery, Link, Message
 from newsfabric.amqp.link import connect
-from newsfabric.control import (
+from newsfabric.brokers.management import Management
+from newsfabric.brokers.watch import Watched
+from newsfabric.errors import LinkClosed, LinkError, ManagementError
+from newsfabric.line_limits import RepeatedFailures
+from newsfabric.messages.control import (
     canary_key,
     decode_canary,
     decode_drain,
@@ -38,14 +42,11 @@ from newsfabric.control import (
     load_key,
     tick_key,
 )
-from newsfabric.errors import LinkClosed, LinkError, ManagementError
-from newsfabric.figures import Figures, Wanted
-from newsfabric.hops import hops, last_hop
-from newsfabric.line_limits import RepeatedFailures
-from newsfabric.management import Management
-from newsfabric.reporting import IN_FLIGHT, Reporting, Speaker
-from newsfabric.reports import MAX_REASONS, ShovelSeen
-from newsfabric.service import Readiness
+from newsfabric.messages.hops import hops, last_hop
+from newsfabric.messages.reports import MAX_REASONS, ShovelSeen
+from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.reporting import IN_FLIGHT, Reporting, Speaker
+from newsfabric.process.service import Readiness
 from newsfabric.settings import Credentials
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topology import (
@@ -57,7 +58,6 @@ from newsfabric.topology import (
     mask,
 )
 from newsfabric.topology.roles import user_name
-from newsfabric.watch import Watched
 from retail.drain import Drain
 from retail.ends import BoxShovels, CoreEnd, GatewayAdmin
 from retail.feed import Arrivals, Command, Feeds, Move, Restart, feed_name, watched_document

@@ -16,8 +16,8 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.amqp import Declare, Link
 from newsfabric.amqp.link import connect
-from newsfabric.fetching import fetch
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
+from newsfabric.http.fetching import fetch
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     Part,

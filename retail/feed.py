@@ -15,8 +15,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from newsfabric.brokers.watch import Watched
 from newsfabric.topology import box_sources
-from newsfabric.watch import Watched
 
 # Seconds. A shovel retries each second; a core node that restarts is back in about ten.
 SILENT_AFTER: Final = 15.0

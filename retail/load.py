@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from newsfabric.control import BoxState, LoadReport
 from newsfabric.json_fields import mapping, number, numbers, text, texts, whole
-from newsfabric.reports import MAX_FIGURES, MAX_REASONS, MAX_TEXT
+from newsfabric.messages.control import BoxState, LoadReport
+from newsfabric.messages.reports import MAX_FIGURES, MAX_REASONS, MAX_TEXT
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

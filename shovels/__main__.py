@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from newsfabric import service
-from newsfabric.operators import OperatorsApplication, admin_host_option
+from newsfabric.process import service
+from newsfabric.process.operators import OperatorsApplication, admin_host_option
 from newsfabric.settings import (
     Credentials,
     Fabric,

@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from newsfabric.brokers.management import Management, QueueState, ShovelState
 from newsfabric.errors import ManagementError
-from newsfabric.management import Management, QueueState, ShovelState
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
 from newsfabric.topology import (

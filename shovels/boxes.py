@@ -19,9 +19,9 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from newsfabric import metrics
+from newsfabric.brokers.management import Management, QueueState
 from newsfabric.errors import ManagementError
 from newsfabric.line_limits import LineLimit, RepeatedFailures
-from newsfabric.management import Management, QueueState
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Binding, Broker, Cluster, Exchange, box_of, feed_bindings, mask
 

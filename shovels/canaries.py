@@ -17,9 +17,9 @@ from typing import Final
 from newsfabric import metrics
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link
 from newsfabric.amqp.link import connect
-from newsfabric.control import Canary, canary_key, decode_canary, encode_canary
 from newsfabric.errors import LinkError
-from newsfabric.hops import last_hop
+from newsfabric.messages.control import Canary, canary_key, decode_canary, encode_canary
+from newsfabric.messages.hops import last_hop
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topology import (
     CLIENT,

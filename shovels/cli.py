@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from newsfabric.cli.console import console as terminal
+from newsfabric.console import console as terminal
 from newsfabric.errors import NewsfabricError
 from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.settings import (

@@ -25,11 +25,11 @@ from newsfabric import metrics
 from newsfabric.amqp.spread import SpreadLink
 from newsfabric.backoff import Backoff
 from newsfabric.errors import ManagementError
-from newsfabric.figures import Figures, Wanted
 from newsfabric.line_limits import RepeatedFailures
-from newsfabric.reporting import Reporting, Speaker
-from newsfabric.reports import MAX_SHOVELS, ShovelSeen
-from newsfabric.service import Readiness
+from newsfabric.messages.reports import MAX_SHOVELS, ShovelSeen
+from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.reporting import Reporting, Speaker
+from newsfabric.process.service import Readiness
 from newsfabric.tls import CERTIFICATES_END
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Broker, Link, Place, brokers_of, mask, region_links

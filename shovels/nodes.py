@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from newsfabric import metrics
+from newsfabric.brokers.management import Management
 from newsfabric.errors import ManagementError
-from newsfabric.management import Management
-from newsfabric.reports import MAX_NODES, NodeSeen
+from newsfabric.messages.reports import MAX_NODES, NodeSeen
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Broker, runs_shovels
 from shovels.places import Uptimes

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from newsfabric.management import QueueState
+from newsfabric.brokers.management import QueueState
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     Binding,

@@ -6,7 +6,7 @@ source accepted a canary that never arrives, the shovel, its queue or a binding 
 them belong to the keeper.
 
 A shovel is recreated (deleted and made again) for two reasons. It reports that it runs, but
-delivers nothing (:mod:`newsfabric.watch`). Or it is planned and hasn't reported to run for
+delivers nothing (:mod:`newsfabric.brokers.watch`). Or it is planned and hasn't reported to run for
 :data:`MISSING_AFTER`.
 
 If that didn't help :data:`TRIES` times, it is done once more and the broker is *unfit* for the
@@ -23,8 +23,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from newsfabric.backoff import Backoff
+from newsfabric.brokers.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 from newsfabric.topology import Broker, Link, Place
-from newsfabric.watch import RESTART_BASE, RESTART_CAP, SILENT_AFTER, Watched
 
 # Seconds in which a shovel may be missing or "starting": its other broker may be away briefly.
 MISSING_AFTER: Final = 30.0

@@ -9,9 +9,9 @@ import pytest
 import retail.agent
 import shovels.keeper
 from gateway import measures
-from newsfabric.figures import Figures, Wanted
+from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_FIGURES
 from newsfabric.metrics import REGISTRY
-from newsfabric.reports import CERTIFICATE_ENDS, MAX_FIGURES
+from newsfabric.process.figures import Figures, Wanted
 from newsfabric.tls import CERTIFICATES_END
 from wholesale.frontdesk import plots, region_page, service
 from wholesale.mailbox import counters as mailbox

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("newsfabric", "gateway", "wholesale", "retail", "shovels", "localfabric")
+PACKAGES = ("newsfabric", "operations", "gateway", "wholesale", "retail", "shovels", "localfabric")
 # What is built or installed into a folder of ours.
 NOT_OURS = {"target", "node_modules", "__pycache__"}
 PYTHON = r"(?m)^ *class (\w+)[:(]"

@@ -12,7 +12,7 @@ from left_connections import close_connections
 from tornado.httpclient import HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.fetching import fetch
+from newsfabric.http.fetching import fetch
 
 
 async def test_the_connection_of_a_cancelled_fetch_is_closed_and_what_listens_is_not() -> None:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 # process's own: nobody else sees the two files that are mounted.
 PLAY = """
 import asyncio, os, socket, subprocess, sys, time
-from newsfabric import service
+from newsfabric.process import service
 
 folder = sys.argv[1]
 files = {"resolv.conf": "nameserver 127.0.0.99\\n", "hosts": "127.0.0.1 broker.test\\n"}

@@ -13,10 +13,9 @@ import pytest
 import yaml
 from alert_faults import MADE_IN, NOT_MADE
 from observability import grafana
+from observability.catalogue import declared_in_tree
 from observability.dashboards import DASHBOARDS
 from prometheus import OBSERVABILITY, ROOT, alerts, program, rules
-
-from newsfabric.catalogue import declared_in_tree
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 SECTIONS = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))

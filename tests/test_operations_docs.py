@@ -12,7 +12,7 @@ import pytest
 
 import fleet.__main__ as fleet_program
 from fleet.plan import possible_machines
-from newsfabric.cli.group import cli as newsfabric
+from operations.cli.group import cli as newsfabric
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs/operations").glob("*.md"))

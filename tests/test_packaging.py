@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ["newsfabric", "gateway", "wholesale", "retail", "shovels", "localfabric"]
+PACKAGES = ["newsfabric", "operations", "gateway", "wholesale", "retail", "shovels", "localfabric"]
 NODES = ROOT / "localfabric" / "nodes"
 PROJECT_FILES = ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "topics.toml"]
 #: Files that a checkout holds, or soon will, and site-packages must not.

@@ -9,7 +9,10 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 PLACES: Final = [
-    *((package, "*.py") for package in ("newsfabric", "wholesale", "retail", "shovels")),
+    *(
+        (package, "*.py")
+        for package in ("newsfabric", "operations", "wholesale", "retail", "shovels")
+    ),
     ("localfabric", "*.py"),
     ("gateway", "*.py"),
     ("gateway/dataplane/src", "*.rs"),

@@ -7,7 +7,7 @@ import pytest
 from newsfabric.errors import ConfigError
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.spelling import meant, unknown_name
-from newsfabric.worlds import World
+from operations.worlds import World
 
 
 def test_an_unknown_name_is_answered_with_the_one_that_was_meant_and_all_there_are() -> None:

@@ -16,9 +16,9 @@ import tornado.web
 from authorities import DAY, Authority, Certified, put
 
 from newsfabric import metrics, tls
+from newsfabric.brokers.management import Management
 from newsfabric.errors import ConfigError, ManagementError
-from newsfabric.management import Management
-from newsfabric.service import listen
+from newsfabric.process.service import listen
 from newsfabric.settings import Credentials, ServerFiles, TlsFiles
 from newsfabric.tls import ClientTls, ServerTls
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from newsfabric import service, topology
+from newsfabric import topology
 from newsfabric.amqp import Links
 from newsfabric.amqp.spread import connect_each
-from newsfabric.networks import Network, Places
-from newsfabric.operators import admin_host_option
-from newsfabric.otel_tracer import trace_options
+from newsfabric.http.networks import Network, Places
+from newsfabric.process import service
+from newsfabric.process.operators import admin_host_option
 from newsfabric.safe_output import terminal_safe
 from newsfabric.settings import (
     Node,
@@ -30,7 +30,8 @@ from newsfabric.settings import (
 )
 from newsfabric.store import Store, check_region, open_store
 from newsfabric.topics import TopicTable, load_topics
-from wholesale.core_service import CoreService, CoreSettings
+from newsfabric.tracing.otel_tracer import trace_options
+from wholesale.common.core_service import CoreService, CoreSettings
 from wholesale.frontdesk.access import read_keys
 from wholesale.frontdesk.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings

@@ -24,7 +24,8 @@ import click
 from bench.growth.rate import kept
 from newsfabric.errors import SetupError
 from wholesale.scaler.capacity import capacity_for
-from wholesale.scaler.plan import MOST_BOXES, Plan
+from wholesale.scaler.drivers import MOST_BOXES
+from wholesale.scaler.plan import Plan
 
 BEGIN: Final = "<!-- bench.growth.model --write: from here -->\n"
 END: Final = "<!-- to here -->\n"

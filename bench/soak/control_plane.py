@@ -25,7 +25,7 @@ from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric import topology
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.service import run
+from newsfabric.process.service import run
 from newsfabric.store.sqlite import SqliteStore
 
 

@@ -8,8 +8,8 @@ from typing import Final
 import orjson
 
 from newsfabric.amqp.message import Message
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import Envelope, encode, id_of, identity_of
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import Envelope, encode, id_of, identity_of
 from newsfabric.topics import TopicPolicy, TopicTable
 
 # What every steady reader must get exactly once.

@@ -25,7 +25,7 @@ from fleet.run import end_of, run
 from localfabric.world.issuer import issue, make_keys
 from localfabric.world.paths import Paths
 from localfabric.world.state import write_private
-from newsfabric.certificates.folder import opened
+from operations.certificates.folder import opened
 
 _CONNECT: Final = Path(__file__).with_name("connect.py")
 #: Who may publish on the fleet, to all topics: a user of client nodes, and the API key is its own.

@@ -73,7 +73,7 @@ class Folders:
 
     @property
     def hosts(self) -> Path:
-        """What newsfabric's own commands know of the fleet (newsfabric.hosts.described)."""
+        """What newsfabric's own commands know of the fleet (operations.hosts.described)."""
         return self.top / "hosts.json"
 
     @property

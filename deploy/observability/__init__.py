@@ -1,1 +1,1 @@
-"""What watches the fabric: dashboards, and beside them Prometheus's rules."""
+"""Metrics of the fabric, dashboards of them, and beside these Prometheus's rules."""

@@ -20,7 +20,8 @@ from typing import Any, Final, Literal
 import click
 
 from wholesale.scaler.capacity import capacity_for
-from wholesale.scaler.plan import MOST_BOXES, Plan
+from wholesale.scaler.drivers import MOST_BOXES
+from wholesale.scaler.plan import Plan
 
 HERE: Final = Path(__file__).parent
 README: Final = HERE / "README.md"

@@ -29,7 +29,7 @@ from gateway.native.wire import (
 from gateway.publication import Publication
 from gateway.settings import ANY_ORIGIN, GatewaySettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
-from newsfabric.envelope import taken_ms
+from newsfabric.messages.envelope import taken_ms
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
 _HEAD: Final = struct.Struct("<IB")

@@ -15,7 +15,7 @@ from gateway.known_log import KnownLog, Left
 from gateway.logs import LeftLogs
 from gateway.position import MAX_SEQ
 from gateway.runs import Run, Runs
-from newsfabric.envelope import MAX_MS, Envelope
+from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import Log
 

@@ -21,8 +21,8 @@ from typing import Final
 
 from gateway.native.link import connected
 from gateway.settings import GatewaySettings
-from newsfabric.environment import without_secrets
 from newsfabric.errors import ConfigError, SetupError
+from newsfabric.process.environment import without_secrets
 
 logger = logging.getLogger(__name__)
 

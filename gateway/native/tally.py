@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge
 from gateway import measures
 from gateway.native.commands import SERIES
 from newsfabric import metrics
-from newsfabric.tallied import Counted, Tallied
+from newsfabric.metrics.tallied import Counted, Tallied
 
 _METRICS: Final[Mapping[str, Counter | Counted | Gauge | Tallied]] = {
     "readers": measures.READERS,

@@ -16,7 +16,7 @@ import orjson
 from gateway.admission import Welcome
 from gateway.sockjs.sockjs_tornado import BaseHandler, PreflightHandler
 from gateway.streaming import ReaderHandler
-from newsfabric.service import HeadHandler
+from newsfabric.process.service import HeadHandler
 
 _YEAR: Final = 365 * 86400
 # A value like a name. A balancer removes its own prefix from it before the cookie is received here.

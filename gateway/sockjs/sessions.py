@@ -21,9 +21,9 @@ from gateway.connection import Connection
 from gateway.frames import Variant, dress, sockjs_array, sockjs_close
 from gateway.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
 from gateway.streaming import ANSWER_SECONDS
-from newsfabric.addresses import Addresses
 from newsfabric.closing import NO_PONG, TOO_BIG, CloseReason
-from newsfabric.networks import parse_address, place_of
+from newsfabric.http.addresses import Addresses
+from newsfabric.http.networks import parse_address, place_of
 
 if TYPE_CHECKING:
     from gateway.core import Core

@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 def _world(arguments: argparse.Namespace) -> Iterator[WorldLayout]:
     """Start a world by the users' command, and stop it in any case."""
     state: Path = arguments.state
-    command = (sys.executable, "-m", "newsfabric.cli")
+    command = (sys.executable, "-m", "operations.cli")
     where = ("--state", str(state))
     if arguments.running:
         yield read_running(state_path(state))[0]

@@ -106,7 +106,7 @@ def _world(state: Path, options: tuple[str, ...], *, running: bool) -> Iterator[
     if running:
         yield
         return
-    command = (sys.executable, "-m", "newsfabric.cli")
+    command = (sys.executable, "-m", "operations.cli")
     where = ("--state", str(state))
     size = ("--regions", "oregon", "--timeout", str(_START))
     up = (*command, "up", "--detach", *size, *options, *where)

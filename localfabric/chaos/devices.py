@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from localfabric.chaos.delivery_record import Sort
 from localfabric.chaos.reading import ChaosReader, EventWriter, Plan
-from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
+from newsfabric.messages.envelope import identity_of_id
 from newsfabric.reader import Push
 from newsfabric.reader import Reader as NewsReader
 

@@ -16,7 +16,7 @@ from typing import Final
 from localfabric.chaos.delivery_record import DeliveryRecord
 from localfabric.world.finding import world_of
 from localfabric.world.layout import WorldLayout
-from newsfabric.cli.trace import describe
+from operations.cli.trace import describe
 
 #: Broken promises that are told in full, with their traces.
 TOLD: Final = 20

@@ -18,11 +18,11 @@ import orjson
 from localfabric.chaos.delivery_record import Class, DeliveryRecord, Message
 from newsfabric.amqp import Message as AmqpMessage
 from newsfabric.backoff import Backoff
-from newsfabric.cli.messages import make_message
-from newsfabric.cli.sending import send_with_retry
-from newsfabric.control import Receipt
 from newsfabric.errors import AccessRefused
+from newsfabric.messages.control import Receipt
 from newsfabric.publish import AsyncPublisher
+from operations.cli.messages import make_message
+from operations.cli.sending import send_with_retry
 
 APP_ID: Final = "newsfabric-chaos"
 _IN_FLIGHT: Final = 5_000

@@ -28,8 +28,8 @@ from localfabric.chaos.delivery_record import (
 )
 from localfabric.chaos.rereading import read_history
 from newsfabric.backoff import Backoff
-from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
+from newsfabric.messages.envelope import identity_of_id
 from newsfabric.reader import Endpoint, Endpoints, Push, Transport, connect, fetch_endpoints
 from newsfabric.reader import Reader as NewsReader
 

@@ -17,7 +17,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.backoff import Backoff
-from newsfabric.fetching import fetch
+from newsfabric.http.fetching import fetch
 
 _TIMEOUT: Final = 15.0
 # A page is at most 1 MiB of bodies.

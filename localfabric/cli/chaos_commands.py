@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.errors import WorldError
 from newsfabric.safe_output import echo
+from operations.cli.options import examples, json_option, state_option
 
 if TYPE_CHECKING:
     from localfabric.host_faults import HostFaults
@@ -130,7 +130,7 @@ def _await_whole(state: Path, seconds: float) -> None:
     import asyncio
 
     from localfabric.world.whole import await_whole, look_at_boards
-    from newsfabric.worlds import running_world
+    from operations.worlds import running_world
 
     machines = _on_hosts(state)
     urls = [] if machines is not None else running_world(state).frontdesk_urls(None)
@@ -237,7 +237,7 @@ def _signal(verb: Any, names: Sequence[str], state: Path, *, as_json: bool, afte
 
 def _on_hosts(state: Path) -> HostFaults | None:
     from localfabric.host_faults import HostFaults
-    from newsfabric.hosts.described import read_hosts
+    from operations.hosts.described import read_hosts
 
     hosts = read_hosts(state)
     return None if hosts is None else HostFaults(hosts)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from newsfabric.cli.options import examples, json_option, state_option, with_state
 from newsfabric.safe_output import echo
+from operations.cli.options import examples, json_option, state_option, with_state
 
 
 @click.command(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.errors import ConfigError
 from newsfabric.safe_output import confirm, echo
+from operations.cli.options import examples, json_option, state_option
 
 
 @click.command(

@@ -14,7 +14,7 @@ from localfabric.world.layout import lay_out
 from localfabric.world.running import Running
 from localfabric.world.state import read_notes
 from localfabric.world.status import observe, status_document
-from newsfabric.cli.console import console
+from newsfabric.console import console
 
 _EVERY: Final = 2.0
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from localfabric.world.layout import WorldLayout
 from localfabric.world.options import PROXY
 from localfabric.world.start import Progress as StartProgress
-from newsfabric.cli.console import console
+from newsfabric.console import console
 
 # Canaries are sent each second; so long one may take before its shovel is called broken.
 _LATE_MS: Final = 10_000

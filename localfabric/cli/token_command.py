@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from newsfabric.cli.options import examples, state_option
 from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.topics import parse_duration
+from operations.cli.options import examples, state_option
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:

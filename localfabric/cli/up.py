@@ -30,7 +30,7 @@ from localfabric.world.state import (
 from localfabric.world.stop import stop_world
 from localfabric.world.toxiproxy import find_toxiproxy
 from localfabric.world.watchdog import Watchdog
-from newsfabric.cli.console import console
+from newsfabric.console import console
 from newsfabric.errors import ConfigError, WorldError
 from newsfabric.safe_output import echo
 

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from localfabric.world.options import StoreKind, WorldOptions
-from newsfabric.cli.options import examples, json_option, state_option
 from newsfabric.safe_output import echo, terminal_safe
 from newsfabric.settings import is_name
+from operations.cli.options import examples, json_option, state_option
 
 
 def _least_and_most(
@@ -163,7 +163,7 @@ def status(state: Path, as_json: bool) -> None:
     Of a fabric on machines, too, where --state has a hosts.json (docs/fleet.md).
     """
     from localfabric.cli.show import status_tables
-    from newsfabric.cli.console import console
+    from newsfabric.console import console
 
     document = _status_of(state)
     if as_json:
@@ -175,9 +175,9 @@ def status(state: Path, as_json: bool) -> None:
 def _status_of(state: Path) -> dict[str, Any]:
     from localfabric.world.state import read_running
     from localfabric.world.status import observe, status_document
-    from newsfabric.hosts.described import read_hosts
-    from newsfabric.hosts.remote import look_at
-    from newsfabric.hosts.status import hosts_status
+    from operations.hosts.described import read_hosts
+    from operations.hosts.remote import look_at
+    from operations.hosts.status import hosts_status
 
     if (hosts := read_hosts(state)) is not None:
         return hosts_status(hosts, look_at(hosts))

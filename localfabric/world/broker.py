@@ -19,8 +19,8 @@ from localfabric.world import bounded_declarations, hidden_logins
 from localfabric.world.plugins import link_modules, link_plugins
 from localfabric.world.processes import MARKER
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.environment import without_secrets
 from newsfabric.errors import WorldError
+from newsfabric.process.environment import without_secrets
 
 HOST: Final = "127.0.0.1"
 # RabbitMQ's own default, said aloud because what entrances have must stay below it.

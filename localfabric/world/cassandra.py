@@ -23,7 +23,7 @@ from typing import Final
 from localfabric.world.broker import HOST
 from localfabric.world.cassandra_home import CassandraHome
 from localfabric.world.processes import MARKER
-from newsfabric.environment import without_secrets
+from newsfabric.process.environment import without_secrets
 
 HEAP_MB: Final = 384
 # Alone on two cores a node takes 6 to 10 s; beside a world that starts, several times that.

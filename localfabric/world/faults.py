@@ -26,8 +26,8 @@ from localfabric.world.rabbitmq_homes import find_rabbitmqs
 from localfabric.world.running import Running
 from localfabric.world.state import changing, read_running
 from localfabric.world.toxiproxy import Toxiproxy
+from newsfabric.brokers.management import Management
 from newsfabric.errors import ManagementError, WorldError
-from newsfabric.management import Management
 from newsfabric.settings import Credentials
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]

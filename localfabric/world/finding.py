@@ -1,7 +1,7 @@
 """The world that a command is for: at once, or when it is ready for messages.
 
 Commands of `newsfabric` come here through the entry point ``newsfabric.worlds``; they get a
-:class:`~newsfabric.worlds.World`, not the layout.
+:class:`~operations.worlds.World`, not the layout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localfabric.world.layout import WorldLayout
 from localfabric.world.parts import parts
 from localfabric.world.state import read_notes, read_running, shown
 from newsfabric.errors import WorldError
-from newsfabric.worlds import Process, Say, World
+from operations.worlds import Process, Say, World
 
 # `newsfabric up --detach & newsfabric publish …` begin at the same moment.
 _MAY_APPEAR: Final = 3.0
@@ -26,17 +26,17 @@ _READERS_FIRST: Final = 2.0
 
 
 def running(state: Path) -> World:
-    """See :func:`newsfabric.worlds.running_world`."""
+    """See :func:`operations.worlds.running_world`."""
     return world_of(read_running(state)[0])
 
 
 def to_read(state: Path, say: Say) -> World:
-    """See :func:`newsfabric.worlds.world_to_read`."""
+    """See :func:`operations.worlds.world_to_read`."""
     return world_of(ready_layout(state, say))
 
 
 def to_publish_to(state: Path, say: Say) -> World:
-    """See :func:`newsfabric.worlds.world_to_publish_to`."""
+    """See :func:`operations.worlds.world_to_publish_to`."""
     notes = read_notes(state)
     layout = ready_layout(state, say)
     if notes is None or not notes.ready:

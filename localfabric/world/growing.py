@@ -40,13 +40,13 @@ from localfabric.world.rabbitmq_homes import find_rabbitmqs
 from localfabric.world.running import Running
 from localfabric.world.start import check_ports_of, write_definitions
 from localfabric.world.state import Notes, changing, read_running, write_notes
+from newsfabric.brokers.management import Management
 from newsfabric.errors import ManagementError, WorldError
-from newsfabric.management import Management
-from newsfabric.passwords import passwords_in
 from newsfabric.settings import Credentials
 from newsfabric.topics import load_topics
 from newsfabric.topology.rights import user_definitions
 from newsfabric.topology.roles import core_box, user_name
+from operations.passwords import passwords_in
 
 #: How many boxes of a region boot at a time.
 AT_ONCE: Final = 1

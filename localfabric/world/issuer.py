@@ -14,8 +14,8 @@ from localfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
 from localfabric.world.paths import Paths
 from localfabric.world.state import write_private
 from newsfabric.errors import ConfigError, WorldError
-from newsfabric.operator_tokens import key_pair, signed
 from newsfabric.tokens import MAX_PATTERN_BYTES, MAX_PATTERNS, is_user
+from newsfabric.tokens.operator_tokens import key_pair, signed
 from newsfabric.topics import is_pattern
 
 

@@ -18,8 +18,8 @@ from localfabric.world.processes import MARKER, last_lines, process_id, spawn
 from localfabric.world.programs import LINKS, Program, links_program, region_programs
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from localfabric.world.state import ENGINE, Notes, shown, write_notes
-from newsfabric.environment import without_secrets
 from newsfabric.errors import WorldError
+from newsfabric.process.environment import without_secrets
 
 EPMD: Final = "epmd"
 

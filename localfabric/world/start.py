@@ -26,7 +26,6 @@ from localfabric.world.running import Running
 from localfabric.world.state import write_private
 from localfabric.world.store_start import bring_up_store
 from newsfabric.errors import ConfigError, WorldError
-from newsfabric.passwords import passwords_in
 from newsfabric.settings import Credentials, dump_fabric
 from newsfabric.topics import CANARY_TOPIC, TopicTable, load_topics
 from newsfabric.topology import (
@@ -38,6 +37,7 @@ from newsfabric.topology import (
 )
 from newsfabric.topology.rights import User, publisher
 from newsfabric.topology.roles import box_user, cluster_users, operator
+from operations.passwords import passwords_in
 
 _LOOK_AGAIN: Final = 0.1
 # A person who hears nothing for longer wonders whether anything happens.

@@ -26,9 +26,9 @@ from localfabric.world.processes import ProcessId, process_id
 from localfabric.world.programs import region_programs
 from localfabric.world.running import EPMD
 from localfabric.world.state import Notes
+from newsfabric.brokers.management import Management, ShovelState
 from newsfabric.errors import ManagementError
-from newsfabric.fetching import fetch
-from newsfabric.management import Management, ShovelState
+from newsfabric.http.fetching import fetch
 from newsfabric.settings import Credentials
 
 _TIMEOUT: Final = 2.0

@@ -33,7 +33,7 @@ class Watchdog:
         down = [
             sys.executable,
             "-m",
-            "newsfabric.cli",
+            "operations.cli",
             "down",
             "--keep-logs",
             "--state",

@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
-from newsfabric.board_document import Board
 from newsfabric.errors import NewsfabricError, WorldError
-from newsfabric.top.frontdesks import fetch_once
+from operations.board_document import Board
+from operations.top.frontdesks import fetch_once
 
 #: Longer than a frontdesk takes to call a silent process gone.
 SURE: Final = 4.0

@@ -16,7 +16,7 @@ from newsfabric.fixed import fixed
 # AMQP 0-9-1: 1 is transient, 2 persistent. The fabric persists nothing in a broker.
 TRANSIENT: Final = 1
 
-# The header in which shovels write their names; see newsfabric.hops.
+# The header in which shovels write their names; see newsfabric.messages.hops.
 SHOVELLED: Final = "x-shovelled"
 
 

@@ -25,7 +25,6 @@ from urllib.parse import urlsplit
 from newsfabric.amqp import Link, Message
 from newsfabric.amqp.link import connect
 from newsfabric.backoff import Backoff
-from newsfabric.control import Receipt
 from newsfabric.errors import (
     AccessRefused,
     ConfigError,
@@ -38,6 +37,7 @@ from newsfabric.errors import (
     Returned,
     Unanswered,
 )
+from newsfabric.messages.control import Receipt
 from newsfabric.publish.choice import SEND_AGAIN, SEND_AGAIN_AT_LAST, Choice, Course
 from newsfabric.publish.entrance import Entrance, cancel, first_of
 from newsfabric.publish.message import (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Link, Message
-from newsfabric.control import Receipt, decode_receipt
 from newsfabric.errors import LinkBusy, LinkError, LinkRefused
+from newsfabric.messages.control import Receipt, decode_receipt
 from newsfabric.topology import PUBLISH, TO_QUEUES
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from typing import Any, Final, TypedDict
 import orjson
 
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.control import Receipt
-from newsfabric.envelope import DEFAULT_LIMITS
 from newsfabric.errors import Rejected
+from newsfabric.messages.control import Receipt
+from newsfabric.messages.envelope import DEFAULT_LIMITS
 
 # Characters before a fault in a body that are shown with it.
 _BESIDE: Final = 20

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from newsfabric.amqp.message import Message
-from newsfabric.control import PUBLISHER_NOT_ALLOWED
+from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED
 from newsfabric.topology import PUBLISH
 
 # A broker's reply code and words.
@@ -26,7 +26,7 @@ def refused(words: str, message: Message) -> str | None:
     """Return the reason for which a broker's ``words`` refuse ``message``; None if they mean
     another.
 
-    It is one of :data:`newsfabric.envelope.REJECT_REASONS`.
+    It is one of :data:`newsfabric.messages.envelope.REJECT_REASONS`.
     """
     said = message.properties
     if "ACCESS_REFUSED" in words:

@@ -11,7 +11,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from newsfabric.errors import Disconnected
-from newsfabric.fetching import fetch
+from newsfabric.http.fetching import fetch
 from newsfabric.numbers import is_number, is_whole
 
 _TIMEOUT: Final = 5.0

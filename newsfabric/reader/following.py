@@ -17,8 +17,8 @@ from typing import Final
 
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
-from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected, ReaderError
+from newsfabric.messages.envelope import identity_of_id
 from newsfabric.reader.endpoints import fetch_endpoints
 from newsfabric.reader.push import Push
 from newsfabric.reader.transports import Transport, connect

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric import metrics
-from newsfabric.envelope import identity_of_id, identity_text
+from newsfabric.messages.envelope import identity_of_id, identity_text
 
 DROPPED: Final = metrics.counter(
     "reader_dropped_pushes", "Pushes that are no JSON object, or nested too deeply to be read"

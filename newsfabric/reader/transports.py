@@ -31,7 +31,7 @@ from tornado.websocket import (
 )
 
 from newsfabric.errors import Disconnected
-from newsfabric.fetching import fetch
+from newsfabric.http.fetching import fetch
 from newsfabric.reader.endpoints import Endpoint
 from newsfabric.reader.frames import EventStream, Lines, closed, sockjs_messages
 from newsfabric.reader.push import Push, parse_pushes

@@ -8,8 +8,8 @@ Two envelopes are the same if their ids *and* their places in a log (router, epo
 The id alone isn't enough: two routers that route copies of one message in the same millisecond give
 both copies the same id. A gateway that lacks a number needs the copy of that log.
 
-The same write keeps individual messages (:mod:`newsfabric.mailbox`) for their users as well. Users'
-marks on these messages are kept too.
+The same write keeps individual messages (:mod:`newsfabric.messages.mailbox`) for their users as
+well. Users' marks on these messages are kept too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import ConfigError
-from newsfabric.mailbox import Kept, UserMark
+from newsfabric.messages.envelope import MAX_MS, Envelope
+from newsfabric.messages.mailbox import Kept, UserMark
 from newsfabric.store.logs import DirectoryRow, Log, Number
 from newsfabric.topics import TopicTable
 

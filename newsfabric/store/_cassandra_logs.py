@@ -21,8 +21,8 @@ from typing import Final
 
 import orjson
 
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_presence import SHORT_WAIT

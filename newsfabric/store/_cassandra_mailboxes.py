@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from newsfabric.envelope import MAX_MS, ms_of_id
-from newsfabric.mailbox import Kept, UserMark, first_of_each
+from newsfabric.messages.envelope import MAX_MS, ms_of_id
+from newsfabric.messages.mailbox import Kept, UserMark, first_of_each
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_session import PAGE_ROWS, Row, Session, together

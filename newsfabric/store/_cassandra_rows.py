@@ -20,8 +20,15 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import IDENTITY_BITS, MAX_MS, Envelope, id_of, identity_of_id, ms_of_id
-from newsfabric.mailbox import UserMark, is_individual
+from newsfabric.messages.envelope import (
+    IDENTITY_BITS,
+    MAX_MS,
+    Envelope,
+    id_of,
+    identity_of_id,
+    ms_of_id,
+)
+from newsfabric.messages.mailbox import UserMark, is_individual
 from newsfabric.store import rules
 from newsfabric.store._unreadable import read_or_blank, read_row
 from newsfabric.topics import TopicTable, owner_of

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import Envelope, identity_of_id
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import UserMark, is_individual
+from newsfabric.messages.envelope import Envelope, identity_of_id
+from newsfabric.messages.mailbox import UserMark, is_individual
 from newsfabric.store import rules
 from newsfabric.store._sqlite_numbers import message_row
 from newsfabric.topics import TopicTable

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import MAX_MS
-from newsfabric.mailbox import Kept, UserMark, first_of_each
+from newsfabric.messages.envelope import MAX_MS
+from newsfabric.messages.mailbox import Kept, UserMark, first_of_each
 from newsfabric.store import rules
 from newsfabric.store._sqlite_file import PAGE_ROWS, read_envelope, who_of
 from newsfabric.store._unreadable import read_row

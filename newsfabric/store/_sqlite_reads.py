@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store import rules
 from newsfabric.store._sqlite_file import PAGE_ROWS, Row, read_envelope
 from newsfabric.store._unreadable import blank, left_out, read_or_blank

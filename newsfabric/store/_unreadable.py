@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from newsfabric import metrics
-from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
+from newsfabric.messages.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import DirectoryRow, Log
 

@@ -23,8 +23,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from newsfabric.envelope import MAX_MS, Envelope, ms_of_id
-from newsfabric.mailbox import Kept, UserMark
+from newsfabric.messages.envelope import MAX_MS, Envelope, ms_of_id
+from newsfabric.messages.mailbox import Kept, UserMark
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.store import rules
 from newsfabric.store._cassandra_logs import Logs

@@ -22,8 +22,8 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from newsfabric.envelope import Envelope
 from newsfabric.fixed import fixed
+from newsfabric.messages.envelope import Envelope
 
 DAY_MS: Final = 86_400_000
 

@@ -14,9 +14,9 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
-from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
-from newsfabric.mailbox import MARK_KINDS, Kept, MarkKind, UserMark, is_individual
+from newsfabric.messages.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
+from newsfabric.messages.mailbox import MARK_KINDS, Kept, MarkKind, UserMark, is_individual
 from newsfabric.store import rules
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicTable

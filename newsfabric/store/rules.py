@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from newsfabric.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
 from newsfabric.fixed import fixed
-from newsfabric.mailbox import UserMark
+from newsfabric.messages.envelope import MAX_MS, Envelope, identity_of_id, ms_of_id
+from newsfabric.messages.mailbox import UserMark
 from newsfabric.topics import TopicPolicy, TopicTable
 
 # A message is kept for at least this time, however short its ttl: a gateway that was cut off for

@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store._unreadable import UNREADABLE
 
 # Bytes of bodies that are parsed before other tasks get a turn.

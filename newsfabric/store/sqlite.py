@@ -23,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import Kept, UserMark
+from newsfabric.messages.envelope import MAX_MS, Envelope
+from newsfabric.messages.mailbox import Kept, UserMark
 from newsfabric.store import _sqlite_file as file
 from newsfabric.store import _sqlite_logs as logs
 from newsfabric.store import _sqlite_mailboxes as mailboxes

@@ -59,7 +59,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         "dest-protocol": "amqp091",
         "dest-uri": _uris(link.destinations, credentials),
         "dest-exchange": link.exchange,
-        # Headers with its name, for races, canaries and `newsfabric trace`: newsfabric.hops.
+        # Headers with its name (newsfabric.messages.hops), for races, canaries and traces.
         "dest-add-forward-headers": True,
         # The source keeps a message until the destination has it: duplicates, never losses.
         "ack-mode": "on-confirm" if link.confirmed else "on-publish",

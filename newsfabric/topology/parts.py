@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from newsfabric.control import drain_key, load_key
-from newsfabric.mailbox import MARK_KEY
+from newsfabric.messages.control import drain_key, load_key
+from newsfabric.messages.mailbox import MARK_KEY
 from newsfabric.topics import TopicTable
 from newsfabric.topology.values import (
     BOX_BOUNDS,

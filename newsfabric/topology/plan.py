@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from newsfabric.control import canary_key
+from newsfabric.messages.control import canary_key
 from newsfabric.settings import Fabric, Node, ProxyCluster, Region
 from newsfabric.topics import TopicTable
 from newsfabric.topology.parts import CLIENT, core

@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from newsfabric.control import canary_key, drain_key, load_key
 from newsfabric.errors import ConfigError
-from newsfabric.mailbox import MARK_KEY
-from newsfabric.reports import report_key
+from newsfabric.messages.control import canary_key, drain_key, load_key
+from newsfabric.messages.mailbox import MARK_KEY
+from newsfabric.messages.reports import report_key
 from newsfabric.settings import Fabric
 from newsfabric.topics import NOTES, TopicTable
 from newsfabric.topology.parts import (

@@ -18,8 +18,8 @@ from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Link, Message, Properties
 from newsfabric.amqp.link import connect
+from newsfabric.brokers.management import Management
 from newsfabric.errors import ConfigError, LinkError, LinkRefused, ManagementError
-from newsfabric.management import Management
 from newsfabric.settings import Credentials, TlsFiles
 from newsfabric.topology import box_upstream, shovel_value
 from newsfabric.topology.values import DIRECT, Bounds, Queue, ShovelLink

@@ -18,9 +18,9 @@ from envelopes import envelope
 from gateways import TABLE
 from house import SETTINGS, open_house
 
-from newsfabric.envelope import Envelope, id_of
-from newsfabric.networks import parse_networks
-from newsfabric.pace import Rate
+from newsfabric.http.networks import parse_networks
+from newsfabric.http.pace import Rate
+from newsfabric.messages.envelope import Envelope, id_of
 
 SOCKETS = 40
 ONCE = dataclasses.replace(SETTINGS, history_rate=Rate(burst=1, per_second=0.001))

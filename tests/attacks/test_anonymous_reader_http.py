@@ -13,7 +13,7 @@ from gateways import ENGINES, PATIENCE, opened_box, until
 from house import open_house
 from sockjs_sessions import watched_bodies
 
-from newsfabric.pace import Rate
+from newsfabric.http.pace import Rate
 from newsfabric.topics import TopicPolicy, TopicTable
 
 FEW = Rate(burst=3, per_second=0.01)

@@ -17,10 +17,10 @@ from house import open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 
 from gateway.settings import TokenSettings
-from newsfabric import logs
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
-from newsfabric.mailbox import Kept
+from newsfabric.messages.envelope import Envelope
+from newsfabric.messages.mailbox import Kept
+from newsfabric.process import logs
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 

@@ -13,7 +13,7 @@ from envelopes import envelope
 from gateways import ENGINES, PATIENCE, Response, opened_box
 from house import House, open_house
 
-from newsfabric.envelope import MAX_EXPIRATION
+from newsfabric.messages.envelope import MAX_EXPIRATION
 from newsfabric.topics import TopicPolicy, TopicTable
 
 TABLE = TopicTable([TopicPolicy(pattern="news.#")])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gateways import ENGINES, opened_box
 
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.sqlite import SqliteStore
 from newsfabric.topics import TopicPolicy, TopicTable

@@ -32,18 +32,18 @@ from gateway.native.program import Child, find_program, start
 from gateway.settings import GatewaySettings
 from newsfabric.amqp import Message
 from newsfabric.amqp.link import connect
-from newsfabric.control import encode_load, load_key
 from newsfabric.errors import SetupError
-from newsfabric.mailbox import MARK_KEY
-from newsfabric.networks import Places
-from newsfabric.reports import Report, encode_report, report_key
+from newsfabric.http.networks import Places
+from newsfabric.messages.control import encode_load, load_key
+from newsfabric.messages.mailbox import MARK_KEY
+from newsfabric.messages.reports import Report, encode_report, report_key
 from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topology import box_queue
+from wholesale.common.outgoing import PendingPublish, confirmed, send
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
-from wholesale.outgoing import PendingPublish, confirmed, send
 from wholesale.router.counters import PUBLISH_RETRIES, REFUSED
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]

@@ -13,7 +13,7 @@ import pytest
 from fabrics import fabric
 from guarded import Guarded, opened, publishes
 
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import (
     Binding,

@@ -19,18 +19,18 @@ from metric_values import value
 from pictures import PLACE
 from trace_collector import span
 
+from newsfabric.brokers.management import Management
 from newsfabric.errors import Disconnected, ManagementError, NewsfabricError
-from newsfabric.management import Management
-from newsfabric.mirror.asking import Asking
-from newsfabric.otel_tracer import SPANS, Tracer, TraceSettings
 from newsfabric.reader import Endpoint, connect, fetch_endpoints
 from newsfabric.settings import Credentials
-from newsfabric.token_keys import TokenKeys
-from newsfabric.top.frontdesks import Frontdesks, fetch_once
+from newsfabric.tokens.token_keys import TokenKeys
+from newsfabric.tracing.otel_tracer import SPANS, Tracer, TraceSettings
+from operations.mirror.asking import Asking
+from operations.top.frontdesks import Frontdesks, fetch_once
 from retail.ends import GatewayAdmin
+from wholesale.common.http import HttpProblem
 from wholesale.frontdesk.board import Board
 from wholesale.frontdesk.catching_up import CatchingUp
-from wholesale.http import HttpProblem
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -27,19 +27,19 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric import control
 from newsfabric.amqp import Declare, Link, Message
 from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, encode_table
 from newsfabric.amqp.link import connect
-from newsfabric.cli.messages import make_message
-from newsfabric.control import Receipt, decode_receipt
-from newsfabric.envelope import decode
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
+from newsfabric.messages import control
+from newsfabric.messages.control import Receipt, decode_receipt
+from newsfabric.messages.envelope import decode
 from newsfabric.publish import AsyncPublisher
 from newsfabric.settings import Credentials, Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import parse_topics
 from newsfabric.topology import Binding, Bounds, Exchange, Queue, ShovelLink, shovel_value
+from operations.cli.messages import make_message
 from shovels.apply import Brokers, carry_out, look
 from wholesale.router.service import RouterService, RouterSettings
 

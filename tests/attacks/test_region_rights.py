@@ -14,13 +14,13 @@ from guarded import TOPICS, Attempt, Guarded, opened, publishes
 
 from newsfabric.amqp.link import connect
 from newsfabric.amqp.message import Delivery
-from newsfabric.mailbox import MARK_KEY
+from newsfabric.messages.mailbox import MARK_KEY
 from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topology.values import REGION_BOUNDS
+from wholesale.common.source import QueueSource
 from wholesale.mailbox.marking import Marking
 from wholesale.mailbox.service import MailboxService, MailboxSettings
-from wholesale.source import QueueSource
 
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 

@@ -11,7 +11,7 @@ from gateways import ENGINES, TABLE, opened_box
 from signing import AUDIENCE, ISSUER, keys_file, token
 
 from gateway.settings import TokenSettings
-from newsfabric.control import revocation
+from newsfabric.messages.control import revocation
 from newsfabric.topics import REVOKED, TopicTable
 
 REMEMBERED = 60.0

@@ -14,7 +14,7 @@ import yaml
 
 from localfabric.world import bounded_declarations, hidden_logins
 from localfabric.world.broker import ENTRANCE_SESSIONS, advanced
-from newsfabric.instance.description import INSTANCE_ID
+from operations.instance.description import INSTANCE_ID
 from tests.deploy.unit_templates import ROLES
 
 IMPORT: Final = ROLES / "rabbitmq" / "tasks" / "import.yml"

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 import yaml
 
-from newsfabric.certificates.folder import opened
+from operations.certificates.folder import opened
 from tests.deploy.unit_templates import ROLES
 
 PLAYBOOK: Final = ROLES.parent / "playbooks" / "recover-certificates.yml"

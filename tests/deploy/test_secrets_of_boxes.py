@@ -15,7 +15,7 @@ import pytest
 import yaml
 from moto_cloud import moto_cloud
 
-from newsfabric.instance.files import login_in, pem_in
+from operations.instance.files import login_in, pem_in
 
 # Libraries of others, which aren't free of warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from wholesale.scaler.drivers import MOST_BOXES
 from wholesale.scaler.drivers.cloudwatch import metric_data
-from wholesale.scaler.plan import MOST_BOXES, Plan
+from wholesale.scaler.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "deploy" / "terraform"

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from newsfabric.instance.__main__ import main as instance
-from newsfabric.networks import Places
+from newsfabric.http.networks import Places
+from operations.instance.__main__ import main as instance
 from tests.deploy.told import TOLD
 from wholesale.commands import main
 
@@ -145,7 +145,7 @@ def test_who_admits_boxes_knows_the_group_the_key_and_the_core(
     commands: dict[str, list[str]],
 ) -> None:
     [service, name, *words] = commands["newsfabric-admit"]
-    assert service == "newsfabric.instance"
+    assert service == "operations.instance"
     told = instance.commands[name].make_context(name, words).params
     assert {
         option: told[option] for option in told if option not in ("log_level", "log_format")

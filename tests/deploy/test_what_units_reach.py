@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from newsfabric.instance.leave import RENEW
+from operations.instance.leave import RENEW
 from tests.deploy.unit_templates import DENIED, reaches_metadata, units, written
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -37,13 +37,13 @@ from localfabric.world.rabbitmq_home import RabbitmqHome
 from localfabric.world.targets import targets
 from newsfabric import topology
 from newsfabric.amqp.message import Message
-from newsfabric.certificates.making import make_authority
-from newsfabric.control import Tick, encode_load, encode_tick, load_key
-from newsfabric.mailbox import UserMark, encode_mark
+from newsfabric.messages.control import Tick, encode_load, encode_tick, load_key
+from newsfabric.messages.mailbox import UserMark, encode_mark
 from newsfabric.store import open_store
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import load_topics
 from newsfabric.topology.roles import user_name
+from operations.certificates.making import make_authority
 
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -350,9 +350,9 @@ def _renew(file: Path, *, days: int) -> None:
 
 def test_a_shovel_whose_messages_somebody_else_takes(world: World, prometheus: Prometheus) -> None:
     limits = {
-        "newsfabric.watch.SILENT_AFTER": 2,
-        "newsfabric.watch.RESTART_BASE": 0.1,
-        "newsfabric.watch.RESTART_CAP": 1,
+        "newsfabric.brokers.watch.SILENT_AFTER": 2,
+        "newsfabric.brokers.watch.RESTART_BASE": 0.1,
+        "newsfabric.brokers.watch.RESTART_CAP": 1,
         "shovels.keeper.INTERVAL": 1,
     }
     with (

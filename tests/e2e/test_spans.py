@@ -12,12 +12,12 @@ from gateways import ENGINES, TABLE, opened_box
 from shovelled import shovelled
 from trace_collector import Collected, Collector, open_collector
 
-from newsfabric import otel_tracer
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import identity_of_id
-from newsfabric.otel_tracer import TraceSettings
+from newsfabric.messages.envelope import identity_of_id
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
+from newsfabric.tracing import otel_tracer
+from newsfabric.tracing.otel_tracer import TraceSettings
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

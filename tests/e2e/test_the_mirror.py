@@ -59,7 +59,7 @@ class Mirror:
             *("--share", "1", "--every", "0.5", "--json", *options),
         ]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "newsfabric.cli", "mirror", *words],
+            [sys.executable, "-m", "operations.cli", "mirror", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

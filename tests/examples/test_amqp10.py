@@ -17,7 +17,7 @@ from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import connect
-from newsfabric.envelope import receive
+from newsfabric.messages.envelope import receive
 from newsfabric.topology import PUBLISH, TO_QUEUES, declare_client
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]

@@ -34,8 +34,8 @@ from typing import Any
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from fleet import access
-from newsfabric.envelope import identity_of_id
 from newsfabric.errors import Disconnected
+from newsfabric.messages.envelope import identity_of_id
 from newsfabric.publish import AsyncPublisher
 from newsfabric.reader import Endpoint, Reader, connect, fetch_endpoints
 

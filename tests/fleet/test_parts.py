@@ -19,7 +19,7 @@ from fleet.fleet import Fleet
 from fleet.folders import Folders
 from fleet.network import Network
 from fleet.plan import machine, machines_of
-from newsfabric.certificates.making import describe
+from operations.certificates.making import describe
 
 
 def test_the_mirror_is_the_one_that_this_machines_apt_has(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fleet.fleet import Fleet
 from fleet.image import mount_overlay, unmount
 from fleet.plan import machine
 from fleet.playbooks import ANSIBLE, PLAYBOOKS, command, environment
-from newsfabric.certificates.folder import opened
+from operations.certificates.folder import opened
 from tests.fleet.fabrics import TOPIC, Crowd, played_on, plays_on, trusting
 
 EXAMPLE: Final = ANSIBLE / "inventories/three-machines"

@@ -11,8 +11,8 @@ from envelopes import START_MS, envelope
 
 from gateway.archive import Archive, Stored
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, id_of
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
 

@@ -19,9 +19,9 @@ from gateway.protocol import LogIn
 from gateway.settings import GatewaySettings, TokenSettings
 from gateway.tasks import Tasks
 from newsfabric.closing import ErrorCode
-from newsfabric.control import revocation
-from newsfabric.envelope import Envelope, id_of
 from newsfabric.errors import ConfigError, StoreUnavailable
+from newsfabric.messages.control import revocation
+from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import REVOKED, TopicTable

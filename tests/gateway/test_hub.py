@@ -17,7 +17,7 @@ from gateway.logs import Logs, ReaderAt
 from gateway.position import UNKNOWN, Copy, Position, decode
 from gateway.publication import Publication
 from newsfabric.closing import CloseReason
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import TopicPolicy, TopicTable
 

@@ -18,8 +18,8 @@ from gateway.late import (
 )
 from gateway.logs import Logs
 from gateway.settings import GatewaySettings
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
 

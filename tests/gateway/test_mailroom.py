@@ -20,9 +20,9 @@ from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
-from newsfabric.mailbox import ANNOUNCEMENT, Kept, UserMark
+from newsfabric.messages.envelope import Envelope
+from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, UserMark
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable

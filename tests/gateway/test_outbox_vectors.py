@@ -20,7 +20,7 @@ from gateway.identities import SeenIdentities
 from gateway.outbox import Account, Outbox, OutboxLimits
 from gateway.protocol import Bucket, ReaderLimits
 from gateway.publication import Publication
-from newsfabric.envelope import Envelope, id_of
+from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy, TopicTable
 
 FILE: Final = Path(__file__).parents[2] / "gateway/dataplane/tests/vectors/outbox.txt"

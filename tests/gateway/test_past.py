@@ -23,8 +23,8 @@ from gateways import until
 from gateway.hub import HubLimits
 from gateway.position import log_of
 from gateway.recalled import Recalled
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.logs import DirectoryRow
 
 # Warming.

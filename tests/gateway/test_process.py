@@ -20,8 +20,8 @@ from gateways import ENGINES
 
 from newsfabric import topology
 from newsfabric.amqp.link import connect
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import encode, id_of
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import encode, id_of
 from newsfabric.settings import Node
 
 # The box's queue has one name, and all workers share the broker.

@@ -20,8 +20,8 @@ from gateway.recalled import Recalled
 from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
-from newsfabric.envelope import MAX_MS, Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable

@@ -9,7 +9,7 @@ import pytest
 from envelopes import envelope
 
 from gateway.gate import Revocations, decode_revocation
-from newsfabric.control import revocation
+from newsfabric.messages.control import revocation
 from newsfabric.tokens import Login
 from newsfabric.topics import REVOKED
 

@@ -15,11 +15,11 @@ from signing import AUDIENCE, ISSUER, keys_file, token
 from gateway.settings import TokenSettings
 from newsfabric.amqp import Link
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.cli import revoke
 from newsfabric.settings import Credentials, Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicPolicy, TopicTable
+from operations.cli import revoke
 
 TABLE = TopicTable([TopicPolicy(pattern="user.*", topic_class="gold", access="owner")])
 REGION = Region(

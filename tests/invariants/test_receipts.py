@@ -25,8 +25,8 @@ from quick_time import quick_loop, run
 
 from newsfabric import backoff
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.store.memory import MemoryStore

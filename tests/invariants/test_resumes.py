@@ -27,8 +27,8 @@ from gateway.position import decode
 from gateway.resume import Resumer
 from gateway.settings import GatewaySettings
 from newsfabric import backoff
-from newsfabric.envelope import MAX_MS, Envelope, id_of, ms_of_id
 from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.envelope import MAX_MS, Envelope, id_of, ms_of_id
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topics import TopicPolicy, TopicTable

@@ -8,8 +8,8 @@ import pytest
 
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.stub import StubBroker, StubPublisher
-from newsfabric.control import Receipt, encode_receipt
 from newsfabric.errors import LinkClosed, Unanswered
+from newsfabric.messages.control import Receipt, encode_receipt
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topology import PUBLISH, TO_QUEUES
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from newsfabric.amqp import Message, Properties
-from newsfabric.control import Receipt
 from newsfabric.errors import Rejected
+from newsfabric.messages.control import Receipt
 from newsfabric.publish.message import (
     Published,
     check_limits,

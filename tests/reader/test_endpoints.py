@@ -8,8 +8,8 @@ import pytest
 import tornado.web
 
 from newsfabric.errors import Disconnected
+from newsfabric.process.service import listen
 from newsfabric.reader.endpoints import fetch_endpoints
-from newsfabric.service import listen
 
 BOX = {
     "sockjs_url": "http://r1.example/sockjs",

@@ -13,8 +13,8 @@ from frontdesks import Frontdesk, gateway_of
 from gateways import TABLE, Box, opened_box, settle
 
 from gateway.drain import drain
-from newsfabric.envelope import Envelope
 from newsfabric.errors import Disconnected, ReaderError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.reader import TRANSPORTS, Endpoint, Push, Reader, Transport, connect, follow
 from newsfabric.store.memory import MemoryStore
 

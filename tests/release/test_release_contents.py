@@ -109,7 +109,7 @@ def test_every_file_of_others_in_our_packages_is_known_with_its_licence() -> Non
     listed = {name for row in told.values() for name in row["files"]}
     found = {
         path.relative_to(ROOT).as_posix()
-        for package in ("newsfabric", "gateway", "wholesale", "retail", "shovels")
+        for package in ("newsfabric", "operations", "gateway", "wholesale", "retail", "shovels")
         for pattern in ("*.min.*", "*.LICENSE.txt")
         for path in (ROOT / package).rglob(pattern)
         if "target" not in path.parts

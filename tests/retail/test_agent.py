@@ -17,9 +17,16 @@ from brokers import Brokers as Nodes
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import ConfirmingPublisher, Declare, Delivery, Message
 from newsfabric.amqp.link import PikaLink, connect
-from newsfabric.control import DrainOrder, LoadReport, Tick, decode_load, encode_drain, encode_tick
-from newsfabric.management import Management
-from newsfabric.reports import Report, decode_report
+from newsfabric.brokers.management import Management
+from newsfabric.messages.control import (
+    DrainOrder,
+    LoadReport,
+    Tick,
+    decode_load,
+    encode_drain,
+    encode_tick,
+)
+from newsfabric.messages.reports import Report, decode_report
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Binding, Broker, Cluster, box_sources, declare_core, parts
 from retail.agent import Agent, AgentSettings

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric import watch
+from newsfabric.brokers import watch
 from newsfabric.topology import box_sources
 from retail.feed import (
     RESTARTS_BEFORE_MOVE,

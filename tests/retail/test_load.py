@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.control import decode_load, encode_load
+from newsfabric.messages.control import decode_load, encode_load
 from retail.load import AWAY, GatewayWord, box_state, parse_load, parse_word, report
 
 ANSWER: dict[str, Any] = {

@@ -9,7 +9,13 @@ import pytest
 from shovelled import shovelled
 
 from newsfabric.amqp import Delivery, Message
-from newsfabric.control import DRAIN_EXPIRES_MS, DrainOrder, decode_drain, encode_drain, is_drain
+from newsfabric.messages.control import (
+    DRAIN_EXPIRES_MS,
+    DrainOrder,
+    decode_drain,
+    encode_drain,
+    is_drain,
+)
 from newsfabric.settings import Credentials
 from retail.agent import Agent, AgentSettings
 from retail.drain import Drain

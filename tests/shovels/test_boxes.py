@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fabrics import broker
 
-from newsfabric.management import QueueState
+from newsfabric.brokers.management import QueueState
 from newsfabric.settings import Credentials, Node
 from newsfabric.topology import Binding, Exchange, box_feed, box_of, box_queue, feed_bindings
 from shovels.boxes import Boxes, box_actions

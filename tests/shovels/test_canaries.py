@@ -11,7 +11,7 @@ from metric_values import value
 from shovelled import shovelled
 
 from newsfabric.amqp import Delivery
-from newsfabric.control import Canary, encode_canary
+from newsfabric.messages.control import Canary, encode_canary
 from newsfabric.topology import region_links
 from shovels.canaries import FORGED, Canaries
 from shovels.watch import Watch

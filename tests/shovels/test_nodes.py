@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import Gauge
 
-from newsfabric.reports import NodeSeen
+from newsfabric.messages.reports import NodeSeen
 from newsfabric.topology import region_links
 from shovels.keeper import seen_shovels
 from shovels.nodes import ALARM, QUEUES, Answer, Misses, show_alarms, show_queues

@@ -20,9 +20,9 @@ from metric_values import value
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 from newsfabric.amqp.link import PikaLink, connect
 from newsfabric.amqp.message import SHOVELLED
+from newsfabric.brokers.management import Management
 from newsfabric.errors import ManagementError
-from newsfabric.hops import hops
-from newsfabric.management import Management
+from newsfabric.messages.hops import hops
 from newsfabric.settings import Credentials, Fabric, dump_fabric
 from newsfabric.topology import Binding, Broker, declare_core
 from shovels.apply import Brokers, Status, carry_out, look, states
@@ -222,7 +222,7 @@ async def test_what_publishers_say_of_their_queues_hides_nothing_from_a_keeper(
     known: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """10,000 queues with arguments of 1 KiB made an answer that was too large to be read."""
-    monkeypatch.setattr("newsfabric.management.MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr("newsfabric.brokers.management.MAX_ANSWER_BYTES", 100_000)
     client = next(node for node in known.region("oregon").client if node.name == CLIENT.name)
     url = pika.URLParameters(GUEST.in_url(client.amqp_url))
     async with Brokers(known, GUEST) as brokers:
@@ -259,7 +259,7 @@ async def test_a_keeper_mends_what_somebody_broke(brokers: Brokers) -> None:
 async def test_a_shovel_that_says_it_runs_and_moves_nothing_is_made_anew(
     brokers: Brokers, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("newsfabric.watch.SILENT_AFTER", 2.0)
+    monkeypatch.setattr("newsfabric.brokers.watch.SILENT_AFTER", 2.0)
     monkeypatch.setattr("shovels.watch.SILENT_AFTER", 2.0)
     monkeypatch.setattr("shovels.keeper.INTERVAL", 0.5)
     name = "oregon/core/publish.oregon.1"

@@ -17,7 +17,7 @@ from fabrics import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newsfabric.management import QueueState
+from newsfabric.brokers.management import QueueState
 from newsfabric.settings import Credentials, Fabric
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Binding, Broker, brokers_of, region_links, shovel_plan

@@ -11,8 +11,8 @@ from fabrics import TOPICS, broker, fabric
 from hypothesis import given
 from hypothesis import strategies as st
 
+from newsfabric.brokers.watch import RESTART_CAP, SILENT_AFTER
 from newsfabric.topology import Broker, Place, region_links
-from newsfabric.watch import RESTART_CAP, SILENT_AFTER
 from shovels.watch import LEFT_FOR, MISSING_AFTER, TRIES, UNFIT_FOR, Missing, Watch
 
 CLIENT, CORE = broker("oregon-client-1"), broker("oregon-core-1")

@@ -19,8 +19,8 @@ from bench.store import with_tables
 from localfabric.nodes.cassandra import LocalCassandra
 from localfabric.world.cassandra import answers
 from localfabric.world.cassandra_home import CassandraHome
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store._cassandra_presence import LONG_WAIT
 from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
 from newsfabric.store._cassandra_url import parse_address

@@ -9,7 +9,7 @@ from envelopes import START_MS, envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.envelope import MAX_MS, id_of
+from newsfabric.messages.envelope import MAX_MS, id_of
 from newsfabric.store import _cassandra_rows as rows
 from newsfabric.topics import TopicPolicy, TopicTable
 

@@ -242,7 +242,7 @@ def test_a_keyspace_that_not_every_node_has_yet_is_waited_for(address, monkeypat
 def test_the_command_plans_applies_and_prints_json(address):
     # From the checkout's root, where the folder cassandra/ is on the path before the driver.
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "newsfabric.cli", "schema", *words]
+        command = [sys.executable, "-m", "operations.cli", "schema", *words]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
     store = ["--store", str(address)]
@@ -256,7 +256,7 @@ def test_the_command_plans_applies_and_prints_json(address):
 
 
 def test_a_cluster_that_does_not_answer_is_one_clear_line():
-    command = [sys.executable, "-m", "newsfabric.cli", "schema", "plan"]
+    command = [sys.executable, "-m", "operations.cli", "schema", "plan"]
     done = subprocess.run(
         [*command, "--store", "cassandra://127.0.0.1:1/k?dc=a"],
         cwd=ROOT,

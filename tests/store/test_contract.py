@@ -15,8 +15,8 @@ import pytest
 from envelopes import START_MS, envelope
 from stores import SHORT_TTL_MS, SHORTEST_MS, STORES, TOPICS, TTL_MS
 
-from newsfabric.envelope import MAX_MS, Envelope
-from newsfabric.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark
+from newsfabric.messages.envelope import MAX_MS, Envelope
+from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark
 from newsfabric.store import Store
 from newsfabric.store.logs import Log, Number, State
 from newsfabric.store.rules import clock_ms

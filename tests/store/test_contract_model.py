@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import SHORT_TTL_MS, SHORTEST_MS, STORES, TOPICS, TTL_MS, Opener
 
-from newsfabric.envelope import Envelope, id_of, identity_of
+from newsfabric.messages.envelope import Envelope, id_of, identity_of
 from newsfabric.store.logs import Log, Number, State
 
 TIMES = [0, 1, 2, 900, 1_000, 590_000]

@@ -15,10 +15,10 @@ from envelopes import START_MS, Clock, envelope
 from metric_values import value
 from stores import TOPICS
 
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
-from newsfabric.mailbox import UserMark
+from newsfabric.messages.envelope import Envelope
+from newsfabric.messages.mailbox import UserMark
 from newsfabric.store import _unreadable
 from newsfabric.store._unreadable import UNREADABLE
 from newsfabric.store.logs import Log, Number, State

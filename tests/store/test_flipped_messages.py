@@ -12,7 +12,7 @@ import pytest
 from envelopes import START_MS, Clock, envelope
 from stores import TOPICS
 
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store import _sqlite_reads
 from newsfabric.store.sqlite import SqliteStore
 

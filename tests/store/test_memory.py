@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from envelopes import START_MS, Clock, envelope
 
-from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import ms_of_id
 from newsfabric.store.logs import Log, Number, State
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from envelopes import envelope
 
-from newsfabric.envelope import Envelope, id_of, identity_of
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope, id_of, identity_of
 from newsfabric.store import Store, open_store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicPolicy, TopicTable

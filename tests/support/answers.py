@@ -27,7 +27,7 @@ from gateway.frames import Variant
 from gateway.protocol import ReaderLimits
 from gateway.settings import GatewaySettings, TokenSettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
-from newsfabric.mailbox import MARK_KINDS, UserMark
+from newsfabric.messages.mailbox import MARK_KINDS, UserMark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicPolicy, TopicTable

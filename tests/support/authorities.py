@@ -7,7 +7,7 @@ import datetime
 import os
 from pathlib import Path
 
-from newsfabric.certificates.making import Pair, Role, make_authority, make_certificate
+from operations.certificates.making import Pair, Role, make_authority, make_certificate
 
 HOST = "127.0.0.1"
 DAY = datetime.timedelta(days=1)

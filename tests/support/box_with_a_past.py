@@ -19,8 +19,8 @@ from gateway.publication import Publication
 from gateway.recalled import Recalled
 from gateway.settings import GatewaySettings
 from gateway.tasks import Tasks
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope
 from newsfabric.metrics import REGISTRY
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Declare, Delivery, Message
 from newsfabric.amqp.link import PikaLink, connect
-from newsfabric.control import Receipt, encode_receipt
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
+from newsfabric.messages.control import Receipt, encode_receipt
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
 from newsfabric.topology.rights import publisher

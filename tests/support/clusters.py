@@ -6,7 +6,7 @@ import dataclasses
 
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import LoadReport, encode_load
+from newsfabric.messages.control import LoadReport, encode_load
 from newsfabric.topology import CLIENT, CORE_EXCHANGES, Exchange
 from newsfabric.topology.roles import user_name
 

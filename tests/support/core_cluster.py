@@ -11,19 +11,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from newsfabric import control, topology
+from newsfabric import topology
 from newsfabric.amqp import Declare, Links, Message, Properties
 from newsfabric.amqp.spread import cancel_all
 from newsfabric.amqp.stub import StubBroker, StubLink
-from newsfabric.control import Receipt, Tick
-from newsfabric.envelope import Envelope, decode
-from newsfabric.races import Races
+from newsfabric.messages import control
+from newsfabric.messages.control import Receipt, Tick
+from newsfabric.messages.envelope import Envelope, decode
 from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
+from newsfabric.tracing.races import Races
+from wholesale.common.source import QueueSource
 from wholesale.router import counters
 from wholesale.router.router import Router
-from wholesale.source import QueueSource
 
 EPOCH = 1_735_689_600_000
 TIMEOUT = 60.0

@@ -33,7 +33,7 @@ from gateway.native.program import find_program
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.closing import CloseReason
-from newsfabric.envelope import id_of
+from newsfabric.messages.envelope import id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy
 
 LISTENS = "readers on port "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from newsfabric.envelope import Envelope, id_of, identity_of
+from newsfabric.messages.envelope import Envelope, id_of, identity_of
 
 # 2025-01-01T00:00:00Z
 START_MS = 1_735_689_600_000

@@ -48,7 +48,7 @@ PUBLISHER: Final = '\n[[publisher]]\napp_id = "cms"\ntopics = ["news.#"]\n'
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command that isn't a group, by the words that call it."""
-    from newsfabric.cli import cli
+    from operations.cli import cli
 
     yield from _below(cli, "", None)
 
@@ -137,7 +137,7 @@ def play(words: str, command: click.Command, way: str, folder: Path) -> tuple[in
 
 
 def _child(words: str, command: click.Command, way: str, folder: Path, said: Path) -> int:
-    from newsfabric.cli import cli
+    from operations.cli import cli
 
     signal.alarm(SECONDS)
     stdout, encoding, asks_help = WAYS[way]
@@ -176,9 +176,9 @@ def _stream(number: int, encoding: str) -> io.TextIOWrapper:
 def main(folder: Path) -> None:
     """Play all of them in ``folder``, where whatever can be written is written."""
     import localfabric.cli
-    import newsfabric.cli
+    import operations.cli
 
-    for package in (newsfabric.cli, localfabric.cli):
+    for package in (operations.cli, localfabric.cli):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from newsfabric.management import QueueState
+from newsfabric.brokers.management import QueueState
 from newsfabric.settings import Credentials, Fabric, Node, ProxyCluster, Region
 from newsfabric.topics import TopicTable, parse_topics
 from newsfabric.topology import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from loads import load
 
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 from wholesale.scaler.brain import Brain
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import Instance

@@ -26,10 +26,10 @@ from gateway.position import log_of
 from gateway.settings import GatewaySettings
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import Envelope, encode, id_of
 from newsfabric.errors import SetupError
-from newsfabric.pace import Rate
+from newsfabric.http.pace import Rate
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import Envelope, encode, id_of
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.memory import MemoryStore

@@ -14,11 +14,11 @@ from core_cluster import EPOCH
 from loads import LOAD
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
-from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import Receipt
-from newsfabric.pace import Rate
+from newsfabric.http.pace import Rate
+from newsfabric.messages import control
+from newsfabric.messages.control import Receipt
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from newsfabric.envelope import id_of, identity_of
+from newsfabric.messages.envelope import id_of, identity_of
 
 NOW_MS = 1_735_689_600_000
 GOOD_ID = id_of(NOW_MS, 12345)

@@ -23,8 +23,8 @@ from typing import Any, Final
 import pytest
 from fabrics import CREDENTIALS, TOPICS, fabric, fresh
 
+from newsfabric.brokers.management import QueueState, ShovelState
 from newsfabric.errors import ManagementError
-from newsfabric.management import QueueState, ShovelState
 from newsfabric.settings import Credentials
 from newsfabric.topology import (
     Binding,

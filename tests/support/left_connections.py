@@ -13,8 +13,8 @@ from tornado.platform.asyncio import BaseAsyncIOLoop
 def close_connections(loop: asyncio.AbstractEventLoop) -> int:
     """Close what tornado has connected in ``loop``, which must be open; returns how many.
 
-    A fetch that is cancelled goes on until its time-out (newsfabric/fetching.py), and the loop ends
-    before. Its socket would be found by the garbage collector in some later test, which
+    A fetch that is cancelled goes on until its time-out (newsfabric/http/fetching.py), and the loop
+    ends before. Its socket would be found by the garbage collector in some later test, which
     then fails for it. What listens is left: a test that opens a server has to close it.
     """
     tornado = IOLoop._ioloop_for_asyncio.get(loop)

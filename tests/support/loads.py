@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 
 LOAD = LoadReport(
     region="oregon",

@@ -31,9 +31,9 @@ from gateway.publication import Publication
 from gateway.settings import GatewaySettings
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.closing import CloseReason
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import MAX_MS, Envelope, encode, id_of, ms_of_id
 from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import MAX_MS, Envelope, encode, id_of, ms_of_id
 from newsfabric.store import Store
 from newsfabric.store.logs import DirectoryRow, Log, Number, State
 from newsfabric.topics import TopicPolicy, TopicTable

@@ -34,8 +34,8 @@ from gateway.native.plane import Plane, State
 from gateway.native.serving import Serving
 from gateway.protocol import Intent, ReaderLimits, Verbs
 from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.tokens import Login
 from newsfabric.topics import TopicPolicy, TopicTable

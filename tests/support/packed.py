@@ -62,7 +62,7 @@ class UsersWorld(World):
 
     def plain(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The same for a command that is of no world."""
-        words = [sys.executable, "-m", "newsfabric.cli", *arguments]
+        words = [sys.executable, "-m", "operations.cli", *arguments]
         return done(words, self.site, {"PYTHONPATH": str(self.site)} | _data_plane())
 
 

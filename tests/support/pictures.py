@@ -7,8 +7,8 @@ from typing import Any
 
 from loads import load
 
-from newsfabric.control import LoadReport
-from newsfabric.reports import NodeSeen, Report, ShovelSeen
+from newsfabric.messages.control import LoadReport
+from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk.picture import Picture, Place
 
 NOW_MS = 1_735_689_600_000

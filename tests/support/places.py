@@ -15,8 +15,8 @@ from gateways import TABLE, Box, settle
 from gateway.native.app import running
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import Tick, encode_tick
 from newsfabric.errors import LinkError
+from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.store.logs import Log
 from newsfabric.store.memory import MemoryStore
 

@@ -25,8 +25,8 @@ from gateways import Box, RawSocket
 
 from gateway import position
 from gateway.frames import CLOSE, PONG, TEXT
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import Envelope, encode, id_of
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import Envelope, encode, id_of
 from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicPolicy, TopicTable

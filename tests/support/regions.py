@@ -20,13 +20,13 @@ from gateway.settings import TokenSettings
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope, ms_of_id
-from newsfabric.mailbox import MARK_KEY
+from newsfabric.messages.envelope import Envelope, ms_of_id
+from newsfabric.messages.mailbox import MARK_KEY
 from newsfabric.store import Store
 from newsfabric.store.rules import clock_ms
 from newsfabric.topics import TopicPolicy, TopicTable
+from wholesale.common.source import QueueSource
 from wholesale.mailbox.marking import Marking
-from wholesale.source import QueueSource
 
 TABLE = TopicTable(
     [

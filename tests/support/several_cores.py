@@ -6,8 +6,8 @@ from core_cluster import EPOCH, CoreCluster
 from hanging import HangingBroker, brokers
 
 from newsfabric.amqp.spread import SpreadLink
-from newsfabric.control import Receipt
-from newsfabric.envelope import Envelope
+from newsfabric.messages.control import Receipt
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import tornado.web
 
-from newsfabric.otel_spans import Kind, Span
-from newsfabric.service import listen
+from newsfabric.process.service import listen
+from newsfabric.tracing.otel_spans import Kind, Span
 
 PATIENCE = 60.0
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

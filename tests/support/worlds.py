@@ -49,7 +49,7 @@ class World:
         )
 
     def command(self, *arguments: str) -> Sequence[str]:
-        return [sys.executable, "-m", "newsfabric.cli", *arguments, "--state", str(self.state)]
+        return [sys.executable, "-m", "operations.cli", *arguments, "--state", str(self.state)]
 
     def status(self) -> dict[str, Any]:
         done = self.run("status", "--json")

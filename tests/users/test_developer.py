@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 # Minutes of a day, and what another test or fixture has done already.
 LEFT_OUT = ("make ", ". .venv", "newsfabric up", "newsfabric down", "newsfabric replay")
 COMMAND = """set -e
-newsfabric() {{ '{python}' -m newsfabric.cli "$@" --state '{state}'; }}
+newsfabric() {{ '{python}' -m operations.cli "$@" --state '{state}'; }}
 python() {{ '{python}' "$@"; }}
 {block}
 wait

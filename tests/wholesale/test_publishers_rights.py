@@ -15,7 +15,7 @@ from pika.exceptions import ChannelClosedByBroker, UnroutableError
 
 from newsfabric import topology
 from newsfabric.amqp.link import connect
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
 from newsfabric.settings import Credentials, Node
 from newsfabric.topics import PublisherRights
 from newsfabric.topology.rights import publisher, user_definitions

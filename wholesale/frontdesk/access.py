@@ -11,8 +11,8 @@ from typing import Final
 
 from tornado.httputil import HTTPHeaders
 
-from newsfabric.bearer import bearer
 from newsfabric.errors import ConfigError
+from newsfabric.tokens.bearer import bearer
 
 _MIN_KEY: Final = 16
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from newsfabric.envelope import identity_text
-from newsfabric.pushes import message_fields
+from newsfabric.messages.envelope import identity_text
+from newsfabric.messages.pushes import message_fields
 from newsfabric.settings import Region
 from newsfabric.store.sound import Sound
 from newsfabric.topics import TopicClass

@@ -3,7 +3,7 @@
 The reply comes from another machine and is sent on to an operator's browser, so only data of the
 contract pass: unknown keys are dropped, texts and lists are bounded, numbers are checked. A reply
 that lacks a key is refused as a whole. Keys are only ever added, and later keys are optional here.
-Programs that only show a board are lenient (newsfabric.board_document).
+Programs that only show a board are lenient (operations.board_document).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.json_fields import MAX_COUNT
+from newsfabric.messages.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from newsfabric.numbers import is_number, is_whole
-from newsfabric.reports import MAX_BUSIEST, MAX_FIGURES, MAX_REASONS, MAX_TEXT
 from wholesale.frontdesk.events import EVENT_KINDS, MOST
 from wholesale.frontdesk.presence import MAX_BOXES, MAX_SERVICES
 from wholesale.frontdesk.region_page import SHOVELS_OF_A_BOX

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from newsfabric.amqp import Link
 from newsfabric.amqp.message import Message
-from newsfabric.control import Receipt
 from newsfabric.errors import PublishError, Rejected, Unanswered
+from newsfabric.messages.control import Receipt
 from newsfabric.publish import AsyncPublisher
 from newsfabric.topology import Bounds
-from wholesale.http import RETRY, HttpProblem
-from wholesale.progress import Progress
+from wholesale.common.http import RETRY, HttpProblem
+from wholesale.common.progress import Progress
 
 # Old receipts are useless, so their queues keep few of them, and briefly.
 _BOUNDS = Bounds(max_length=5000, max_bytes=4 << 20, message_ttl_ms=5000)

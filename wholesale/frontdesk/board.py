@@ -18,11 +18,11 @@ import orjson
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.bearer import bearing
 from newsfabric.errors import ConfigError
-from newsfabric.fetching import fetch
+from newsfabric.http.fetching import fetch
 from newsfabric.settings import TlsFiles
 from newsfabric.tls import ClientTls
+from newsfabric.tokens.bearer import bearing
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.answers_elsewhere import MAX_ANSWER_BYTES, parse_answer
 from wholesale.frontdesk.board_access import read_board_keys

@@ -5,7 +5,7 @@ frontdesks of the fabric may see only this one's own region.
 
 An operator's token is a JWT of the readers' issuer with the claim ``operator: true``. It comes as
 ``Authorization: Bearer``, or in the cookie that ``POST /board/login`` sets. Keys to verify it are
-fetched and refreshed as in a gateway (newsfabric.token_keys).
+fetched and refreshed as in a gateway (newsfabric.tokens.token_keys).
 
 The frontdesks' shared keys are in a file, one a line: the first is shown to other frontdesks, and
 each is accepted from them. The file is read each time, so a key is changed by writing the new key
@@ -14,7 +14,7 @@ before the old one.
 The decision that a reader would question: requests from loopback need further checks. A proxy on
 this machine forwards requests from loopback; the headers that proxies add reveal it, and such a
 request needs a token. So do web pages in an operator's browser, revealed by Host and Origin
-(newsfabric.operators).
+(newsfabric.process.operators).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import Final
 
 from tornado.httputil import HTTPHeaders
 
-from newsfabric.bearer import bearer
 from newsfabric.errors import BadToken, ConfigError
-from newsfabric.operator_tokens import LONGEST_S
-from newsfabric.operators import refusal
-from newsfabric.token_keys import TokenKeys
+from newsfabric.process.operators import refusal
 from newsfabric.tokens import Login, TokenRules, verify
+from newsfabric.tokens.bearer import bearer
+from newsfabric.tokens.operator_tokens import LONGEST_S
+from newsfabric.tokens.token_keys import TokenKeys
 from wholesale.frontdesk.access import ApiKey, key_of, read_keys
 
 COOKIE: Final = "newsfabric_board"

@@ -11,15 +11,15 @@ from typing import Any, Final
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import StreamClosedError
 
-from newsfabric.envelope import JSON
-from newsfabric.networks import Network
-from newsfabric.origins import is_of_host
-from newsfabric.pace import Rate
+from newsfabric.http.networks import Network
+from newsfabric.http.origins import is_of_host
+from newsfabric.http.pace import Rate
+from newsfabric.messages.envelope import JSON
 from newsfabric.tokens import Login
+from wholesale.common.http import RETRY, AskerPace, HttpProblem, JsonHandler
 from wholesale.frontdesk.board import Board
 from wholesale.frontdesk.board_access import COOKIE, MAX_COOKIE_TOKEN, BoardAccess, Refusal
 from wholesale.frontdesk.pages import FOLDER, PageHandler
-from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 
 #: Requests of one address; verifying a token's signature takes a tenth of a millisecond.
 BOARD_RATE: Final = Rate(burst=100, per_second=10.0)

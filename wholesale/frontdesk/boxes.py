@@ -11,7 +11,7 @@ import math
 import random
 from typing import Final
 
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 from wholesale.frontdesk.weights import Vessel, shares
 
 MAX_AGE: Final = 5.0

@@ -12,7 +12,7 @@ Replies are held here until they are complete, since only then they are known to
 replies in transfer share one bound. Above it the largest is given up, the rest of it is dropped as
 it arrives, and its reader gets 503 and retries. So readers that missed little are served beside
 others that missed much. No request waits for room, since it would hold a connection meanwhile. The
-reader's own speed is handled elsewhere (:mod:`newsfabric.taking`).
+reader's own speed is handled elsewhere (:mod:`newsfabric.http.taking`).
 
 An abandoned request can't be ended: Tornado's client keeps it until the box replies, or for 15 s. A
 box with several abandoned requests is slow or silent. It isn't asked until they have ended, so that
@@ -36,11 +36,11 @@ from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.netutil import DefaultLoopResolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from newsfabric.control import LoadReport
-from newsfabric.fetching import fetch
-from newsfabric.networks import OtherMachines
+from newsfabric.http.fetching import fetch
+from newsfabric.http.networks import OtherMachines
+from newsfabric.messages.control import LoadReport
+from wholesale.common.http import RETRY, HttpProblem
 from wholesale.frontdesk import counters
-from wholesale.http import RETRY, HttpProblem
 
 logger = logging.getLogger(__name__)
 

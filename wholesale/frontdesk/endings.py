@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from newsfabric.reports import CERTIFICATE_ENDS, MAX_TEXT
+from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_TEXT
 from wholesale.frontdesk.presence import Known
 from wholesale.frontdesk.region_page import state_of
 

@@ -16,15 +16,16 @@ import tornado.web
 from tornado.http1connection import HTTP1Connection
 
 from newsfabric.amqp.message import Message
-from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
-from newsfabric.envelope import JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
+from newsfabric.messages.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
+from newsfabric.messages.envelope import JSON, Limits, identity_of_id
 from newsfabric.numbers import whole_number
-from newsfabric.service import answer_preflight
+from newsfabric.process.service import answer_preflight
 from newsfabric.store import Store
 from newsfabric.store.sound import newest_sound
 from newsfabric.topics import TopicTable
+from wholesale.common.http import RETRY, AskerPace, HttpProblem, JsonHandler
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import PublishAccess
 from wholesale.frontdesk.answers import (
@@ -46,7 +47,6 @@ from wholesale.frontdesk.publication import (
     rehearse,
 )
 from wholesale.frontdesk.repeats import Name, Repeats
-from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 
 logger = logging.getLogger(__name__)
 

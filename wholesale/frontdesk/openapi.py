@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any, Final
 
-from newsfabric.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
+from newsfabric.messages.envelope import JSON, MAX_EXPIRATION, MAX_INTEGER, Limits
 from wholesale.frontdesk.publication import (
     IDEMPOTENCY_KEY,
     MAX_SHORT,

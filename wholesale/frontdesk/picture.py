@@ -1,8 +1,9 @@
 """A frontdesk's picture of the fabric: reports in; the board's document and events out. Pure.
 
-Its own region is known from reports alone (newsfabric.reports, and load reports for readers). Its
-own links show whether core and client clusters can be reached. Other regions are known from their
-frontdesks' replies. The document is a contract (docs/board.md); the time is an argument.
+Its own region is known from reports alone (newsfabric.messages.reports, and load reports for
+readers). Its own links show whether core and client clusters can be reached. Other regions are
+known from their frontdesks' replies. The document is a contract (docs/board.md); the time is an
+argument.
 
 The decision that a reader would question: while its core is away, a frontdesk receives no reports.
 It states that, and doesn't declare all processes gone. So silence counts only from the time when
@@ -15,8 +16,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from newsfabric.control import LoadReport
-from newsfabric.reports import NodeSeen, Report, ShovelSeen
+from newsfabric.messages.control import LoadReport
+from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
 from wholesale.frontdesk import region_page
 from wholesale.frontdesk.elsewhere import Elsewhere
 from wholesale.frontdesk.endings import endings

@@ -13,8 +13,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from newsfabric.control import LoadReport
-from newsfabric.reports import KINDS, Report
+from newsfabric.messages.control import LoadReport
+from newsfabric.messages.reports import KINDS, Report
 from newsfabric.settings import is_name
 from newsfabric.topology.roles import user_name
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.amqp.message import SHOVELLED, Message, Properties
-from newsfabric.control import PUBLISHER_NOT_ALLOWED, Receipt
-from newsfabric.envelope import (
+from newsfabric.errors import Rejected
+from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED, Receipt
+from newsfabric.messages.envelope import (
     JSON,
     MAX_EXPIRATION,
     MAX_INTEGER,
@@ -24,11 +25,10 @@ from newsfabric.envelope import (
     identity_text,
     receive,
 )
-from newsfabric.errors import Rejected
 from newsfabric.numbers import is_whole
 from newsfabric.topics import TopicTable
-from wholesale.acceptance import check_rights, policy_of
-from wholesale.http import HttpProblem
+from wholesale.common.acceptance import check_rights, policy_of
+from wholesale.common.http import HttpProblem
 
 _TEXTS: Final = ("key", "message_id", "app_id", "type", "traceparent")
 _NUMBERS: Final = ("version", "expiration")

@@ -12,13 +12,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from newsfabric.board_document import OLD_MS
-from newsfabric.control import LoadReport
 from newsfabric.json_fields import MAX_COUNT
-from newsfabric.reports import MAX_BUSIEST, Busy, NodeSeen, ShovelSeen
+from newsfabric.messages.control import LoadReport
+from newsfabric.messages.reports import MAX_BUSIEST, OLD_MS, Busy, NodeSeen, ShovelSeen
 from wholesale.frontdesk.presence import BOX, Known
 
-#: Milliseconds without a canary after which a shovel counts as silent (newsfabric.watch).
+#: Milliseconds without a canary after which a shovel counts as silent (newsfabric.brokers.watch).
 SILENT_AFTER_MS: Final = 10_000
 MAX_REASONS: Final = 16
 #: Seconds after which a process's report is ignored, though the process isn't known to be gone.

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from newsfabric.amqp.message import Message
-from newsfabric.control import Receipt
+from newsfabric.messages.control import Receipt
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

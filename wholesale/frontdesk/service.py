@@ -13,20 +13,20 @@ from typing import Any, Final
 
 from tornado.httpserver import HTTPServer
 
-from newsfabric import control, reports, topology
+from newsfabric import topology
 from newsfabric.amqp import Consumer, Link, Links
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.spread import SKIPPED, cancel_all
-from newsfabric.bearer import check_private
-from newsfabric.envelope import DEFAULT_LIMITS, Limits
-from newsfabric.figures import Figures, Wanted
+from newsfabric.http.networks import Network, OtherMachines, Places
+from newsfabric.http.pace import HISTORY_RATE, Rate
 from newsfabric.line_limits import LineLimit
-from newsfabric.networks import Network, OtherMachines, Places
-from newsfabric.operators import OperatorsApplication
-from newsfabric.pace import HISTORY_RATE, Rate
-from newsfabric.reporting import Reporting, Speaker
-from newsfabric.reports import Report
-from newsfabric.service import (
+from newsfabric.messages import control, reports
+from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.messages.reports import Report
+from newsfabric.process.figures import Figures, Wanted
+from newsfabric.process.operators import OperatorsApplication
+from newsfabric.process.reporting import Reporting, Speaker
+from newsfabric.process.service import (
     DocumentHandler,
     Readiness,
     health_routes,
@@ -34,13 +34,16 @@ from newsfabric.service import (
     operators_routes,
     up,
 )
+from newsfabric.process.version import version
 from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.store import Store
 from newsfabric.tls import CERTIFICATES_END
+from newsfabric.tokens.bearer import check_private
 from newsfabric.topics import TopicTable
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
-from newsfabric.version import version
+from wholesale.common.http import AskerPace, NotFoundHandler, application
+from wholesale.common.own_queue import consume_own
 from wholesale.frontdesk import counters, openapi
 from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure, is_loopback
 from wholesale.frontdesk.answers import Endpoints
@@ -59,8 +62,6 @@ from wholesale.frontdesk.pages import page_routes
 from wholesale.frontdesk.picture import Place
 from wholesale.frontdesk.presence import login_of
 from wholesale.frontdesk.repeats import Repeats
-from wholesale.http import AskerPace, NotFoundHandler, application
-from wholesale.own_queue import consume_own
 
 logger = logging.getLogger(__name__)
 

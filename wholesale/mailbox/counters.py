@@ -6,8 +6,8 @@ from typing import Final
 
 from newsfabric import metrics
 from newsfabric.amqp.spread import SKIPPED
-from newsfabric.figures import Wanted
-from newsfabric.mailbox import MARK_KINDS
+from newsfabric.messages.mailbox import MARK_KINDS
+from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
 _MARKS = metrics.counter("mailbox_marks", "Marks written and announced", ["mark"])

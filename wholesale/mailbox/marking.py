@@ -23,16 +23,16 @@ from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.errors import LinkRefused
 from newsfabric.line_limits import LineLimit
-from newsfabric.mailbox import Kept, UserMark, announcement, decode_mark, note
+from newsfabric.messages.mailbox import Kept, UserMark, announcement, decode_mark, note
 from newsfabric.store import Store, rules
 from newsfabric.topics import TopicTable
 from newsfabric.topology.roles import is_of
+from wholesale.common.outgoing import PendingPublish, confirmed, send
+from wholesale.common.progress import Progress
+from wholesale.common.source import QueueSource
+from wholesale.common.store_retry import StoreRetry
 from wholesale.mailbox import counters
 from wholesale.mailbox.waiting import Job, Waiting
-from wholesale.outgoing import PendingPublish, confirmed, send
-from wholesale.progress import Progress
-from wholesale.source import QueueSource
-from wholesale.store_retry import StoreRetry
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from newsfabric.amqp import Links
-from newsfabric.figures import Figures
-from newsfabric.reporting import Reporting, Speaker
+from newsfabric.process.figures import Figures
+from newsfabric.process.reporting import Reporting, Speaker
 from newsfabric.store import Store
 from newsfabric.topics import TopicTable
-from wholesale.core_service import CoreService, CoreSettings
+from wholesale.common.core_service import CoreService, CoreSettings
 from wholesale.mailbox import counters
 from wholesale.mailbox.marking import MAX_BATCH, Marking
 

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Final
 
 from newsfabric.amqp.message import Delivery
-from newsfabric.mailbox import UserMark
-from wholesale.source import QueueSource
+from newsfabric.messages.mailbox import UserMark
+from wholesale.common.source import QueueSource
 
 # Seconds between look-ups, six in all: far more than a region's lag, unless it is cut off.
 DELAYS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)

@@ -15,8 +15,8 @@ from typing import Final
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.line_limits import LineLimit
-from wholesale.outgoing import PendingPublish, confirmed, send
-from wholesale.progress import Progress
+from wholesale.common.outgoing import PendingPublish, confirmed, send
+from wholesale.common.progress import Progress
 from wholesale.router import counters
 from wholesale.router.jobs import PendingAck
 

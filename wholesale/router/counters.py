@@ -7,8 +7,8 @@ from typing import Final
 
 from newsfabric import metrics
 from newsfabric.amqp.spread import SKIPPED
-from newsfabric.envelope import REJECT_REASONS
-from newsfabric.figures import Wanted
+from newsfabric.messages.envelope import REJECT_REASONS
+from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
 INTERNAL: Final = "internal"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from newsfabric.envelope import Submission
+from newsfabric.messages.envelope import Submission
 from newsfabric.topics import TopicClass
 from wholesale.router.jobs import Claim, Job
 from wholesale.router.window import FINGERPRINT, Routed, Window

@@ -10,14 +10,14 @@ import logging
 
 from newsfabric import topology
 from newsfabric.amqp.message import SHOVELLED, Delivery, Properties
-from newsfabric.envelope import Limits, Submission, identity_text, receive
 from newsfabric.errors import Rejected
-from newsfabric.hops import hops, last_hop
 from newsfabric.line_limits import LineLimit
-from newsfabric.races import Races
-from newsfabric.sightings import SeenCopy, Sighting
+from newsfabric.messages.envelope import Limits, Submission, identity_text, receive
+from newsfabric.messages.hops import hops, last_hop
 from newsfabric.topics import TopicClass, TopicTable
-from wholesale.acceptance import check_rights, policy_of
+from newsfabric.tracing.races import Races
+from newsfabric.tracing.sightings import SeenCopy, Sighting
+from wholesale.common.acceptance import check_rights, policy_of
 from wholesale.router import counters
 from wholesale.router.identities import Found, Identified, Identities
 from wholesale.router.jobs import Claim, Job, PendingAck, Source

@@ -12,11 +12,11 @@ import dataclasses
 from typing import Final, Protocol
 
 from newsfabric.amqp.message import Delivery
-from newsfabric.envelope import Envelope, Submission
 from newsfabric.fixed import fixed
+from newsfabric.messages.envelope import Envelope, Submission
 from newsfabric.topics import TopicClass
 from newsfabric.topology.times import TIMES
-from wholesale.outgoing import PendingPublish
+from wholesale.common.outgoing import PendingPublish
 from wholesale.router.stream import Stream
 
 # Seconds after its arrival in which a message may still be sent. A later one could be a repeat of

@@ -12,12 +12,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from newsfabric import control, topology
+from newsfabric import topology
 from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, encode_table
 from newsfabric.amqp.message import Delivery, Message, Properties, Undecodable
-from newsfabric.envelope import Submission, id_of, identity_text
 from newsfabric.errors import Rejected
-from wholesale.outgoing import PendingPublish
+from newsfabric.messages import control
+from newsfabric.messages.envelope import Submission, id_of, identity_text
+from wholesale.common.outgoing import PendingPublish
 from wholesale.router.jobs import Claim
 
 # AMQP 0-9-1 section 4.2.5.3: short strings have at most 255 octets.

@@ -13,18 +13,21 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from newsfabric import control, otel_tracer, topology
+from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.message import Delivery, Message
-from newsfabric.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.errors import LinkError
-from newsfabric.otel_tracer import Tracer
-from newsfabric.races import Races
+from newsfabric.messages import control
+from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
 from newsfabric.topology.roles import user_name
-from wholesale.progress import Progress
+from newsfabric.tracing import otel_tracer
+from newsfabric.tracing.otel_tracer import Tracer
+from newsfabric.tracing.races import Races
+from wholesale.common.progress import Progress
+from wholesale.common.source import QueueSource
 from wholesale.router import counters
 from wholesale.router.acknowledging import Acknowledger
 from wholesale.router.clock_watch import ClockWatch
@@ -41,7 +44,6 @@ from wholesale.router.stream import Stream
 from wholesale.router.traffic import Traffic
 from wholesale.router.waiting import BRONZE_ROOM
 from wholesale.router.window import Window
-from wholesale.source import QueueSource
 
 logger = logging.getLogger(__name__)
 

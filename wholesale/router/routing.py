@@ -21,8 +21,8 @@ from collections.abc import Callable
 
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
-from newsfabric.envelope import encode
-from wholesale.outgoing import MaySend, PendingPublish, confirmed, send, sent_at_once
+from newsfabric.messages.envelope import encode
+from wholesale.common.outgoing import MaySend, PendingPublish, confirmed, send, sent_at_once
 from wholesale.router import counters
 from wholesale.router.jobs import Job
 from wholesale.router.listing import Listing, LogClosed

@@ -7,15 +7,15 @@ import time
 from typing import Any, Final
 
 from newsfabric.amqp import Links
-from newsfabric.envelope import DEFAULT_LIMITS, Limits
-from newsfabric.figures import Figures
-from newsfabric.races import Races
-from newsfabric.reporting import Reporting, Speaker
-from newsfabric.service import Readiness
+from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
+from newsfabric.process.figures import Figures
+from newsfabric.process.reporting import Reporting, Speaker
+from newsfabric.process.service import Readiness
 from newsfabric.store import Store
 from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable
-from wholesale.core_service import CoreService, CoreSettings
+from newsfabric.tracing.races import Races
+from wholesale.common.core_service import CoreService, CoreSettings
 from wholesale.router import counters
 from wholesale.router.router import Router
 from wholesale.router.trace_answers import trace_routes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from newsfabric.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.errors import Rejected
 from newsfabric.line_limits import LineLimit
-from newsfabric.otel_tracer import Tracer
-from newsfabric.sightings import Sightings
-from wholesale.progress import Progress
+from newsfabric.messages.envelope import Envelope, identity_text, ms_of_id
+from newsfabric.tracing.otel_tracer import Tracer
+from newsfabric.tracing.sightings import Sightings
+from wholesale.common.progress import Progress
 from wholesale.router import counters
 from wholesale.router.acknowledging import Acknowledger
 from wholesale.router.identities import Identities

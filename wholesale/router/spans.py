@@ -7,9 +7,17 @@ when the shovel took the message isn't known.
 
 from __future__ import annotations
 
-from newsfabric.envelope import identity_text, ms_of_id
-from newsfabric.otel_spans import Context, Kind, Span, SpanEvent, Value, route_span_id, span_id
-from newsfabric.sightings import Sighting
+from newsfabric.messages.envelope import identity_text, ms_of_id
+from newsfabric.tracing.otel_spans import (
+    Context,
+    Kind,
+    Span,
+    SpanEvent,
+    Value,
+    route_span_id,
+    span_id,
+)
+from newsfabric.tracing.sightings import Sighting
 from wholesale.router.jobs import Job
 
 SERVICE = "router"

@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from newsfabric.store import Store
+from wholesale.common.store_retry import StoreRetry
 from wholesale.router import counters
 from wholesale.router.jobs import Job
 from wholesale.router.listing import Listing, LogClosed
 from wholesale.router.settling import Settling
 from wholesale.router.stream import Stream
 from wholesale.router.waiting import Waiting
-from wholesale.store_retry import StoreRetry
 
 # Enough to share the cost of a transaction, and few enough that the last one isn't late: 256 SQLite
 # rows take a few ms.

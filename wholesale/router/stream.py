@@ -5,9 +5,9 @@ A number is given out once, before the message is stored, because the store keep
 
 from __future__ import annotations
 
-from newsfabric import envelope
-from newsfabric.control import Tick
-from newsfabric.envelope import Envelope, Submission
+from newsfabric.messages import envelope
+from newsfabric.messages.control import Tick
+from newsfabric.messages.envelope import Envelope, Submission
 from newsfabric.store.logs import Log
 from wholesale.router.numbering import Numbering
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from newsfabric.envelope import Envelope, identity_of_id, ms_of_id
 from newsfabric.errors import StoreError
-from newsfabric.races import Races
-from newsfabric.service import trace_route
+from newsfabric.messages.envelope import Envelope, identity_of_id, ms_of_id
+from newsfabric.process.service import trace_route
 from newsfabric.store import Store
-from wholesale.http import RETRY, HttpProblem, JsonHandler
+from newsfabric.tracing.races import Races
+from wholesale.common.http import RETRY, HttpProblem, JsonHandler
 
 if TYPE_CHECKING:
-    from wholesale.core_service import CoreSettings
+    from wholesale.common.core_service import CoreSettings
 
 # More than all routers of a fabric store of one topic in a millisecond.
 _MOST: Final = 1000

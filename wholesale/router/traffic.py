@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from newsfabric.busiest import Busiest
-from newsfabric.envelope import Submission
+from newsfabric.messages.envelope import Submission
+from wholesale.router.busiest import Busiest
 
 
 class Traffic:

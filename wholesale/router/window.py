@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 from typing import Final, NamedTuple
 
-from newsfabric.envelope import MAX_MS
+from newsfabric.messages.envelope import MAX_MS
 from newsfabric.topology.times import TIMES
 
 # As long as in gateways: a copy may be under way for twelve minutes.

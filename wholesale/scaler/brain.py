@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 from wholesale.scaler.choice import Choice, Decision
 from wholesale.scaler.drivers import Instance
 from wholesale.scaler.known_boxes import KnownBoxes, Sight

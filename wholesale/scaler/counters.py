@@ -6,7 +6,7 @@ from typing import Final
 
 from newsfabric import metrics
 from newsfabric.amqp.spread import SKIPPED
-from newsfabric.figures import Wanted
+from newsfabric.process.figures import Wanted
 from newsfabric.tls import CERTIFICATES_END
 
 LOAD_REPORTS = metrics.counter(

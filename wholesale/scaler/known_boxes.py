@@ -23,9 +23,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
-from newsfabric.control import BoxState, LoadReport
-from wholesale.scaler.drivers import Instance
-from wholesale.scaler.plan import MOST_BOXES, Plan
+from newsfabric.messages.control import BoxState, LoadReport
+from wholesale.scaler.drivers import MOST_BOXES, Instance
+from wholesale.scaler.plan import Plan
 from wholesale.scaler.wish import Demand
 
 # A report is due each second.

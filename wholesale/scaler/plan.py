@@ -7,11 +7,10 @@ import math
 from typing import Final
 
 from newsfabric.errors import ConfigError
+from wholesale.scaler.drivers import MOST_BOXES
 
 # Ten times the intended load of one box; larger values must be mistakes.
 MOST_PER_BOX: Final = 1_000_000
-# Boxes that a region can have, and that a scaler follows; as many as a frontdesk.
-MOST_BOXES: Final = 1000
 # Seconds from a reader's arrival to a driver's call. Load reports are a second apart, growth is
 # measured over twenty, drivers are called every few; frontdesks send readers to new boxes
 # gradually.

@@ -12,21 +12,22 @@ import logging
 import time
 from typing import Any, Final
 
-from newsfabric import control, topology
+from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher, Links
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.spread import cancel_all
-from newsfabric.control import DrainOrder, encode_drain
 from newsfabric.errors import LinkError
-from newsfabric.figures import Figures
-from newsfabric.operators import OperatorsApplication
-from newsfabric.reporting import Reporting, Speaker
-from newsfabric.service import DocumentHandler, Readiness, operators_routes, serving, up
+from newsfabric.messages import control
+from newsfabric.messages.control import DrainOrder, encode_drain
+from newsfabric.process.figures import Figures
+from newsfabric.process.operators import OperatorsApplication
+from newsfabric.process.reporting import Reporting, Speaker
+from newsfabric.process.service import DocumentHandler, Readiness, operators_routes, serving, up
 from newsfabric.settings import ServerFiles
 from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
-from wholesale.http import NotFoundHandler
-from wholesale.own_queue import consume_own
+from wholesale.common.http import NotFoundHandler
+from wholesale.common.own_queue import consume_own
 from wholesale.scaler import counters
 from wholesale.scaler.acting import Acting
 from wholesale.scaler.brain import Brain, counts

@@ -1,5 +1,5 @@
 //! Log lines on stderr, beside the control plane's: text, or JSON objects in the format of
-//! `newsfabric/logs.py`. The environment names the format, the process and the region.
+//! `newsfabric/process/logs.py`. The environment names the format, the process and the region.
 //!
 //! No line contains data from a reader, so lines aren't rate-limited. JSON lines escape control
 //! characters all the same, because the texts of errors come from elsewhere.

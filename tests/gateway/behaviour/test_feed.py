@@ -14,7 +14,7 @@ from shovelled import shovelled
 
 from gateway.hub import HubLimits
 from newsfabric.amqp.message import Message, Properties
-from newsfabric.envelope import encode
+from newsfabric.messages.envelope import encode
 
 
 def labelled(**properties: object) -> Message:

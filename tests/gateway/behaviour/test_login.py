@@ -15,8 +15,8 @@ from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 from sockjs_sessions import sockjs_session
 
 from gateway.settings import TokenSettings
-from newsfabric.control import revocation
-from newsfabric.envelope import Envelope
+from newsfabric.messages.control import revocation
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 

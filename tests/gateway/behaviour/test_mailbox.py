@@ -17,9 +17,9 @@ from signing import token
 
 from gateway.hub import HubLimits
 from newsfabric.amqp import Message
-from newsfabric.envelope import Envelope, ms_of_id
 from newsfabric.errors import StoreUnavailable
-from newsfabric.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark, encode_mark
+from newsfabric.messages.envelope import Envelope, ms_of_id
+from newsfabric.messages.mailbox import ANNOUNCEMENT, Kept, MarkKind, UserMark, encode_mark
 from newsfabric.store.memory import MemoryStore
 from newsfabric.store.rules import clock_ms
 

@@ -20,7 +20,7 @@ from sockjs_sessions import TRANSPORTS, sockjs_session
 from spellings import SPELLINGS
 
 from gateway.position import Position, encode
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 
 pytestmark = [pytest.mark.promise("M4")]

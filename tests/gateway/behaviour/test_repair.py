@@ -20,12 +20,12 @@ from gateway import measures
 from gateway.hub import HubLimits
 from gateway.logs import LogLimits
 from gateway.position import log_of
-from newsfabric.cli import cli
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import Envelope, encode
 from newsfabric.errors import LinkError, StoreUnavailable
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import Envelope, encode
 from newsfabric.store.logs import DirectoryRow, Number, State
 from newsfabric.store.memory import MemoryStore
+from operations.cli import cli
 
 TOPIC = "news.breaking"
 # Two seconds from the moment when others could know of it, where nothing else takes the processor.

@@ -17,8 +17,8 @@ import websockets
 from gateways import PATIENCE, TABLE, Box, Reader, opened_box, settle, until
 
 from gateway.position import HASH_BYTES, MAX_LOGS, MAX_SEQ, Listed, Position, decode, encode
-from newsfabric.envelope import Envelope, identity_of_id, identity_text
 from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.envelope import Envelope, identity_of_id, identity_text
 from newsfabric.store.memory import MemoryStore
 
 TOPIC = "news.breaking"

@@ -40,7 +40,7 @@ from gateway.native.wire import MAX_BLOB
 from gateway.position import log_of
 from gateway.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope, ms_of_id
+from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store.logs import Log
 from newsfabric.store.memory import MemoryStore
 

@@ -17,7 +17,7 @@ from gateway.native.wire import WireError
 from gateway.publication import Publication
 from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.closing import CLOSE_REASONS, INTERNAL, INVALID_TOKEN, REBALANCE
-from newsfabric.envelope import taken_ms
+from newsfabric.messages.envelope import taken_ms
 from newsfabric.tokens import Login
 from newsfabric.topics import SlowPolicy, TopicPolicy
 

@@ -16,8 +16,8 @@ from signing import AUDIENCE, ISSUER, keys_file, token
 
 from gateway.native.program import find_program
 from gateway.settings import TokenSettings
-from newsfabric.control import revocation
 from newsfabric.errors import SetupError
+from newsfabric.messages.control import revocation
 from newsfabric.topics import REVOKED
 
 try:

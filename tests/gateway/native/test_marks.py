@@ -13,7 +13,7 @@ from gateway.logs import LeftLogs, Logs, ReaderAt
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.wire import MAX_BLOB
 from gateway.position import MAX_SEQ, Position
-from newsfabric.envelope import MAX_MS, Envelope
+from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store.logs import DirectoryRow, Log
 
 LOG = Log("oregon", "oregon-router-1", 1_000_000)

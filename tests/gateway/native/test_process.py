@@ -24,8 +24,8 @@ from bench.soak.messages import Router
 from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher
 from newsfabric.amqp.link import connect
-from newsfabric.control import Tick, encode_tick
-from newsfabric.envelope import Envelope, encode
+from newsfabric.messages.control import Tick, encode_tick
+from newsfabric.messages.envelope import Envelope, encode
 from newsfabric.settings import Node
 from newsfabric.store import Store, open_store
 from newsfabric.store.logs import Log

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localfabric.chaos.devices import Clearing, make_devices
-from newsfabric.envelope import id_of, identity_of_id
+from newsfabric.messages.envelope import id_of, identity_of_id
 
 TOKENS: Mapping[str, str] = {f"u{n}": f"token-{n}" for n in range(4)}
 PLANS = make_devices(TOKENS, ["http://a/", "http://b/"], seed=1)

@@ -12,7 +12,7 @@ from localfabric.cli import growing_commands
 from localfabric.cli.growing_commands import left_without_boxes
 from localfabric.world import growing, leaving
 from localfabric.world.growing import GrownBox
-from newsfabric.cli import cli
+from operations.cli import cli
 
 REGIONS = {"oregon-retail-1": "oregon", "oregon-retail-2": "oregon", "dublin-retail-1": "dublin"}
 

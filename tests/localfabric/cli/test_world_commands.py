@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from localfabric.cli import up
 from localfabric.nodes.ports import free_ports
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.cli import cli
+from operations.cli import cli
 
 
 @pytest.fixture

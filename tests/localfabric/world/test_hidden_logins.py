@@ -15,7 +15,7 @@ from resetting import ResettingWay
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.hidden_logins import EXPRESSIONS, FILE, erl_flags
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric.management import Management
+from newsfabric.brokers.management import Management
 from newsfabric.settings import Credentials
 
 pytestmark = pytest.mark.broker

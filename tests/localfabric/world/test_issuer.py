@@ -11,9 +11,9 @@ import pytest
 from localfabric.world.issuer import issue, make_keys
 from localfabric.world.layout import READERS_AUDIENCE, READERS_ISSUER
 from localfabric.world.paths import Paths
-from newsfabric._jwks import parse_keys
 from newsfabric.errors import BadToken, WorldError
 from newsfabric.tokens import TokenRules, verify
+from newsfabric.tokens._jwks import parse_keys
 
 RULES = TokenRules(audience=READERS_AUDIENCE, issuer=READERS_ISSUER)
 

@@ -7,7 +7,7 @@ from localfabric.world.processes import ProcessId, process_id
 from localfabric.world.running import planned
 from localfabric.world.state import Notes
 from localfabric.world.status import Observations, observe, status_document
-from newsfabric.management import ShovelState
+from newsfabric.brokers.management import ShovelState
 
 LAYOUT = lay_out(WorldOptions(regions=("oregon",), port_base=22400), Path("/tmp/w"))
 SELF = process_id(os.getpid())

@@ -11,8 +11,8 @@ from board_documents import board, box, region, shovel
 
 from localfabric.world import whole
 from localfabric.world.whole import await_whole, wrong_on
-from newsfabric.board_document import parse_board
 from newsfabric.errors import WorldError
+from operations.board_document import parse_board
 
 
 def wrong(*regions: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from envelopes import envelope
 
-from newsfabric.envelope import identity_text
+from newsfabric.messages.envelope import identity_text
 from newsfabric.settings import Node, Region
 from newsfabric.store.sound import Sound
 from wholesale.frontdesk.answers import Endpoints, history_document

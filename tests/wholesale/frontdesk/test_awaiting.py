@@ -8,8 +8,8 @@ import pytest
 
 from newsfabric.amqp import Message, Properties
 from newsfabric.errors import Rejected, Returned, Unanswered
+from wholesale.common.http import HttpProblem
 from wholesale.frontdesk.awaiting import Receipts
-from wholesale.http import HttpProblem
 
 MESSAGE = Message("news.x", b"{}", Properties(message_id="m-1"))
 

@@ -21,12 +21,12 @@ from pictures import BOX, ROUTER
 from signing import AUDIENCE, ISSUER, keys_file, token
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
-from newsfabric import reports
 from newsfabric.amqp import Message
 from newsfabric.errors import ConfigError
-from newsfabric.fetching import fetch
-from newsfabric.pace import Rate
-from newsfabric.reports import Report, encode_report
+from newsfabric.http.fetching import fetch
+from newsfabric.http.pace import Rate
+from newsfabric.messages import reports
+from newsfabric.messages.reports import Report, encode_report
 from newsfabric.settings import Fabric, ServerFiles
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import board as board_module

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loads import load
 
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 from wholesale.frontdesk.boxes import MAX_OFFERED, Boxes
 
 

@@ -13,11 +13,11 @@ from house import House, open_house
 from loads import load
 from metric_values import value
 
-from newsfabric.control import LoadReport
+from newsfabric.messages.control import LoadReport
 from newsfabric.topics import TopicTable
+from wholesale.common.http import HttpProblem
 from wholesale.frontdesk import catching_up, counters
 from wholesale.frontdesk.catching_up import Answer, CatchingUp
-from wholesale.http import HttpProblem
 
 MIB = 1 << 20
 LARGE = b'"%s"' % (b"x" * (4 * MIB))

@@ -22,8 +22,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 
 from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import DEFAULT_LIMITS, Limits
-from newsfabric.pace import Rate
+from newsfabric.http.pace import Rate
+from newsfabric.messages.envelope import DEFAULT_LIMITS, Limits
 from newsfabric.settings import Fabric, Node, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import BOX, KEEPER, LOAD, NODE, NOW_MS, PLACE, ROUTER, SHOVEL, Told
 
+from newsfabric.messages.reports import CERTIFICATE_ENDS, KINDS, MAX_SHOVELS, Busy, Report
 from newsfabric.numbers import is_number
-from newsfabric.reports import CERTIFICATE_ENDS, KINDS, MAX_SHOVELS, Busy, Report
 from wholesale.frontdesk.answers_elsewhere import parse_answer
 from wholesale.frontdesk.picture import QUIET_AT_FIRST
 from wholesale.frontdesk.presence import MAX_BOXES, MAX_OF_KIND, MAX_SERVICES, login_of

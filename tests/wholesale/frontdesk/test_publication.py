@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.amqp import Message
-from newsfabric.envelope import DEFAULT_LIMITS, MAX_INTEGER, receive
+from newsfabric.messages.envelope import DEFAULT_LIMITS, MAX_INTEGER, receive
+from wholesale.common.http import HttpProblem
 from wholesale.frontdesk.publication import parse_document, parse_publication
-from wholesale.http import HttpProblem
 
 NOW_MS = 1_735_689_600_000
 

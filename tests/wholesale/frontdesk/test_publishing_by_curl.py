@@ -14,7 +14,7 @@ from house import JSON, SETTINGS, House, open_house
 from metric_values import value
 from tornado.httpclient import HTTPResponse
 
-from newsfabric.envelope import identity_of, identity_text
+from newsfabric.messages.envelope import identity_of, identity_text
 from newsfabric.topics import TopicTable, parse_topics
 from wholesale.frontdesk import counters
 from wholesale.frontdesk.access import ApiKey

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from newsfabric.amqp import Message, Properties
-from newsfabric.control import Receipt
 from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.control import Receipt
 from wholesale.frontdesk.repeats import Name, Repeats
 
 

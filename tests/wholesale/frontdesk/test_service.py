@@ -22,12 +22,12 @@ from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
 from gateway.settings import TokenSettings
-from newsfabric import control
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import ConfigError, StoreUnavailable
-from newsfabric.pace import Rate
-from newsfabric.service import Readiness
+from newsfabric.http.pace import Rate
+from newsfabric.messages import control
+from newsfabric.process.service import Readiness
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
 from wholesale.frontdesk import counters

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.control import BoxState, LoadReport
+from newsfabric.messages.control import BoxState, LoadReport
 from wholesale.frontdesk.boxes import Boxes, Offer
 from wholesale.frontdesk.weights import LEAST, MOST, MOST_OF_ALL, Vessel, shares
 

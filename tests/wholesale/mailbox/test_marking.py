@@ -18,14 +18,14 @@ from metric_values import value
 
 from newsfabric import metrics, topology
 from newsfabric.amqp import Message, Properties
-from newsfabric.envelope import Envelope
 from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
-from newsfabric.mailbox import MARK, MARK_KEY, Kept, MarkKind, UserMark, encode_mark
+from newsfabric.messages.envelope import Envelope
+from newsfabric.messages.mailbox import MARK, MARK_KEY, Kept, MarkKind, UserMark, encode_mark
 from newsfabric.store import Store
 from newsfabric.store.memory import MemoryStore
+from wholesale.common.source import QueueSource
 from wholesale.mailbox import counters
 from wholesale.mailbox.marking import Marking
-from wholesale.source import QueueSource
 
 LETTER = envelope(1, topic="user.42", app_id="billing", message_id="bill-7")
 NOW_MS = EPOCH + 60_000

@@ -6,9 +6,9 @@ import pytest
 from envelopes import START_MS, envelope
 
 from newsfabric.amqp.message import Delivery, Message
-from newsfabric.mailbox import UserMark
+from newsfabric.messages.mailbox import UserMark
+from wholesale.common.source import QueueSource
 from wholesale.mailbox.waiting import DELAYS, Job, Waiting
-from wholesale.source import QueueSource
 
 SOURCE = QueueSource()
 

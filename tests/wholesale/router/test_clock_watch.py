@@ -14,8 +14,8 @@ import pytest
 from core_cluster import EPOCH, CoreCluster, message, running, until
 from metric_values import value
 
-from newsfabric.envelope import ms_of_id
 from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.envelope import ms_of_id
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable

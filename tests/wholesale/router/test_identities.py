@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.amqp import Delivery
-from newsfabric.envelope import Submission, receive
+from newsfabric.messages.envelope import Submission, receive
 from wholesale.router.identities import Found, Identified, Identities
 from wholesale.router.jobs import Claim
 from wholesale.router.window import Window

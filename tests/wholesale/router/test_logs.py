@@ -13,8 +13,8 @@ from metric_values import value
 
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
 from newsfabric.errors import StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.logs import DAY_MS, DirectoryRow, Log, Number, State
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable

@@ -13,11 +13,12 @@ from brokers import Brokers
 from core_cluster import TIMEOUT, message
 
 from localfabric.world.rabbitmq_home import RabbitmqHome
-from newsfabric import control, topology
+from newsfabric import topology
 from newsfabric.amqp import ConfirmingPublisher, Declare, Delivery, Link
 from newsfabric.amqp.link import connect
 from newsfabric.amqp.spread import SKIPPED, connect_each
-from newsfabric.control import Receipt
+from newsfabric.messages import control
+from newsfabric.messages.control import Receipt
 from newsfabric.settings import Credentials, Node
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable

@@ -12,7 +12,7 @@ from metric_values import value
 from newsfabric import metrics
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
 from wholesale.router import counters

@@ -20,15 +20,15 @@ from metric_values import value
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.amqp import Message
 from newsfabric.amqp.link import connect
-from newsfabric.cli.messages import make_message
-from newsfabric.control import Receipt
-from newsfabric.envelope import Envelope
+from newsfabric.messages.control import Receipt
+from newsfabric.messages.envelope import Envelope
 from newsfabric.publish import AsyncPublisher
 from newsfabric.settings import Credentials, Fabric, Region
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable, parse_topics
 from newsfabric.topology import parts
 from newsfabric.topology.values import ROUTER_BOUNDS
+from operations.cli.messages import make_message
 from shovels.apply import Brokers, carry_out, look
 from wholesale.router import counters
 from wholesale.router.service import RouterService, RouterSettings

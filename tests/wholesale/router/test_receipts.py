@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 from core_cluster import EPOCH, message
 
-from newsfabric import control
 from newsfabric.amqp import Delivery, Message
 from newsfabric.amqp.fields import MAX_TABLE_BYTES, OVERSIZE, decode_table, encode_table
 from newsfabric.amqp.message import Undecodable
 from newsfabric.amqp.wire import encode_publish
-from newsfabric.envelope import id_of, identity_text, receive
 from newsfabric.errors import Rejected
+from newsfabric.messages import control
+from newsfabric.messages.envelope import id_of, identity_text, receive
 from wholesale.router.jobs import Claim
 from wholesale.router.receipts import ReceiptMaker, readable
 

@@ -17,8 +17,8 @@ from gateway.logs import Logs
 from newsfabric.amqp import Message
 from newsfabric.amqp.message import SHOVELLED
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.control import Canary, encode_canary, revocation
-from newsfabric.envelope import ms_of_id, taken_ms
+from newsfabric.messages.control import Canary, encode_canary, revocation
+from newsfabric.messages.envelope import ms_of_id, taken_ms
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 from wholesale.router import counters

@@ -15,10 +15,10 @@ from metric_values import value
 from shovelled import shovelled
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
-from newsfabric.cli.trace import gather, places_at
 from newsfabric.errors import LinkRefused, StoreUnavailable
-from newsfabric.message_trace import trace
 from newsfabric.store.memory import MemoryStore
+from operations.cli.trace import gather, places_at
+from operations.message_trace import trace
 from wholesale.router import counters
 from wholesale.router.service import RouterService, RouterSettings
 

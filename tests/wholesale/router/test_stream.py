@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core_cluster import EPOCH, message
 
-from newsfabric.envelope import Submission, id_of, receive
+from newsfabric.messages.envelope import Submission, id_of, receive
 from newsfabric.store.logs import Log
 from wholesale.router.stream import Stream
 

@@ -16,11 +16,11 @@ from metric_values import value
 from gateway.hub import Hub
 from gateway.logs import Logs
 from newsfabric.amqp.stub import StubBroker
-from newsfabric.envelope import Envelope
 from newsfabric.errors import LinkRefused, StoreError, StoreUnavailable
+from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
-from wholesale import store_retry
+from wholesale.common import store_retry
 from wholesale.router import counters, storing
 from wholesale.router.jobs import HOLD_SECONDS
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsfabric.amqp import Delivery
-from newsfabric.envelope import receive
+from newsfabric.messages.envelope import receive
 from newsfabric.topics import TopicClass
+from wholesale.common.source import QueueSource
 from wholesale.router.jobs import Claim, Job
 from wholesale.router.waiting import Waiting
-from wholesale.source import QueueSource
 
 CLASSES: list[TopicClass] = ["gold", "silver", "bronze"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newsfabric.envelope import MAX_MS
+from newsfabric.messages.envelope import MAX_MS
 from wholesale.router.window import FINGERPRINT, Routed, Window
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from fleets import PLAN, Fleet, report
 
-from newsfabric import control
 from newsfabric.amqp.message import Message, Properties
+from newsfabric.messages import control
+from wholesale.scaler.drivers import MOST_BOXES
 from wholesale.scaler.known_boxes import (
     DOUBT_AFTER,
     FORGET,
@@ -16,7 +17,6 @@ from wholesale.scaler.known_boxes import (
     Highest,
     KnownBoxes,
 )
-from wholesale.scaler.plan import MOST_BOXES
 
 
 def test_readers_are_those_of_boxes_that_report() -> None:

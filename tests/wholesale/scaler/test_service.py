@@ -18,8 +18,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker, StubLink
-from newsfabric.control import LoadReport, decode_drain, load_key
-from newsfabric.reports import decode_report, report_key
+from newsfabric.messages.control import LoadReport, decode_drain, load_key
+from newsfabric.messages.reports import decode_report, report_key
 from wholesale.scaler import counters
 from wholesale.scaler.choice import Decision
 from wholesale.scaler.drivers import Instance

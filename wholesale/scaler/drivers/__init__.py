@@ -17,6 +17,8 @@ from newsfabric.settings import is_name
 
 # Of an error text of a driver.
 MAX_TEXT: Final = 300
+# Most boxes of a region, for a scaler as for a frontdesk.
+MOST_BOXES: Final = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

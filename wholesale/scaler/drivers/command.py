@@ -18,8 +18,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.numbers import is_number
-from wholesale.scaler.drivers import DriverError, DriverLimit, Instance, checked
-from wholesale.scaler.plan import MOST_BOXES
+from wholesale.scaler.drivers import MOST_BOXES, DriverError, DriverLimit, Instance, checked
 
 EXIT_LIMIT: Final = 3
 SECONDS: Final = 25.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from newsfabric.errors import Disconnected
-from newsfabric.fetching import fetch
+from newsfabric.http.fetching import fetch
 from newsfabric.reader import Endpoint, Reader, connect
 
 # The topic that everyone may publish to, and nobody reads.

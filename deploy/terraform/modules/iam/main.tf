@@ -40,7 +40,7 @@ locals {
   shared_secrets = [for name in [local.secret_names.tls, local.secret_names.store] : "${local.secret_arns}${name}-??????"]
   boxes_secrets  = "${local.secret_arns}${local.secret_names.boxes}*"
 
-  # newsfabric/instance: a box says to its own group that it drains and that it has drained, and reads what all boxes share and the
+  # operations/instance: a box says to its own group that it drains and that it has drained, and reads what all boxes share and the
   # password that the core made for it. The tag Box is that machine's ARN, so no box reads another's.
   box = [
     {

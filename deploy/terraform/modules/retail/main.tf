@@ -59,7 +59,7 @@ resource "aws_launch_template" "this" {
     write_files = [{
       path        = "/etc/newsfabric/instance.json"
       permissions = "0644"
-      # newsfabric/instance/description.py reads it.
+      # operations/instance/description.py reads it.
       content = jsonencode(merge(var.told, {
         role          = "retail"
         region        = var.region

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-# As newsfabric.instance knows instances.
+# As operations.instance knows instances.
 _ADMITTED: Final = re.compile(r"box\.i-[0-9a-f]{8,17}")
 
 

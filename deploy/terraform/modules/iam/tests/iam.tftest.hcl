@@ -27,7 +27,7 @@ run "the_core_may_what_its_scaler_calls_and_nothing_else" {
       "secretsmanager:GetSecretValue",
       "secretsmanager:TagResource",
     ])
-    error_message = "docs/scaling.md lists what driver aws needs, newsfabric/instance/cloud.py what admission does; secrets and their key are all else"
+    error_message = "docs/scaling.md lists what driver aws needs, operations/instance/cloud.py what admission does; secrets and their key are all else"
   }
 }
 

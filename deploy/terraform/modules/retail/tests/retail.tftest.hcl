@@ -164,7 +164,7 @@ run "a_box_is_told_all_that_it_reads_at_its_boot" {
       "capacity", "core", "drain_seconds", "frontdesks", "group", "hook", "networks", "origins", "proxy_from", "public_url", "region", "role", "secrets", "store",
       "token_audience", "token_issuer", "token_keys",
     ])
-    error_message = "not the fields that newsfabric/instance/description.py reads"
+    error_message = "not the fields that operations/instance/description.py reads"
   }
 
   assert {

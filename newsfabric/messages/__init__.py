@@ -1,0 +1,1 @@
+"""Messages as values: of publishers and routers, users' marks, the fabric's own."""

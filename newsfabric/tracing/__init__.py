@@ -1,0 +1,1 @@
+"""The way of single messages: sightings, races of their copies, spans."""

@@ -1,0 +1,368 @@
+"""``newsfabric certs``: an authority for inside the fabric, and certificates of any."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+
+import click
+
+from newsfabric.errors import ConfigError
+from newsfabric.safe_output import echo, terminal_safe
+from operations.cli.options import examples, json_option
+
+if TYPE_CHECKING:
+    from operations.certificates.checking import Checked
+    from operations.certificates.folder import Done, Held
+    from operations.certificates.making import Description
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_NAME: Final = "newsfabric"
+# Half of an authority's life is more than most machines'; hosts' files are renewed by a playbook.
+_AUTHORITY_LIFETIME: Final = "3650d"
+_LIFETIME: Final = "90d"
+_BEFORE: Final = "30d"
+# A file of authorities has one or two.
+_MOST_BYTES: Final = 1 << 20
+
+
+def _duration(
+    _context: click.Context, parameter: click.Parameter, value: str
+) -> datetime.timedelta:
+    """``90d`` or ``36h``."""
+    from operations.certificates.due import duration
+
+    try:
+        return duration(value)
+    except ConfigError as exc:
+        raise click.BadParameter(terminal_safe(str(exc)), param=parameter) from exc
+
+
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_folder: Final = click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="certs",
+    show_default=True,
+    envvar="NEWSFABRIC_CERTS",
+    show_envvar=True,
+    help="Where the authority and what it signed lie.",
+)
+_before: Final = click.option(
+    "--before",
+    metavar="TIME",
+    callback=_duration,
+    default=_BEFORE,
+    show_default=True,
+    help="What ends within this time is due.",
+)
+
+
+def _of_authority(command: _Command) -> _Command:
+    for option in (
+        json_option,
+        click.option(
+            "--lifetime",
+            metavar="TIME",
+            callback=_duration,
+            default=_AUTHORITY_LIFETIME,
+            show_default=True,
+            help="How long the authority is good.",
+        ),
+        click.option("--name", default=_NAME, show_default=True, help="What it is called."),
+        _folder,
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def certs() -> None:
+    """Certificates: an authority for inside the fabric, or a look at those from elsewhere.
+
+    Every command may be run again: what is still good is not made anew.
+    """
+
+
+@certs.command(
+    epilog=examples("newsfabric certs init", "newsfabric certs init --folder vault/certs --json")
+)
+@_of_authority
+def init(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) -> None:
+    """Make an authority, unless the folder has one.
+
+    Who has its key (authorities/ID/key.pem) can be anybody inside the fabric: keep the folder on
+    the machine that deploys, encrypted, and on no host. Every host gets ca.pem.
+    """
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.init(name, now=_now(), lifetime=lifetime)
+    _say([done], as_json)
+
+
+@certs.command(
+    epilog=examples(
+        "newsfabric certs issue oregon-core-1.example.net --san oregon-core-1 --san 10.0.1.5",
+        "newsfabric certs issue router.oregon --role client      a broker's user, for EXTERNAL",
+    )
+)
+@click.argument("name")
+@_folder
+@click.option("--san", "others", multiple=True, help="Another host name or IP address; repeat.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(["server", "client"]),
+    default=["server"],
+    show_default=True,
+    help="What it is for; repeat.",
+)
+@click.option(
+    "--lifetime",
+    metavar="TIME",
+    callback=_duration,
+    default=_LIFETIME,
+    show_default=True,
+    help="How long it is good.",
+)
+@_before
+@json_option
+def issue(
+    name: str,
+    folder: Path,
+    others: tuple[str, ...],
+    roles: tuple[Any, ...],
+    lifetime: datetime.timedelta,
+    before: datetime.timedelta,
+    as_json: bool,
+) -> None:
+    """A certificate for host NAME, unless there is a good one.
+
+    It is made anew, with a new key, if it is due, for other names or roles, or signed by another
+    authority. The files are in FOLDER/issued/NAME.
+    """
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        made = found.issue([name, *others], roles, now=_now(), lifetime=lifetime, before=before)
+    _say([made], as_json)
+
+
+@certs.command(
+    epilog=examples("newsfabric certs renew", "newsfabric certs renew --before 14d oregon-core-1")
+)
+@click.argument("names", metavar="[NAME]…", nargs=-1)
+@_folder
+@_before
+@json_option
+def renew(names: tuple[str, ...], folder: Path, before: datetime.timedelta, as_json: bool) -> None:
+    """Make anew what is due: of NAMEs, or of all. The others stay as they are."""
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.renew(names, now=_now(), before=before)
+    _say(done, as_json)
+
+
+@certs.command(epilog=examples("newsfabric certs show", "newsfabric certs show --json"))
+@_folder
+@_before
+@json_option
+def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
+    """List authorities and certificates, and what is due."""
+    from operations.certificates.folder import looked_into
+
+    now = _now()
+    with looked_into(folder) as found:
+        held = found.show(now=now, before=before)
+    if as_json:
+        echo(json.dumps({"certificates": [_held(one) for one in held]}, indent=2))
+        return
+    for line in _table(held, now):
+        echo(line)
+
+
+@certs.command(
+    epilog=examples(
+        "newsfabric certs check /etc/newsfabric/tls/cert.pem --host oregon-core-1",
+        "newsfabric certs check cert.pem --ca ca.pem --key key.pem --before 14d",
+    )
+)
+@click.argument("paths", metavar="PATH…", nargs=-1, required=True, type=_FILE)
+@click.option("--ca", "authorities", type=_FILE, help="Authorities to trust.")
+@click.option("--key", type=_FILE, help="The private key that belongs to it.")
+@click.option("--host", "hosts", multiple=True, help="A name it must be for; repeat.")
+@_before
+@json_option
+def check(
+    paths: tuple[Path, ...],
+    authorities: Path | None,
+    key: Path | None,
+    hosts: tuple[str, ...],
+    before: datetime.timedelta,
+    as_json: bool,
+) -> None:
+    """Say what is wrong with certificates of any authority.
+
+    It looks at chain, names, end and key, and changes none. For those that come from step-ca, ACM
+    or a company's authority. Without --ca it takes ca.pem beside the file, else what this machine
+    trusts; without --key what is in the file, else key.pem beside it. Exits 1 if anything is wrong.
+    """
+    from operations.certificates.checking import check as judge
+
+    if key is not None and len(paths) > 1:
+        raise click.UsageError("--key is of one certificate: check one PATH at a time")
+    found = [
+        judge(path, authorities=authorities, key=key, hosts=hosts, now=_now(), before=before)
+        for path in paths
+    ]
+    if as_json:
+        echo(json.dumps({"checked": [_checked(one) for one in found]}, indent=2))
+    else:
+        for one in found:
+            for line in _findings(one):
+                echo(line)
+    sys.exit(1 if any(one.wrong for one in found) else 0)
+
+
+@certs.group()
+def rotate() -> None:
+    """Put another authority in the old one's place, in three steps.
+
+    Between them give every host its files, and have what doesn't reread them restarted:
+
+    \b
+    1. rotate trust          ca.pem has both authorities      → ca.pem to every host
+    2. rotate sign, renew    the new one has signed all       → certificates to every host
+    3. rotate drop           ca.pem has the new one alone     → ca.pem to every host
+    """
+
+
+@certs.command(epilog=examples("newsfabric certs recover /etc/newsfabric/tls/ca.pem"))
+@click.argument("bundle", metavar="FILE", type=click.File("rb"))
+@_folder
+@json_option
+def recover(bundle: BinaryIO, folder: Path, as_json: bool) -> None:
+    """Begin a lost folder anew, with FILE: hosts' ca.pem.
+
+    What that names is trusted here, too, and signs nothing, since its key is lost: another
+    authority takes its place (`newsfabric certs rotate`). A folder that has an authority is left
+    alone.
+    """
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.recover(bundle.read(_MOST_BYTES))
+    _say([done], as_json)
+
+
+@rotate.command(epilog=examples("newsfabric certs rotate trust"))
+@_of_authority
+def trust(folder: Path, name: str, lifetime: datetime.timedelta, as_json: bool) -> None:
+    """Make another authority. It is trusted, and doesn't sign yet."""
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.trust(name, now=_now(), lifetime=lifetime)
+    _say([done], as_json)
+
+
+@rotate.command(epilog=examples("newsfabric certs rotate sign && newsfabric certs renew"))
+@_folder
+@json_option
+def sign(folder: Path, as_json: bool) -> None:
+    """Have the new authority sign from now on."""
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.sign()
+    _say([done], as_json)
+
+
+@rotate.command(epilog=examples("newsfabric certs rotate drop"))
+@_folder
+@json_option
+def drop(folder: Path, as_json: bool) -> None:
+    """Forget the old authority, and its key."""
+    from operations.certificates.folder import opened
+
+    with opened(folder) as found:
+        done = found.drop()
+    _say([done], as_json)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _say(done: Sequence[Done], as_json: bool) -> None:
+    if as_json:
+        items = [{"name": one.name, "changed": one.changed, "why": one.why} for one in done]
+        changed = any(one.changed for one in done)
+        echo(json.dumps({"changed": changed, "items": items}, indent=2))
+        return
+    for one in done:
+        echo(f"{one.name}: made ({one.why})" if one.changed else f"{one.name}: unchanged")
+
+
+def _held(one: Held) -> dict[str, Any]:
+    return {"name": one.name, "signs": one.signs, "due": one.due} | _described(one.says)
+
+
+def _described(says: Description) -> dict[str, Any]:
+    return {
+        "subject": says.subject,
+        "authority": says.authority,
+        "names": says.names,
+        "roles": says.roles,
+        "begins": says.begins.isoformat(),
+        "ends": says.ends.isoformat(),
+        "key": says.key,
+        "by": says.by,
+    }
+
+
+def _checked(one: Checked) -> dict[str, Any]:
+    says = None if one.says is None else _described(one.says)
+    return {
+        "path": one.path,
+        "good": not one.wrong,
+        "wrong": one.wrong,
+        "key_checked": one.key_checked,
+        "certificate": says,
+    }
+
+
+def _table(held: Sequence[Held], now: datetime.datetime) -> list[str]:
+    from operations.certificates.due import in_words
+
+    rows = [("NAME", "FOR", "ENDS IN", "STATE")]
+    for one in held:
+        says = one.says
+        what = "authority" if says.authority else " ".join((*says.roles, *says.names))
+        signs = "signs" if one.signs else "trusted"
+        good = signs if says.authority else "good"
+        state = good if one.due is None else f"due: {one.due}"
+        rows.append((f"{says.subject}", what, in_words(says.ends - now), state))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    pairs = ((row, zip(row[:3], widths, strict=True)) for row in rows)
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in cells), row[3]]) for row, cells in pairs
+    ]
+
+
+def _findings(one: Checked) -> list[str]:
+    if one.wrong:
+        return [f"{one.path}: {wrong}" for wrong in one.wrong]
+    assert one.says is not None
+    key = "its key matches" if one.key_checked else "no key was there to compare"
+    if one.says.authority:
+        return [f"{one.path}: good until {one.says.ends:%Y-%m-%d}, an authority"]
+    names = ", ".join(one.says.names)
+    return [f"{one.path}: good until {one.says.ends:%Y-%m-%d}, for {names}; {key}"]

@@ -1,0 +1,198 @@
+"""Recorded days: files of one JSON message a line, with the second of the day it was sent at.
+
+Reading and scheduling are pure; :func:`play` sends what is due and collects the receipts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from newsfabric.amqp import Message
+from newsfabric.errors import AccessRefused, ConfigError, Rejected
+from newsfabric.messages.control import Receipt
+from newsfabric.publish import AsyncPublisher
+from newsfabric.topics import TopicTable
+from operations.cli.messages import make_message
+from operations.cli.sending import APP_ID, in_its_name, send_with_retry
+from operations.cli.wait_limit import WaitLimit
+
+# Messages that wait for their receipts at a time; more would only wait in a broker.
+_AT_ONCE: Final = 200
+
+_FIELDS: Final = ("at", "topic", "key", "version", "message_id", "app_id", "type", "body")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One recorded message. ``at`` is in seconds since midnight."""
+
+    at: float
+    topic: str
+    body: bytes
+    key: str | None = None
+    version: int | None = None
+    message_id: str | None = None
+    app_id: str | None = None
+    type: str | None = None
+
+
+def read_recording(path: Path) -> list[Line]:
+    """The lines of a recording in order; ConfigError names file and line of what is wrong."""
+    try:
+        text = path.read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from exc
+    lines = [
+        parse_line(line, f"{path}:{number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ]
+    if not lines:
+        raise ConfigError(f"{path}: no message in it")
+    return sorted(lines, key=lambda line: line.at)
+
+
+def parse_line(line: bytes, where: str) -> Line:
+    """One line of a recording; ConfigError says ``where`` and what."""
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError as exc:
+        raise ConfigError(f"{where}: not JSON: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{where}: not a JSON object")
+    if unknown := sorted(set(fields) - set(_FIELDS)):
+        raise ConfigError(f"{where}: unknown field {unknown[0]!r}")
+    if "body" not in fields:
+        raise ConfigError(f"{where}: body is missing")
+    return Line(
+        at=float(_checked(fields, "at", int | float, where, required=True)),
+        topic=_checked(fields, "topic", str, where, required=True),
+        body=orjson.dumps(fields["body"]),
+        key=_checked(fields, "key", str, where),
+        version=_checked(fields, "version", int, where),
+        message_id=_checked(fields, "message_id", str, where),
+        app_id=_checked(fields, "app_id", str, where),
+        type=_checked(fields, "type", str, where),
+    )
+
+
+def _checked(
+    fields: Mapping[str, Any], name: str, kind: Any, where: str, *, required: bool = False
+) -> Any:
+    value = fields.get(name)
+    if value is None and not required:
+        return None
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise ConfigError(f"{where}: {name} is missing or of a wrong kind")
+    return value
+
+
+def schedule(lines: Sequence[Line], speed: float) -> Iterator[tuple[float, Line]]:
+    """Each line and how many seconds after the start it is due; ``speed`` 0: at once."""
+    for line in lines:
+        yield (0.0 if speed == 0 else (line.at - lines[0].at) / speed), line
+
+
+def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
+    """``line`` as a message. ``suffix`` makes its id that of one replay; empty keeps the id."""
+    message_id = line.message_id or f"line-{number}"
+    return make_message(
+        line.topic,
+        line.body,
+        message_id=f"{message_id}-{suffix}" if suffix else message_id,
+        app_id=line.app_id or APP_ID,
+        now_ms=now_ms,
+        key=line.key,
+        version=line.version,
+        type=line.type,
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What became of the messages of a replay, which begins with number ``begun_at``."""
+
+    routed: int = 0
+    rejected: Counter[str] = dataclasses.field(default_factory=Counter)
+    begun_at: int = 1
+    # Numbers that are answered while one before them isn't.
+    _ahead: set[int] = dataclasses.field(default_factory=set)
+    _behind: int = 0
+
+    def count(self, number: int, receipt: Receipt) -> None:
+        """Message ``number`` has been answered."""
+        if receipt.status == "routed":
+            self.routed += 1
+            self._settle(number)
+        else:
+            self.reject(number, receipt.reason or "?")
+
+    def reject(self, number: int, reason: str) -> None:
+        """Message ``number`` can't be accepted."""
+        self.rejected[reason] += 1
+        self._settle(number)
+
+    def _settle(self, number: int) -> None:
+        self._ahead.add(number)
+        while self.open_at in self._ahead:
+            self._ahead.remove(self.open_at)
+            self._behind += 1
+
+    @property
+    def open_at(self) -> int:
+        """The first message that isn't answered: all before it are."""
+        return self.begun_at + self._behind
+
+    @property
+    def answered(self) -> int:
+        """How many have their receipts."""
+        return self.routed + self.rejected.total()
+
+
+async def play(
+    lines: Sequence[Line],
+    publishers: Sequence[AsyncPublisher],
+    *,
+    speed: float,
+    suffix: str,
+    on_receipt: Callable[[Tally], None],
+    wait: WaitLimit,
+    topics: TopicTable,
+    tally: Tally,
+) -> None:
+    """Send every line when it is due, by ``publishers`` in turn; returns when all are answered.
+
+    ``tally`` is kept up to date. The first of ``lines`` is number ``tally.begun_at``.
+    """
+    places = asyncio.Semaphore(_AT_ONCE)
+    began = asyncio.get_running_loop().time()
+
+    async def send(publisher: AsyncPublisher, number: int, message: Message) -> None:
+        try:
+            tally.count(number, await send_with_retry(publisher, message))
+        except Rejected as exc:
+            tally.reject(number, exc.reason)
+        except AccessRefused:
+            tally.reject(number, "access_refused")
+        finally:
+            places.release()
+            wait.ended()
+        on_receipt(tally)
+
+    async with asyncio.TaskGroup() as group:
+        for number, (due, line) in enumerate(schedule(lines, speed), tally.begun_at):
+            await asyncio.sleep(began + due - asyncio.get_running_loop().time())
+            await places.acquire()
+            now_ms = time.time_ns() // 1_000_000
+            message = message_of(line, number=number, suffix=suffix, now_ms=now_ms)
+            message = in_its_name(message, topics)
+            wait.began()
+            group.create_task(send(publishers[number % len(publishers)], number, message))

@@ -1,0 +1,126 @@
+"""``newsfabric replay``."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from newsfabric.console import console
+from newsfabric.errors import ConfigError, NewsfabricError
+from newsfabric.publish import AsyncPublisher
+from newsfabric.safe_output import echo
+from newsfabric.topics import load_topics
+from operations.cli.recording import Line, Tally, play, read_recording
+from operations.cli.sending import publisher_by, waiting_for_receipts
+from operations.cli.wait_limit import hint_about, wait_limited
+from operations.worlds import World, world_to_publish_to
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What is asked for.
+
+    ``suffix`` makes message ids those of one replay, empty keeps them; ``seconds`` is how long no
+    receipt may come.
+    """
+
+    file: Path
+    regions: Sequence[str]
+    speed: float
+    suffix: str
+    seconds: float
+
+    def again_from(self, number: int) -> str:
+        """The command that goes on at message ``number``: repeats of others are known as that."""
+        ids = f"--id-suffix {self.suffix}" if self.suffix else "--keep-ids"
+        words = ["newsfabric", "replay", str(self.file), "--speed", f"{self.speed:g}"]
+        words += [word for name in self.regions for word in ("--region", name)]
+        return f"{shlex.join(words)} --start-at {number} {ids}"
+
+
+def run_replay(
+    file: Path,
+    *,
+    state: Path,
+    regions: Sequence[str],
+    speed: float,
+    keep_ids: bool,
+    id_suffix: str | None,
+    start_at: int,
+    seconds: float,
+) -> None:
+    """Replay ``file`` and say what became of it; NewsfabricError if anything was rejected.
+
+    NewsfabricError, too, if it gave up: with the command that goes on from there.
+    """
+    lines = read_recording(file)
+    if start_at > len(lines):
+        raise ConfigError(f"{file} has {len(lines)} messages: there is no number {start_at}")
+    world = world_to_publish_to(state, lambda text: echo(text, err=True))
+    ways = [*map(world.publishing_ways, regions)] or [world.publishing_ways(None)]
+    suffix = "" if keep_ids else id_suffix or secrets.token_hex(4)
+    replay = Replay(file=file, regions=regions, speed=speed, suffix=suffix, seconds=seconds)
+    tally = Tally(begun_at=start_at)
+    asyncio.run(_replay(replay, lines[start_at - 1 :], ways, world, tally))
+    echo(f"{tally.routed} routed, {tally.rejected.total()} rejected")
+    if tally.rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in tally.rejected.most_common())
+        raise NewsfabricError(f"rejected: {reasons}; see `newsfabric rejected`")
+
+
+async def _replay(
+    replay: Replay,
+    lines: Sequence[Line],
+    ways: Sequence[Mapping[str, Sequence[str]]],
+    world: World,
+    tally: Tally,
+) -> None:
+    terminal = console(stderr=True)
+    publishers: list[AsyncPublisher] = []
+
+    def waiting() -> str:
+        every = (url for way in ways for urls in way.values() for url in urls)
+        return waiting_for_receipts(dict.fromkeys(every), publishers)
+
+    def hint() -> str:
+        if not tally.answered:
+            return hint_about(world)
+        done = f"{tally.answered} of {len(lines)} are answered, all before {tally.open_at}"
+        again = replay.again_from(tally.open_at)
+        return f"{hint_about(world)}. {done}: go on with `{again}`"
+
+    def say(text: str) -> None:
+        terminal.print(text, soft_wrap=True)
+
+    async with (
+        wait_limited(waiting, replay.seconds, say=say, hint=hint) as wait,
+        AsyncExitStack() as stack,
+    ):
+        for way in ways:
+            opening = publisher_by(way, seconds=None)
+            publishers.append(await stack.enter_async_context(await opening))
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=terminal,
+        ) as bars:
+            bar = bars.add_task("replaying", total=len(lines))
+            await play(
+                lines,
+                publishers,
+                speed=replay.speed,
+                suffix=replay.suffix,
+                on_receipt=lambda tally: bars.update(bar, completed=tally.answered),
+                wait=wait,
+                topics=load_topics(world.topics),
+                tally=tally,
+            )

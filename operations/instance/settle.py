@@ -1,0 +1,194 @@
+"""``settle``: makes this machine a box, at each boot, and starts its services.
+
+It writes what :mod:`operations.instance.files` says, each file whole or not at all, and installs
+the units that the image has. A second run writes the same. What can't be had yet (metadata, AWS,
+the password that the core gives) is an error of one line: systemd starts it again after some
+seconds, and until it has worked the box isn't ready and gets no reader.
+
+``renew``: reads again what all boxes share, while the box runs. It starts nothing: a box that was
+drained stays so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from newsfabric.errors import ConfigError
+from operations.instance.description import MAX_BYTES, Description, parse, role_of
+from operations.instance.files import (
+    STORE,
+    File,
+    Secrets,
+    files,
+    login_in,
+    password_in,
+    pem_in,
+    shared_files,
+)
+
+logger = logging.getLogger(__name__)
+
+#: What the image has for a box: Ansible's role ``instance`` writes it.
+IMAGE: Final = "opt/newsfabric/box"
+INSTANCE: Final = "etc/newsfabric/instance.json"
+_COOKIE: Final = "etc/newsfabric/secrets/cookie"
+# Where the image's files go. Units of /run count less than those that Ansible writes to /etc.
+_UNITS: Final = "run/systemd/system"
+_COPIES: Final = {
+    "newsfabric-gateway.service": f"{_UNITS}/newsfabric-gateway.service",
+    "newsfabric-retail-agent.service": f"{_UNITS}/newsfabric-retail-agent.service",
+    "newsfabric-leave.service": f"{_UNITS}/newsfabric-leave.service",
+    "rabbitmq-unit.conf": f"{_UNITS}/rabbitmq-server.service.d/newsfabric.conf",
+    "rabbitmq.conf": "etc/rabbitmq/rabbitmq.conf",
+    "advanced.config": "etc/rabbitmq/advanced.config",
+    "rabbitmq-env.conf": "etc/rabbitmq/rabbitmq-env.conf",
+    "enabled_plugins": "etc/rabbitmq/enabled_plugins",
+}
+GATEWAY: Final = "newsfabric-gateway.service"
+# There while the gateway may have a password of the store that was replaced.
+_OLDER: Final = "etc/newsfabric/gateway-is-older"
+SERVICES: Final = (
+    "rabbitmq-server.service",
+    GATEWAY,
+    "newsfabric-retail-agent.service",
+    "newsfabric-leave.service",
+)
+
+
+class SecretsOf(Protocol):
+    """Secrets Manager, as far as a box uses it."""
+
+    def secret(self, name: str) -> str:
+        """The secret's text."""
+        ...
+
+
+def described(root: Path) -> Description | None:
+    """The box that this machine is told to be; None if it is told to be another part.
+
+    ConfigError for a description that can't be read, is longer than 64 KiB, or is none.
+    """
+    path = root / INSTANCE
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: {exc}") from exc
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{path}: more than {MAX_BYTES} bytes")
+    return parse(text) if role_of(text) == "retail" else None
+
+
+def settle(
+    root: Path,
+    description: Description,
+    box: str,
+    cloud: SecretsOf,
+    run: Callable[[Sequence[str]], None],
+    *,
+    give: Callable[[Path, str, str], None] | None = None,
+) -> None:
+    """Write the files of ``box`` below ``root``, and start its services by ``run``.
+
+    ``give(path, user, group)`` changes who owns a file; without it nobody does (tests).
+    """
+    names = description.secrets
+    found = Secrets(
+        box=password_in(cloud.secret(names.boxes + box), names.boxes + box),
+        store=login_in(cloud.secret(names.store), names.store),
+        tls=pem_in(cloud.secret(names.tls), names.tls),
+    )
+    cookie = _cookie(root)
+    for file in files(description, box, found, cookie):
+        _write(root, file, "root", give)
+    _write(
+        root, File("/var/lib/rabbitmq/.erlang.cookie", cookie, 0o400, "rabbitmq"), "rabbitmq", give
+    )
+    for source, target in _COPIES.items():
+        _copy(root / IMAGE / source, root / target)
+    run(["systemctl", "daemon-reload"])
+    run(["systemctl", "start", "--no-block", *SERVICES])
+    logger.info("%s is a box of %s; its services start", box, description.region)
+
+
+def renew(
+    root: Path,
+    description: Description,
+    cloud: SecretsOf,
+    run: Callable[[Sequence[str]], None],
+    *,
+    give: Callable[[Path, str, str], None] | None = None,
+) -> None:
+    """Write what all boxes share where it is another by now; the rest as :func:`settle`.
+
+    Certificates are read again by whoever uses them. Of the store's password the gateway has a
+    copy: its control plane is killed, and the next one has the new one. Readers stay with the data
+    plane. A run that ends before that leaves a mark, by which the next one does it.
+    """
+    names = description.secrets
+    store = login_in(cloud.secret(names.store), names.store)
+    tls = pem_in(cloud.secret(names.tls), names.tls)
+    older = root / _OLDER
+    for file in shared_files(store, tls):
+        path = root / file.path.lstrip("/")
+        if path.read_text(encoding="utf-8") == file.text:
+            continue
+        if file.path == STORE:
+            older.touch()
+        _write(root, file, "root", give)
+        logger.info("%s is another", file.path)
+    if older.exists():
+        run(["systemctl", "kill", "--kill-whom=main", "--signal=KILL", GATEWAY])
+        older.unlink()
+
+
+def systemctl(command: Sequence[str]) -> None:
+    """Run it; ConfigError with what it said if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    if done.returncode != 0:
+        raise ConfigError(f"{' '.join(command)}: {done.stderr.strip()[:500]}")
+
+
+def chown(path: Path, user: str, group: str) -> None:
+    """Give ``path`` to these."""
+    shutil.chown(path, user, group)
+
+
+def _cookie(root: Path) -> str:
+    try:
+        return (root / _COOKIE).read_text(encoding="ascii").strip() or secrets.token_hex(32)
+    except FileNotFoundError:
+        return secrets.token_hex(32)
+
+
+def _write(
+    root: Path, file: File, user: str, give: Callable[[Path, str, str], None] | None
+) -> None:
+    path = root / file.path.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    # Never readable to others, not even for a moment.
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(file.text)
+    # Before it is given away: afterwards only its owner may.
+    new.chmod(file.mode)
+    if give is not None:
+        give(new, user, file.group)
+    new.replace(path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        text = source.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise ConfigError(f"{source}: {exc.strerror}: this image isn't made for boxes") from exc
+    _write(Path("/"), File(str(target), text), "root", None)

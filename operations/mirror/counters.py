@@ -1,0 +1,87 @@
+"""A mirror's metrics. The ledger and the carrier know the sums; :class:`Counters` tells what they
+have grown by, once a second.
+
+Delays aren't sums: the ledger gives each of them to :func:`observe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from prometheus_client import Counter
+
+from newsfabric import metrics
+from newsfabric.topics import TopicClass
+from operations.mirror.ledger import Ledger, Side
+
+HEARD: Final = metrics.counter("mirror_heard_messages", "Messages of the original that it heard")
+LEFT_OUT: Final = metrics.counter(
+    "mirror_left_out_messages", "Messages that it doesn't mirror", ["reason"]
+)
+COPIES: Final = metrics.counter(
+    "mirror_copies",
+    "Copies for the other fabric by what came of sending them",
+    ["class", "outcome"],
+)
+WATCHED: Final = metrics.counter(
+    "mirror_watched_messages",
+    "Messages that an observer should have got, and whether it has",
+    ["side", "class", "outcome"],
+)
+DOUBLED: Final = metrics.counter(
+    "mirror_doubled_messages", "Messages that came again on one connection", ["side", "class"]
+)
+DELAY: Final = metrics.histogram(
+    "mirror_delay",
+    "To the observer: here from the router, there from the mirror's sending",
+    ["side", "class"],
+)
+WAITING: Final = metrics.gauge("mirror_waiting_messages", "Copies that wait to be sent")
+READERS: Final = metrics.gauge("mirror_readers", "Readers in the other fabric now")
+CONNECTS: Final = metrics.counter(
+    "mirror_connects", "Mirrored readers by what came of their coming", ["outcome"]
+)
+
+
+def observe(side: Side, topic_class: TopicClass, seconds: float) -> None:
+    """A message of ``topic_class`` took ``seconds`` to the observer of ``side``."""
+    # A publisher's clock may be ahead.
+    DELAY.labels(side, topic_class).observe(max(0.0, seconds))
+
+
+class Counters:
+    """What was told of one run's sums so far."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[Counter, tuple[str, ...]], int] = {}
+
+    def tell(
+        self,
+        ledger: Ledger,
+        *,
+        heard: int,
+        left_out: Mapping[str, int],
+        waiting: int,
+        readers: Mapping[str, Any],
+    ) -> None:
+        """Bring the metrics up to date; ``readers`` is what their process said last."""
+        self._grow(HEARD, heard)
+        for reason, count in left_out.items():
+            self._grow(LEFT_OUT, count, reason)
+        for topic_class, tally in ledger.tallies.items():
+            for ending, count in tally.outcomes.items():
+                self._grow(COPIES, count, topic_class, ending)
+            for side, sums in tally.sides.items():
+                self._grow(WATCHED, sums.delivered, side, topic_class, "delivered")
+                self._grow(WATCHED, sums.missing.total(), side, topic_class, "missing")
+                self._grow(DOUBLED, sums.doubled, side, topic_class)
+        WAITING.set(waiting)
+        READERS.set(readers["readers"])
+        for outcome in ("opened", "failed", "cut_off"):
+            self._grow(CONNECTS, readers[outcome], outcome)
+
+    def _grow(self, counter: Counter, total: int, *labels: str) -> None:
+        one = counter.labels(*labels) if labels else counter
+        one.inc(max(0, total - self._told.get((counter, labels), 0)))
+        self._told[counter, labels] = total

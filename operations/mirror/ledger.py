@@ -1,0 +1,244 @@
+"""What became of each message of the share, here and there, and the sums of it. Pure.
+
+A side is *watched* for a message if its observer had been subscribed to the topic for a second when
+the mirror heard the message, and wasn't cut off until the message was judged. What isn't
+watched isn't counted there: neither as delivered nor as missing.
+
+A message is judged ``patience`` seconds after it was heard, or when there is no room for another.
+Times are seconds since the epoch, of one clock that doesn't jump.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final, Literal, get_args
+
+from newsfabric.topics import TopicClass
+from operations.mirror.delays import Delays
+
+Side = Literal["here", "there"]
+SIDES: Final[tuple[Side, ...]] = get_args(Side)
+CLASSES: Final[tuple[TopicClass, ...]] = get_args(TopicClass)
+#: ``waiting`` in the mirror; ``sent`` without a confirm yet; ``taken``: confirmed. The others are
+#: ends: ``dropped`` by the mirror at its bound, ``refused`` by the broker, ``unconfirmed`` because
+#: the link broke.
+Outcome = Literal["waiting", "sent", "taken", "dropped", "refused", "unconfirmed"]
+
+_MOST_ENTRIES: Final = 100_000
+_MOST_EARLY: Final = 10_000
+# For so long a subscription must stand before what it misses counts.
+SETTLED: Final = 1.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Sight:
+    """One message on one side."""
+
+    watched: bool = False
+    connection: int | None = None
+    doubled: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    topic_class: TopicClass
+    heard: float
+    taken: float
+    identity_there: int
+    here: _Sight
+    there: _Sight
+    sent: float | None = None
+    outcome: Outcome = "waiting"
+
+    def sight(self, side: Side) -> _Sight:
+        return self.here if side == "here" else self.there
+
+
+class SideTally:
+    """One class on one side. ``delays`` are all of the run's, ``recent`` since :meth:`turn`."""
+
+    def __init__(self) -> None:
+        self.watched = 0
+        self.delivered = 0
+        self.doubled = 0
+        #: By the outcome of the sending; on the original's side all are ``taken``.
+        self.missing: collections.Counter[str] = collections.Counter()
+        self.delays = Delays()
+        self.recent = Delays()
+
+    def document(self) -> dict[str, Any]:
+        """This side's part of the mirror's JSON document; delays are in ms."""
+        return {
+            "watched": self.watched,
+            "delivered": self.delivered,
+            "missing": self.missing.total(),
+            "missing_by_outcome": dict(self.missing),
+            "doubled": self.doubled,
+            "delay_p50_ms": self.delays.ms(0.5),
+            "delay_p99_ms": self.delays.ms(0.99),
+        }
+
+
+class Tally:
+    """One class: how many messages were in the share, what came of sending them, both sides."""
+
+    def __init__(self) -> None:
+        self.shared = 0
+        self.outcomes: collections.Counter[Outcome] = collections.Counter()
+        self.sides: dict[Side, SideTally] = {side: SideTally() for side in SIDES}
+
+    def document(self) -> dict[str, Any]:
+        """One class's part of the mirror's JSON document."""
+        sides: dict[str, Any] = {side: tally.document() for side, tally in self.sides.items()}
+        return {"shared": self.shared, "outcomes": dict(self.outcomes)} | sides
+
+
+class Ledger:
+    """Every message that is under way, and the sums of those that were judged.
+
+    ``on_delay`` is given each delay, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        patience: float = 15.0,
+        most: int = _MOST_ENTRIES,
+        on_delay: Callable[[Side, TopicClass, float], None] = lambda *_: None,
+    ) -> None:
+        self.tallies: dict[TopicClass, Tally] = {name: Tally() for name in CLASSES}
+        #: Given to the other fabric's broker.
+        self.sent = 0
+        #: Seen by the observer of the original and never heard by the mirror.
+        self.unheard = 0
+        self._closed = False
+        self._patience = patience
+        self._most = most
+        self._on_delay = on_delay
+        # By identity, the oldest first.
+        self._entries: collections.OrderedDict[int, _Entry] = collections.OrderedDict()
+        # Only where it isn't the original's.
+        self._original: dict[int, int] = {}
+        # What the observer had before the mirror heard of it: connection, time, whether it is new.
+        self._early: collections.OrderedDict[int, tuple[int, float, bool]] = (
+            collections.OrderedDict()
+        )
+
+    def __len__(self) -> int:
+        """How many aren't judged yet."""
+        return len(self._entries)
+
+    def note_original(
+        self,
+        identity: int,
+        *,
+        topic_class: TopicClass,
+        taken: float,
+        now: float,
+        watched_here: bool,
+        watched_there: bool,
+        identity_there: int | None = None,
+    ) -> None:
+        """The mirror heard a message of the share; ``taken`` is when its router took it in."""
+        there = identity if identity_there is None else identity_there
+        entry = _Entry(topic_class, now, taken, there, _Sight(watched_here), _Sight(watched_there))
+        while len(self._entries) >= self._most:
+            self._judge(next(iter(self._entries)))
+        self._entries[identity] = entry
+        if there != identity:
+            self._original[there] = identity
+        self.tallies[topic_class].shared += 1
+        if (early := self._early.pop(identity, None)) is not None:
+            self._note(entry, "here", early[0], early[1])
+
+    def close(self, now: float) -> None:
+        """The mirror hears nothing more: what only the observer sees from ``now`` on says nothing,
+        nor what it was just about to hear."""
+        self._closed = True
+        while self._early and next(reversed(self._early.values()))[1] > now - SETTLED:
+            self._early.popitem()
+
+    def went(self, identity: int, outcome: Outcome, now: float) -> None:
+        """What came of sending it, so far."""
+        entry = self._entries.get(identity)
+        if entry is None:
+            return
+        entry.outcome = outcome
+        if outcome == "sent":
+            entry.sent = now
+            self.sent += 1
+        elif outcome != "waiting":
+            self.tallies[entry.topic_class].outcomes[outcome] += 1
+
+    def arrived(
+        self, side: Side, identity: int, *, connection: int, now: float, fresh: bool = False
+    ) -> None:
+        """An observer got it. ``fresh``: it was routed after that observer had subscribed."""
+        if side == "there":
+            identity = self._original.get(identity, identity)
+        entry = self._entries.get(identity)
+        if entry is not None:
+            self._note(entry, side, connection, now)
+        elif side == "here" and not self._closed:
+            self._early.setdefault(identity, (connection, now, fresh))
+            if len(self._early) > _MOST_EARLY:
+                self._early.popitem(last=False)
+
+    def _note(self, entry: _Entry, side: Side, connection: int, now: float) -> None:
+        sight = entry.sight(side)
+        if sight.connection is not None:
+            sight.doubled += sight.connection == connection
+            return
+        sight.connection = connection
+        began = entry.taken if side == "here" else entry.sent
+        if sight.watched and began is not None:
+            tally = self.tallies[entry.topic_class].sides[side]
+            tally.delays.add(now - began)
+            tally.recent.add(now - began)
+            self._on_delay(side, entry.topic_class, now - began)
+
+    def lost_sight(self, side: Side) -> None:
+        """The observer of ``side`` was cut off: what hasn't come yet isn't watched any more."""
+        for entry in self._entries.values():
+            sight = entry.sight(side)
+            if sight.connection is None:
+                sight.watched = False
+
+    def judge(self, now: float) -> None:
+        """Judge what is old enough; ``float("inf")`` judges everything."""
+        while self._entries:
+            identity, entry = next(iter(self._entries.items()))
+            if now - entry.heard < self._patience:
+                break
+            self._judge(identity)
+        while self._early:
+            identity, (_, at, fresh) = next(iter(self._early.items()))
+            if now - at < self._patience:
+                break
+            del self._early[identity]
+            self.unheard += fresh
+
+    def _judge(self, identity: int) -> None:
+        entry = self._entries.pop(identity)
+        self._original.pop(entry.identity_there, None)
+        tally = self.tallies[entry.topic_class]
+        if entry.outcome in ("waiting", "sent"):
+            tally.outcomes[entry.outcome] += 1
+        for side in SIDES:
+            sight, sums = entry.sight(side), tally.sides[side]
+            if not sight.watched:
+                continue
+            sums.watched += 1
+            sums.doubled += sight.doubled
+            if sight.connection is not None:
+                sums.delivered += 1
+            else:
+                sums.missing["taken" if side == "here" else entry.outcome] += 1
+
+    def turn(self) -> None:
+        """Begin a new interval."""
+        for tally in self.tallies.values():
+            for side in tally.sides.values():
+                side.recent = Delays()

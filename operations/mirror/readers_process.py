@@ -1,0 +1,79 @@
+"""Starts the readers' process, tells it what is wanted, and keeps what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import orjson
+
+from newsfabric.process.environment import without_secrets
+from operations.mirror.crowd import Wanted
+
+_MODULE: Final = "operations.mirror.readers"
+_ENDS_WITHIN: Final = 10.0
+NOTHING_SAID: Final[dict[str, Any]] = {
+    "readers": 0, "wanted": None, "opened": 0, "failed": 0, "turned_away": 0, "left": 0,
+    "cut_off": 0, "messages": 0, "trouble": "", "connect_p50_ms": None, "connect_p99_ms": None,
+}  # fmt: skip
+
+
+class ReadersProcess:
+    """``said`` is its last line. If it dies there are no readers any more, and ``said`` says so."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.said = dict(NOTHING_SAID)
+        self._process = process
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls, endpoints: Sequence[str], *, ramp: float, seed: int
+    ) -> AsyncIterator[ReadersProcess]:
+        """It runs until the context ends; then all readers leave."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", _MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=without_secrets(os.environ),
+            # Ctrl-C is the mirror's to hear.
+            start_new_session=True,
+        )
+        found = cls(process)
+        listening = asyncio.create_task(found._listen())
+        try:
+            found._write({"endpoints": list(endpoints), "ramp": ramp, "seed": seed})
+            yield found
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ENDS_WITHIN):
+                    await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            await listening
+
+    def tell(self, wanted: Wanted) -> None:
+        """What the crowd shall be from now on."""
+        self._write(wanted)
+
+    def _write(self, value: Any) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        # It reads all the time; if it doesn't, a later line says the same.
+        if not stdin.is_closing() and stdin.transport.get_write_buffer_size() < 1 << 20:
+            stdin.write(orjson.dumps(value) + b"\n")
+
+    async def _listen(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None
+        while line := await stdout.readline():
+            with suppress(ValueError):
+                self.said = {**NOTHING_SAID, **orjson.loads(line)}
+        self.said = {**self.said, "readers": 0, "trouble": "the readers' process has ended"}

@@ -1,0 +1,304 @@
+"""A run of the mirror: two links, two observers, the readers, and the ledger between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from newsfabric.amqp import Link
+from newsfabric.errors import ConfigError
+from newsfabric.numbers import is_number
+from operations.mirror.asking import Asking
+from operations.mirror.board import Crowded
+from operations.mirror.carrier import OLDEST, Carrier, SendBuffer
+from operations.mirror.copying import Copying, Heard, carried_patterns
+from operations.mirror.counters import Counters, observe
+from operations.mirror.crowd import Wanted, wanted
+from operations.mirror.ledger import CLASSES, SIDES, Ledger, Outcome, Side
+from operations.mirror.observer import Observer
+from operations.mirror.place import Place
+from operations.mirror.rates import Rates
+from operations.mirror.readers_process import NOTHING_SAID, ReadersProcess
+from operations.mirror.report import live_line, plain
+
+_TICK: Final = 1.0
+_MOST: Final = {
+    "share": 1.0,
+    "reader_share": 1.0,
+    "ramp": 10_000.0,
+    "seconds": 1e9,
+    "every": 1e9,
+    "patience": 600.0,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """What was asked for. Seconds throughout.
+
+    ``share`` is of messages, ``reader_share`` of readers; ``readers`` is a fixed number in the
+    place of that. ``seconds`` None: until it is stopped.
+    """
+
+    share: float = 0.1
+    reader_share: float = 0.1
+    readers: int | None = None
+    max_readers: int = 1_000
+    ramp: float = 50.0
+    seconds: float | None = None
+    every: float = 5.0
+    patience: float = 15.0
+    with_private: bool = False
+    board_token_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and not is_number(value, 0, most):
+                raise ConfigError(f"{name.replace('_', '-')}: not a number from 0 to {most:g}")
+
+    @property
+    def plays_readers(self) -> bool:
+        """Whether there are to be readers at all."""
+        share = self.reader_share if self.readers is None else self.readers
+        return self.max_readers > 0 and share > 0
+
+
+class Mirror:
+    """Everything of one run. ``clock`` is in seconds since the epoch, and doesn't jump."""
+
+    def __init__(
+        self,
+        original: Place,
+        other: Place,
+        options: MirrorOptions,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if original.topics is None:
+            raise ConfigError("the original's topics.toml isn't known: say where with --topics")
+        self.clock = _steady_clock() if clock is None else clock
+        self.options = options
+        self.ledger = Ledger(patience=options.patience, on_delay=observe)
+        self.patterns = carried_patterns(original.topics, with_private=options.with_private)
+        self.carrier = Carrier(
+            Copying(
+                original.topics,
+                share=options.share,
+                with_private=options.with_private,
+                others=other.topics,
+            ),
+            clock=self.clock,
+            on_heard=self._heard,
+            on_outcome=self._went,
+            # What is judged must have had its end.
+            buffer=SendBuffer(oldest=min(OLDEST, options.patience)),
+        )
+        self.observers: dict[Side, Observer] = {
+            "here": self._observer("here", original.endpoints_urls[0]),
+            "there": self._observer("there", other.endpoints_urls[0]),
+        }
+        self.readers: ReadersProcess | None = None
+        self.asking = Asking(original.board_url, options.board_token_file)
+        self._original, self._other = original, other
+        self._rates = Rates(self.clock())
+        self._counters = Counters()
+        self._began = self.clock()
+        self._links: dict[str, Link] = {}
+
+    def _observer(self, side: Side, url: str) -> Observer:
+        def on_message(identity: int, connection: int, fresh: bool) -> None:
+            self.ledger.arrived(
+                side, identity, connection=connection, now=self.clock(), fresh=fresh
+            )
+
+        return Observer(
+            url,
+            clock=self.clock,
+            # An identity may be another there; what the ledger doesn't know it leaves aside.
+            share=self.options.share if side == "here" else 1.0,
+            on_message=on_message,
+            on_lost=lambda: self.ledger.lost_sight(side),
+        )
+
+    def _heard(self, heard: Heard) -> None:
+        now = self.clock()
+        if heard.public:
+            self._rates.note(heard.topic, now)
+        if heard.copy is None:
+            return
+        watched: dict[Side, bool] = dict.fromkeys(SIDES, False)
+        if heard.public:
+            for side, observer in self.observers.items():
+                observer.watch(heard.topic)
+                watched[side] = observer.watches(heard.topic, now)
+        self.ledger.note_original(
+            heard.identity,
+            identity_there=heard.identity_there,
+            topic_class=heard.topic_class,
+            taken=heard.taken_ms / 1000,
+            now=now,
+            watched_here=watched["here"],
+            watched_there=watched["there"],
+        )
+
+    def _went(self, identity: int, outcome: Outcome) -> None:
+        self.ledger.went(identity, outcome, self.clock())
+
+    @contextlib.asynccontextmanager
+    async def running(self, original: Link, other: Link) -> AsyncIterator[None]:
+        """Mirror from one link to the other until the context ends."""
+        self._links = {"the original's core": original, "the other's client cluster": other}
+        async with contextlib.AsyncExitStack() as stack:
+            if self.options.plays_readers:
+                self.readers = await stack.enter_async_context(
+                    ReadersProcess.start(
+                        self._other.endpoints_urls,
+                        ramp=self.options.ramp,
+                        seed=secrets.randbits(32),
+                    )
+                )
+            await self.carrier.open(original, other, self.patterns)
+            work = [self.carrier.run(), self._tick()]
+            work += [observer.run() for observer in self.observers.values()]
+            if self.readers is not None and self.options.readers is None:
+                work.append(self.asking.run())
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one) for one in work]
+                try:
+                    yield
+                finally:
+                    for task in tasks:
+                        task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            self.carrier.expire()
+            self.ledger.judge(self.clock())
+            if self.readers is not None:
+                self.readers.tell(self._wanted())
+            self._counters.tell(
+                self.ledger,
+                heard=self.carrier.heard,
+                left_out=self.carrier.left_out,
+                waiting=self.carrier.waiting,
+                readers=NOTHING_SAID if self.readers is None else self.readers.said,
+            )
+
+    def _wanted(self) -> Wanted:
+        options, rates = self.options, self._rates.per_second(self.clock())
+        if options.readers is not None:
+            fixed = Crowded(readers=options.readers)
+            return wanted(fixed, rates, share=1.0, max_readers=options.max_readers)
+        known = self.asking.crowded or Crowded()
+        return wanted(known, rates, share=options.reader_share, max_readers=options.max_readers)
+
+    async def settle(self, hurry: asyncio.Event) -> None:
+        """Hear no more, and return when all that was sent is judged, or ``hurry`` is set."""
+        await self.carrier.stop()
+        self.ledger.close(self.clock())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.options.patience + 2 * _TICK):
+                while len(self.ledger) and not hurry.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(hurry.wait(), _TICK)
+        self.ledger.judge(float("inf"))
+
+    def document(self) -> dict[str, Any]:
+        """All that is known by now, as ``--json`` prints it."""
+        ledger, options = self.ledger, self.options
+        classes = {name: ledger.tallies[name].document() for name in CLASSES}
+        outcomes: dict[str, int] = {}
+        for tally in ledger.tallies.values():
+            for name, count in tally.outcomes.items():
+                outcomes[name] = outcomes.get(name, 0) + count
+        said = NOTHING_SAID if self.readers is None else self.readers.said
+        crowded = self.asking.crowded
+        return {
+            "from": self._original.region,
+            "to": self._other.region,
+            "share": options.share,
+            "reader_share": options.reader_share,
+            "seconds": round(self.clock() - self._began, 1),
+            "messages": {
+                "heard": self.carrier.heard,
+                "shared": sum(tally.shared for tally in ledger.tallies.values()),
+                "sent": ledger.sent,
+                "waiting": self.carrier.waiting,
+                "outcomes": outcomes,
+                "left_out": dict(self.carrier.left_out),
+                "unheard": ledger.unheard,
+                "last_refusal": plain(self.carrier.refusal),
+            },
+            "classes": classes,
+            "observers": {side: self._observed(side) for side in SIDES},
+            "readers": {**said, "trouble": plain(str(said["trouble"]))},
+            "original": None if crowded is None else dataclasses.asdict(crowded),
+            "troubles": self._troubles(said),
+        }
+
+    def _observed(self, side: Side) -> dict[str, Any]:
+        observer = self.observers[side]
+        return {
+            "connected": observer.connected,
+            "cut_off": observer.cut_off,
+            "refused": sorted(observer.refused),
+        }
+
+    def _troubles(self, readers: dict[str, Any]) -> dict[str, str]:
+        """What doesn't work now, and why, in the words of whoever said so."""
+        found = {
+            name: str(link.trouble)
+            for name, link in self._links.items()
+            if link.trouble is not None
+        }
+        found |= {f"the observer {side}": each.trouble for side, each in self.observers.items()}
+        if self.carrier.refuses:
+            found["the other's broker"] = self.carrier.refusal
+        found["the original's board"] = self.asking.trouble
+        found["readers there"] = str(readers["trouble"])
+        return {name: plain(said) for name, said in found.items() if said}
+
+
+def _steady_clock() -> Callable[[], float]:
+    # It doesn't jump, yet can be compared with publishers' stamps.
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
+async def run_mirror(
+    mirror: Mirror,
+    original: Link,
+    other: Link,
+    *,
+    stop: asyncio.Event,
+    hurry: asyncio.Event,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run it until ``stop`` is set or its seconds are over; returns the document of all of it."""
+    options = mirror.options
+    async with mirror.running(original, other):
+        saying = asyncio.create_task(_say(mirror, say))
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(options.seconds):
+                    await stop.wait()
+            await mirror.settle(hurry)
+            return mirror.document()
+        finally:
+            saying.cancel()
+            await asyncio.gather(saying, return_exceptions=True)
+
+
+async def _say(mirror: Mirror, say: Callable[[str], None]) -> None:
+    while True:
+        await asyncio.sleep(mirror.options.every)
+        say(live_line(mirror.document(), mirror.ledger))
+        mirror.ledger.turn()

@@ -1,0 +1,65 @@
+"""What a mirror's metrics say of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from newsfabric.metrics import REGISTRY
+from operations.mirror.counters import Counters, observe
+from operations.mirror.ledger import Ledger
+from operations.mirror.readers_process import NOTHING_SAID
+
+
+def value(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"newsfabric_mirror_{name}", labels) or 0.0
+
+
+def hear(ledger: Ledger, identity: int) -> None:
+    ledger.note_original(
+        identity,
+        topic_class="gold",
+        taken=100.0,
+        now=100.0,
+        watched_here=True,
+        watched_there=True,
+    )
+
+
+def test_sums_are_told_once_however_often_one_tells() -> None:
+    counters, ledger = Counters(), Ledger(patience=5.0)
+    told: dict[str, Any] = {"left_out": {"private": 2}, "waiting": 3, "readers": NOTHING_SAID}
+    heard = value("heard_messages_total")
+    left_out = value("left_out_messages_total", reason="private")
+    taken = value("copies_total", **{"class": "gold", "outcome": "taken"})
+    delivered = {"side": "there", "class": "gold", "outcome": "delivered"}
+    missing = {"side": "here", "class": "gold", "outcome": "missing"}
+    before = (
+        value("watched_messages_total", **delivered),
+        value("watched_messages_total", **missing),
+    )
+    hear(ledger, 1)
+    ledger.went(1, "sent", 100.0)
+    ledger.went(1, "taken", 100.1)
+    ledger.arrived("there", 1, connection=1, now=100.2)
+    ledger.judge(float("inf"))
+    for _ in range(2):
+        counters.tell(ledger, heard=1, **told)
+    assert value("heard_messages_total") == heard + 1
+    assert value("left_out_messages_total", reason="private") == left_out + 2
+    assert value("copies_total", **{"class": "gold", "outcome": "taken"}) == taken + 1
+    assert value("watched_messages_total", **delivered) == before[0] + 1
+    assert value("watched_messages_total", **missing) == before[1] + 1
+    assert value("waiting_messages") == 3
+    assert value("readers") == 0
+
+
+def test_delays_are_told_as_they_come_and_none_is_negative() -> None:
+    ledger = Ledger(on_delay=observe)
+    here = {"side": "here", "class": "gold"}
+    before = value("delay_seconds_count", **here), value("delay_seconds_sum", **here)
+    for identity in (1, 2):
+        hear(ledger, identity)
+    ledger.arrived("here", 1, connection=1, now=100.25)
+    ledger.arrived("here", 2, connection=1, now=99.0)
+    assert value("delay_seconds_count", **here) == before[0] + 2
+    assert value("delay_seconds_sum", **here) == before[1] + 0.25

@@ -1,0 +1,109 @@
+"""The folders of our modules: no two need each other, and each has a name and a place.
+
+Files have no circle (tests/test_no_circles.py); this says the same of folders, two by two, so that
+one can be read, tested or taken out without the other.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from imports import modules, needs
+
+ROOT: Final = Path(__file__).parents[1]
+SERVICES: Final = ("gateway", "wholesale", "retail", "shovels")
+#: Pairs that are left, and why. Whoever parts one takes it out of here; no other comes in.
+LEFT: Final = {
+    (
+        "bench",
+        "bench.brokers",
+    ): "the command line starts them, beside what all benches share",
+    (
+        "gateway",
+        "gateway.native",
+    ): "gateway is one folder still: its program and its core",
+    ("gateway", "gateway.sockjs"): "gateway is one folder still: its app and its transports",
+    ("loadtest", "loadtest.locusts"): "Locust's file is in the folder whose crowd it plays",
+}
+#: What is in newsfabric, though no service imports it.
+OF_NO_SERVICE: Final = {
+    "newsfabric.amqp.stub": "a broker in memory, for tests and benches of what speaks AMQP",
+    "newsfabric.amqp.stub_queues": "its queues",
+}
+MOST_AT_THE_ROOT: Final = 15
+
+
+def folder(module: str, known: set[str]) -> str:
+    """Where ``module`` is; a package's face is in the package."""
+    is_package = any(other.startswith(f"{module}.") for other in known)
+    return module if is_package else module.rpartition(".")[0]
+
+
+def pairs(sources: dict[str, str]) -> set[tuple[str, str]]:
+    """Folders that import each other."""
+    known = set(sources)
+    one_way = {
+        (folder(module, known), folder(other, known))
+        for module, others in needs(sources).items()
+        for other in others
+    }
+    return {(one, other) for one, other in one_way if one < other and (other, one) in one_way}
+
+
+def test_no_two_folders_import_each_other() -> None:
+    assert pairs(modules()) == set(LEFT)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("import a.b.two", "from a import three"),
+        ("from a.b import two", "def late() -> None:\n    from a.three import Three"),
+    ],
+)
+def test_a_pair_is_found(one: str, other: str) -> None:
+    sources = {"a": "", "a.b": "", "a.one": one, "a.b.two": other, "a.three": ""}
+    assert pairs(sources) == {("a", "a.b")}
+
+
+def test_one_way_is_no_pair() -> None:
+    sources = {
+        "a": "",
+        "a.b": "",
+        "a.one": "from a.b import two",
+        "a.b.two": "from a.b import four",
+    }
+    assert pairs(sources | {"a.b.four": ""}) == set()
+
+
+def test_newsfabric_is_what_services_import() -> None:
+    sources = modules()
+    imported = needs(sources)
+    waiting = [name for name in sources if name.partition(".")[0] in SERVICES]
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in sources and name not in reached:
+            reached.add(name)
+            # Who imports a.b.c runs a and a.b.
+            waiting += [*imported[name], name.rpartition(".")[0]]
+    ours = {name for name in sources if name.partition(".")[0] == "newsfabric"}
+    assert ours - reached == set(OF_NO_SERVICE)
+
+
+def test_the_root_of_newsfabric_stays_small() -> None:
+    assert len([*(ROOT / "newsfabric").glob("*.py")]) <= MOST_AT_THE_ROOT
+
+
+def test_each_folder_of_newsfabric_and_of_operations_is_on_the_map() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = re.findall(r"(?m)^\| `((?:newsfabric|operations)/[\w/]*)` \|", text)
+    there = [
+        f"{path.parent.relative_to(ROOT).as_posix()}/"
+        for package in ("newsfabric", "operations")
+        for path in (ROOT / package).rglob("__init__.py")
+    ]
+    assert sorted(listed) == sorted(there)

@@ -1,0 +1,1 @@
+"""Shared parts of the core's services: queues, pages, publishing, a drain."""
