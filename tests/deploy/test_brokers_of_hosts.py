@@ -316,3 +316,38 @@ def test_brokers_and_seeds_do_not_hang_on_the_inventorys_order(
     told = followed(playbook, tmp_path, [3, 1, 2])
     assert told["cluster"] == ["oregon-core-1", "oregon-core-2", "oregon-core-3"]
     assert told["seeds"] == "10.1.1.1:7000,10.1.1.2:7000"
+
+
+@pytest.mark.parametrize(
+    ("regions", "expected"),
+    [(["oregon", "dublin"], "dublin-store-2"), (["oregon"], "oregon-store-1")],
+)
+def test_tables_are_made_by_the_last_node_of_the_regions_that_stay(
+    playbook: str, tmp_path: Path, regions: list[str], expected: str
+) -> None:
+    stores = {"oregon-store-1": {}, "dublin-store-1": {}, "dublin-store-2": {}}
+    inventory = {
+        "store": {"hosts": stores},
+        "oregon": {"hosts": {"oregon-store-1": {}}},
+        "dublin": {"hosts": {"dublin-store-1": {}, "dublin-store-2": {}}},
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
+    (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
+    told = tmp_path / "told"
+    play = {
+        "hosts": "oregon",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(ROLES / "cassandra" / "vars" / "main.yml")],
+        "tasks": [{"ansible.builtin.copy": {"content": "{{ cassandra_last }}", "dest": str(told)}}],
+    }
+    (tmp_path / "play.json").write_text(json.dumps([play]))
+    given = json.dumps({"newsfabric_regions": regions})
+    done = subprocess.run(
+        [playbook, "-i", tmp_path / "hosts.json", tmp_path / "play.json", "-e", given],
+        cwd=ROLES.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told.read_text() == expected
