@@ -1,4 +1,4 @@
-"""``python -m newsfabric.cli``, for where the script isn't on the PATH."""
+"""``python -m newsfabric.cli``, for machines where the script isn't on the PATH."""
 
 from newsfabric.cli import main
 

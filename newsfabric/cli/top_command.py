@@ -13,7 +13,7 @@ from newsfabric.cli.options import (
     token_over_http_option,
 )
 
-# As newsfabric.top.lines has them, which --help must not load.
+# The values of newsfabric.top.lines, which --help must not import.
 VIEWS = ("boxes", "services", "shovels", "nodes", "topics", "publishers", "events")
 SORTS = ("name", "readers", "rate", "delay", "age")
 
