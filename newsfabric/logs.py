@@ -99,8 +99,7 @@ class Bounded(logging.Filter):
             return False
         place.left -= 1
         if place.unsaid:
-            # For the line. The text isn't changed here: a text that can't be formatted must not
-            # raise.
+            # For the line. The text stays: a text that can't be formatted must not raise here.
             record.unsaid = place.unsaid
             place.unsaid = 0
         return True

@@ -23,8 +23,7 @@ _USER: Final = re.compile(r"PRECONDITION_FAILED - user_id property set to '(.*?)
 
 
 def refused(words: str, message: Message) -> str | None:
-    """Return the reason for which a broker's ``words`` refuse ``message``; None if they mean
-    another.
+    """Return why a broker's ``words`` refuse ``message``; None if they mean another message.
 
     It is one of :data:`newsfabric.envelope.REJECT_REASONS`.
     """

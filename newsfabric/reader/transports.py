@@ -84,8 +84,8 @@ class Reader(abc.ABC):
     async def subscribe(
         self, topic: str, *, rewind: int | str | None = None, position: str | None = None
     ) -> None:
-        """Subscribe to ``topic``; the reply is a push, ``subscribed`` or ``error``, with ``topic``
-        as ``ref``.
+        """Subscribe to ``topic``; a ``subscribed`` or ``error`` push replies, with ``topic`` as
+        ``ref``.
 
         Messages begin after ``position`` if the gateway has all since then, else with ``rewind``.
         An event stream has one position, a :attr:`last_id`; the last one given is used.

@@ -1,5 +1,4 @@
-"""The store of one process and its tests: nothing survives the process; all else is as in the
-others.
+"""The store of one process and its tests: nothing survives that; all else is as in the others.
 
 Bounded in bytes, not per topic: the topics ``user.<id>`` alone can be millions. At the bound the
 oldest twentieth of all rows is deleted, and its numbers are GONE.
