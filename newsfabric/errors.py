@@ -4,7 +4,7 @@
 
     NewsfabricError
     ├── SetupError            this machine lacks a requirement; the text names the remedy
-    ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text names the place
+    ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
     ├── BadToken              a reader's token isn't good (``reason``, one of tokens.REASONS)
     ├── PublishError          a message could not be published
     │   ├── Rejected          it can't be accepted (``reason``, ``detail``)

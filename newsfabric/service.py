@@ -103,7 +103,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
         logger.critical("%s: %s", name, exc)
         sys.exit(1)
     except Exception:
-        # Python itself would write it past the log, in many lines.
+        # Python would write it on stderr, past the log, in many lines.
         logger.critical("%s ends by a fault of ours", name, exc_info=True)
         sys.exit(1)
 

@@ -144,7 +144,7 @@ class _WebSocket(Reader):
             opening = asyncio.ensure_future(
                 websocket_connect(url, connect_timeout=_CONNECT_TIMEOUT)
             )
-            # Shielded, since Tornado goes on connecting for a future that was cancelled.
+            # Shielded, since Tornado continues to connect for a future that was cancelled.
             try:
                 socket = await asyncio.shield(opening)
             except asyncio.CancelledError:

@@ -98,7 +98,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
             self._all_away = False
 
     def on_add(self, host: Any) -> None:
-        """Note a node that the driver has just heard of."""
+        """Note a node that is new to the driver."""
         self.on_up(host)
         self.look()
 
