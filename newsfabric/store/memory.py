@@ -150,7 +150,7 @@ class MemoryStore:
         return self._logs.setdefault((router, epoch), _LogRows())
 
     async def list_log(self, log: Log) -> bool:
-        """See :meth:`newsfabric.store.Store.list_log`; above 10,000 logs the oldest ended one is
+        """See :meth:`newsfabric.store.Store.list_log`; above 10,000 the oldest that ended is
         deleted."""
         if log in self._directory:
             return False
