@@ -18,10 +18,8 @@ _DUE: Final = 30.0
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Answer:
-    """The answer of the gateway at ``url``, ``at`` that time, to a reader that had resumed at
-    ``asked``.
-
-    ``until`` is the end of that connection.
+    """The answer ``at`` that time of the gateway at ``url`` to a reader that had resumed at
+    ``asked``. ``until`` is the end of that connection.
     """
 
     asked: float

@@ -29,8 +29,7 @@ ABSENT: Final = "absent"
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Message:
-    """A message from its publisher's side. ``sent`` is the first try, ``receipted`` the receipt's
-    time."""
+    """A message from its publisher's side: ``sent`` is the first try, ``receipted`` its receipt."""
 
     n: int
     topic: str
@@ -45,8 +44,7 @@ class Message:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderProfile:
-    """A reader and its topics. ``habit`` is staying, reconnecting, roaming, absent, or a kind of
-    device.
+    """A reader. ``habit`` is staying, reconnecting, roaming, absent, or a kind of device.
 
     A reader that ``goes_away`` for a while receives late, so it has no part in the delays.
     """
@@ -59,8 +57,7 @@ class ReaderProfile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrival:
-    """A delivery: the ``connection``-th connection of ``reader`` brought message ``n`` at
-    ``at``."""
+    """A delivery: ``reader``'s ``connection``-th connection brought message ``n`` at ``at``."""
 
     reader: str
     connection: int
@@ -93,8 +90,7 @@ class Gap:
 class Wrong:
     """A broken promise: message ``n`` and the readers for which it was broken.
 
-    ``told wrongly``: a reader resumed, was promised all messages, and didn't receive this one by
-    that.
+    ``told wrongly``: a reader that resumed was promised all messages, and didn't get this one.
     """
 
     n: int
@@ -126,8 +122,7 @@ class Delays:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The results of the run. ``owed`` and ``paid`` count pairs of a receipted message and a
-    reader.
+    """The results. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
 
     ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
     dropped by identity. ``gaps`` counts the answers ``recovered: false``, ``recovered`` the answers
@@ -184,8 +179,7 @@ class DeliveryRecord:
         # By reader and topic, in order.
         self._answers: dict[tuple[str, str], list[Answer]] = collections.defaultdict(list)
         self._dismissed: set[int] = set()
-        #: Dismissed messages whose dismissal wasn't announced yet to the device that dismissed
-        #: them.
+        #: Dismissed messages whose dismissal wasn't announced yet to the device concerned.
         self.unheard: set[int] = set()
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
@@ -194,8 +188,7 @@ class DeliveryRecord:
                 self._by_topic[topic].append(reader.name)
 
     def sent(self, message: Message) -> None:
-        """Enter a publisher's first try to send ``message``; the publisher fills in the
-        rest later."""
+        """Enter a publisher's first try to send ``message``; the publisher completes it later."""
         self.messages[message.n] = message
 
     def connected(self, reader: str, connection: Connection) -> None:
@@ -214,8 +207,7 @@ class DeliveryRecord:
         self._answers[gap.reader, gap.topic].append(answer)
 
     def recovered(self, reader: str, topic: str, *, asked: float, at: float) -> None:
-        """Enter a gateway's answer to a reader that had ``asked``: it gets all messages that it
-        missed."""
+        """Enter a gateway's promise of all missed messages to a reader that had ``asked``."""
         url = self._connections[reader][-1].url if self._connections[reader] else ""
         answer = Answer(asked=asked, at=at, recovered=True, url=url)
         self._answers[reader, topic].append(answer)
@@ -282,8 +274,7 @@ class DeliveryRecord:
         return self._by_topic.get(topic, [])
 
     def owed_to(self, message: Message) -> list[str]:
-        """Return the readers that should get ``message``; if dismissed, only those that have had
-        it."""
+        """Return the readers that should get ``message``; if dismissed, only those that got it."""
         names = self.readers_of(message.topic)
         if message.n not in self._dismissed:
             return names
@@ -291,8 +282,7 @@ class DeliveryRecord:
         return [name for name in names if name in have]
 
     def settled(self) -> bool:
-        """Return whether all publishers and devices have their answers, and all readers the
-        messages owed."""
+        """Return whether publishers and devices have all answers, and readers all messages owed."""
         answered = all(message.receipted is not None for message in self.messages.values())
         return answered and not self.unheard and next(self.missing(), None) is None
 
@@ -304,8 +294,7 @@ class DeliveryRecord:
     def delays(
         self, *, since: float = 0.0, until: float = float("inf"), klass: Class | None = None
     ) -> list[float]:
-        """Return the delays of :meth:`prompt` deliveries of messages (of ``klass``) sent in
-        ``[since, until)``."""
+        """Return delays of :meth:`prompt` deliveries of messages sent in ``[since, until)``."""
         return [
             at - message.sent
             for message in self.messages.values()

@@ -69,8 +69,8 @@ class Clearing:
         self._unheard: dict[int, tuple[int, str, float]] = {}
 
     def had(self, n: int, id_: str, now: float) -> int | None:
-        """Note the arrival of ``n`` as ``id_``; return the number of the message to dismiss, if
-        any."""
+        """Note the arrival of ``n`` as ``id_``; return the number of a message to dismiss,
+        if any."""
         if n % _KEPT_OF == 0:
             self._kept.append((n, id_))
             if len(self._kept) <= self._most_kept:
@@ -87,8 +87,7 @@ class Clearing:
         return [id_ for _, (_, id_, _) in due]
 
     def note_dismissed(self, identity: int) -> int | None:
-        """Note a pushed dismissal; return the message's number if this is the first
-        notification."""
+        """Note a pushed dismissal; return the message's number if nothing reported it before."""
         entry = self._unheard.pop(identity, None)
         return None if entry is None else entry[0]
 

@@ -36,8 +36,7 @@ class MessageTraces:
 
     @asynccontextmanager
     async def watching(self, began: float) -> AsyncGenerator[None]:
-        """Trace overdue messages until the end of the block. Times of the record count from
-        ``began``."""
+        """Trace overdue messages in the block. Times of the record count from ``began``."""
         watching = asyncio.create_task(self._watch(began))
         try:
             yield

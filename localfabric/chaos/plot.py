@@ -50,8 +50,7 @@ def draw(
     delays: Sequence[Series],
     headings: tuple[str, str] = ("a second", "delay, by when it was sent"),
 ) -> str:
-    """Return the picture. Rates are linear, delays (in seconds) logarithmic; ``headings`` name
-    them."""
+    """Return the picture. Rates are linear, delays (s) logarithmic; ``headings`` name them."""
     lanes = list(dict.fromkeys(band.lane for band in bands))
     first = _TOP + _LANE * len(lanes) + _GAP
     second = first + _PANEL + _GAP

@@ -23,8 +23,8 @@ _LATE_MS: Final = 10_000
 
 @contextmanager
 def progress() -> Iterator[StartProgress]:
-    """Report progress on stderr: spinners on a terminal, one line for each finished part
-    elsewhere."""
+    """Report progress on stderr: spinners on a terminal, elsewhere a line for each
+    finished part."""
     terminal = console(stderr=True)
     if not terminal.is_terminal:
         yield _Lines(terminal)

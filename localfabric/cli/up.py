@@ -42,8 +42,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def topics_file(chosen: Path | None) -> Path:
-    """Return the topics.toml to use: ``chosen``, the one here, or the project's; ConfigError for
-    none."""
+    """Return the topics.toml: ``chosen``, the one here, or the project's; ConfigError for none."""
     ours = [Path("topics.toml"), _INSTALLED, _CHECKOUT / "topics.toml"]
     candidates = [chosen] if chosen else ours
     for candidate in candidates:

@@ -259,8 +259,7 @@ def broker_command(home: RabbitmqHome) -> list[str]:
 
 
 def answers(port: int, *, timeout: float = 1.0) -> bool:
-    """Return whether a broker on ``port`` answers an AMQP greeting. RabbitMQ listens last
-    of all."""
+    """Return whether a broker on ``port`` answers AMQP. RabbitMQ listens last of all."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout) as connection:
             connection.sendall(_PROTOCOL_HEADER)

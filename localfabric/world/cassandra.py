@@ -98,8 +98,7 @@ class StoreNode:
 def tokens(*, centre: int, node: int, nodes: int) -> tuple[int, ...]:
     """Return the tokens of the ``node``-th of ``nodes`` in the ``centre``-th data centre, from 0.
 
-    Evenly spaced within a data centre, and different in each: no two nodes of a cluster may share
-    one.
+    Evenly spaced in a data centre, and different in each: no two nodes of a cluster may share one.
     """
     step = _RING // (_TOKENS * nodes)
     return tuple(-(_RING // 2) + (k * nodes + node) * step + 1 + centre for k in range(_TOKENS))
@@ -251,8 +250,7 @@ def command(
 
 @contextlib.contextmanager
 def few_wakeups() -> Iterator[None]:
-    """Let processes that this thread starts inside sleep up to a millisecond longer than they ask
-    for.
+    """Let processes started inside by this thread sleep up to 1 ms longer than they ask for.
 
     Cassandra's workers poll for work every 10 µs for a while after each request. With Linux's
     default slack of 50 µs a node with 40 writes a second took 17 % of a core, with this 11 %, and

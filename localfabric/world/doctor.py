@@ -53,8 +53,7 @@ _DATAPLANE: Final = "from gateway.native.program import find_program; print(find
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """A line of the report: the subject, its level, its state, and the advice (empty if none is
-    needed)."""
+    """A line: its subject, its level, its state, and the advice (empty if none is needed)."""
 
     what: str
     level: Level
@@ -131,8 +130,7 @@ def localhost(address: str) -> Finding:
 
 
 def ports(taken: str, *, runs: bool) -> Finding:
-    """Judge the ports. ``taken`` names a port that is, and the advice; a world that ``runs`` has
-    its own."""
+    """Judge the ports. ``taken``: a taken one, with advice; a world that ``runs`` has its own."""
     if not taken:
         return Finding("ports", "ok", "free")
     if runs:

@@ -45,8 +45,7 @@ def to_publish_to(state: Path, say: Say) -> World:
 
 
 def ready_layout(state: Path, say: Say) -> WorldLayout:
-    """Return the world in ``state``; wait while an ``up`` starts it. WorldError if there
-    is none."""
+    """Return the world in ``state``; wait while an ``up`` starts it. WorldError without one."""
     _await_beginning(state, say)
     waiting = False
     while True:

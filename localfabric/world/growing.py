@@ -67,8 +67,7 @@ class GrownBox:
 
 
 def boxes(state: Path, region: str | None = None) -> tuple[GrownBox, ...]:
-    """Return the boxes of the world in ``state``, or of a region of it; WorldError without
-    a world."""
+    """Return the boxes of the world in ``state``, or of a region; WorldError without a world."""
     layout, notes = read_running(state)
     regions = layout.regions if region is None else (layout.region(region),)
     return tuple(
@@ -104,8 +103,7 @@ def want(state: Path, region: str, count: int, *, at_once: int = AT_ONCE) -> tup
 
 
 def end(state: Path, names: Collection[str]) -> tuple[str, ...]:
-    """Stop the processes of the boxes ``names`` and forget the boxes; return the names that it
-    found.
+    """Stop the processes of the boxes ``names`` and forget the boxes; return the names found.
 
     The boxes should be drained: remaining readers get little time. An unknown name is taken for a
     box that was ended before. WorldError without a world.
@@ -198,8 +196,7 @@ def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, 
     processes.kill(brokers)
     left = {name: p for name, p in notes.processes.items() if name not in names}
     versions = {name: known for name, known in notes.versions.items() if name not in names}
-    # The notes lack the newest number of a region that hasn't changed, and its box may be ended
-    # now.
+    # The notes lack the newest number of an unchanged region, and its box may be ended now.
     newest = notes.newest | {
         region.name: _newest(layout, notes, region.name) for region, _ in found
     }

@@ -1,5 +1,4 @@
-"""A log filter that hides logins in brokers' logs: a file that Erlang evaluates before RabbitMQ
-begins.
+"""A log filter that hides brokers' logins: a file that Erlang evaluates before RabbitMQ begins.
 
 RabbitMQ before 4.3 logs the whole state of a shovel that ended, with its URIs: seen with 3.10.8 and
 4.0.5 whenever a shovel's connection is reset. Neither a log level nor a formatter of RabbitMQ's
@@ -38,8 +37,7 @@ ok = logger:add_primary_filter(hidden_logins, {Hide, []}).
 
 
 def erl_flags(*files: Path | str) -> str:
-    """Return ``ERL_AFLAGS``, which Erlang evaluates first, before the arguments that start
-    RabbitMQ.
+    """Return ``ERL_AFLAGS``, which Erlang evaluates before the arguments that start RabbitMQ.
 
     If a file of ``files`` is missing or fails, Erlang ends with an error that names it: a broker
     runs with all of them or not at all.

@@ -215,8 +215,7 @@ class WorldLayout:
         return (node for region in self.regions for node in region.store_nodes)
 
     def store_url(self, region: RegionLayout) -> str:
-        """Return the store's URL for processes of ``region``: its own nodes first, then
-        the others."""
+        """Return the store's URL for ``region``: its own nodes first, then the others."""
         if not region.store_nodes:
             return f"sqlite:{self.paths.store}"
         others = (node for node in self.store_nodes() if node not in region.store_nodes)

@@ -1,5 +1,4 @@
-"""The links between regions, as values: the proxies through which regions see each other's nodes.
-Pure.
+"""The links between regions, as values: the proxies on the way to other regions' nodes. Pure.
 
 One Toxiproxy stands for all wires between regions. Every region gets a view of the others in which
 each node's addresses are those of a proxy of its own, so each pair can be cut and slowed alone. The
@@ -38,8 +37,7 @@ What = Literal["amqp", "management", "store"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """The address (``host``, ``port``) at which ``region`` connects to ``what`` of ``other``'s
-    node.
+    """The address at which ``region`` connects to ``what`` of ``other``'s node.
 
     ``upstream`` is the node's own port.
     """
@@ -56,8 +54,7 @@ class Proxy:
 
 
 def link_name(one: str, other: str) -> str:
-    """Return the name of the link between two regions, both ways; the regions in the
-    world's order."""
+    """Return the name of the link of two regions, both ways; regions in the world's order."""
     return f"{one}-{other}{LINK_SUFFIX}"
 
 

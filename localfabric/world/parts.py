@@ -115,8 +115,7 @@ def dataplane_name(box: Box) -> str:
 
 
 def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
-    """Return the parts with these ``names``, or of regions with them, each once; ConfigError lists
-    the known ones."""
+    """Return the parts of these names or regions, each once; ConfigError lists the known ones."""
     known = parts(layout)
     groups = {box_name(box): _of_box(known, box) for box in layout.boxes()}
     for region in layout.regions:

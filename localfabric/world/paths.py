@@ -78,8 +78,7 @@ class Paths:
         return self.state / "users"
 
     def fabric_seen_from(self, region: str) -> Path:
-        """Return the path of fabric.json as ``region`` sees it, which reaches others through
-        Toxiproxy."""
+        """Return the path of ``region``'s fabric.json, with Toxiproxy's addresses of others."""
         return self.state / "fabric" / f"{region}.json"
 
     def definitions(self, name: str) -> Path:

@@ -26,8 +26,7 @@ _NEEDS: Final = re.compile(r"\{(?:optional_|included_)?applications,\s*\[([^\]]*
 
 
 def link_plugins(installed: Path, names: Iterable[str], folder: Path) -> None:
-    """Fill ``folder`` with links to the plugins ``names`` of ``installed``, and to their
-    dependencies.
+    """Link the plugins ``names`` of ``installed``, and their dependencies, in ``folder``.
 
     An archive (``.ez``) is linked in any case, since its dependencies aren't read. A missing plugin
     is left to the node, whose error names it.

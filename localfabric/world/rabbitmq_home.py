@@ -81,8 +81,7 @@ def find_rabbitmq(
 def rabbitmq_in(
     folder: Path, environ: Mapping[str, str], *, said: str, system: Path = Path("/")
 ) -> RabbitmqHome:
-    """Return the RabbitMQ in ``folder``, a server's or an unpacked tree; SetupError when there is
-    none.
+    """Return the RabbitMQ in ``folder``, a server's or an unpacked tree; SetupError without one.
 
     ``said`` is the person's name for it, for errors.
     """

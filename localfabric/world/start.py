@@ -193,8 +193,7 @@ async def _remind(progress: Progress, waiting: Mapping[str, str]) -> None:
 
 
 class _Region:
-    """A region that starts. ``waiting`` gets the parts it waits for, for the error of a
-    time-out."""
+    """A region that starts. ``waiting`` gets the parts it waits for, for a time-out's error."""
 
     def __init__(
         self,

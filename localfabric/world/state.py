@@ -200,8 +200,7 @@ def locked(state: Path) -> Iterator[None]:
 
 @contextmanager
 def changing(state: Path) -> Iterator[None]:
-    """Lock the notes of a running world while they are read, changed and written; wait for the
-    lock.
+    """Lock the notes of a running world to read, change and write them; wait for the lock.
 
     Another lock than :func:`locked`, which an ``up`` in the foreground holds all the time.
     WorldError without a world.

@@ -60,7 +60,7 @@ class Observations:
 
 
 async def observe(layout: WorldLayout) -> Observations:
-    """Ask every broker, gateway and router, all at once; None for those without an answer
+    """Ask every broker, gateway and router, all at once; None for those that don't answer
     in time."""
     places = {place: nodes for region in layout.regions for place, nodes in _places(region)}
     if layout.proxy_nodes:

@@ -55,10 +55,9 @@ class Watchdog:
         return self._shell.pid
 
     def release(self) -> None:
-        """End the watch: the world may live without this process from now on, or has ended.
-        Idempotent."""
-        # It may have been ended with the world. On a busy machine it may end later, but it has the
-        # line.
+        """End the watch: the world has ended, or may live without this process. Idempotent."""
+        # The shell may have been ended with the world. On a busy machine it may end later, but it
+        # has its line.
         with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
             self._shell.communicate(b"\n", timeout=_GRACE)
 

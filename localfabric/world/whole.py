@@ -25,8 +25,7 @@ Look = Callable[[], Awaitable[Sequence[str]]]
 
 
 def wrong_on(board: Board) -> Iterator[str]:
-    """Yield what is wrong on the board of one region: with regions and with its own
-    shovels. Pure."""
+    """Yield the errors on the board of one region: of all regions, and of its own shovels. Pure."""
     for region in board.regions:
         if region.state != "well":
             yield f"{region.name}: {next(iter(region.why), region.state)}"
@@ -53,8 +52,7 @@ async def _look_at(url: str) -> list[str]:
 
 
 async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float) -> None:
-    """Return when ``look`` has found nothing for :data:`SURE` seconds; report the reason for
-    waiting.
+    """Return when ``look`` has found nothing for :data:`SURE` seconds; report what is wrong.
 
     WorldError after ``seconds``, with the list of wrong things.
     """

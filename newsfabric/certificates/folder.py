@@ -103,8 +103,7 @@ class Folder:
         lifetime: datetime.timedelta,
         before: datetime.timedelta,
     ) -> Done:
-        """Make a certificate for ``names`` in ``roles``, unless there is a good one for
-        ``names[0]``.
+        """Make a certificate for ``names`` in ``roles``, unless ``names[0]`` has a good one.
 
         ConfigError for a name that can't be in a certificate, an authority that ends soon or has no
         key, or a ``lifetime`` of at most ``before``.

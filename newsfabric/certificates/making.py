@@ -136,8 +136,8 @@ def in_pem(certificate: x509.Certificate) -> bytes:
 
 
 def describe(certificate: x509.Certificate) -> Description:
-    """Return the content of ``certificate``. ConfigError if it can't be read, or its key is of an
-    unsupported kind."""
+    """Return the content of ``certificate``. ConfigError if it, or its kind of key, can't
+    be read."""
     try:
         return _described(certificate)
     except (ValueError, UnsupportedAlgorithm) as exc:
@@ -189,7 +189,7 @@ def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
 
 
 def key_identifier(pem: bytes, where: str) -> str:
-    """Return the identifier of the private key in ``pem``, as in :class:`Description`; or
+    """Return the identifier of the private key in ``pem`` (:class:`Description`); or
     ConfigError."""
     try:
         key: PrivateKeyTypes = serialization.load_pem_private_key(pem, password=None)

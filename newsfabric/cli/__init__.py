@@ -5,8 +5,7 @@ that ``--help`` is quick. Packages that ``newsfabric`` may not import add their 
 entry-point group ``newsfabric.commands``: run ``make setup`` after adding one. An error of ours is
 one line on stderr and exit code 1.
 
-The commands here work with any fabric; those that run a fabric on one machine are in
-``localfabric.cli``.
+These commands work with any fabric; those for a fabric on one machine are in ``localfabric.cli``.
 """
 
 from __future__ import annotations

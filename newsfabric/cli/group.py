@@ -72,8 +72,7 @@ class Commands(click.Group):
     """A group that loads commands late, and turns our errors into one line and exit code 1."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run as click does; any other OSError is one line, too: a path that is a folder, a full
-        disk.
+        """Run as click does; an OSError is one line, too: a folder instead of a file, a full disk.
 
         A closed pipe ends the command silently: click does that.
         """

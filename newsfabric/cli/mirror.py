@@ -1,7 +1,6 @@
 """The mirror on the command line: links, signals, printed lines and the written report.
 
-The link to the original is to one of its core brokers, the first that answers: each has the whole
-stream.
+It links to the first of the original's core brokers that answers: each has the whole stream.
 """
 
 from __future__ import annotations

@@ -102,8 +102,7 @@ def schedule(lines: Sequence[Line], speed: float) -> Iterator[tuple[float, Line]
 
 
 def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
-    """Make a message of ``line``. ``suffix``, one of each replay, ends its id; empty keeps
-    the id."""
+    """Make a message of ``line``. ``suffix`` is added to its id for each replay, unless empty."""
     message_id = line.message_id or f"line-{number}"
     return make_message(
         line.topic,

@@ -105,8 +105,7 @@ async def _gather_evidence(
 
 
 async def describe(text: str, world: World, *, topic: str) -> str:
-    """Return the page of `newsfabric trace` for the message ``text`` of ``topic`` as plain
-    lines."""
+    """Return the output of `newsfabric trace` for message ``text`` of ``topic``, as plain lines."""
     found = trace(text, await gather(text, world.processes, world.fabric, topic))
     page = console(file=io.StringIO(), width=_PAGE_WIDTH)
     with page.capture() as captured:

@@ -2,9 +2,8 @@
 
 A fabric has no list of its topics: wildcards in topics.toml allow more than are ever used, so a
 message to a misspelt topic is routed and read by nobody. A frontdesk knows for sure only that the
-store has no message of a topic, so the hint states no more. Topics that aren't public aren't asked
-for: a frontdesk reveals nothing of them. Nor is a topic that an entry names exactly: it can't be
-misspelt.
+store has no message of a topic, so the hint states no more. Two kinds of topics aren't asked for: a
+frontdesk reveals nothing of those that aren't public, and a topic named in an entry isn't misspelt.
 """
 
 from __future__ import annotations

@@ -73,8 +73,7 @@ async def wait_limited(
     say: Callable[[str], None] = lambda text: echo(text, err=True),
     hint: Callable[[], str] = lambda: HINT,
 ) -> AsyncGenerator[WaitLimit]:
-    """Print the text of ``what`` (like "waiting for a receipt") after two seconds without an
-    arrival.
+    """Print ``what`` (like "waiting for a receipt") after two seconds without an arrival.
 
     NewsfabricError, which ends with a ``hint``, after ``seconds`` without an arrival; None: no
     limit.

@@ -77,8 +77,7 @@ def look_at(hosts: Hosts) -> dict[str, Seen | None]:
 
 
 def seen(host: Host, document: Any) -> Seen:
-    """Parse the output of :mod:`newsfabric.hosts.look`; ValueError, KeyError or TypeError for other
-    data.
+    """Parse the output of :mod:`newsfabric.hosts.look`; ValueError, KeyError or TypeError.
 
     An attacker on a host controls this text, and operators read it on a terminal.
     """

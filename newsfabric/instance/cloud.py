@@ -23,8 +23,7 @@ _BOX_TAG: Final = "Box"
 
 
 class CloudError(NewsfabricError):
-    """AWS doesn't answer or refuses; ``code`` is AWS's code of the error, empty without an
-    answer."""
+    """AWS doesn't answer or refuses; ``code`` is AWS's error code, empty without an answer."""
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)

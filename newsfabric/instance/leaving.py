@@ -1,5 +1,4 @@
-"""Decides how a box leaves that AWS ends: drained first, in bounded time. Pure: no clock, no
-process.
+"""Decides how a box leaves that AWS ends: drained first, in bounded time. Pure, without a clock.
 
 After the first notice it leaves: AWS never takes that back. Metadata without an answer are no
 notice: the box stays.

@@ -59,8 +59,7 @@ class Metadata:
         return found
 
     def target_state(self) -> str | None:
-        """Return the lifecycle state that the group is bringing this instance to; None without a
-        group."""
+        """Return the state to which the group is bringing this instance; None without a group."""
         return self._get(_STATE)
 
     def _get(self, path: str) -> str | None:

@@ -24,8 +24,7 @@ _MAX_BYTES: Final = 16 << 20
 
 
 class Asking:
-    """``crowded`` is the last answer, None before the first; ``trouble`` the error of the last
-    request."""
+    """``crowded`` is the last answer, None before the first; ``trouble`` the current error."""
 
     def __init__(self, url: str, token_file: Path | None) -> None:
         self.crowded: Crowded | None = None

@@ -1,5 +1,4 @@
-"""Consumes the original's messages and publishes copies into the other fabric, never waiting for
-it.
+"""Consumes the original's messages and publishes copies into the other fabric, without waiting.
 
 The source is exchange ``postoffice`` of one core broker: routers publish there every message of
 every region, already accepted, once for each region that routed it. A gateway would send only
@@ -87,9 +86,8 @@ class SendBuffer:
 class Carrier:
     """A carrier of messages from one link to the other. :meth:`open` begins, :meth:`run` sends.
 
-    ``on_heard`` is called with each message that may be copied, in the share or not, and
-    ``on_outcome`` with each outcome of those in the share. ``left_out`` counts the others by
-    reason.
+    ``on_heard`` is called with each message that may be copied, in the share or not,
+    ``on_outcome`` with each outcome of those in the share. ``left_out`` counts others by reason.
     """
 
     _consumer: Consumer

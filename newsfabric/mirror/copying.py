@@ -65,8 +65,7 @@ def in_share(identity: int, share: float) -> bool:
 
 
 def carried_patterns(topics: TopicTable, *, with_private: bool) -> tuple[str, ...]:
-    """Return the bindings of the mirror's queue: most topics it may not copy aren't even sent to
-    it.
+    """Return the bindings of the mirror's queue: most topics it may not copy don't reach it.
 
     An earlier entry may still make a topic private: :class:`Copying` decides.
     """
@@ -154,8 +153,7 @@ class Copying:
 
 
 def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
-    """Return ``envelope`` as a publisher's message; ``says_user`` names the publisher to the
-    broker."""
+    """Return ``envelope`` as a publisher's message; its ``user_id`` is set if ``says_user``."""
     headers: dict[str, Any] = {"timestamp_in_ms": envelope.published_ms}
     for name in ("key", "version"):
         if (value := getattr(envelope, name)) is not None:
@@ -173,8 +171,7 @@ def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
 
 
 def identity_there(envelope: Envelope) -> int:
-    """Return the identity of the copy: the same, unless the original had neither id nor
-    timestamp."""
+    """Return the copy's identity: the same, unless the original had neither id nor timestamp."""
     return identity_of(
         app_id=envelope.app_id,
         message_id=envelope.message_id,

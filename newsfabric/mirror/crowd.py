@@ -76,8 +76,8 @@ class Turnover:
     _coming: float = 0.0
 
     def step(self, wanted: Wanted, here: int, seconds: float) -> tuple[int, int]:
-        """Return how many connect and how many leave, ``seconds`` after the last step, with
-        ``here`` now."""
+        """Return the connects and leaves, ``seconds`` after the last step, with ``here``
+        readers."""
         missing = max(0, wanted.readers - here)
         usual = wanted.connects_per_second * seconds if wanted.readers else 0.0
         self._coming += max(usual, min(self.ramp * seconds, missing))

@@ -30,8 +30,7 @@ class Delays:
         self.count += 1
 
     def percentile(self, part: float) -> float | None:
-        """Return the seconds within which ``part`` (0 to 1) of them were; None if there
-        were none."""
+        """Return the seconds within which ``part`` (0 to 1) of them were; None without any."""
         if not self.count:
             return None
         left = max(1, math.ceil(part * self.count))

@@ -57,8 +57,7 @@ class _Entry:
 
 
 class SideTally:
-    """The sums of one class on one side. ``delays`` are all of the run's, ``recent`` since
-    :meth:`turn`."""
+    """Sums of one class on one side. ``delays`` are the run's, ``recent`` since :meth:`turn`."""
 
     def __init__(self) -> None:
         self.watched = 0
@@ -142,8 +141,7 @@ class Ledger:
         watched_there: bool,
         identity_there: int | None = None,
     ) -> None:
-        """Note that the mirror heard a message of the share, which its router took in at
-        ``taken``."""
+        """Note a message of the share, heard ``now``; its router took it in at ``taken``."""
         there = identity if identity_there is None else identity_there
         entry = _Entry(topic_class, now, taken, there, _Sight(watched_here), _Sight(watched_there))
         while len(self._entries) >= self._most:
@@ -177,8 +175,7 @@ class Ledger:
     def arrived(
         self, side: Side, identity: int, *, connection: int, now: float, fresh: bool = False
     ) -> None:
-        """Note that an observer received it. ``fresh``: routed after that observer had
-        subscribed."""
+        """Note a message at an observer. ``fresh``: routed after that observer had subscribed."""
         if side == "there":
             identity = self._original.get(identity, identity)
         entry = self._entries.get(identity)
@@ -203,8 +200,7 @@ class Ledger:
             self._on_delay(side, entry.topic_class, now - began)
 
     def lost_sight(self, side: Side) -> None:
-        """Note that the observer of ``side`` was disconnected: missing messages aren't watched any
-        more."""
+        """Note a disconnect of the observer of ``side``: missing messages aren't watched now."""
         for entry in self._entries.values():
             sight = entry.sight(side)
             if sight.connection is None:

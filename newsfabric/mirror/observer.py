@@ -25,9 +25,7 @@ _CONNECT_WITHIN: Final = 15.0
 
 class Observer:
     """The observer of one side. ``on_message`` gets each message of the ``share``: identity,
-    connection, and whether it is fresh: routed a second or more after the subscription, so no
-    replay.
-    """
+    connection, and whether it is fresh: routed a second or more after subscribing, so no replay."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ def closing_lines(document: Mapping[str, Any]) -> Iterable[str]:
 def failures(
     document: Mapping[str, Any], *, fail_on_loss: bool, fail_over_delay: float | None
 ) -> list[str]:
-    """Return why the command shall fail; ``fail_over_delay`` is in ms. Nothing compared is a
+    """Return why the command shall fail; ``fail_over_delay`` is in ms. No comparison is a
     failure."""
     if not fail_on_loss and fail_over_delay is None:
         return []

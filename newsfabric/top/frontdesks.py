@@ -63,7 +63,7 @@ def login_from(path: Path | None) -> Login:
 
 
 class Frontdesks:
-    """A stream from one of several frontdesks. ``over_http``: a board may lead from https to http."""
+    """A stream of one of several frontdesks. ``over_http``: a board may lead from https to http."""
 
     def __init__(
         self,
@@ -119,8 +119,7 @@ class Frontdesks:
                 await asyncio.sleep(backoff.failed(time.monotonic()))
 
     async def _read(self) -> str:
-        """Read the current frontdesk's stream until it ends; return the reason, empty
-        after a key."""
+        """Read the current stream until it ends; return the reason, empty if it was left."""
         self._reading = asyncio.create_task(self._stream())
         try:
             await asyncio.wait([self._reading])
@@ -132,8 +131,7 @@ class Frontdesks:
                 self._refused.add(self.url)
             return plain(exc.reason).replace("/board/stream: ", ": ", 1)
         except ConfigError as exc:
-            # A file that is being replaced is valid again in a moment; one that was never valid
-            # isn't.
+            # A file that is being replaced is valid again in a moment; one that never was isn't.
             if not self._ever:
                 raise
             return str(exc)

@@ -88,8 +88,7 @@ class Table:
 
 
 def sorted_lines(board: Board, view: View, sort: Sort, *, reverse: bool, text: str) -> list[Line]:
-    """Return the lines of ``view`` that contain ``text``, sorted; lines without a number
-    are last."""
+    """Return the lines of ``view`` with ``text``, sorted; lines without a number are last."""
     table = TABLES[view]
     found = [line for line in table.lines(board) if not text or line.has(text)]
     if view is View.EVENTS:
@@ -108,8 +107,7 @@ def _rank(value: float | None, sign: int) -> float:
 
 
 def fitting(columns: Sequence[Column], width: int, least: int = 16) -> list[tuple[int, int]]:
-    """Return the columns that fit into ``width`` cells, as (index, cells), with a space between
-    two.
+    """Return the columns that fit into ``width`` cells, as (index, cells), a space between two.
 
     ``least`` is the width below which the column of width 0 has others left out for it.
     """

@@ -63,8 +63,8 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Action:
-    """An action of ``keys``; ``shown`` is their name for the help page, ``short`` for the bottom
-    line."""
+    """An action of ``keys``; ``shown`` is their name on the help page, ``short`` the
+    bottom line's."""
 
     keys: tuple[str, ...]
     shown: str

@@ -82,8 +82,7 @@ def figure(name: str, value: float) -> str:
 
 
 def spark(values: list[float | None], width: int) -> str:
-    """Return the last ``width`` values as bars, from zero to the largest; a space for an unknown
-    one."""
+    """Return the last ``width`` values as bars, from zero to the largest; a space if unknown."""
     shown = values[-width:] if width > 0 else []
     largest = max((value for value in shown if value is not None), default=0.0)
     return "".join(" " if value is None else _bar(value, largest) for value in shown)
