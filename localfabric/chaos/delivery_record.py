@@ -4,7 +4,7 @@ Times are seconds since the run began. All readers are subscribed before the fir
 So a reader should receive each message of its topics that a publisher tried to send; it is *owed*
 those with a receipt. Bronze may be dropped under pressure, so missing bronze is reported, and
 breaks no promise. A reader that resumed and got ``recovered: true`` must receive all messages with
-a receipt of before. A message dismissed on one device is owed to no other any more, but the device
+an earlier receipt. A message dismissed on one device is owed to no other any more, but the device
 that dismissed it must be notified.
 """
 

@@ -23,7 +23,7 @@ from newsfabric.reader import Reader as NewsReader
 
 #: Users of a run.
 USERS: Final = 4
-# A mailbox has at most 1,000 messages; this bounds the rest that a run of any length leaves there.
+# A mailbox has at most 1,000 messages: a run of any length leaves no more than this number there.
 MOST_KEPT: Final = 100
 # One of so many is kept, and so owed to every device, whenever it connects.
 _KEPT_OF: Final = 3
@@ -158,7 +158,7 @@ class Device(ChaosReader):
     def _subscribed(self, push: Push) -> None:
         super()._subscribed(push)
         if not self._opening and not push.fields.get("recovered"):
-            # Messages before a position that can't be resumed from are in the mailbox.
+            # The gateway can't resume: the missed messages are in the mailbox.
             del self._positions[self._topic]
             raise Disconnected(1012, "opens its mailbox instead")
 

@@ -139,7 +139,7 @@ _OUTAGES: Final = (
             _Within(40, _Recipe("kill", "dataplane", 0, 0)),
         ),
     ),
-    # News arrives earlier than the store that would repair it, and then the news is lost.
+    # Messages arrive before the store, from which they would be repaired; then a queue is lost.
     _Incident(
         _Recipe("cut", "store link", 30, 20), (_Within(10, _Recipe("lose", "region queue", 0, 0)),)
     ),

@@ -48,7 +48,7 @@ from newsfabric.topics import load_topics
 from newsfabric.topology.rights import user_definitions
 from newsfabric.topology.roles import core_box, user_name
 
-#: How many boxes of a region boot at a time.
+#: The largest number of boxes of a region that boot at a time.
 AT_ONCE: Final = 1
 # A node without an answer after this time isn't booting but broken, and delays no other box.
 _BOOTS_WITHIN: Final = 90.0

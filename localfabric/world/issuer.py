@@ -31,7 +31,7 @@ def issue(
 ) -> str:
     """Return a token of ``user`` for ``ttl`` seconds from now; WorldError if there can't be one.
 
-    An ``operator``'s opens the operations board.
+    The token of an ``operator`` opens the operations board, too.
     """
     if not is_user(user):
         raise WorldError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")

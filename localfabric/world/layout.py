@@ -127,7 +127,7 @@ class RegionLayout:
 
     @property
     def board_url(self) -> str:
-        """The operations board."""
+        """The URL of the operations board."""
         return f"{self.frontdesk_url}/board"
 
     def brokers(self) -> Iterator[tuple[BrokerRole, Broker]]:

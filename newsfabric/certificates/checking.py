@@ -99,7 +99,7 @@ def _chain(
 ) -> list[str]:
     if not says.names:
         return ["it names no host (no subjectAltName): have it made with one"]
-    # An expired certificate, an error above already, is judged at a time when it was valid.
+    # Expiry is reported by _ending: the chain is judged at a time when the certificate was valid.
     at = min(max(now, says.begins), says.ends - _SECOND)
     policy = PolicyBuilder().store(Store(trusted)).time(at.replace(tzinfo=None))
     try:

@@ -36,7 +36,7 @@ def why_due(
 ) -> str | None:
     """Return why ``held`` must be renewed although its content is right; None if it needn't be.
 
-    ``signer`` identifies the authority that signs now; ``before`` is the time ahead of an end.
+    ``signer`` identifies the present authority. A certificate is due from ``before`` its end on.
     """
     if held.by != signer:
         return "another authority has signed it"

@@ -140,7 +140,7 @@ class Folder:
         if any(self._has_key(one) for one in self._authority_ids() if one != signer):
             self._write_bundle()
             return Done(_BUNDLE)
-        # Authorities are ordered by their begin, in whole seconds: the new one's must be later.
+        # Authorities are ordered by their start, in whole seconds: the new one's must be later.
         old = _described(self._path / _AUTHORITIES / signer / _CERTIFICATE)
         later = old.begins + CLOCKS_DIFFER + _SECOND
         self._add_authority(name, max(now, later), lifetime)

@@ -1,7 +1,7 @@
 """The mirror: plays a share of one fabric's live traffic into another, whose failures don't matter,
 and compares both.
 
-Pure: which messages are copied, and as which (:mod:`~newsfabric.mirror.copying`), the outcome of
+Pure: which messages are copied, and how (:mod:`~newsfabric.mirror.copying`), the outcome of
 each (:mod:`~newsfabric.mirror.ledger`, :mod:`~newsfabric.mirror.delays`), how many readers
 (:mod:`~newsfabric.mirror.crowd`, :mod:`~newsfabric.mirror.board`), the printed report
 (:mod:`~newsfabric.mirror.report`). The parts with I/O are thin: the carrier of messages, the

@@ -28,7 +28,7 @@ Outcome = Literal["waiting", "sent", "taken", "dropped", "refused", "unconfirmed
 
 _MOST_ENTRIES: Final = 100_000
 _MOST_EARLY: Final = 10_000
-# The age (s) of a subscription from which on the messages it lacks count as missing.
+# The age (s) of a subscription after which a message that doesn't arrive counts as missing.
 SETTLED: Final = 1.0
 
 

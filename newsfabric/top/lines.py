@@ -109,7 +109,7 @@ def _rank(value: float | None, sign: int) -> float:
 def fitting(columns: Sequence[Column], width: int, least: int = 16) -> list[tuple[int, int]]:
     """Return the columns that fit into ``width`` cells, as (index, cells), a space between two.
 
-    ``least`` is the width below which the column of width 0 has others left out for it.
+    Columns are left out until the column of width 0 has at least ``least`` cells.
     """
     kept = list(range(len(columns)))
     while True:

@@ -28,7 +28,7 @@ from newsfabric.top.lines import (
 )
 from newsfabric.top.state import ACTIONS, Followed, Seen, State
 
-# Updates arrive each second; the age (ms) of a board from which on its age is shown.
+# Updates arrive each second: an older board (ms) is shown with its age.
 OLD_MS: Final = 3_000
 # The largest number of updates that the bars of a followed thing show.
 TRAIL: Final = 300
