@@ -1,8 +1,8 @@
 """Boards from frontdesks: from one while it answers, from the next when it doesn't.
 
 A frontdesk without an update for :data:`SILENT` seconds is away, whatever its connection's state:
-it sends one each second. Then the next one is asked; after the last the first, with a growing
-pause before. Each board names the other regions' frontdesks, which are asked after the given ones; but a
+it sends one each second. Then the next one is asked; after the last the first, with a growing pause
+before. Each board names the other regions' frontdesks, which are asked after the given ones; but a
 board must not lead from https to plain http, unless that is allowed.
 """
 
