@@ -1,4 +1,4 @@
-"""A play: the actions of several readers and a router, as values; and all that each reader received.
+"""A play: the actions of several readers and a router, as values; and each reader's received data.
 
 The same play is performed on a gateway of each engine (tests/gateway/test_engines_agree.py). Each
 step ends with a fence for every connected reader: a push that is known to come last. So all that
