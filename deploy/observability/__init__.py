@@ -1,1 +1,1 @@
-"""What watches the fabric: dashboards, and beside them Prometheus's rules."""
+"""The monitoring of the fabric: dashboards, and beside them Prometheus's rules."""
