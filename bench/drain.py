@@ -25,7 +25,7 @@ PATIENCE_SECONDS: Final = 60
 
 
 async def measure(programs: Path) -> list[Row]:
-    """Drain a box whose readers leave when told, and return the rows."""
+    """Drain a box with ``READERS`` readers, and return the rows."""
     options = ("--drain-seconds", str(SECONDS), "--drain-per-second", "2000")
     async with (
         running_box("native", options=options) as box,

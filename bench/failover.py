@@ -1,9 +1,9 @@
 """A page with clients/js in Chromium: the time until it has news again after a failure.
 
-The page's gateway or region fails. Messages are published in the region that stays, ten a second.
-So a reader notices the time from the break to the first message over the next connection, within
-0.1 s. "Killed" ends connections; "cut" is silence: stopped processes neither refuse nor reply, like
-a dead wire. Each break starts with a whole world and a page that has just been opened.
+The page's gateway or region fails. Messages are published in the region that stays, ten a second. A
+reader notices the time from the break to the first message over the next connection, within 0.1 s.
+"Killed" ends connections; "cut" is silence: stopped processes neither refuse nor reply, like a dead
+wire. Each break starts with a whole world and a page that has just been opened.
 """
 
 from __future__ import annotations

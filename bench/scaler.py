@@ -15,7 +15,7 @@ from wholesale.scaler.drivers import Instance
 from wholesale.scaler.plan import MOST_BOXES, Plan
 
 SECONDS: Final = 400
-# During the first seconds, in the plan's patience, no box may go: decisions are shorter then.
+# While the plan's patience lasts, at first, no box may be ended: decisions are shorter then.
 _SETTLED: Final = 150
 
 

@@ -20,7 +20,7 @@ class WheelHook(BuildHookInterface[Any]):
     """The hook, which hatchling calls."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Include the program if ``version`` is "standard"; an "editable" checkout finds it."""
+        """Include the program if ``version`` is "standard"; an "editable" one finds its own."""
         program = Path(self.root) / "target" / "release" / NAME
         if version != "standard" or not program.is_file():
             return

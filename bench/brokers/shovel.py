@@ -1,8 +1,8 @@
 """The throughput of one of the fabric's shovels between two nodes, in messages a second.
 
 The messages wait before the shovel starts, and no consumer reads them at the destination, so
-neither a publisher nor a reader limits the throughput. The time is taken between two mark messages:
-the last message of the warm-up, and the last of all.
+neither a publisher nor a reader limits the throughput. The time is taken between two marker
+messages: the last message of the warm-up, and the last of all.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 ``bench.growth``.
 
 Straight lines through the measurements, and sums of them. Two measurements have no line,
-``mixed-box`` and ``mixed-world``: the model predicts them, and its error is printed. Only ``main``
-reads and writes files; all else is pure.
+``mixed-box`` and ``mixed-world``: the model predicts them and prints its error. Pure, but ``main``.
 
 A worked example: if a message costs the core nodes 1,000 µs with one box and 1,300 µs with four,
 the line is 900 + 100 * boxes. Forty boxes cost 4,900 µs, and three nodes of four cores, with seven

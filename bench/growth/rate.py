@@ -23,7 +23,7 @@ from newsfabric import topology
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect
 
-# The router keeps up if the routed messages are no further behind the offered ones.
+# The router keeps up if routed messages are behind the offered ones by at most this share.
 _BEHIND: Final = 0.05
 _DRAINED_WITHIN: Final = 60.0
 _WHO: Final = ("router", "broker", "store", "publisher")

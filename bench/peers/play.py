@@ -88,8 +88,8 @@ class Run:
     """The result of one run. ``cpu_us`` is processor time of the server in µs: for one delivery, or
     in a storm for one reader that reconnects. ``handshakes`` are readers accepted per second.
     ``bytes_each`` is the server's memory for one reader, ``bytes_stalled`` the additional memory
-    for one that reads nothing. Delays are from the time when a message was due to its receipt, in
-    ms; None for the floor, whose messages have no send time."""
+    for one that reads nothing. Delays are from the time when a message was due until a reader had
+    it, in ms; None for the floor, whose messages have no send time."""
 
     cpu_us: float
     handshakes: float

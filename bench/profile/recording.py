@@ -41,7 +41,7 @@ class Profile:
     cores: float
     costs: Costs
     graph: Path
-    #: A remark for the reader.
+    #: A remark for a person who reads the profile.
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Profiler(abc.ABC):
         """Return the folded stacks in ``data``."""
 
     def note(self, _costs: Costs) -> str:
-        """Return a remark for the reader of the costs."""
+        """Return a remark for a person who reads the costs."""
         return ""
 
     def start(self, folder: Path) -> None:

@@ -167,8 +167,7 @@ class Visitors:
             await self._read(sock, 0.2)
 
     async def says_broken_frames(self) -> None:
-        """Send frames against RFC 6455: no mask, no UTF-8, a long ping, an unfinished text, noise.
-        """
+        """Send frames against RFC 6455: no mask, no UTF-8, a long ping, an open fragment, noise."""
         frames = [
             b"\x81\x05hello",
             frame(b"\xff\xfe"),

@@ -1,9 +1,9 @@
 """The program that forwards ports of this machine's loopback to machines.
 
 Called as ``python -m fleet.forward_program NAMESPACE PORT=HOST:PORT,HOST:PORT …``. It listens on
-127.0.0.1 first and then enters the fleet's network, so it can do both; as a process of that network
-it ends with it. Of a forward's hosts the first that replies is used. It prints ``ready`` when it
-listens.
+127.0.0.1 first and then enters the fleet's network, so it can do both; it belongs to that network,
+and is ended with it. Of a forward's hosts the first that replies is used. It prints ``ready`` when
+it listens.
 """
 
 from __future__ import annotations

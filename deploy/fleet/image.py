@@ -188,8 +188,7 @@ def forget_others(folders: Folders, used: Iterable[Path]) -> None:
 
 
 def mirror(kind: str, default: str, apt: Path = Path("/etc/apt")) -> str:
-    """Return the URL of this machine's apt for ``kind`` ("debian", "debian-security") or
-    ``default``."""
+    """Return this machine's mirror of ``kind`` ("debian", "debian-security"), or ``default``."""
     files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
     for file in files:
         for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():

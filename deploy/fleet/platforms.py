@@ -28,7 +28,7 @@ from fleet.run import end_of, run
 _PLACE: Final = "root/newsfabric"
 _TOXIPROXY: Final = ".tools/toxiproxy"
 _DATAPLANE: Final = "target/release/newsfabric-dataplane"
-# Settings of a company's proxy and registries are this machine's, and passed on to the others.
+# Settings of a company's proxy and registries: this machine's are passed on to the others.
 _PASSED_ON: Final = re.compile(r"PIP_\w+|(https?|all|no)_proxy", re.IGNORECASE)
 _AUTHORITIES: Final = "etc/ssl/certs/ca-certificates.crt"
 _SECTION: Final = re.compile(r"^## See a headline cross the fabric\n(.*?)^## ", re.M | re.S)

@@ -44,8 +44,7 @@ class Component:
 def python_components(
     rules: Rules, path: Iterable[Path] | None = None, root: str = "newsfabric"
 ) -> list[Component]:
-    """Return all dependencies of ``root``, as installed in the folders of ``path`` or by default in
-    ``sys.path``."""
+    """Return the dependencies of ``root``, as installed in ``path`` (by default ``sys.path``)."""
     folders = sys.path if path is None else [str(folder) for folder in path]
     installed = {
         canonicalize_name(found.metadata["Name"]): found

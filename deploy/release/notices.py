@@ -2,7 +2,7 @@
 
 MIT and similar licences require their notice in every copy, and a wheel with the data plane is a
 copy. The file is committed, so that each way of building a wheel includes it and changes are
-reviewed; the step fails if it differs from Cargo.lock. It holds the crates of every platform that
+reviewed; the step fails if it doesn't match Cargo.lock. It holds the crates of every platform that
 we release for, and those of Rust's standard library (``licences.toml``).
 
 If a crate offers a choice, we take MIT: its text is short, and names the authors.

@@ -97,8 +97,8 @@ fn send_each(sockets: &[RawFd], frame: &[u8]) -> u64 {
     sockets.iter().map(|&socket| u64::from(send(socket, frame) != Some(frame.len()))).sum()
 }
 
-/// Returns the processor time of all threads of this process, with its kernel workers, and of ksoftirqd: on loopback a
-/// `send` continues as the receipt of the packet, in ksoftirqd if not in this process.
+/// Returns the processor time of all threads of this process, with its kernel workers, and of ksoftirqd. On loopback a
+/// `send` goes on to receive the packet at the other end, in ksoftirqd if not in this process.
 fn processor_ns() -> u64 {
     let of_kernel = KERNEL_THREADS.with(|pids| pids.iter().map(|pid| ran_ns(*pid)).sum::<u64>());
     // SAFETY: clock_gettime fills the struct that it is given.

@@ -31,7 +31,7 @@ impl Pace {
         self.wanted
     }
 
-    /// The event that is due at `now` with `there` readers. Call again until it is none.
+    /// The event that is due at `now` with `there` readers. Call again until it returns None.
     pub fn due(&mut self, there: usize, now: u64) -> Option<Due> {
         if self.next_ns(there) > now {
             return None;

@@ -79,7 +79,7 @@ impl ReaderRecord {
         self.back_ns = 0;
     }
 
-    /// Notes a subscription; `recovered`: everything missed is certainly there. True if something may be missing.
+    /// Notes a subscription. Returns true for a gap: not all that was missed is certainly there (`recovered`).
     pub fn subscribed(&mut self, now: u64, recovered: bool) -> bool {
         let gap = self.was_in() && !recovered;
         if !self.was_in() {

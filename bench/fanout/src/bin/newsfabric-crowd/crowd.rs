@@ -80,7 +80,7 @@ pub struct Crowd {
     pub epoll: Epoll,
     most: usize,
     readers: Vec<Reader>,
-    /// Readers that are connected or connecting, the oldest first; `free` has the places of those that left.
+    /// All readers that haven't left, the oldest first; `free` has the places of those that left.
     order: VecDeque<usize>,
     free: Vec<usize>,
     timers: BinaryHeap<Reverse<(u64, usize, u32)>>,
@@ -165,7 +165,7 @@ impl Crowd {
 
     // --- readers that arrive, wait and leave ------------------------------------------------------
 
-    /// Handles all due timers; returns the milliseconds until the next, at most 100.
+    /// Handles all due arrivals, departures and timers; returns the milliseconds until the next, at most 100.
     pub fn on_time(&mut self) -> i32 {
         let now = monotonic_ns();
         while let Some(due) = self.pace.due(self.order.len(), now) {

@@ -9,8 +9,8 @@ that no list of processes and no log shows them:
     {"administrator": {"name": "…", "password": "…", "former": "…"},
      "services": [{"name": "…", "password": "…", "former": "…", "rights": ["SELECT", "MODIFY"]}]}
 
-``former`` is the previous password, or empty: the administrator changes its own by logging in with
-it. A service has the listed rights in the keyspace, once the keyspace exists, and no others.
+``former`` is the previous password, or empty; with it the administrator logs in to change its own.
+A service has the listed rights in the keyspace, once the keyspace exists, and no others.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Node:
         self._open: list[Cluster] = []
 
     def session(self, user: str, password: str) -> Session | None:
-        """Return a session with the first node that accepts the login; None if it is refused."""
+        """Return a session with the first node that accepts the login; None if one refused it."""
         return self._session(self._told.hosts.split(","), user, password)
 
     def _session(self, hosts: list[str], user: str, password: str) -> Session | None:
@@ -137,7 +137,7 @@ def _by_former(node: Node, login: dict[str, Any]) -> Session | None:
 
 
 def _who_ruled(node: Node, given: dict[str, Any]) -> Session | None:
-    """Return an earlier superuser's session: the default login's, or that of a former service."""
+    """Return a superuser's session: the default login's, or that of a service that was one."""
     default = node.session(*DEFAULT)
     if default is not None:
         known = [one["name"] for one in (given["administrator"], *given["services"])]
@@ -199,9 +199,9 @@ def wanted(
 
 
 def replicate(session: Session, told: argparse.Namespace) -> bool:
-    """Replicate all logins to all replicas, so that a node's death locks out no login.
+    """Set the replication of logins, so that a node's death locks out no login.
 
-    Return whether the replication was changed.
+    Return whether it was changed.
     """
     now = dict(session.execute(REPLICATION).one().replication)
     nodes = [row.data_center for row in (*session.execute(LOCAL), *session.execute(PEERS))]

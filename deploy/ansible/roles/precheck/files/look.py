@@ -36,7 +36,7 @@ def read(file: Path) -> str:
 
 
 def found(root: Path, home: Path, version: str, now: int) -> dict[str, object]:
-    """Return by name: free MiB, the seconds that the clock is ahead, and traces of earlier runs."""
+    """Return by name: free MiB, seconds that the clock is ahead, and earlier installations."""
     ours = root / "etc/newsfabric"
     room = os.statvfs(root / "var/lib")
     current = home / "current"
