@@ -1,5 +1,5 @@
-"""The speed table: what newsfabric does on this machine, beside what was asked of it.
+"""The speed table: the speed of newsfabric on this machine, beside the speed that was asked for.
 
-Run with ``make bench``. Nothing here is a test: the machine is shared and noisy, so
-figures are shown with a bare chain of brokers measured in the same run.
+Run with ``make bench``. It holds no tests: the machine is shared and noisy, so figures are shown
+beside those of a bare chain of brokers, measured in the same run.
 """

@@ -129,7 +129,7 @@ def main(parts: tuple[str, ...], file: Path | None) -> None:
             print(f"measuring: {name} …", file=sys.stderr)
             sections.append((name, measured(PARTS[name])))
     finally:
-        # Also when it is interrupted: what was measured took its time.
+        # After an interrupt too: the finished measurements took their time.
         print_table(sections)
         if file is not None:
             text = json.dumps(as_json(sections), indent=2, ensure_ascii=False)

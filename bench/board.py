@@ -1,9 +1,9 @@
-"""What the operations board costs those who report and the frontdesk that hears them.
+"""Costs of the operations board: for the processes that report, and for the frontdesk.
 
-A thousand boxes report each second, which is five times the largest region there was. Reports are
-taken as a consumer gives them: what the broker and the AMQP connection cost is not in the figures.
-The floor is one pass of orjson over the
-same bytes: nothing in Python can read reports more quickly.
+A thousand boxes report each second, five times the largest region so far. Reports are passed in as
+a consumer delivers them: the figures don't contain the cost of the broker and of the AMQP
+connection. The floor is one pass of orjson over the same bytes: nothing in Python can decode
+reports more quickly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PLACE: Final = Place(
 
 
 def measure() -> list[Row]:
-    """Every row."""
+    """Return all rows."""
     figures = _busy_figures()
     loads = [encode_load(_load(n)) for n in range(BOXES)]
     reports = [encode_report(_report(n, figures)) for n in range(BOXES)]
@@ -71,7 +71,7 @@ def measure() -> list[Row]:
 
 
 def _cpu(work: Callable[[float], object], seconds: int) -> float:
-    """Seconds of processor time that a second's ``work`` takes."""
+    """Return the seconds of processor time that ``work`` takes for one second of reports."""
     work(0.0)
     began = time.process_time()
     for second in range(seconds):
@@ -93,7 +93,7 @@ def _share(
 
 
 def _busy_figures() -> dict[str, float]:
-    """The figures of a gateway on which everything that has a figure happens."""
+    """Return the figures of a gateway with a value for every figure that a gateway can report."""
     figures = Figures(measures.FIGURES)
     figures.read(0.0)
     for transport in ("websocket", "sockjs", "sse"):

@@ -1,8 +1,8 @@
 """The operations board in Chromium: its first paint, its frames, and the bytes of its updates.
 
 The frontdesk is simulated (tests/support/board_desk.py) and so is its fabric: two regions of 40
-boxes, an update each second, some of it in trouble. What a real frontdesk spends on its answers is
-measured by other parts.
+boxes, some of them in trouble, with an update each second. Other parts measure the cost of the
+replies of a real frontdesk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECONDS: Final = 20
 UPDATES: Final = 5
 PAINT_MS: Final = 300
 BYTES_PER_BOX: Final = 2048
-# Two frames of a screen that shows sixty a second: an eye sees no less.
+# Two frames of a screen that shows sixty a second: an eye sees no shorter delay.
 FRAME_MS: Final = 34
 _DESK: Final = Path(__file__).parents[1] / "tests" / "support" / "board_desk.py"
 _FLAGS: Final = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -73,7 +73,7 @@ async (updates) => {
 
 
 def measure() -> list[Row]:
-    """The rows; SetupError without Chromium."""
+    """Return the rows; SetupError without Chromium."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise SetupError("Chromium is not installed: `make setup` installs it")
@@ -99,7 +99,7 @@ async def _look(url: str, chromium: str) -> list[Row]:
         painted, shown = zip(*[await _load(browser, url) for _ in range(LOADS)], strict=True)
         page = await browser.new_page(viewport=_SIZE)
         await _open(page, url)
-        # What a page does once, it has done by then.
+        # By then the page has finished the work that it does only once.
         await page.locator("#plots").scroll_into_view_if_needed()
         await page.wait_for_selector(".plot:nth-child(8) canvas", timeout=_WITHIN)
         frames = sorted(await page.evaluate(FRAMES, SECONDS))
@@ -109,7 +109,7 @@ async def _look(url: str, chromium: str) -> list[Row]:
 
 
 async def _load(browser: Browser, url: str) -> tuple[float, float]:
-    """First paint, and the first one with the fabric in it, ms; nothing is cached."""
+    """Return the times of the first paint and of the first with the fabric, in ms, uncached."""
     context = await browser.new_context(viewport=_SIZE)
     page = await context.new_page()
     await _open(page, url)

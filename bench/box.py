@@ -1,4 +1,4 @@
-"""One retail box for the bench: a broker and a gateway, fed as a router would feed it."""
+"""A retail box for the bench: a broker and a gateway, fed as a router would feed it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from newsfabric.messages import control
 from newsfabric.messages.envelope import Envelope, encode, id_of, identity_of
 
 TOPIC: Final = "metrics.bench"
-# With everything else in a push this makes a frame of about 256 bytes.
+# With the other fields of a push, a frame has about 256 bytes.
 BODY_BYTES: Final = 64
 _TICK_SECONDS: Final = 1.0
 _PATIENCE: Final = 60.0
@@ -42,14 +42,14 @@ _PATIENCE: Final = 60.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spent:
-    """Processor seconds of both processes; with the Tornado engine there is only the first."""
+    """Processor seconds of both planes; with the Tornado engine only ``control`` is used."""
 
     control: float
     data: float
 
     @property
     def total(self) -> float:
-        """Of both together."""
+        """The sum of both."""
         return self.control + self.data
 
     def __sub__(self, other: Spent) -> Spent:
@@ -67,11 +67,11 @@ class Gateway:
 
     @property
     def pid(self) -> int:
-        """Of the control plane."""
+        """The process id of the control plane."""
         return self._process.pid
 
     def start(self) -> None:
-        """Start a control plane; return when it answers."""
+        """Start a control plane; return when its health check succeeds."""
         self._process = subprocess.Popen(self._command, cwd=ROOT)
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -83,17 +83,17 @@ class Gateway:
             time.sleep(0.01)
 
     def kill_control_plane(self) -> None:
-        """``kill -9``; the data plane lives on for a minute."""
+        """Kill it with ``kill -9``; the data plane lives on for a minute."""
         self._process.kill()
         self._process.wait()
 
     def take_over(self) -> None:
-        """Put a new data plane in the place of the one that runs, as an operator does."""
+        """Replace the running data plane by a new one, as an operator does."""
         request = urllib.request.Request(self.url("/take-over"), data=b"", method="POST")
         urllib.request.urlopen(request, timeout=_PATIENCE).close()
 
     def metric(self, sample: str) -> float:
-        """The value of one line of ``/metrics``; 0 if it isn't there."""
+        """Return the value of one line of ``/metrics``; 0 if there is no such line."""
         with urllib.request.urlopen(self.url("/metrics"), timeout=5) as page:
             for line in page.read().decode().splitlines():
                 name, _, value = line.rpartition(" ")
@@ -102,12 +102,12 @@ class Gateway:
         return 0.0
 
     def stop(self) -> None:
-        """End both planes. Not killed: its data plane would live on, as it should."""
+        """Terminate both planes. After a kill the data plane would live on, as intended."""
         self._process.terminate()
         self._process.wait(timeout=_PATIENCE)
 
     def url(self, path: str) -> str:
-        """Of the admin port."""
+        """Return the URL of ``path`` on the admin port."""
         return f"http://127.0.0.1:{self._admin}{path}"
 
 
@@ -125,17 +125,17 @@ class Box:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that it was started with."""
+        """The ids of the processes with which the box started."""
         control_plane, data = self._pids
         return [control_plane, *data]
 
     def spent(self) -> Spent:
-        """Processor time since the start, of the processes that it was started with."""
+        """Return the processor time since the start, of the processes that the box started with."""
         control_plane, data = self._pids
         return Spent(processor_seconds(control_plane), sum(map(processor_seconds, data)))
 
     def resident(self) -> int:
-        """Bytes in RAM of the processes that it was started with."""
+        """Return the bytes in RAM of the processes with which the box started."""
         return sum(map(resident_bytes, self.pids))
 
     async def publish(
@@ -147,10 +147,10 @@ class Box:
         text_bytes: int = BODY_BYTES,
         due_ns: int | None = None,
     ) -> None:
-        """``count`` messages at once into the box's postoffice, numbered from ``first`` on.
+        """Publish ``count`` messages at once to the box's postoffice, numbered from ``first`` on.
 
-        They say that they were sent at ``due_ns`` (of the monotonic clock), or now. Returns when
-        the broker has them.
+        The send time in their bodies is ``due_ns`` (of the monotonic clock), or now. Return when
+        the broker has confirmed them.
         """
         confirms = []
         for number in range(first, first + count):
@@ -161,7 +161,7 @@ class Box:
             await confirm
 
     async def tick_forever(self) -> None:
-        """What a router says each second."""
+        """Publish a router's tick each second."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             tick = control.Tick(
@@ -178,10 +178,10 @@ class Box:
 async def running_box(
     engine: str, *, threads: int = 0, own_core: bool = True, options: Sequence[str] = ()
 ) -> AsyncIterator[Box]:
-    """A fresh box with ``engine``; ``threads`` I/O threads (0: as many as it has cores).
+    """Start a fresh box with ``engine`` and ``threads`` I/O threads (0: one for each core).
 
-    The gateway has a core of its own if ``own_core``; else it shares them all with everybody. It is
-    told ``options`` beside the usual.
+    The gateway has a core of its own if ``own_core``; otherwise it shares all cores with the other
+    processes. ``options`` are added to its usual command line.
     """
     with (
         _running_broker() as amqp_url,
@@ -222,9 +222,9 @@ def _running_gateway(
         *("--topics", str(ROOT / "topics.toml"), "--port", str(port)),
         *("--admin-port", str(admin), "--engine", engine),
         *("--dataplane-threads", str(threads), "--log-level", "warning"),
-        # Some more than the largest crowd.
+        # A few more than the largest crowd.
         *("--capacity", "110000"),
-        # Readers need not be sent away: nobody is there who would mind.
+        # No need to send readers away gently: no user is there.
         *("--drain-seconds", "0", "--drain-per-second", "100000"),
         *options,
     ]
@@ -239,8 +239,8 @@ def _running_gateway(
 def envelope(
     topic: str, epoch: int, seq: int, number: int, text_bytes: int, due_ns: int | None = None
 ) -> Envelope:
-    """As a router would have made it now; its body says when that was (or was due), and
-    ``number``."""
+    """Return an envelope as a router would make it now. Its body has the send time (``due_ns``, or
+    now) and ``number``."""
     now_ms = int(time.time() * 1000)
     identity = identity_of(
         app_id="bench", message_id=f"{epoch}-{seq}", topic=topic, published_ms=None, body=b""
@@ -264,5 +264,5 @@ def envelope(
 
 
 def subscribe_verb(topic: str = TOPIC) -> str:
-    """The verb ``subscribe``."""
+    """Return the verb ``subscribe``."""
     return json.dumps({"action": "subscribe", "topic": topic}, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""The bare chain: what brokers and shovels alone take, measured beside the fabric in the same run.
+"""The bare chain: the cost of brokers and shovels alone, measured in the same run as the fabric.
 
-Client broker → shovel → core → a router of one line → shovel → retail broker → consumer, on
-the brokers of a running world, through exchanges and queues of the bench's own.
+Client broker → shovel → core → a router of one line → shovel → retail broker → consumer. The
+brokers are those of a running world; exchanges and queues are the bench's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BOUNDS = Bounds(max_length=100_000, max_bytes=64 << 20, expires_ms=60_000)
 
 
 async def measure(region: dict[str, Any], *, rate: float, seconds: float) -> Delays:
-    """Delays of the bare chain in ``region`` (an entry of ``newsfabric status --json``)."""
+    """Return the delays of the bare chain in ``region`` (of ``newsfabric status --json``)."""
     brokers = {broker["role"]: broker for broker in region["brokers"]}
     samples: list[int] = []
     async with (
@@ -61,10 +61,10 @@ async def measure(region: dict[str, Any], *, rate: float, seconds: float) -> Del
 
 @contextlib.asynccontextmanager
 async def declaring(broker: Mapping[str, Any], *names: str) -> AsyncIterator[Link]:
-    """A link to ``broker`` with an exchange and a queue of each name on it.
+    """Yield a link to ``broker``, on which an exchange and a queue of each name are declared.
 
-    ``broker`` is as in a world's status; its addresses are enough. A queue takes all that comes to
-    its exchange, up to 100,000 messages and 64 MiB.
+    ``broker`` is as in a world's status; its addresses are enough. Each queue receives all messages
+    of its exchange, up to 100,000 messages and 64 MiB.
     """
 
     async def declare(on: Declare) -> None:
@@ -86,7 +86,7 @@ async def declaring(broker: Mapping[str, Any], *names: str) -> AsyncIterator[Lin
 async def shovelling(
     at: Mapping[str, Any], source: Mapping[str, Any], queue: str, exchange: str
 ) -> AsyncIterator[None]:
-    """A shovel as the fabric's on broker ``at``, from ``queue`` of ``source`` to ``exchange``."""
+    """Run a shovel like the fabric's on ``at``, from ``queue`` of ``source`` to ``exchange``."""
     link = ShovelLink(
         name=f"bench.{exchange}",
         source=source["amqp_url"],

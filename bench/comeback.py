@@ -1,7 +1,7 @@
-"""A crowd that comes back to a gateway which has just started, for the parts that measure that.
+"""A crowd that reconnects to a gateway which has just started, for the parts that measure that.
 
-The gateway before it was killed; what the readers want is in the store. One gateway of the given
-engine in a process of its own; its broker is the one in memory, which brings it nothing but a
+The gateway before it was killed; the messages that the readers want are in the store. One gateway
+of the given engine runs in its own process. Its broker is the one in memory, which delivers only a
 router's tick.
 """
 
@@ -42,10 +42,10 @@ _WRITE: Final = 500
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Served:
-    """``seconds`` until the last reader had everything, connecting included.
+    """The result: ``seconds`` until the last reader had everything, connecting included.
 
-    ``asked_seconds`` counts from the first verb, sent when all were connected; ``whole`` are those
-    who had exactly what they were to have, and knew it.
+    ``asked_seconds`` counts from the first verb, sent when all were connected. ``whole`` counts the
+    readers that received exactly the wanted messages and all the signs that say so.
     """
 
     readers: int
@@ -56,9 +56,9 @@ class Served:
 
 
 class Reader(asyncio.Protocol):
-    """Says ``verbs`` and counts messages until there are ``wanted``; as little work as can be.
+    """A reader that sends ``verbs`` and counts messages up to ``wanted``, with the least work.
 
-    It knows that it has all if every one of ``signs`` is in what it heard.
+    The reader knows that it has everything if each of ``signs`` is in the bytes received.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Reader(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio calls it: ask for the upgrade (RFC 6455 section 4.1)."""
+        """Ask for the upgrade (RFC 6455 section 4.1); asyncio calls this."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(
             b"GET /websocket HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\n"
@@ -82,7 +82,7 @@ class Reader(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """asyncio calls it: the first bytes are the upgrade, all others are pushes."""
+        """Take the first bytes as the upgrade and all others as pushes; asyncio calls this."""
         if not self.upgraded.done():
             self.upgraded.set_result(None)
             return
@@ -93,7 +93,7 @@ class Reader(asyncio.Protocol):
             self.served.set_result(knows and count == self._wanted)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio calls it: who still waits gets ``exc``, or a ConnectionError."""
+        """Set ``exc`` or a ConnectionError on the futures that still wait; asyncio calls this."""
         for future in (self.upgraded, self.served):
             if not future.done():
                 future.set_exception(exc or ConnectionError("closed"))
@@ -105,7 +105,7 @@ class Reader(asyncio.Protocol):
 
 
 def _frame(text: bytes) -> bytes:
-    """RFC 6455 section 5.3 wants a mask, and a zero mask changes nothing."""
+    """Return a masked frame: RFC 6455 section 5.3 requires a mask; a zero mask changes nothing."""
     size = len(text)
     head = bytes([0x81, 0x80 | size]) if size < 126 else b"\x81\xfe" + size.to_bytes(2, "big")
     return head + bytes(4) + text
@@ -119,9 +119,9 @@ def come_back(
     *,
     again: bool = False,
 ) -> Served:
-    """Let ``readers`` come to the gateway that ``module`` is with ``--serve`` and ``arguments``.
+    """Connect ``readers`` to a new gateway: ``module`` run with ``--serve`` and ``arguments``.
 
-    With ``again`` they come twice, and the second time is what counts.
+    With ``again`` the crowd connects twice, and the second time counts.
     """
     with _gateway(module, arguments) as process:
         assert process.stdout is not None
@@ -177,7 +177,7 @@ async def _crowd(
 
 
 async def fill(store: Store, envelopes: Iterator[Envelope]) -> None:
-    """Write them all, each log settled up to its last one, and close the store."""
+    """Write all envelopes, settle each log up to its last one, and close the store."""
     last: dict[Log, int] = {}
     while batch := list(itertools.islice(envelopes, _WRITE)):
         await store.write(batch)
@@ -210,9 +210,9 @@ async def serve(
     epoch: int,
     last: int,
 ) -> None:
-    """Be the gateway: print the port, serve until stdin ends, print the reads of the store.
+    """Run the gateway: print the port, serve until stdin ends, print the reads of the store.
 
-    A router that began at ``epoch`` (ms) says that ``last`` was its last number.
+    A tick of a router that began at ``epoch`` (ms) reports ``last`` as its last number.
     """
     broker, stop = StubBroker(), asyncio.Event()
     link = broker.connect()
@@ -227,7 +227,7 @@ async def serve(
 
 
 def envelope(topic: str, *, seq: int, ms: int, epoch: int) -> Envelope:
-    """Number ``seq`` of the router, routed at ``ms``."""
+    """Return the envelope with number ``seq`` of the router, routed at ``ms``."""
     identity = identity_of(
         app_id="bench", message_id=str(seq), topic=topic, published_ms=None, body=b""
     )

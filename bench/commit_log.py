@@ -1,7 +1,7 @@
-"""What it costs that three Cassandra nodes sync their commit log before they answer, beside
-`periodic`, which answers before.
+"""The cost of three Cassandra nodes that sync their commit log before they reply, beside
+`periodic`, which replies before the sync.
 
-Nodes, store and whoever uses it share the machine and its disk.
+Nodes, store and the programs that use it share the machine and its disk.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.store import open_store
 from newsfabric.store.logs import DirectoryRow, Log
 
-# The first is what the others are compared with.
+# The first mode is the floor of the others.
 MODES: dict[str, dict[str, object]] = {
     "periodic": {
         "commitlog_sync": "periodic",
         "commitlog_sync_period": "10000ms",
     },
-    # It syncs as soon as a write waits, and others wait for the next sync.
+    # A node syncs as soon as a write waits; later writes wait for the next sync.
     "batch": {"commitlog_sync": "batch"},
     **{
         f"group {ms} ms": {"commitlog_sync": "group", "commitlog_sync_group_window": f"{ms}ms"}
@@ -42,7 +42,7 @@ CHANGES = 60
 
 
 def measure() -> list[Row]:
-    """Rows of each mode in turn; SetupError without Java or Cassandra."""
+    """Return the rows of each mode in turn; SetupError without Java or Cassandra."""
     rows: list[Row] = []
     floors: dict[str, float] = {}
     for mode, settings in MODES.items():
@@ -90,7 +90,7 @@ def _cpu_seconds(nodes: LocalCassandra) -> float:
 
 
 async def _changes(url: str) -> list[float]:
-    """ms that changes of one row of the directory take, one after the other."""
+    """Return the ms that changes of one row of the directory take, one after the other."""
     opened = open_store(url, store.topics())
     log = Log("oregon", "oregon-router-9", time.time_ns() // 1_000_000)
     await opened.list_log(log)

@@ -1,7 +1,7 @@
-"""What it costs a gateway in processor time to let a reader in, beside the floor.
+"""The processor time that a gateway needs to accept a reader, beside the floor.
 
-The floor accepts, reads the request and answers with a constant, and does nothing else. A crowd
-connects as fast as it can and 256 at a time, so that there is something to do in every turn.
+The floor accepts, reads the request and replies with a constant, and does nothing else. A crowd
+connects as fast as it can, 256 at a time, so that every turn of the event loop has work.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from localfabric.nodes.ports import free_ports
 
 READERS: Final = 15_000
 TIMES: Final = 3
-# Readers of the last round leave, which isn't to be counted.
+# Readers of the last round leave, and their closing must not be counted.
 REST_SECONDS: Final = 1.5
 
 
 async def measure(programs: Path) -> list[Row]:
-    """Handshakes per second and core, and with a subscription answered."""
+    """Return handshakes per second and core, without a subscription and with a confirmed one."""
     floors, raw, subscribed = [], [], []
     async with running_box("native") as box:
         for _ in range(TIMES):
@@ -66,7 +66,7 @@ async def _floor(programs: Path) -> float:
 
 
 async def spent(programs: Path, box: Box, say: str, *, readers: int) -> float:
-    """Processor seconds of the gateway for each of ``readers`` who connect and say this."""
+    """Return the gateway's processor seconds for each of ``readers`` that connect and ``say``."""
     before = box.spent()
     async with running_crowd(
         programs, port=box.port, source="127.0.0.12", connections=readers, say=say

@@ -1,10 +1,10 @@
-"""100,000 readers on one gateway: whether they get everything once, and what others feel of it.
+"""100,000 readers on one gateway: each gets all messages once; the latency of another topic.
 
-Six I/O threads with a descriptor table each hold them where one table may have 20,000.
+Six I/O threads, each with its own descriptor table, hold them even where one table may have 20,000.
 
-The other topic's readers are spread over all threads. Its messages are sent every 20 ms while a
-message is on its way to the 100,000, and only then. The crowds run behind everything else on their
-core meanwhile (SCHED_IDLE): readers have computers of their own.
+The readers of the other topic are spread over all threads. Its messages are sent every 20 ms, only
+while a message is on its way to the 100,000. Meanwhile the crowds have the lowest priority on their
+core (SCHED_IDLE): real readers have computers of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FANOUT_SECONDS: Final = 0.6
 
 
 async def measure(programs: Path) -> list[Row]:
-    """Connect, deliver, disturb."""
+    """Connect the crowds, deliver to them, and measure the other topic meanwhile."""
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
         start = time.monotonic()
         crowds = [

@@ -1,11 +1,11 @@
-"""What one delivery costs a gateway in processor time, beside the floor.
+"""The processor time of one delivery by a gateway, beside the floor.
 
 The floor is a loop of bare ``send()`` calls, which no server can beat. A processor isn't equally
-fast at all times, so floor and gateway run at once, each with a crowd of its own, and take turns:
-a pair of rounds in one order, the next pair in the other. What is compared are medians.
+fast at all times, so floor and gateway run at once, each with a crowd of its own, and take turns: a
+pair of rounds in one order, the next pair in the other. The medians are compared.
 
-Ten messages wait for a reader while an eleventh, published before them, is on its way to
-everybody; its cost, known from the single ones, is taken off.
+Ten messages wait for a reader while an eleventh, published before them, is on its way to all
+readers. The cost of that one is known from the single messages, and subtracted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MESSAGES: Final = 10
 GAP_SECONDS: Final = 0.25
 PAIRS: Final = 8
 WAITING: Final = 10
-# One message takes 80 ms to reach everybody.
+# One message takes 80 ms to reach all readers.
 HEAD_START: Final = 0.02
-# Longer than eleven messages take to reach everybody.
+# Longer than eleven messages take to reach all readers.
 BURST_SECONDS: Final = 0.6
 BURSTS: Final = 3
 BURST_PAIRS: Final = 6
@@ -48,7 +48,7 @@ class Duet:
         self.lost = 0
 
     async def floor(self, writes: int, frames: int, gap: float) -> float:
-        """``writes`` to each reader, of so many ``frames``."""
+        """Let the floor write ``writes`` times to each reader, ``frames`` frames each time."""
         before = processor_seconds(self._floor.pid)
         await self._floor.ask(f"{writes} {frames} {int(gap * 1000)}")
         spent = processor_seconds(self._floor.pid) - before
@@ -56,7 +56,7 @@ class Duet:
         return spent * 1e6 / (READERS * writes * frames)
 
     async def gateway(self, bursts: int, waiting: int, gap: float) -> float:
-        """``bursts`` of one message, and ``waiting`` more while that one is on its way."""
+        """Publish ``bursts`` of one message, and ``waiting`` more while that one is on its way."""
         before, start = self._box.spent(), time.monotonic()
         for burst in range(1, bursts + 1):
             await self._box.publish()
@@ -80,7 +80,7 @@ class Duet:
 async def in_turn(
     pairs: int, floor: Callable[[], Awaitable[float]], gateway: Callable[[], Awaitable[float]]
 ) -> tuple[float, float]:
-    """Medians of ``floor`` and ``gateway``, run in the order ABBA as often as said."""
+    """Return the medians of ``floor`` and ``gateway``, run in the order ABBA for ``pairs``."""
     samples: dict[Callable[[], Awaitable[float]], list[float]] = {floor: [], gateway: []}
     for pair in range(pairs):
         for side in (floor, gateway) if pair % 2 == 0 else (gateway, floor):
@@ -89,7 +89,7 @@ async def in_turn(
 
 
 async def measure(programs: Path) -> list[Row]:
-    """Both engines' rows."""
+    """Return the rows of both engines."""
     rows = await _native(programs)
     rows.insert(2, await _tornado(programs, bare=rows[0].value))
     return rows

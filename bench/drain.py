@@ -1,8 +1,8 @@
-"""How evenly a box sends its readers away: 10,000 of them in a minute.
+"""The evenness of a drain: a box sends away 10,000 readers in a minute.
 
-All at once they would fall on the other boxes in the same second. Asked is that no second has more
-than twice the mean. Seconds are the bench's own, so one in which it was late has more, and the next
-one less.
+All at once, the readers would reach the other boxes in the same second. The requirement is that no
+second has more than twice the mean. The bench counts seconds by its own clock: when it is late, one
+second has more readers and the next one fewer.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bench.rows import Row
 
 READERS: Final = 10_000
 SECONDS: Final = 60
-# What is given up after it is late by so much.
+# The bench gives up when the drain is late by this much.
 PATIENCE_SECONDS: Final = 60
 
 
 async def measure(programs: Path) -> list[Row]:
-    """A drain of a box whose readers go when they are told."""
+    """Drain a box with ``READERS`` readers, and return the rows."""
     options = ("--drain-seconds", str(SECONDS), "--drain-per-second", "2000")
     async with (
         running_box("native", options=options) as box,
@@ -49,7 +49,7 @@ async def measure(programs: Path) -> list[Row]:
     what = f"drain of {READERS:,} readers in {SECONDS} s"
     return [
         Row(figure=f"{what}: gone", value=gone[-1], unit="", digits=0, at_least=READERS),
-        # These readers don't hang up, so each is cut off some seconds after it was told.
+        # These readers don't hang up, so the gateway closes each some seconds after telling it.
         Row(figure="… the last one after", value=took, unit="s"),
         Row(
             figure="… in the fullest second, beside the mean",

@@ -1,6 +1,6 @@
-"""Programs that publish by our libraries, one for each language: how to run them.
+"""Programs that publish by our libraries, one for each language: their command lines.
 
-Each takes SETTINGS and reads messages; tests/clients/driver.py says which.
+Each program takes SETTINGS and reads messages; tests/clients/driver.py describes both.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 JAVA: Final = ROOT / "clients" / "java"
 PHP_DRIVER: Final = ROOT / "clients" / "php" / "tests" / "driver.php"
 PYTHON_DRIVER: Final = ROOT / "tests" / "clients" / "driver.py"
-#: Where Debian's package is; with Composer it is elsewhere, and required before our autoload.php.
+#: The file of Debian's package; with Composer it is elsewhere, required before our autoload.php.
 PHP_AMQPLIB: Final = Path("/usr/share/php/PhpAmqpLib/autoload.php")
 
 LANGUAGES: Final = ("python-async", "python-sync", "java", "php")
 
 
 def command(language: str) -> list[str]:
-    """The program in ``language``, compiled; SetupError if its toolchain is missing."""
+    """Return the command of the program in ``language``, compiled; SetupError without tools."""
     if language == "java":
         return ["java", "-cp", java_classpath(), "io.newsfabric.publish.Driver"]
     if language == "php":
@@ -38,13 +38,13 @@ def command(language: str) -> list[str]:
 
 @functools.cache
 def java_classpath() -> str:
-    """Where the compiled Java library and its tests are; SetupError if they can't be built."""
+    """Return the class path of the compiled Java library and its tests; SetupError without one."""
     if shutil.which("mvn") is None or shutil.which("javac") is None:
         raise SetupError("Java is missing: install default-jdk-headless and maven")
     target = JAVA / "target"
     file = target / "classpath"
     target.mkdir(exist_ok=True)
-    # Of several processes that need it at once one builds, and the others wait.
+    # Of several processes that need it at once, one builds and the others wait.
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_newest(file):
@@ -53,7 +53,7 @@ def java_classpath() -> str:
 
 
 def _is_newest(file: Path) -> bool:
-    """Whether ``file`` was made of all that is there now. Maven takes a while even to see that."""
+    """Return whether ``file`` is newer than all its sources. Maven takes a while to see that."""
     if not file.exists():
         return False
     sources = [JAVA / "pom.xml", *(JAVA / "src").rglob("*")]
@@ -63,7 +63,7 @@ def _is_newest(file: Path) -> bool:
 
 
 def _build_java(file: Path) -> None:
-    """Compile the library and its tests; ``file`` will say where the jars are that they need."""
+    """Compile the library and its tests; write the class path of the jars they need to ``file``."""
     file.unlink(missing_ok=True)
     built = subprocess.run(
         [

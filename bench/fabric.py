@@ -19,7 +19,7 @@ ROUNDS: Final = 3
 
 
 def measure() -> list[Row]:
-    """Start a world, measure it, take it down."""
+    """Start a world, measure it, stop it."""
     programs = build()
     with running_world() as (status, took):
         rows = [Row(figure="newsfabric up, ready", value=took, unit="s", at_most=45)]
@@ -29,7 +29,7 @@ def measure() -> list[Row]:
 
 
 def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
-    """Medians of three rounds, in each of which all take turns.
+    """Return the medians of three rounds, in each of which all take turns.
 
     The machine isn't equally fast at all times: measured one after the other, once each, the
     fabric's p50 was 7.1 times the bare chain's; in turns, on the same day, 2.7 times.
@@ -54,7 +54,7 @@ def _latency_rows(programs: Path, status: dict[str, Any]) -> list[Row]:
 def _round(
     programs: Path, here: dict[str, Any], there: dict[str, Any]
 ) -> tuple[latency.Delays, ...]:
-    """The bare chain, readers in the publisher's region, and readers in the other one."""
+    """Measure the bare chain, readers in the publisher's region, and readers in the other one."""
     bare = uvloop.run(chain.measure(here, rate=LOAD.rate, seconds=LOAD.seconds))
     return (
         bare,
@@ -64,7 +64,7 @@ def _round(
 
 
 def _medians(of: Sequence[latency.Delays]) -> tuple[float, float]:
-    """Of p50 and of p99, in ms."""
+    """Return the median of p50 and the median of p99, in ms."""
     return median(d.p50 for d in of), median(d.p99 for d in of)
 
 

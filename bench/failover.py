@@ -1,9 +1,9 @@
-"""A page with clients/js in Chromium: how long until it has news again when what serves it goes.
+"""A page with clients/js in Chromium: the time until it has news again after a failure.
 
-Messages are published in the region that stays, ten a second, so the time from the break to the
-first message over the next connection is what a reader notices, give or take a tenth of a second.
-"Killed" ends connections; "cut" is silence: stopped processes refuse and answer nothing, as a dead
-wire does. Each break finds a world that is whole and a page that has just been opened.
+The page's gateway or region fails. Messages are published in the region that stays, ten a second. A
+reader notices the time from the break to the first message over the next connection, within 0.1 s.
+"Killed" ends connections; "cut" is silence: stopped processes neither refuse nor reply, like a dead
+wire. Each break starts with a whole world and a page that has just been opened.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _BACK: Final = """
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
-    """What happens to a page's gateway, or to its whole region, and within what it must be back."""
+    """A failure of a page's gateway or whole region, and the ``limit`` of its recovery in s."""
 
     name: str
     verb: Signal
     region: bool
     limit: float
-    # The one that pages may use; any, if not said.
+    # The only transport that pages may use; None: any.
     transport: str | None = None
 
 
@@ -79,7 +79,7 @@ BREAKS: Final = (
 
 
 def measure() -> list[Row]:
-    """A row for each break; SetupError without RabbitMQ or Chromium."""
+    """Return a row for each break; SetupError without RabbitMQ or Chromium."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise SetupError("Chromium is not installed: `make setup` installs it")
@@ -89,7 +89,7 @@ def measure() -> list[Row]:
 
 
 async def break_each(layout: WorldLayout, chromium: str) -> list[Row]:
-    """The rows. The first region breaks, the second stays."""
+    """Return the rows. The first region breaks, the second stays."""
     breaks, stays = layout.regions[:2]
     rows = []
     async with async_playwright() as playwright, _published(stays):
@@ -141,7 +141,7 @@ async def _until_whole(region: RegionLayout) -> None:
 async def _break(
     layout: WorldLayout, region: RegionLayout, context: BrowserContext, each: Break
 ) -> float:
-    """Seconds from the break until the page had a message again; all is healed afterwards."""
+    """Return the seconds from the break until the page has a message again; then heal the parts."""
     page = await _opened(context, region, each.transport)
     gateway: str = await page.evaluate("fabric.state.gateway")
     parts = _parts(layout, region, gateway, whole=each.region)
@@ -158,12 +158,12 @@ async def _break(
 
 
 async def _opened(context: BrowserContext, region: RegionLayout, transport: str | None) -> Page:
-    """A page of the region that is being served."""
+    """Return a page that receives messages from ``region``."""
     site = region.endpoints_url.removesuffix("/endpoints.json")
     page = await context.new_page()
     await page.goto(f"{site}/healthz/live")
     await page.add_script_tag(url=f"{site}/static/newsfabric.js")
-    # What isn't said has no place in JavaScript's arguments: null wouldn't be the default.
+    # An absent transport is left out of the arguments: null wouldn't select the default.
     await page.evaluate(_FOLLOW, [TOPIC, [transport]] if transport else [TOPIC])
     await page.wait_for_function("() => log.got.length > 2", timeout=_WITHIN * 1000)
     return page
@@ -172,7 +172,7 @@ async def _opened(context: BrowserContext, region: RegionLayout, transport: str 
 def _parts(
     layout: WorldLayout, region: RegionLayout, gateway: str, *, whole: bool
 ) -> Sequence[Part]:
-    """The processes of the gateway at the URL ``gateway``, or all that readers of a region meet."""
+    """Return the processes of the gateway at a URL, or all that readers of the region use."""
     boxes = [box for box in region.boxes if whole or gateway.startswith(box.websocket_url)]
     names = [name for box in boxes for name in (box.gateway, dataplane_name(box))]
     return find_parts(layout, [*names, region.frontdesk_name] if whole else names)

@@ -1,4 +1,4 @@
-"""Two regions that are far from each other: a gold message's delay, beside the wire's own."""
+"""Two distant regions: a gold message's delay, beside the delay of the wire itself."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bench.world import newsfabric, running_world
 from localfabric.world.toxiproxy import find_toxiproxy
 from newsfabric.errors import SetupError
 
-# Each way; about what is between Oregon and Dublin.
+# Each way; about the delay between Oregon and Dublin.
 WIRE_MS: Final = 80
-# Over several paths, and stored in both regions (topics.toml).
+# Gold is sent over several paths, and stored in both regions (topics.toml).
 GOLD: Final = "news.breaking"
 LOAD: Final = latency.Load(readers=100, rate=20.0, seconds=7.0)
 
 
 def measure() -> list[Row]:
-    """Delays in the publisher's region and in the other one; SetupError without Toxiproxy."""
+    """Return delays in the publisher's region and in the other; SetupError without Toxiproxy."""
     programs = build()
     if find_toxiproxy(ROOT, os.environ) is None:
         raise SetupError("Toxiproxy is missing, which makes links slow: scripts/setup toxiproxy")

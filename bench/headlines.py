@@ -1,9 +1,9 @@
-"""What others say of their largest systems, asked of ours on this machine, one figure for each.
+"""The published figures of other large systems, measured for ours on this machine, one for each.
 
-docs/reports/headlines.md has theirs beside these, and where they said it. One box of which the
-gateway has a core, and its readers share the other with its broker: so what is said of "a box"
-here is said of less than the two cores that theirs had. Other parts measure more headlines:
-``connect`` (new connections a second), ``idle`` (bytes for a reader) and ``far`` (two regions).
+docs/reports/headlines.md has theirs beside these, with the sources. The gateway of the one box has
+one core; its readers and its broker share the other. So figures of "a box" here are of less than
+the two cores that theirs had. Other parts measure more headlines: ``connect`` (new connections a
+second), ``idle`` (bytes for a reader) and ``far`` (two regions).
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from bench.meter import processor_seconds, resident_bytes
 from bench.programs import Crowd, running_crowd
 from bench.rows import Row
 
-# A thread has a descriptor table of its own, and one may have 20,000.
+# Each thread has a descriptor table of its own, and one may have 20,000.
 THREADS: Final = 6
 ARRIVING: Final = 15_000
-# Before each arrival there are so many.
+# The numbers of readers present before each arrival.
 PRESENT: Final = (0, 42_500, 85_000)
 # The reference machine (EC2's c1.medium) had 1.7 GB.
 BOX_MEMORY_MB: Final = 1_700
 
 FANOUT_READERS: Final = 10_000
-# Messages a second; each goes to all readers.
+# Messages a second; each is delivered to all readers.
 RATES: Final = (1, 4, 8, 12, 16, 20, 24)
 RATE_SECONDS: Final = 5.0
 DELAY_MS: Final = 200.0
 
 
 async def measure(programs: Path) -> list[Row]:
-    """A box full of readers, and a box full of deliveries."""
+    """Measure a box full of readers, and a box full of deliveries."""
     return [*await _full(programs), *await _deliveries(programs)]
 
 
 async def _full(programs: Path) -> list[Row]:
-    """Connection times while the box fills up, and its memory when it is full."""
+    """Measure connection times while the box fills up, and the memory of the full box."""
     rows: list[Row] = []
     kernel_before = _kernel_bytes()
     async with running_box("native", threads=THREADS) as box, contextlib.AsyncExitStack() as stack:
@@ -85,16 +85,16 @@ async def _full(programs: Path) -> list[Row]:
 
 
 class _Crowds:
-    """Readers who stay; each crowd has addresses of its own."""
+    """Readers that stay; each crowd has addresses of its own."""
 
     def __init__(self, programs: Path, box: Box, stack: contextlib.AsyncExitStack) -> None:
         self._programs, self._box, self._stack = programs, box, stack
         self._count = 0
-        #: Readers who connected and whose subscription was answered.
+        #: Readers that are connected and whose subscription was confirmed.
         self.came = 0
 
     async def come(self, readers: int, *, at_once: int = 256) -> dict[str, Any]:
-        """What the last of their programs says of how they came; one holds 15,000 at most."""
+        """Connect ``readers``, 15,000 at most per program; return the last program's first line."""
         said: dict[str, Any] = {}
         while readers > 0:
             share = min(readers, ARRIVING)
@@ -116,7 +116,7 @@ class _Crowds:
 
 
 async def _deliveries(programs: Path) -> list[Row]:
-    """Delays at each rate until they are too long, or something is missing."""
+    """Measure delays at each rate until these are too long, or messages are missing."""
     rows: list[Row] = []
     async with (
         running_box("native") as box,
@@ -143,7 +143,7 @@ async def _deliveries(programs: Path) -> list[Row]:
 
 
 def _once(report: dict[str, Any], messages: int) -> Row:
-    """How many of the messages every reader got, if none got one twice; else none."""
+    """Return the number of messages that every reader received, or 0 if one had a duplicate."""
     is_once = report["most"] == report["different"] and report["twice"] == report["gone"] == 0
     return Row(
         figure="… messages that every reader got once",
@@ -164,7 +164,7 @@ async def _at_rate(box: Box, crowd: Crowd, rate: int) -> dict[str, Any]:
 
 
 def _brokers() -> list[psutil.Process]:
-    """The box's broker, which this process has started."""
+    """Return the box's broker, which this process has started."""
     return [p for p in psutil.Process().children(recursive=True) if p.name() == "beam.smp"]
 
 
@@ -177,7 +177,7 @@ def _broker_seconds() -> float:
 
 
 def _kernel_bytes() -> int:
-    """What the kernel has for its own structures, and for what waits in sockets."""
+    """Return the bytes of the kernel's own structures, and of data that waits in sockets."""
     page = os.sysconf("SC_PAGE_SIZE")
     memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     (tcp,) = (

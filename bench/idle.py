@@ -1,7 +1,7 @@
-"""What a reader costs who only waits: memory and processor time of both processes.
+"""The cost of an idle reader: memory and processor time of both processes.
 
-Memory is the slope between 2,000 and 18,000 readers, so that what a gateway needs for itself
-doesn't count. The readers answer pings, as browsers do, and a router's tick comes each second.
+Memory is the slope between 2,000 and 18,000 readers, so that the gateway's own memory doesn't
+count. The readers answer pings, as browsers do, and a router's tick arrives each second.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from newsfabric.errors import SetupError
 
 FEW: Final = 2_000
 MANY: Final = 18_000
-# Every reader's heartbeat comes once in 25 s; so each is seen twice.
+# Every reader's heartbeat is due once in 25 s, so each reader has two.
 IDLE_SECONDS: Final = 50.0
 SETTLE_SECONDS: Final = 2.0
 
 
 async def measure(programs: Path) -> list[Row]:
-    """Memory and processor time of an idle reader."""
+    """Measure memory and processor time of an idle reader."""
     rows = []
     async with running_box("native") as box, contextlib.AsyncExitStack() as crowds:
         slope = await _slope(programs, box, crowds, subscribe_verb())
@@ -57,7 +57,7 @@ async def measure(programs: Path) -> list[Row]:
 
 
 async def _logged_in(programs: Path) -> Row:
-    """All as the same user; each connection has an auth state of its own all the same."""
+    """Measure readers logged in as the same user; each connection still has its own auth state."""
     issuer = Issuer()
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         options = issuer.options(Path(folder))
@@ -73,7 +73,7 @@ async def _logged_in(programs: Path) -> Row:
 
 
 async def _slope(programs: Path, box: Box, crowds: contextlib.AsyncExitStack, say: str) -> float:
-    """Bytes per reader who says so much; the readers stay until ``crowds`` is left."""
+    """Return the bytes per reader that sends ``say``; readers stay until ``crowds`` is left."""
 
     async def come(first: int, count: int, source: str) -> int:
         crowd: Crowd = await crowds.enter_async_context(

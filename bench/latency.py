@@ -1,7 +1,7 @@
-"""Publisher's send to reader's receive, in the region and in the other one.
+"""Latency from a publisher's send to a reader's receive, in the region and in the other one.
 
-Open loop: messages are stamped with the moment at which they were *due*, so a late publisher
-counts against us and not for us (coordinated omission).
+Open loop: messages are stamped with the moment at which they were *due*, so a late publisher makes
+the figure worse, not better (coordinated omission).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from bench.programs import running_crowd
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect
 
-# Bronze (topics.toml): one way, and nobody waits for the store.
+# Bronze (topics.toml): one path, and no wait for the store.
 TOPIC = "metrics.bench"
-# What it takes a news headline: about 250 bytes with the stamp.
+# The size of a news headline: about 250 bytes with the stamp.
 PADDING = "x" * 180
 # Not measured: caches fill.
 WARM_UP_SECONDS = 1.0
@@ -43,14 +43,14 @@ class Delays:
 
     @classmethod
     def of(cls, samples_ns: list[int], expected: int) -> Delays:
-        """Of ``samples_ns``, two at least, in nanoseconds and any order."""
+        """Return the delays of ``samples_ns``, two at least, in nanoseconds and any order."""
         ms = sorted(sample / 1e6 for sample in samples_ns)
         cuts = statistics.quantiles(ms, n=100)
         return cls(cuts[49], cuts[98], ms[-1], len(ms), expected)
 
 
 def sent_ns(body: bytes) -> int:
-    """The moment stamped into a body that :func:`publish_steadily` made."""
+    """Return the moment stamped into a body by :func:`publish_steadily`."""
     stamped: int = orjson.loads(body)["sent_ns"]
     return stamped
 
@@ -58,9 +58,9 @@ def sent_ns(body: bytes) -> int:
 async def steadily(
     send: Callable[[int, int], Awaitable[Any]], *, rate: float, seconds: float
 ) -> int:
-    """Call ``send(n, due_ns)`` ``rate`` times a second for ``seconds``; returns how often.
+    """Call ``send(n, due_ns)`` ``rate`` times a second for ``seconds``; return the count.
 
-    It doesn't wait for one before the next is due, and returns when all have ended.
+    The next call doesn't wait for the end of the one before. Return when all have ended.
     """
     total = int(rate * seconds)
     start = time.monotonic_ns() + 50_000_000
@@ -76,7 +76,7 @@ async def steadily(
 async def publish_steadily(
     send: Callable[[bytes], Awaitable[Any]], *, rate: float, seconds: float
 ) -> int:
-    """Send ``rate`` stamped bodies a second for ``seconds``; returns how many."""
+    """Send ``rate`` stamped bodies a second for ``seconds``; return their count."""
     return await steadily(
         lambda n, due: send(orjson.dumps({"sent_ns": due, "n": n, "text": PADDING})),
         rate=rate,
@@ -86,7 +86,7 @@ async def publish_steadily(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """So many readers, and messages a second for so long."""
+    """A number of readers, and messages a second for some seconds."""
 
     readers: int
     rate: float
@@ -101,9 +101,9 @@ def between(
     *,
     topic: str = TOPIC,
 ) -> Delays:
-    """From a publisher in region ``source`` to readers of the first gateway of region ``at``.
+    """Measure from a publisher in region ``source`` to readers of the first gateway of ``at``.
 
-    Both are regions of a world's status. The readers are a program of Rust: what they take counts
+    Both are regions of a world's status. The readers are a program in Rust: their own time counts
     as the fabric's delay. With a hundred in Python p50 was 2.7 times the bare chain's, with these
     2.0 times, on one day.
     """
@@ -141,7 +141,7 @@ async def _between(
 
 
 async def settled(samples: list[int]) -> None:
-    """Return when nothing has arrived for half a second."""
+    """Return when no sample has arrived for half a second."""
     before = -1
     while before != len(samples):
         before = len(samples)

@@ -1,10 +1,10 @@
-"""What it costs a gateway in processor time to check who a reader is.
+"""The processor time that a gateway needs to verify a reader's identity.
 
 A crowd connects to a native gateway and logs in, all with EdDSA tokens, beside a crowd that only
-connects; the difference is the login's price, in both processes together. The floor is the
-signature's arithmetic alone: nothing that checks it can be quicker.
+connects; the difference is the cost of a login, in both processes together. The floor is the
+signature's arithmetic alone: no check of the signature can be quicker.
 
-For other parts that need readers with names: :class:`Issuer`.
+For other parts that need logged-in readers: :class:`Issuer`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHECKS: Final = 10_000
 
 
 class Issuer:
-    """Issues tokens that gateways started with :meth:`options` take."""
+    """Issues tokens that gateways started with :meth:`options` accept."""
 
     AUDIENCE: ClassVar = "bench"
 
@@ -42,32 +42,32 @@ class Issuer:
 
     @property
     def keys(self) -> KeySet:
-        """What its tokens are checked with."""
+        """The public key that verifies its tokens."""
         return KeySet((Key("bench", "EdDSA", self._key.public_key()),))
 
     def options(self, folder: Path) -> list[str]:
-        """What a gateway is told; the key is written into ``folder``."""
+        """Return the gateway's options; the key is written into ``folder``."""
         return ["--token-keys", str(self.write_keys(folder)), "--token-audience", self.AUDIENCE]
 
     def write_keys(self, folder: Path) -> Path:
-        """The file in ``folder`` that has its public key now."""
+        """Write the public key into ``folder``; return the file."""
         path = folder / "keys.pem"
         pem = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         path.write_bytes(pem)
         return path
 
     def token(self, user: str) -> str:
-        """A token of ``user`` for an hour."""
+        """Return a token of ``user``, valid for an hour."""
         now = int(time.time())
         claims = {"sub": user, "iat": now, "exp": now + 3600, "aud": self.AUDIENCE}
         return jwt.encode(claims, self._key, algorithm="EdDSA", headers={"kid": "bench"})
 
     def verb(self, user: str) -> str:
-        """What a reader says to log in."""
+        """Return the verb that logs a reader in."""
         return orjson.dumps({"action": "login", "token": self.token(user)}).decode()
 
     def signature(self, user: str) -> tuple[bytes, bytes]:
-        """What is signed in a token of ``user``, and the signature."""
+        """Return the signed part of a token of ``user``, and its signature."""
         data = self.token(user).rpartition(".")[0].encode()
         return data, self._key.sign(data)
 
@@ -77,7 +77,7 @@ class Issuer:
 
 
 async def measure(programs: Path) -> list[Row]:
-    """Logins per second and core: the check alone, and through a gateway."""
+    """Measure logins per second and core: the check alone, and through a gateway."""
     issuer = Issuer()
     floor, checked = _floor(issuer), _checked(issuer)
     plain, logged_in = [], []

@@ -1,15 +1,15 @@
-"""Losing one thing of each kind: how long the reader who waits longest waits for a gold message.
+"""The loss of one part of each kind: the longest wait of any reader for a gold message.
 
 A whole world with three core nodes and three Cassandra nodes a region carries gold from publishers
-of both regions to readers of both, and a part of it is killed. Five seconds later it is started
-again, as systemd would sooner; the next loss waits until all is well. A wait is counted from the
+of both regions to readers of both. A part of the world is killed, and started again five seconds
+later; systemd would be sooner. The next loss waits until all is well. A wait is counted from the
 publisher's first try to a reader's first copy. One core node a region, with SQLite, is measured for
 comparison.
 
-``python -m bench.losses`` says which messages waited longest, too, and the way of those that waited
-too long; with the folder of a running world it uses that one, and with names of losses behind it
-only those. The machine is shared by some forty processes: a broker or a Cassandra node
-that boots takes both cores from those that carry on.
+``python -m bench.losses`` also reports the messages that waited longest, and the path of those that
+waited too long. With the folder of a running world as argument it uses that world; names of losses
+after the folder select these. Some forty processes share the machine: a broker or a Cassandra node
+that boots takes both cores from the others.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ TOPICS: Final[dict[str, Class]] = {f"live.bench-{n}": "gold" for n in range(6)}
 RATE: Final = 20.0
 READERS: Final = 20
 LIMIT: Final = 3.0
-# For how long nothing is broken, to compare with.
+# Seconds without a loss, for comparison.
 _QUIET: Final = 10.0
-# Long enough to tell what the loss costs from what the start costs that follows.
+# Long enough to separate the cost of the loss from that of the start that follows.
 _DOWN: Final = 5.0
 # After all is well again, before the next loss.
 _REST: Final = 3.0
@@ -60,7 +60,7 @@ _WELL_WITHIN: Final = 90.0
 _LOOK_AGAIN: Final = 0.25
 _BEFORE: Final = 1.0
 _SEED: Final = 1
-# It is told to end sooner.
+# Longer than any measurement: publishing is cancelled before.
 _LONG: Final = 86_400.0
 _SHOWN: Final = 4
 _TRACED: Final = 2
@@ -68,7 +68,7 @@ _TRACED: Final = 2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What is lost: parts that are killed, and a shovel of ``region``'s core that is deleted."""
+    """A loss: parts that are killed, and a shovel of ``region``'s core that is deleted."""
 
     name: str
     parts: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A loss as it was carried out; times as in the record. ``healed``: when it was started."""
+    """A loss that was carried out; times as in the record. ``healed``: the time of the restart."""
 
     loss: Loss
     at: float
@@ -90,8 +90,8 @@ class Done:
 class Window:
     """The messages sent from one loss until the next; before the first loss ``done`` is None.
 
-    ``longest``: infinite if a reader never got one. ``longest_away``: of those that were sent
-    before the lost was started again.
+    ``longest``: infinite if a reader never received one of them. ``longest_away``: of the messages
+    sent before the lost part was started again.
     """
 
     done: Done | None
@@ -104,14 +104,14 @@ class Window:
 
     @property
     def name(self) -> str:
-        """What was lost."""
+        """The name of the loss, or ``nothing``."""
         return "nothing" if self.done is None else self.done.loss.name
 
 
 def losses(layout: WorldLayout) -> tuple[Loss, ...]:
-    """What is lost of a world, one after another, all in its first region."""
+    """Return the losses of a world, one after another, all in its first region."""
     region = layout.regions[0]
-    # The one that carries everything from publishers to the region's routers.
+    # The shovel that carries all messages from publishers to the region's routers.
     shovel = f"publish.{region.name}.1"
     core = region.core[0].name
     found = [Loss(name="a core node", parts=(core,))]
@@ -134,7 +134,7 @@ def losses(layout: WorldLayout) -> tuple[Loss, ...]:
 
 
 def measure() -> list[Row]:
-    """The rows of both worlds; SetupError without RabbitMQ, or without Java and Cassandra."""
+    """Return the rows of both worlds; SetupError without RabbitMQ, Java or Cassandra."""
     rows: list[Row] = []
     big = ("--core-nodes", "3", "--store", "cassandra", "--store-nodes", "3", "--timeout", "600")
     for options, limit, where in ((big, LIMIT, ""), ((), None, ", one core node a region")):
@@ -172,7 +172,7 @@ def _rows(window: Window, limit: float | None, where: str) -> Iterator[Row]:
 async def lose_each(
     layout: WorldLayout, say: Callable[[str], None], only: Sequence[str] = ()
 ) -> list[Window]:
-    """Lose each in turn under steady publishing; the first window is one without a loss.
+    """Carry out each loss in turn under steady publishing; the first window has no loss.
 
     ``only``: names of losses, if not all are wanted.
     """
@@ -213,7 +213,7 @@ async def lose_each(
 
 
 def _plans(layout: WorldLayout) -> list[Plan]:
-    """Readers of all regions who stay, each with two of the topics."""
+    """Return plans of readers of all regions that stay, each with two of the topics."""
     topics, regions = list(TOPICS), [region.endpoints_url for region in layout.regions]
     return [
         Plan(
@@ -229,7 +229,7 @@ def _plans(layout: WorldLayout) -> list[Plan]:
 
 
 class _Conduct:
-    """Breaks, heals, and waits until all is well."""
+    """Breaks parts, heals them, and waits until all is well."""
 
     def __init__(self, layout: WorldLayout, say: Callable[[str], None]) -> None:
         self._layout = layout
@@ -239,7 +239,7 @@ class _Conduct:
         self.done: list[Done] = []
 
     async def lose(self, loss: Loss) -> None:
-        """Lose it, start it again, and return when all is as before."""
+        """Break the parts, start them again, and return when all is as before."""
         parts = find_parts(self._layout, loss.parts)
         at = self._now()
         self._say(f"{at:6.1f} s  {loss.name} is lost: {', '.join(loss.parts) or loss.shovel}")
@@ -256,13 +256,12 @@ class _Conduct:
         await asyncio.sleep(_REST)
 
     async def heal_all(self) -> None:
-        """Start what is dead yet, should a loss have ended early."""
+        """Start the parts that are still dead, should a loss have ended early."""
         names = [name for loss in losses(self._layout) for name in loss.parts]
         await asyncio.to_thread(self._faults.heal, find_parts(self._layout, names))
 
     async def until_well(self) -> None:
-        """Return when every node answers and every service says that it is ready, or it takes too
-        long."""
+        """Return when every node replies and every service is ready, or after 90 seconds."""
         layout, port = self._layout, 0
         wanted = [
             *((broker.answers, each.amqp_port) for each in layout.brokers()),
@@ -307,9 +306,9 @@ def _ready(port: int) -> bool:
 
 
 def windows(record: DeliveryRecord, done: Sequence[Done]) -> list[Window]:
-    """One before the first loss and one from each on. Pure.
+    """Return one window before the first loss and one from each loss on. Pure.
 
-    What was sent in the last second before a loss may suffer it, so it counts with it.
+    A message sent in the last second before a loss may suffer from it, so it counts with that loss.
     """
     begins = [0.0, *(each.at - _BEFORE for each in done), math.inf]
     account = record.account()
@@ -334,7 +333,7 @@ def windows(record: DeliveryRecord, done: Sequence[Done]) -> list[Window]:
 
 
 def _longest(record: DeliveryRecord, messages: Iterable[Message]) -> float:
-    """0 for no messages."""
+    """Return the longest wait in seconds; 0 without messages, infinite if a delivery is missing."""
     longest = 0.0
     for message in messages:
         arrived = record.first[message.n].values()
@@ -345,7 +344,7 @@ def _longest(record: DeliveryRecord, messages: Iterable[Message]) -> float:
 
 
 def explain(window: Window, record: DeliveryRecord) -> Iterator[str]:
-    """For a person who wants to know why: the messages that waited longest."""
+    """Yield lines that explain the window to a person: the messages that waited longest."""
     at = 0.0 if window.done is None else window.done.at
     yield (
         f"{window.name} lost: p50 {window.p50 * 1000:.0f} ms, longest {window.longest:.2f} s, "
@@ -378,7 +377,7 @@ def _slowest(window: Window, record: DeliveryRecord) -> list[Message]:
 
 
 def _wait(message: Message, record: DeliveryRecord) -> float:
-    """Of the reader who waited longest, of those that got it; infinite if nobody did."""
+    """Return the longest wait of the readers that received ``message``; infinite if none did."""
     arrived = record.first[message.n].values()
     return max(arrived) - message.sent if arrived else math.inf
 
@@ -388,7 +387,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure in a world of its own, or in the one in the folder that is named first."""
+    """Measure in worlds of its own, or in the one whose folder is the first argument."""
     if arguments:
         layout, _ = read_running(Path(arguments[0]).resolve())
         asyncio.run(lose_each(layout, _say, arguments[1:]))

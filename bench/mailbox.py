@@ -1,10 +1,10 @@
-"""A storm of registered readers: each connects, logs in, and gets the mailbox that it left behind.
+"""A storm of registered readers: each connects, logs in, and receives its whole mailbox.
 
-Ten thousand different users ask for ten thousand mailboxes, so there is nothing to share between
-them. The store is SQLite, or Cassandra (one node, which shares the machine with everything else).
-Tokens were made before.
+Ten thousand different users ask for ten thousand mailboxes, so that these share no work. The store
+is SQLite, or Cassandra (one node, which shares the machine with everything else). Tokens are made
+before the measurement.
 
-``python -m bench.mailbox [ENGINE…] [--store URL]`` prints what it measured.
+``python -m bench.mailbox [ENGINE…] [--store URL]`` prints the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 
 READERS: Final = 10_000
 LETTERS: Final = 5
-# Routed over the last hour: most of it before the window of identities.
+# Messages are routed over the last hour: most of them before the window of identities.
 SPREAD_MS: Final = 3_600_000
 TABLE: Final = TopicTable(
     [TopicPolicy(pattern="user.*", topic_class="gold", access="owner", keep=50)]
@@ -39,7 +39,7 @@ TABLE: Final = TopicTable(
 
 
 def measure() -> list[Row]:
-    """The rows of the native engine, with SQLite and, where it is installed, with Cassandra."""
+    """Return the rows of the native engine, with SQLite and, if it is installed, with Cassandra."""
     rows = _rows(come_back("native"), "SQLite")
     try:
         with cassandra() as url:

@@ -1,4 +1,4 @@
-"""What a process has used, processor time and memory, read from /proc; and on which machine."""
+"""The processor time and memory of a process, read from /proc; and a description of the machine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds that all living threads of ``pid`` have run, user and system.
+    """Return the seconds that all living threads of ``pid`` have run, user and system.
 
     From the scheduler's own clock (``schedstat``, proc(5)), which counts nanoseconds; where the
     kernel doesn't keep it, from ``stat``, which counts ticks of 10 ms.
     """
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # A thread may end while we look; what it used is then not counted.
+        # A thread may end meanwhile; its time is then not counted.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             total += int((task / "schedstat").read_text().split()[0])
     return total / 1e9 if total else _ticks(pid) / 100
@@ -29,7 +29,7 @@ def _ticks(pid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of ``pid`` that is in RAM (VmRSS)."""
+    """Return the memory of ``pid`` that is in RAM (VmRSS)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -37,7 +37,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def machine() -> dict[str, str]:
-    """What figures belong to: time, processor, kernel, Python, and how busy it is."""
+    """Return the machine that figures belong to: time, processor, kernel, Python, and load."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {

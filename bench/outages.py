@@ -1,12 +1,12 @@
-"""How long publishers wait for receipts while one broker of their region is away, and comes back.
+"""The wait of publishers for receipts while one broker of their region is down, and returns.
 
 A world of one region with two client nodes and three core nodes; forty publishers of the library
-send gold, silver and bronze in turn. A node is killed, or stopped (its sockets stay open, and it
-says nothing), and goes on half a minute later. A wait is counted from the publisher's first try to
-the receipt, of all messages from the outage until the node has been back for a while.
+send gold, silver and bronze in turn. A node is killed, or stopped (its sockets stay open, and it is
+silent), and continues half a minute later. A wait is counted from the publisher's first try to the
+receipt, of all messages from the outage until the node has been back for a while.
 
-``python -m bench.outages`` prints the whole table only. The machine is shared by all processes of
-the world: a node that boots takes both cores from those that carry on.
+``python -m bench.outages`` prints the whole table only. All processes of the world share the
+machine: a node that boots takes both cores from the others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LIMIT: Final = 1.5
 _PAUSE: Final = 1.0
 _QUIET: Final = 15.0
 _AWAY: Final = 30.0
-# With the node back: what its coming back costs belongs to the outage.
+# With the node back: the cost of its return belongs to the outage.
 _BACK: Final = 20.0
 _WELL_WITHIN: Final = 120.0
 _RECENT: Final = 5.0
@@ -57,7 +57,7 @@ _DONE: Final[dict[Signal, str]] = {"kill": "killed", "stop": "stopped"}
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Sent:
-    """One message: when it was sent, its class, and how long its receipt took (None: not yet)."""
+    """A message: its send time, its class, and the wait for its receipt (None: none yet)."""
 
     at: float
     klass: Class
@@ -66,7 +66,7 @@ class Sent:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What became of the messages of one class during one outage."""
+    """The messages of one class during one outage, with the seconds they waited for receipts."""
 
     outage: str
     klass: Class
@@ -78,12 +78,12 @@ class Figures:
 
     @property
     def unanswered(self) -> int:
-        """How many got no receipt."""
+        """The number of messages without a receipt."""
         return self.messages - self.receipts
 
 
 def figures(outage: str, sent: Iterable[Sent]) -> list[Figures]:
-    """Those of each class in ``sent``; nothing of a class that was not sent."""
+    """Return the figures of each class in ``sent``; none for a class that was not sent."""
     found = []
     listed = list(sent)
     for klass in TOPICS.values():
@@ -105,12 +105,12 @@ def figures(outage: str, sent: Iterable[Sent]) -> list[Figures]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of sorted ``values`` that ``share`` of them don't exceed; infinite for none."""
+    """Return the smallest of sorted ``values`` that ``share`` of them don't exceed, or infinity."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else math.inf
 
 
 def measure() -> list[Row]:
-    """Two rows for each outage and class; the whole table goes to stderr."""
+    """Return two rows for each outage and class; the whole table is printed to stderr."""
     found = _measured()
     _print(found)
     rows = []
@@ -136,7 +136,7 @@ def measure() -> list[Row]:
 
 
 def _measured() -> list[Figures]:
-    # Each publisher would tell of each broker that goes.
+    # Otherwise each publisher would log the loss of each broker.
     logging.getLogger("newsfabric.amqp").setLevel(logging.ERROR)
     with running_world(*WORLD) as (status, _):
         layout, _ = read_running(Path(status["state"]))
@@ -155,7 +155,7 @@ async def _measure_world(layout: WorldLayout) -> list[Figures]:
                 print(f"  {node} is {done} …", file=sys.stderr)
                 began[f"a {kind} node is {done}"] = time.monotonic()
                 await _outage(layout, faults, node, verb)
-                # What is broken for longer is this outage's, not the next one's.
+                # Messages that wait longer belong to this outage, not to the next one.
                 await _until_answered(sent)
     times = [*began.values(), math.inf]
     return [
@@ -178,7 +178,7 @@ async def _outage(layout: WorldLayout, faults: Faults, node: str, verb: Signal) 
 
 
 async def _until_answered(sent: Sequence[Sent]) -> None:
-    """Return when all that was sent within some seconds has its receipt, or after two minutes."""
+    """Return when all sent 1.5 to 6.5 s ago has a receipt or rejection, or after two minutes."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_WELL_WITHIN):
             while True:
@@ -191,7 +191,7 @@ async def _until_answered(sent: Sequence[Sent]) -> None:
 
 @contextlib.asynccontextmanager
 async def _publishing(region: RegionLayout, sent: list[Sent]) -> AsyncIterator[None]:
-    """Forty publishers, until the end of the block; returns when each message has its answer."""
+    """Run forty publishers until the end of the block; then wait for the reply to each message."""
     urls = ",".join(broker.amqp_url for broker in region.client)
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
@@ -209,7 +209,7 @@ async def _publishing(region: RegionLayout, sent: list[Sent]) -> AsyncIterator[N
 
 
 async def _publish(publisher: AsyncPublisher, sent: list[Sent], stop: asyncio.Event) -> None:
-    """A message when it is due, whatever became of those before it."""
+    """Send each message when it is due, whether or not earlier ones have a reply."""
     topics = list(TOPICS.items())
     due = time.monotonic() + random.uniform(0.0, _PAUSE)
     turn = random.randrange(len(topics))
@@ -230,7 +230,7 @@ async def _answered(publisher: AsyncPublisher, topic: str, one: Sent) -> None:
     try:
         await publisher.publish(topic, {"at": time.time()})
     except Rejected:
-        # An answer too: bronze under overload.
+        # A reply too: bronze under overload.
         pass
     except PublishError:
         return

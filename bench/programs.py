@@ -1,7 +1,7 @@
-"""The floor and the crowd (``bench/fanout``, Rust), started and spoken to from here.
+"""The floor and the crowd (``bench/fanout``, Rust): started, commanded and read from here.
 
-Core 0 serves; everything else (crowds, broker, the bench itself) is on the others. With one core
-all share it.
+Core 0 is the server's; everything else (crowds, broker, the bench itself) is on the others. With
+one core all share it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from newsfabric.errors import SetupError
 
 ROOT: Final = Path(__file__).parent.parent
 SERVER_CORE: Final = 0
-# A push of ``newsfabric`` with a body of box.BODY_BYTES is as long.
+# The length of a push of ``newsfabric`` with a body of box.BODY_BYTES.
 FRAME_BYTES: Final = 256
 _PATIENCE: Final = 120.0
 
 
 def build() -> Path:
-    """Build floor, crowd and data plane; returns their folder. SetupError without cargo."""
+    """Build floor, crowd and data plane; return their folder. SetupError without cargo."""
     if shutil.which("cargo") is None:
         raise SetupError("cargo is missing: data plane, floor and crowd are written in Rust")
     packages = ("--package", "newsfabric-fanout", "--package", "newsfabric-dataplane")
@@ -36,7 +36,7 @@ def build() -> Path:
 
 @contextlib.contextmanager
 def off_the_server_core() -> Iterator[None]:
-    """Keep this process, and what it starts, off the core that serves."""
+    """Keep this process, and all that it starts, off the server's core."""
     cores = os.sched_getaffinity(0)
     if len(cores) > 1:
         os.sched_setaffinity(0, cores - {SERVER_CORE})
@@ -47,20 +47,20 @@ def off_the_server_core() -> Iterator[None]:
 
 
 def on_server_core(command: Sequence[str]) -> list[str]:
-    """``command`` on the core that serves."""
+    """Return ``command``, pinned to the server's core."""
     pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if (os.cpu_count() or 1) > 1 else []
     return [*pin, *command]
 
 
 class Program:
-    """A started program that answers each line it is told with a line of JSON."""
+    """A started program that replies to each command line with a line of JSON."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
 
     async def said(self) -> dict[str, Any]:
-        """The next line of its output."""
+        """Return the next line of its output."""
         assert self._process.stdout is not None
         async with asyncio.timeout(_PATIENCE):
             line = await self._process.stdout.readline()
@@ -68,13 +68,13 @@ class Program:
         return found
 
     async def tell(self, line: str) -> None:
-        """Tell it ``line``, which it doesn't answer."""
+        """Send a ``line`` to which there is no reply."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         await self._process.stdin.drain()
 
     async def ask(self, line: str) -> dict[str, Any]:
-        """Tell it ``line``; returns what it says."""
+        """Send ``line``; return the reply."""
         await self.tell(line)
         return await self.said()
 
@@ -83,11 +83,11 @@ class Crowd(Program):
     """Readers in one process; see ``fanout-crowd``."""
 
     def step_back(self) -> None:
-        """From now on it gets its core only while nobody else wants it."""
+        """Give the crowd its core only while no other process wants it, from now on."""
         os.sched_setscheduler(self.pid, os.SCHED_IDLE, os.sched_param(0))
 
     async def has_got(self, frames: int) -> bool:
-        """Wait until ``frames`` came since the last report; False when no more come for 3 s."""
+        """Wait for ``frames`` since the last report; return False when none has arrived for 3 s."""
         before, quiet = -1, 0
         while quiet < 30:
             came = (await self.ask("count"))["frames"]
@@ -105,8 +105,8 @@ async def started(
     environment: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program that is spoken to by pipes; it is killed at the end. What else it says goes to
-    ``log``, or is seen."""
+    """Start a program with pipes for input and output; it is killed at the end. Its standard error
+    is written to ``log``, or shown."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -126,7 +126,7 @@ async def started(
 async def running_floor(
     programs: Path, *, port: int, connections: int, frame_bytes: int = FRAME_BYTES
 ) -> AsyncIterator[Program]:
-    """The floor, listening for ``connections``; it says when all have come."""
+    """Start the floor, listening for ``connections``; it prints a line when all are connected."""
     command = [str(programs / "fanout-floor"), *_pairs(port=port, connections=connections)]
     async with started(on_server_core([*command, *_pairs(bytes=frame_bytes)])) as process:
         floor = Program(process)
@@ -136,7 +136,7 @@ async def running_floor(
 
 @contextlib.asynccontextmanager
 async def running_crowd(programs: Path, **options: Any) -> AsyncIterator[Crowd]:
-    """A crowd that is connecting; it says when all have (and have subscribed)."""
+    """Start a crowd; it prints a line when all are connected (and subscribed)."""
     command = [str(programs / "fanout-crowd"), *_pairs(**options)]
     async with started(command) as process:
         yield Crowd(process)

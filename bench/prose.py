@@ -1,4 +1,4 @@
-"""Text as news has it: words in no order that repeats, which compress as language does."""
+"""Text like news: words in no repeating order, which compress like language."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS: Final = """
     victory village volume voter warning weather weekend winter witness worker yield zone
 """
 _LENGTH: Final = 1 << 18
-#: How far apart two texts begin: a prime, so that they seldom begin alike.
+#: The distance between the starts of two texts: a prime, so that few begin alike.
 _STEP: Final = 7_919
 
 
@@ -30,9 +30,9 @@ def _long() -> str:
 
 
 def prose(size: int, number: int) -> str:
-    """``size`` characters of ASCII, at most 65,536; another text for every ``number``.
+    """Return ``size`` characters of ASCII, at most 65,536; another text for every ``number``.
 
-    zlib makes half of a kilobyte of it, a quarter of 16 KB.
+    zlib reduces a kilobyte of it to a half, and 16 KB to a quarter.
     """
     start = number * _STEP % (len(_long()) - (1 << 16))
     return _long()[start : start + max(0, size)]

@@ -1,8 +1,8 @@
-"""The publishers' libraries: how many confirmed messages a second each gets into one broker.
+"""The publishers' libraries: the confirmed messages a second that each publishes to one broker.
 
-The broker shares the machine; behind its exchange is one bounded queue that nobody reads, as for a
-shovel that is away. A program is run with few messages and with many, and the difference of both
-is what counts: so neither its start nor a virtual machine that is still cold is measured.
+The broker shares the machine; its exchange has one bounded queue without a consumer, like the queue
+of a shovel that is down. A program is run with few messages and with many, and the difference of
+both counts: so neither its start nor the warm-up of a virtual machine is measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIGURES: Final[tuple[tuple[str, str, float | None], ...]] = (
 
 
 def measure() -> list[Row]:
-    """One row for each library; SetupError when a toolchain is missing."""
+    """Return one row for each library; SetupError when a toolchain is missing."""
     commands = {language: command(language) for _, language, _ in _FIGURES}
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         home = find_rabbitmq(ROOT, os.environ)
@@ -59,7 +59,7 @@ def measure() -> list[Row]:
 
 
 def _rate(program: list[str], url: str) -> float:
-    """The median of some runs."""
+    """Return the median of three runs."""
     rates = []
     for _ in range(RUNS):
         seconds = _seconds(program, url, MANY) - _seconds(program, url, FEW)

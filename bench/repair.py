@@ -1,12 +1,12 @@
-"""Hole to reader: how long after its loss a message that was lost on the way is delivered.
+"""Hole to reader: the time from the loss of a message on its way until its delivery.
 
-A native gateway in processes of its own, with a broker in its memory and a SQLite store, is fed a
-steady stream; now and then a message is stored and not sent, as when a queue lost it. What
-counts is the time from when it should have come to when a reader has it. 0.2 s of it is the
-gateway's patience with what may only be late.
+A native gateway in processes of its own, with a broker in its memory and a SQLite store, receives a
+steady stream; now and then a message is stored and not sent, as if a queue had lost it. The time is
+counted from the moment when it should have arrived until a reader has it. 0.2 s of it is the
+gateway's wait for messages that may only be late.
 
-On a busy log the next message says that one before it exists. On a quiet one a router's tick does,
-0.2 s after the message that nothing followed.
+On a busy log the next message shows that one before it exists. On a quiet log a router's tick does,
+0.2 s after a message without a successor.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ QUIET: Final = Load(holes=50, rate=2.0, every=2)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repairs:
-    """Seconds from loss to delivery of ``holes`` lost messages; infinite if one never came.
+    """Seconds from loss to delivery of ``holes`` lost messages; infinite if one never arrived.
 
-    ``doubled`` of ``messages`` came more than once, ``missed`` never.
+    Of ``messages``, ``doubled`` arrived more than once, and ``missed`` never.
     """
 
     p50: float
@@ -64,7 +64,7 @@ class Repairs:
 
 
 def measure() -> list[Row]:
-    """How long a reader waits for what was lost, and whether all came once."""
+    """Measure a reader's wait for lost messages, and check that all arrived once."""
     busy, quiet = uvloop.run(lose_and_repair()), uvloop.run(lose_and_repair(QUIET))
     return [*_rows("a busy log", busy), *_rows("a quiet log", quiet)]
 
@@ -155,7 +155,7 @@ async def _lose_and_hear(
 async def _listen(
     reader: websockets.ClientConnection, received: dict[int, list[float]], total: int
 ) -> None:
-    """Note when each message came, until all have come and the gateway has no more."""
+    """Record the arrival of each message, until all have arrived and the gateway has no more."""
     fence = False
     async for text in reader:
         push = orjson.loads(text)

@@ -1,10 +1,10 @@
-"""A crowd that comes to a gateway which has just started: how soon all have what they missed.
+"""A crowd that resumes at a gateway which has just started: the time until all have everything.
 
-What was routed since the gateway before it was killed is in a SQLite store. The readers' positions
-differ; others have none, and ask for the last messages, at a gateway that has to read them, or
-that has given them to another crowd before.
+The messages routed since the earlier gateway was killed are in a SQLite store. The readers'
+positions differ. Another crowd has no positions and asks for the last messages: first from the
+store, then from the memory of a gateway that has already read them.
 
-``python -m bench.resume [ENGINE…]`` prints what it measured.
+``python -m bench.resume [ENGINE…]`` prints the results.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from newsfabric.topics import TopicPolicy, TopicTable
 
 TOPIC: Final = "news.bench"
 READERS: Final = 10_000
-# So many were missed by those who missed most; positions are spread over half of them.
+# The messages missed by the oldest position; positions are spread over half of them.
 MISSED: Final = 20
-# Before the messages.
+# The start of the log, before the messages.
 EPOCH_MS: Final = 3_600_000
 TABLE: Final = TopicTable([TopicPolicy(pattern="news.*", topic_class="gold")])
 
 
 def measure() -> list[Row]:
-    """The rows of the native engine, which is what is asked to be that fast."""
+    """Return the rows of the native engine, for which the limit is meant."""
     result = come_back("native")
     return [
         Row(
@@ -110,7 +110,7 @@ def come_back(engine: str, *, readers: int = READERS) -> Served:
 
 @contextlib.contextmanager
 def _served(engine: str, now_ms: int) -> Iterator[list[str]]:
-    """A store with what was missed; the arguments of a gateway that has it."""
+    """Fill a store with the missed messages; yield the arguments of a gateway that uses it."""
     epoch = now_ms - EPOCH_MS
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"

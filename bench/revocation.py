@@ -1,7 +1,6 @@
-"""How long a user who is revoked stays connected: until the last gateway has closed.
+"""The time from the revocation of a user until the last gateway has closed the connection.
 
-The time of the command's own process (Python, its imports) isn't in it: it is an operator's, not
-the fabric's.
+The time of the command's own process (Python, its imports) isn't included: it is not the fabric's.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _PATIENCE: Final = 10.0
 
 
 def measure(status: dict[str, Any]) -> Row:
-    """The longest of :data:`USERS` revocations, each with a device in every region."""
+    """Return the longest of :data:`USERS` revocations, each with a device in every region."""
     state = Path(status["state"])
     urls = [region["gateways"][0]["websocket_url"] for region in status["regions"]]
     users = [f"bench-revoked-{n}" for n in range(USERS)]
@@ -58,7 +57,7 @@ async def _logged_in(url: str, token: str) -> ClientConnection:
 
 
 async def _closed_at(device: ClientConnection) -> float:
-    """When the gateway closed it; TimeoutError if it doesn't."""
+    """Return the time at which the gateway closed ``device``; TimeoutError if it doesn't."""
     async with asyncio.timeout(_PATIENCE):
         try:
             while True:

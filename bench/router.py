@@ -1,8 +1,8 @@
-"""One router process against one real broker: how many messages a second, and how much delay.
+"""A router process against a real broker: its messages a second, and its delay.
 
-The queue is filled before the router starts and the clock stops when it has confirmed the last one,
-so neither the publisher's speed nor a backlog flatters the figure. The broker shares the machine.
-
+The queue is filled before the router starts, and the clock stops when the router is done with the
+last message. So neither the publisher's speed nor a backlog improves the figure. The broker shares
+the machine.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from newsfabric.topics import load_topics
 
 ROOT = Path(__file__).parent.parent
 TOPICS = ROOT / "topics.toml"
-# Not bronze: of that a router drops what it has no room for, and the end would never come.
+# Not bronze: an overloaded router drops bronze, and the count would never be complete.
 TOPIC = "news.bench"
 MESSAGES = 40_000
 # Not timed: caches fill and the first batches form.
 WARM_UP = 5_000
 SINK = "bench.sink"
-# That of the Cassandra node: a log is listed in its own data centre.
+# The region of the Cassandra node: a log is listed in its own data centre.
 REGION = "oregon"
-# What it takes a news headline.
+# The size of a news headline.
 PADDING = "x" * 220
 
 
@@ -56,7 +56,7 @@ class Router:
     metrics_url: str
 
     def routed(self) -> float:
-        """Messages that it is done with."""
+        """Return the number of messages that the router is done with."""
         with urllib.request.urlopen(self.metrics_url, timeout=60) as page:
             text = page.read().decode()
         found = re.search(r'router_stage_left_messages_total\{stage="route"\} (\S+)', text)
@@ -64,7 +64,7 @@ class Router:
 
 
 def messages_per_second(store: str = "memory:") -> float:
-    """Messages that one router takes, stores, publishes twice (confirmed) and acknowledges."""
+    """Return one router's messages/s; each is taken, stored, published twice and acknowledged."""
     with running_core() as node:
         asyncio.run(fill(node.amqp_url, MESSAGES))
         with running_router(node, store) as router:
@@ -72,9 +72,9 @@ def messages_per_second(store: str = "memory:") -> float:
 
 
 def added_delay(store: str) -> tuple[list[float], list[float]]:
-    """Delays in ms at 100 messages/s from intake to postoffice: through the router, and one line.
+    """Return delays in ms at 100 messages/s from intake to postoffice: by the router, by one line.
 
-    The one line is a consumer that publishes what it gets: no checks, no store, no receipts.
+    The one line is a consumer that publishes each message: no checks, no store, no receipts.
     """
     with running_core() as node:
         with running_router(node, store):
@@ -83,7 +83,7 @@ def added_delay(store: str) -> tuple[list[float], list[float]]:
 
 
 def measure() -> list[Row]:
-    """Its rate with each of the stores that are no server, and what delay it adds."""
+    """Measure the rate with each of the stores that are no server, and the added delay."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         stores = {"memory": "memory:", "SQLite": f"sqlite:{folder}/rate.sqlite"}
         rows = [
@@ -107,7 +107,7 @@ def measure() -> list[Row]:
 
 @contextlib.contextmanager
 def running_core() -> Iterator[LocalNode]:
-    """A broker with a core cluster's topology and a queue that nobody reads."""
+    """Start a broker with a core cluster's topology, whose queues have no consumer."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         home = find_rabbitmq(ROOT, os.environ)
         with LocalNode(Path(folder), home) as node:
@@ -116,7 +116,7 @@ def running_core() -> Iterator[LocalNode]:
 
 
 async def declare_core(url: str) -> None:
-    """Declare what a core broker of the fabric holds, on the one at ``url``."""
+    """Declare the topology of a core broker on the broker at ``url``."""
 
     async def declare(broker: Declare) -> None:
         await topology.declare_part(broker, topology.core(load_topics(TOPICS)))
@@ -128,7 +128,7 @@ async def declare_core(url: str) -> None:
 
 @contextlib.asynccontextmanager
 async def linked(url: str) -> AsyncIterator[Link]:
-    """A link to the broker at ``url``."""
+    """Yield a link to the broker at ``url``."""
     link = await connect([url], name="bench")
     try:
         yield link
@@ -142,7 +142,7 @@ async def fill(url: str, count: int, first: int = 0) -> None:
 
 
 async def publish_all(url: str, exchange: str, messages: Iterable[Message]) -> None:
-    """Publish ``messages`` as fast as the broker confirms them; return when it has them all."""
+    """Publish ``messages`` as fast as the broker confirms them; return when all are confirmed."""
     async with linked(url) as link:
         publisher = await link.publisher()
         await publisher.ready()
@@ -164,7 +164,7 @@ def _message(n: int) -> Message:
 
 @contextlib.contextmanager
 def running_router(node: LocalNode, store: str) -> Iterator[Router]:
-    """A router process on ``node``."""
+    """Start a router process on ``node``."""
     here = Node("node", node.amqp_url, node.management_url)
     region = Region(
         name=REGION,

@@ -1,4 +1,4 @@
-"""One figure of the bench, or why there is none, and the table of all."""
+"""A figure of the bench, or the reason why there is none, and the table of all."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What was measured, what was asked of it, and what the floor is.
+    """A measured value, its limit, and its floor.
 
-    ``floor`` is the same figure of what no server can beat (or of the bare chain of brokers),
-    measured in the same run. At most one of the limits is set; with none the row is for comparison.
+    ``floor`` is the same figure of the least possible work (or of the bare chain of brokers),
+    measured in the same run. At most one of the limits is set; without one the row only compares.
     """
 
     figure: str
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Whether it is what was asked; None if nothing was."""
+        """True if the limit is kept; None without a limit."""
         if self.at_most is not None:
             return self.value <= self.at_most
         if self.at_least is not None:
@@ -63,19 +63,19 @@ class Row:
         return f"{self.value / self.floor:.2f}" if self.floor else ""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a file."""
+        """Return everything, for a file."""
         return dataclasses.asdict(self) | {"reached": self.reached}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """Stands in for the rows of a part that could not run."""
+    """Takes the place of the rows of a part that could not run."""
 
     why: str
 
 
 def measured(measure: Callable[[], T]) -> T | NotMeasured:
-    """What a part has found, or why it found nothing, whatever went wrong in it."""
+    """Return the result of a part, or the reason why there is none, for any error."""
     try:
         return measure()
     except SetupError as exc:
@@ -89,7 +89,7 @@ Section = tuple[str, list[Row] | NotMeasured]
 
 
 def as_json(sections: Iterable[Section]) -> dict[str, Any]:
-    """All rows, or why there are none, by part."""
+    """Return all rows, or the reasons why there are none, by part."""
     return {
         name: {"not_measured": found.why}
         if isinstance(found, NotMeasured)
@@ -99,7 +99,7 @@ def as_json(sections: Iterable[Section]) -> dict[str, Any]:
 
 
 def print_table(sections: Iterable[Section]) -> None:
-    """All rows, a section for each part."""
+    """Print all rows, a section for each part."""
     table = Table(title=f"newsfabric on {os.cpu_count()} cores, Python {platform.python_version()}")
     for column in ("figure", "measured", "asked", "× floor", ""):
         table.add_column(column, justify="left" if column == "figure" else "right")

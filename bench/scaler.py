@@ -1,6 +1,6 @@
-"""A scaler's decision for as many boxes as it follows, with all that is done for it each second.
+"""A scaler's decision for the largest number of boxes, with all its work for each second.
 
-Pure Python in this process, on a clock that is passed in: what is measured is processor time.
+Pure Python in this process, with a simulated clock: only processor time is measured.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from wholesale.scaler.drivers import MOST_BOXES, Instance
 from wholesale.scaler.plan import Plan
 
 SECONDS: Final = 400
-# Of the first, while the plan's patience lasts, no box may go: the decision is shorter then.
+# While the plan's patience lasts, at first, no box may be ended: decisions are shorter then.
 _SETTLED: Final = 150
 
 
 def measure() -> list[Row]:
-    """Decide for 1,000 boxes, second by second, with readers that come, stay and go."""
+    """Decide for 1,000 boxes, second by second, with readers that arrive, stay and leave."""
     plan = Plan(most=MOST_BOXES, boot=20.0, drain=20.0, calm=60.0)
     brain = Brain("oregon", plan)
     names = [f"box-{n}" for n in range(MOST_BOXES)]

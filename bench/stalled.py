@@ -1,9 +1,9 @@
-"""10,000 readers who take nothing, beside 1,000 good ones: what each of them costs the others.
+"""10,000 readers that read nothing, beside 1,000 good ones: the cost for the good ones.
 
-The good ones get a message fifty times a second. The others ask for a history of 320 KB each, an
-answer that nobody shares, and read nothing from then on, while messages of 16 KB come for them.
-After half a minute they are closed. Everything shares all cores here: an attacker's readers are
-elsewhere, but the bytes that they don't take cost the kernel what they cost it there.
+The good ones get a message fifty times a second. The others each request a history of 320 KB, a
+reply that isn't shared, and read nothing from then on, while messages of 16 KB are sent to them.
+After half a minute they are closed. All processes share all cores here. An attacker's readers are
+elsewhere, but the unread bytes cost the kernel the same.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ HEAVY_TOPIC: Final = "news.breaking"
 HEAVY_BYTES: Final = 16_000
 HISTORY: Final = 20
 PER_SECOND: Final = 50
-# More than stalled readers are given.
+# Longer than stalled readers may stay.
 SECONDS: Final = 45
 ALONE_SECONDS: Final = 20
-# In which 10,000 histories are put together and sent, 3 GB.
+# Time to build and send 10,000 histories, 3 GB.
 ASKING_SECONDS: Final = 15
 BUDGET: Final = 256 << 20
 _ASK: Final = json.dumps({"action": "history", "topic": HEAVY_TOPIC, "limit": HISTORY})
@@ -41,7 +41,7 @@ _WAITING: Final = "newsfabric_gateway_outbox_bytes"
 
 
 def measure(stalled: int = STALLED) -> list[Row]:
-    """Good readers alone, then beside ``stalled`` bad ones."""
+    """Measure good readers alone, then beside ``stalled`` bad ones."""
     return uvloop.run(_measure(ROOT / "target" / "release", stalled))
 
 
@@ -73,7 +73,7 @@ async def _measure(programs: Path, stalled: int) -> list[Row]:
         closed = await asyncio.to_thread(box.gateway.metric, _SLOW)
     return [
         Row(figure="readers who take nothing", value=came, unit="", digits=0, at_least=stalled),
-        # The others have nothing waiting: the kernel took it all.
+        # The other readers have no backlog: the kernel took all their bytes.
         Row(figure="… closed as slow", value=closed, unit="", digits=0),
         Row(
             figure="memory of both processes before",
@@ -118,7 +118,7 @@ async def _measure(programs: Path, stalled: int) -> list[Row]:
 
 
 async def _report(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -> dict[str, Any]:
-    """What good readers say of so many seconds, in which 16 KB a second come for the others too."""
+    """Return the good readers' report of ``seconds``; ``heavy``: the others get 16 KB a second."""
     await good.ask("report")
     start = time.monotonic()
     messages = seconds * PER_SECOND
@@ -134,7 +134,7 @@ async def _report(box: Box, good: Crowd, seconds: int, *, heavy: bool = False) -
 
 @contextmanager
 def _watched(box: Box) -> Iterator[dict[str, list[float]]]:
-    """Memory four times a second, from a thread: what is measured must not wait for it."""
+    """Record memory four times a second, in a thread that delays no measurement."""
     seen: dict[str, list[float]] = {"resident": [], "waiting": [], "kernel": []}
     over = threading.Event()
 
@@ -154,7 +154,7 @@ def _watched(box: Box) -> Iterator[dict[str, list[float]]]:
 
 
 def _socket_bytes() -> int:
-    """What TCP has of the kernel's memory, on the whole machine (proc(5), ``sockstat``)."""
+    """Return TCP's share of the kernel's memory, of the whole machine (proc(5), ``sockstat``)."""
     for line in Path("/proc/net/sockstat").read_text().splitlines():
         if line.startswith("TCP:"):
             return int(line.split()[-1]) * 4_096

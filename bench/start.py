@@ -1,4 +1,4 @@
-"""How soon a gateway is ready that begins with nothing, whatever was routed before.
+"""The time until a gateway with empty memory is ready, for any number of messages routed before.
 
 A native gateway in processes of its own, with a broker in its memory and a SQLite store. Its log
 was routed over the last ten minutes and has ended, as when its router was restarted just now.
@@ -26,7 +26,7 @@ from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.sqlite import SqliteStore
 
-# Messages of the last ten minutes: of a few readers' fabric, and of 1,700 a second.
+# Messages of the last ten minutes: of a small fabric, and of 1,700 a second.
 ROUTED: Final = (0, 20_000, 1_000_000)
 _BODY: Final = "x" * 200
 _BATCH: Final = 2_000
@@ -35,7 +35,7 @@ _LOOK_AGAIN: Final = 0.02
 
 
 def measure() -> list[Row]:
-    """When a gateway is ready, with each number of messages in its store."""
+    """Measure the start of a gateway, with each number of messages in its store."""
     return [
         Row(
             figure=f"a gateway that starts with {routed:,} messages in its store: ready after",
@@ -49,7 +49,7 @@ def measure() -> list[Row]:
 
 
 async def begin(routed: int) -> float:
-    """Start a gateway with so many messages in its store; the seconds until it is ready."""
+    """Start a gateway with ``routed`` messages in its store; return the seconds until ready."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-start-") as name:
         folder = Path(name)
         await _fill(folder / "store.sqlite", routed)
@@ -87,7 +87,7 @@ async def _fill(path: Path, routed: int) -> None:
 
 
 def _messages(count: int) -> Iterator[Envelope]:
-    """So many of one log, evenly over the last ten minutes."""
+    """Yield ``count`` messages of one log, evenly over the last ten minutes."""
     router = Router()
     now_ms = int(time.time() * 1000)
     first_ms = now_ms - 590_000

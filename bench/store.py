@@ -1,8 +1,8 @@
-"""The Cassandra store on one node of this machine: writes, reads, a router process on it, and what
-its disk takes.
+"""The Cassandra store on one node of this machine: writes, reads, a router process on it, and the
+size on disk.
 
-The node, the store and whoever uses it share the machine. Every envelope is written to two tables,
-or three if it has a key.
+The node, the store and the programs that use it share the machine. Every envelope is written to two
+tables, or three if it has a key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from newsfabric.store.logs import Log
 from newsfabric.topics import TopicTable, load_topics
 
 ROOT = Path(__file__).parent.parent
-# As many as a router writes at once, and as many topics as a busy minute has.
+# As many as a router writes at once, and the topics of a busy minute.
 BATCH = 256
 TOPICS = [f"news.{n}" for n in range(20)]
 # Of a headline and a teaser.
@@ -49,7 +49,7 @@ KNOWN_WITHIN = 120.0
 
 
 def measure() -> list[Row]:
-    """The store's rows, then a router's; SetupError without Java or Cassandra."""
+    """Return the store's rows, then a router's; SetupError without Java or Cassandra."""
     with _node() as node:
         url = with_tables(node)
         size = _bytes_on_disk(node, url)
@@ -75,7 +75,7 @@ def measure() -> list[Row]:
             value=size,
             unit="bytes",
             digits=0,
-            # 0.65 of what it was when each body was there twice.
+            # 0.65 of the size when each body was stored twice.
             at_most=304,
         ),
     ]
@@ -83,7 +83,7 @@ def measure() -> list[Row]:
 
 @contextlib.contextmanager
 def cassandra() -> Iterator[str]:
-    """One node with our tables; yields the store's URL."""
+    """Start one node with our tables; yield the store's URL."""
     with _node() as node:
         yield with_tables(node)
 
@@ -97,8 +97,8 @@ def _node() -> Iterator[LocalCassandra]:
 
 
 def with_tables(node: LocalCassandra, *, replicas: int = 1, keyspace: str = "bench") -> str:
-    """The URL of a keyspace with our tables. Nodes that have just started are given
-    ``KNOWN_WITHIN`` seconds to hear of each other; then StoreUnavailable."""
+    """Return the URL of a keyspace with our tables. Nodes that have just started get
+    ``KNOWN_WITHIN`` seconds to learn of each other; then StoreUnavailable."""
     url = node.url(keyspace)
     migrations = load_migrations(cql_folder())
     deadline = time.monotonic() + KNOWN_WITHIN
@@ -117,8 +117,8 @@ def with_tables(node: LocalCassandra, *, replicas: int = 1, keyspace: str = "ben
 
 
 def _bytes_on_disk(cluster: LocalCassandra, url: str) -> float:
-    """What the tables of a node have for each of many messages, once it was stopped and so has
-    written everything."""
+    """Return the table bytes of a node for each of many messages. The node is stopped first, so
+    that it has written everything."""
     uvloop.run(writes(url, BATCH, at_once=1))
     (node,) = cluster.nodes
     cluster.stop(node.name)
@@ -127,7 +127,7 @@ def _bytes_on_disk(cluster: LocalCassandra, url: str) -> float:
 
 
 async def _directory(url: str) -> float:
-    """How many times a second gateways read which logs there are and how far they got."""
+    """Return how many times a second gateways can read the directory of all logs."""
     store = open_store(url, topics())
     began_ms = time.time_ns() // 1_000_000
     logs = [Log("oregon", f"oregon-router-{n}", began_ms) for n in range(LOGS)]
@@ -148,7 +148,7 @@ async def _directory(url: str) -> float:
 
 
 def envelopes(count: int, start: int = 0) -> list[Envelope]:
-    """So many of our own, spread over :data:`TOPICS`; the first is number ``start``."""
+    """Return ``count`` envelopes, spread over :data:`TOPICS`; the first has number ``start``."""
     made = []
     ms = time.time_ns() // 1_000_000
     for n in range(start, start + count):
@@ -177,12 +177,12 @@ def envelopes(count: int, start: int = 0) -> list[Envelope]:
 
 
 def topics() -> TopicTable:
-    """Those of this checkout."""
+    """Return the topics of this checkout."""
     return load_topics(ROOT / "topics.toml")
 
 
 async def writes(url: str, batch: int, *, at_once: int, count: int = COUNT) -> float:
-    """Envelopes a second, ``count`` of them after :data:`WARM_UP`, in batches of ``batch``."""
+    """Return envelopes a second, ``count`` after :data:`WARM_UP`, in batches of ``batch``."""
     store = open_store(url, topics())
     numbers = itertools.count(0, batch)
     await _write(store, batch, WARM_UP, numbers, at_once)
@@ -206,7 +206,7 @@ async def _write(
 
 
 async def single(url: str) -> list[float]:
-    """ms that one write of one envelope takes, 200 a second."""
+    """Return the ms that each write of one envelope takes, at 200 a second."""
     store = open_store(url, topics())
     delays = []
     for n, e in enumerate(envelopes(1_000, 10_000_000)):
@@ -226,7 +226,7 @@ async def _histories(url: str) -> list[float]:
 
 
 async def histories(store: Store, count: int) -> list[float]:
-    """ms that a reader's history of 100 takes, ``count`` times."""
+    """Return the ms that a reader's history of 100 takes, ``count`` times."""
     delays = []
     for n in range(count):
         began = time.monotonic()

@@ -1,7 +1,7 @@
-"""What readers feel when a gateway's processes are replaced under load. They should feel nothing.
+"""The effect on readers of the replacement of a gateway's processes under load. It should be none.
 
-One box, one topic, some messages a second; each reader notes which messages it got. Meanwhile the
-control plane is killed and another one started, or a new data plane takes over from the old one.
+One box, one topic, some messages a second; each reader records which messages it received.
+Meanwhile the control plane is killed and started again, or a new data plane takes over.
 
 The gateway has no core of its own here: so much traffic, and a process that starts beside it, take
 more than one.
@@ -24,9 +24,9 @@ from bench.rows import Row
 READERS: Final = 15_000
 PER_SECOND: Final = 20
 SECONDS: Final = 10.0
-# The upgrade begins so long after the first message.
+# Seconds from the first message to the upgrade.
 BEFORE_SECONDS: Final = 4.0
-# So long a control plane is dead before the next one is started.
+# Seconds from the death of a control plane to the start of the next one.
 DEAD_SECONDS: Final = 1.0
 # Each has a descriptor table of its own.
 THREADS: Final = 2
@@ -34,12 +34,12 @@ THREADS: Final = 2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """What ``readers`` readers felt.
+    """The effect on ``readers`` readers.
 
-    Of ``deliveries`` that were due, how many were ``lost`` or ``doubled``, or came ``late``
-    (behind a later message). Seconds: what the upgrade took (until the new process serves); from
-    the start of the new process to the first message that came after it; and the longest time
-    that a reader waited between two messages, where ``1 / PER_SECOND`` is usual.
+    Counts of the ``deliveries`` that were ``lost`` or ``doubled``, or arrived ``late`` (behind a
+    later message). Seconds: of the upgrade, until the new process serves; from the start of the new
+    process to the first message after it; and the longest wait of one reader between two messages,
+    where ``1 / PER_SECOND`` is usual.
     """
 
     readers: int
@@ -54,7 +54,7 @@ class Upgrade:
 
 
 async def measure(programs: Path, *, readers: int = READERS) -> list[Row]:
-    """A killed control plane, then a take-over, each on a box of its own."""
+    """Measure a killed control plane, then a take-over, each on a box of its own."""
     killed = await _under_load(programs, readers, _kill_and_start)
     taken = await _under_load(programs, readers, _take_over)
     return [
@@ -78,7 +78,7 @@ async def _take_over(gateway: Gateway) -> tuple[int, float]:
 
 
 async def _timed(replace: Callable[[], None]) -> tuple[int, float]:
-    """When ``replace`` began (CLOCK_MONOTONIC, ns), and how many seconds it took."""
+    """Return when ``replace`` began (CLOCK_MONOTONIC, ns), and how many seconds it took."""
     began = time.monotonic_ns()
     await asyncio.to_thread(replace)
     return began, (time.monotonic_ns() - began) / 1e9
@@ -121,7 +121,7 @@ async def _under_load(
 
 
 async def _send_steadily(box: Box) -> int:
-    """Returns how many messages it sent, numbered from 0."""
+    """Send messages numbered from 0; return their count."""
     total, start = int(PER_SECOND * SECONDS), time.monotonic()
     for number in range(total):
         await asyncio.sleep(max(0.0, start + number / PER_SECOND - time.monotonic()))

@@ -1,8 +1,8 @@
-"""What metrics and reports cost a gateway with 10,000 readers, as a part of one core.
+"""The cost of metrics and reports for a gateway with 10,000 readers, as a part of one core.
 
-Three things cost: a scrape (each fifteen seconds), a report for the board (each second), and
-counting as it goes. The last is measured alone, for each message: there is nothing for each
-delivery but what the data plane adds once for a chunk of readers, which is in no figure here.
+Three things cost: a scrape (each fifteen seconds), a report for the board (each second), and the
+counting. Counting is measured alone, for each message. A delivery costs no counting, except that
+the data plane adds once for a chunk of readers, which is in no figure here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS: Final = 20_000
 
 
 async def measure(programs: Path) -> list[Row]:
-    """A scrape, a report, a message's part, and all of it in a second."""
+    """Measure a scrape, a report, a message's part, and the sum of a second."""
     async with running_box("native") as box:
         crowd = running_crowd(
             programs, port=box.port, source="127.0.0.2", connections=READERS, say=subscribe_verb()
@@ -60,7 +60,7 @@ async def measure(programs: Path) -> list[Row]:
 
 
 def _processor_ms(box: Box, path: str) -> float:
-    """Processor time of both processes for one request, beside what they do anyway."""
+    """Return the processor time of both processes for one request, without their idle cost."""
     before, began = box.spent().total, time.monotonic()
     for _ in range(LOOKS):
         with urllib.request.urlopen(box.gateway.url(path), timeout=30) as page:
@@ -73,7 +73,7 @@ def _processor_ms(box: Box, path: str) -> float:
 
 
 def _message_us() -> float:
-    """What is done for a message's measuring in the control plane: its stamp, its example."""
+    """Return the control plane's cost of measuring a message: its stamp, its example."""
     plain, measured = _publication(), _publication()
     measured.way = "postoffice.1"
     took = []

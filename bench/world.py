@@ -1,4 +1,4 @@
-"""A world for the bench: started with the command that users type, timed, taken down again."""
+"""A world for the bench: started with the command that users type, timed, stopped again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PORT_BASE = 26000
 
 
 def newsfabric(state: Path, *arguments: str) -> str:
-    """Run the ``newsfabric`` command on the world at ``state``; returns what it printed."""
+    """Run the ``newsfabric`` command on the world at ``state``; return its output."""
     command = [sys.executable, "-m", "operations.cli", *arguments, "--state", str(state)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @contextlib.contextmanager
 def running_world(*options: str) -> Iterator[tuple[dict[str, Any], float]]:
-    """The status of a fresh two-region world, and the seconds that ``newsfabric up`` took.
+    """Yield the status of a fresh two-region world, and the seconds that ``newsfabric up`` took.
 
     ``options`` are more words for that command.
     """

@@ -1,8 +1,8 @@
-"""Breaks parts of a fabric on hosts and heals them again. Blocks as long as ssh takes.
+"""Breaks parts of a fabric on hosts and heals them again. Blocks while ssh runs.
 
 A part is a unit (``oregon-core-1/router@1``), or a whole machine (``oregon-core-1``), which can
-only be killed: its plug is pulled. A region is all of its machines. Here systemd starts again what
-was killed.
+only be killed: its power is cut. A region stands for all of its machines. Here systemd restarts
+killed processes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _SIGNALS: Final = {
 }
 _MACHINE: Final = "machine"
 _UNIT: Final = "unit"
-# A machine boots in seconds, and may have to wait for another command's turn.
+# A machine boots in seconds, and may have to wait until another command has ended.
 _COMMAND_SECONDS: Final = 180.0
 
 
 class HostFaults:
-    """Everything that can be done to the fabric on ``hosts``."""
+    """The faults of the fabric on ``hosts``, and their healing."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
 
     def signal(self, verb: Signal, names: Sequence[str]) -> list[Done]:
-        """Send the main process of each a signal; a machine can only be killed.
+        """Send a signal to the main process of each; a machine can only be killed.
 
-        ConfigError or WorldError before anything is done if one can't have it.
+        ConfigError or WorldError, before any signal, if one of them can't get it.
         """
         chosen = self._find(names, look_at(self._hosts))
         for each in chosen:
@@ -53,8 +53,8 @@ class HostFaults:
         ]
 
     def heal(self, names: Sequence[str]) -> list[Done]:
-        """Start what is dead, let go on what is stopped, boot machines, mend links; without names
-        everything that is unwell, and every link that a command can mend."""
+        """Start dead units, continue stopped ones, boot machines, mend links; without names all
+        that is unwell, and every link that a command can mend."""
         links = self._hosts.links()
         seen = look_at(self._hosts)
         chosen = self._find([n for n in names if n not in links], seen)
@@ -67,7 +67,7 @@ class HostFaults:
         return [*done, *(self._link("heal", name, "healed") for name in mended)]
 
     def unwell(self) -> list[str]:
-        """What isn't as it should be now: machines, and units that are stopped or don't run."""
+        """Return the names of machines and units that are unreachable, stopped or not running."""
         seen = look_at(self._hosts)
         units = (unit for found in seen.values() if found for unit in found.units)
         machines = (host.name for host in hosts_unwell(self._hosts, seen))

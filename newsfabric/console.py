@@ -1,4 +1,4 @@
-"""The terminal that commands print on. Colour only where there is one (NO_COLOR)."""
+"""The terminal that commands print on. Colour only on a terminal, and not with NO_COLOR."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def console(
     quiet: bool = False,
     markup: bool = False,
 ) -> Console:
-    """The terminal, or ``file``. Nothing is coloured for its looks alone, and no text is taken
-    for ``markup`` unless asked for. What a terminal would obey is escaped."""
+    """Make a console for the terminal, or for ``file``, without highlighting. Texts are parsed as
+    ``markup`` only on request. Control sequences in texts are escaped."""
     made = Console(
         stderr=stderr,
         file=file,
@@ -40,7 +40,7 @@ class _Hook(RenderHook):
 
 
 class _Safe:
-    """What is rendered, but for rich's own commands to the terminal."""
+    """Renders ``inner`` with control sequences escaped, except those of rich itself."""
 
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner

@@ -3,7 +3,7 @@
 ::
 
     NewsfabricError
-    ├── SetupError            this machine lacks something; the text says what to install or change
+    ├── SetupError            this machine lacks a requirement; the text names the remedy
     ├── ConfigError           topics.toml, fabric.json or an option is wrong; the text says where
     ├── BadToken              a reader's token isn't good (``reason``, one of tokens.REASONS)
     ├── PublishError          a message could not be published
@@ -38,7 +38,7 @@ class NewsfabricError(Exception):
 
 
 class SetupError(NewsfabricError):
-    """A part that this machine needs is missing; the text names the package to install."""
+    """A requirement is missing on this machine; the text names the remedy."""
 
 
 class ConfigError(NewsfabricError):

@@ -21,8 +21,7 @@ from typing import IO, Any, Final
 import click
 
 #: A character class without brackets: controls but line feed and tab; marks that change the
-#: direction of text (Unicode's UAX 9, section 2); separators of lines; surrogates, which aren't
-#: UTF-8.
+#: direction of text (Unicode's UAX 9, section 2); line separators; surrogates (no UTF-8).
 OBEYED: Final = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 )

@@ -139,8 +139,7 @@ class Credentials:
 
 
 def credentials_from(environ: Mapping[str, str], prefix: str = AMQP_LOGIN) -> Credentials:
-    """Return the login of NEWSFABRIC_AMQP_USERNAME, …_PASSWORD_FILE or …_PASSWORD, …_CERT_FILE,
-    …_KEY_FILE.
+    """Return the login in NEWSFABRIC_AMQP_USERNAME, …_PASSWORD[_FILE], …_CERT_FILE, …_KEY_FILE.
 
     The default is ``guest``, which RabbitMQ accepts from loopback alone. Authorities are those of
     NEWSFABRIC_TLS_CA_FILE. ConfigError if a file is missing or can't be read.

@@ -172,8 +172,7 @@ class TopicTable:
         return any(_matches_words(pattern, words) for pattern in self._rights.get(app_id or "", ()))
 
     def _find(self, topic: str) -> TopicPolicy | None:
-        """Return the first policy whose pattern matches ``topic``; None if malformed or without
-        policy.
+        """Return the first policy whose pattern matches ``topic``; None if malformed or unmatched.
 
         No policy applies to topics of the fabric's own messages, whatever the patterns are.
         """

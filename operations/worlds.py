@@ -62,7 +62,7 @@ class World:
         return [region.frontdesk_url for region in order]
 
     def publishing_ways(self, place: str | None) -> dict[str, list[str]]:
-        """Return the brokers to publish by, of each entrance by its name: those of ``place`` first.
+        """Return the brokers to publish to, by the name of the region or proxy: ``place`` first.
 
         ``place`` is a region or a proxy cluster; as :meth:`region` otherwise. The other regions are
         used if all brokers of ``place`` are away.

@@ -1,11 +1,11 @@
-"""What every test lives by, and a real RabbitMQ node for those that ask for one.
+"""Rules for every test, and a real RabbitMQ or Cassandra node for the tests that request it.
 
 - Async tests run on uvloop, as the services do.
-- A log record at ERROR or above fails the test, unless it asked for ``expect_error_log``.
-- A task or thread that a test leaves behind fails it, and so does a limit, a folder or the like
-  that it changes. What a failed one has open is closed before the next (tests/support/leavings.py).
-- A property is about values: how long one takes is up to the machine.
-- What tests have started is ended with pytest, also when it is killed (tests/support/reaper.py).
+- A log record at ERROR or above fails the test, unless it called ``expect_error_log``.
+- A task or thread that a test leaves running fails it, and so does a changed limit, folder or the
+  like. A failed test's open objects are closed before the next test (tests/support/leavings.py).
+- A property test has no deadline: the time that an example takes depends on the machine.
+- Processes of tests end with pytest, also when it is killed (tests/support/reaper.py).
 - Tests run side by side, in any order of files (tests/support/spreading.py).
 """
 
@@ -44,9 +44,9 @@ from newsfabric.settings import Node
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Tasks that a cancelled server or a closing socket still needs a few turns for.
+# Seconds: tasks of a cancelled server or a closing socket still need a few turns of the loop.
 GRACE_SECONDS = 0.5
-# For clearing away what a test has left, a world of two regions too.
+# Seconds for clearing away all that a test has left, even a world of two regions.
 TEARDOWN_SECONDS = 240.0
 
 pytest_plugins = ("standing_worlds",)
@@ -55,7 +55,7 @@ settings.register_profile(
     "newsfabric",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    # In CI the same examples each time, so that only a change can fail it; at home new ones.
+    # In CI the same examples each time, so that only a change can fail it; elsewhere new ones.
     derandomize="CI" in os.environ,
 )
 settings.load_profile("newsfabric")
@@ -76,15 +76,15 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Who wants no bytecode would have it made anew by each worker, and by hundreds of interpreters
-    # that tests start: half of the time until the first test begins.
+    # Without cached bytecode, each worker compiles all code again, and so do hundreds of
+    # interpreters that tests start: half of the time until the first test begins.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if hasattr(config, "workerinput"):
-        # One of several: its mark is that of the process which started it.
+        # A worker of several: it has the mark of the process that started it.
         return
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell that starts pytest by `&` has it ignore Ctrl-C, and all that tests start, too.
+        # A shell that starts pytest with `&` makes it, and all that tests start, ignore Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     reaper = watch(f"{os.getpid()}-{secrets.token_hex(8)}")
 
@@ -104,13 +104,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroupOrFil
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """In a new clone the first worker compiles all tests, and the others find them compiled."""
+    """Let the first worker compile all tests of a new clone; the others find them compiled."""
     factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
     with after_the_first(folder_of_run(factory) / "collection.lock"):
         return (yield)
 
 
-# First: what it marks may be deselected.
+# First, because tests with the marks set here may be deselected.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     spread(items, config)
@@ -118,12 +118,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Ends the process, with every thread's stack, if what a test leaves can't be cleared away.
+    """End the process with every thread's stack if the state left by a test can't be cleared away.
 
-    pytest-timeout strikes once for each test. If a test failed so, and a loop doesn't close because
-    of what it left, nothing ends the run: CI took 5,400 s for that (uvloop waits for each handle).
+    pytest-timeout acts only once for each test. If a test times out and its loop then can't close,
+    nothing ends the run: that took 5,400 s in CI (uvloop waits for each handle).
     """
-    # Where nothing is captured.
+    # This stream isn't captured.
     to = item.config.stash[fault_handler_stderr_fd_key]
     faulthandler.dump_traceback_later(TEARDOWN_SECONDS, exit=True, file=to)
     try:
@@ -131,7 +131,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     finally:
         faulthandler.cancel_dump_traceback_later()
         before = item.stash.get(BEFORE, None)
-        # Its loop is closed by now, and with it the threads of that.
+        # By now the test's loop is closed, and its threads have ended.
         left = [] if before is None else before.differences()
     if left:
         pytest.fail("left to the next test:\n" + "\n".join(left), pytrace=False)
@@ -153,7 +153,7 @@ BEFORE = pytest.StashKey[Before]()
 
 @pytest.fixture(autouse=True)
 def process_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test that leaves its process changed (``pytest_runtest_teardown``)."""
+    """Fail a test that leaves its process changed (``pytest_runtest_teardown``)."""
     item: pytest.Item = request.node
     item.stash[BEFORE] = Before.now()
     with certificates_forgotten():
@@ -162,7 +162,7 @@ def process_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_task_left() -> Iterator[None]:
-    """Fails a test whose loop still has tasks when all its fixtures are done."""
+    """Fail a test whose loop still has tasks when all its fixtures are done."""
     _loops.clear()
     yield
     opened = [loop for loop in _loops if not loop.is_closed()]
@@ -180,13 +180,13 @@ def _unfinished(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[object]]:
 
 @dataclasses.dataclass
 class ErrorLog:
-    """Records at ERROR or above that the test saw, and those that it may see."""
+    """Log records at ERROR or above of a test, and the patterns that it expects."""
 
     records: list[logging.LogRecord] = dataclasses.field(default_factory=list)
     expected: list[re.Pattern[str]] = dataclasses.field(default_factory=list)
 
     def __call__(self, pattern: str) -> None:
-        """A record whose message matches ``pattern`` is expected, at least once."""
+        """Expect at least one record whose message matches ``pattern``."""
         self.expected.append(re.compile(pattern))
 
     def unexpected(self) -> list[str]:
@@ -209,7 +209,7 @@ class _Recorder(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def expect_error_log() -> Iterator[ErrorLog]:
-    """Call it with a pattern for each record at ERROR or above that the test provokes."""
+    """Yield an :class:`ErrorLog`: call it with a pattern for each error that the test provokes."""
     log = ErrorLog()
     recorder = _Recorder(log)
     logging.getLogger().addHandler(recorder)
@@ -221,7 +221,7 @@ def expect_error_log() -> Iterator[ErrorLog]:
 
 @pytest.fixture(scope="session")
 def rabbitmq_home() -> RabbitmqHome:
-    """The RabbitMQ of this machine; skips without one on a laptop, fails in CI."""
+    """Return this machine's RabbitMQ; without one, skip on a laptop and fail in CI."""
     try:
         return find_rabbitmq(ROOT, os.environ)
     except SetupError as exc:
@@ -232,12 +232,12 @@ def rabbitmq_home() -> RabbitmqHome:
 
 @pytest.fixture(scope="session")
 def rabbitmq(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """One node for all workers: use names of your own (uuid), change nothing that others meet."""
+    """Start one node for all workers: use unique names (uuid), change nothing that others use."""
 
     def start(folder: Path) -> dict[str, str]:
         node = LocalNode(folder, rabbitmq_home)
         node.start()
-        # It is ended with the whole run (pytest_configure), whichever worker is done first.
+        # It ends with the whole run (pytest_configure), not with the first worker.
         node.let_go()
         return {
             "name": node.broker.name,
@@ -252,7 +252,7 @@ def rabbitmq(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFacto
 def rabbitmq_factory(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], LocalNode]]:
-    """Makes nodes (not started yet) for tests that kill them; all are gone afterwards."""
+    """Yield a maker of nodes (not started) for tests that kill them; at the end all are killed."""
     nodes: list[LocalNode] = []
 
     def make() -> LocalNode:
@@ -266,7 +266,7 @@ def rabbitmq_factory(
 
 @pytest.fixture(scope="session")
 def cassandra_home() -> CassandraHome:
-    """The Cassandra of this machine; skips without it or Java on a laptop, fails in CI."""
+    """Return this machine's Cassandra; without it or Java, skip on a laptop and fail in CI."""
     try:
         return find_cassandra(ROOT, os.environ)
     except SetupError as exc:
@@ -279,16 +279,16 @@ def cassandra_home() -> CassandraHome:
 def cassandra(
     cassandra_home: CassandraHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCassandra]:
-    """One node for all tests, which run on one worker: empty its keyspace, or use another."""
+    """Run one node for all tests, which share one worker: empty its keyspace, or use another."""
     with LocalCassandra(tmp_path_factory.mktemp("cassandra"), cassandra_home) as node:
         yield node
 
 
 @pytest.fixture(scope="session")
 def power_cuts() -> None:
-    """Disks whose power can be cut; skips without FUSE on a laptop, fails in CI.
+    """Require disks whose power can be cut; without FUSE, skip on a laptop and fail in CI.
 
-    No set-up makes /dev/fuse, which is the kernel's: without it they skip anywhere.
+    /dev/fuse belongs to the kernel, so no set-up can make it: without it tests skip in CI too.
     """
     missing = lacking()
     if missing is not None and os.environ.get("CI") and os.path.exists("/dev/fuse"):

@@ -1,5 +1,5 @@
-"""RabbitMQs beside each other: what each release costs this fabric.
+"""RabbitMQs beside each other: the cost of each release for this fabric.
 
-Every figure is measured on each of them in turns, in one run, and the medians are compared: a
+Every figure is measured on each release in turns, in one run, and the medians are compared: a
 machine isn't equally fast at all times.
 """

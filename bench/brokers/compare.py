@@ -24,7 +24,7 @@ COMPARISONS: Final[Mapping[str, Callable[[Rabbitmq], Found]]] = {
 
 
 def measure() -> list[Row]:
-    """The rows of each comparison; SetupError where there are no two RabbitMQs to compare."""
+    """Return the rows of each comparison; SetupError without two RabbitMQs to compare."""
     rabbitmqs = compared_rabbitmqs(ROOT, os.environ)
     if len(rabbitmqs) < 2:
         raise SetupError(

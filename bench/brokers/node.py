@@ -1,7 +1,7 @@
-"""What one node costs: its start, its memory, and 1,000 bindings.
+"""The cost of one node: its start, its memory, and 1,000 bindings.
 
-It is a node as worlds have them, with the plugins of the fabric and one scheduler thread. It holds
-what a core broker holds. Memory is what is in RAM (VmRSS) a few seconds after the last work.
+The node is as in worlds: the plugins of the fabric, one scheduler thread, the topology of a core
+broker. Memory is the resident size (VmRSS) ten seconds after the last work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BOUND: Final = Figure(f"{BINDINGS:,} bindings to a topic exchange, one after ano
 
 
 def measure(rabbitmq: Rabbitmq) -> Found:
-    """Start a node, measure it, end it."""
+    """Start a node, measure it, stop it."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         began = time.monotonic()
         with LocalNode(Path(folder), rabbitmq.home) as node:
@@ -52,7 +52,7 @@ def measure(rabbitmq: Rabbitmq) -> Found:
 
 
 def _seconds_of_start(pid: int) -> float:
-    """Processor seconds, of threads that have ended and of the scripts that started it too."""
+    """Return processor seconds, with those of ended threads and of the scripts of the start."""
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -68,7 +68,7 @@ async def _fill(url: str) -> None:
 
 
 async def _bind(url: str) -> float:
-    """Milliseconds for all bindings, each of which is answered before the next."""
+    """Return the milliseconds for all bindings, each of which is confirmed before the next."""
     took = 0.0
 
     async def declare(broker: Declare) -> None:

@@ -1,6 +1,6 @@
-"""Which RabbitMQs are compared: the one that is installed, then those that were unpacked beside it.
+"""The RabbitMQs that are compared: the installed one, then those that were unpacked beside it.
 
-More are named in the environment, since they may lie anywhere.
+The environment can name more folders, since a RabbitMQ may lie anywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VARIABLE: Final = "NEWSFABRIC_BENCH_RABBITMQ"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rabbitmq:
-    """One that is compared: what it is called, and the folder to name at ``up`` (None: no need)."""
+    """A RabbitMQ: its name in the table, and the folder to name at ``up`` (None: none needed)."""
 
     name: str
     home: RabbitmqHome
@@ -28,18 +28,18 @@ class Rabbitmq:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words of ``newsfabric up`` for a world on it."""
+        """The options of ``newsfabric up`` for a world on this RabbitMQ."""
         return () if self.folder is None else ("--rabbitmq", str(self.folder))
 
 
 def compared_rabbitmqs(
     root: Path, environ: Mapping[str, str], *, system: Path = Path("/")
 ) -> list[Rabbitmq]:
-    """Each once; why a folder has none goes to stderr.
+    """Return each RabbitMQ once. For a folder without one, the reason is printed to stderr.
 
     ``root`` and ``system`` as in :func:`~localfabric.world.rabbitmq_home.find_rabbitmq`, whose
-    choice is the first. Then come the trees ``.tools/rabbitmq-*`` of ``root``, then the folders in
-    ``environ``'s NEWSFABRIC_BENCH_RABBITMQ, separated by commas.
+    choice is the first. The next are the trees ``.tools/rabbitmq-*`` of ``root``, then the folders
+    in ``environ``'s NEWSFABRIC_BENCH_RABBITMQ, separated by commas.
     """
     found: list[Rabbitmq] = []
     for folder in (None, *_folders(root, environ)):

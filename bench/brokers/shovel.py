@@ -1,8 +1,8 @@
-"""How many messages a second one of the fabric's shovels carries from one node to another.
+"""The throughput of one of the fabric's shovels between two nodes, in messages a second.
 
-The messages wait before the shovel starts, and nobody reads what it brings, so neither a publisher
-nor a reader bounds it. What the other node takes is not counted from here: two marks among the
-messages are, the last of the warm-up and the last of all.
+The messages wait before the shovel starts, and no consumer reads them at the destination, so
+neither a publisher nor a reader limits the throughput. The time is taken between two marker
+messages: the last message of the warm-up, and the last of all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from localfabric.nodes.rabbitmq import LocalNode
 from newsfabric.amqp import Declare, Delivery, Message, Properties
 
 WARM_UP: Final = 5_000
-# With the warm-up below what a queue of the bench holds, 64 MiB.
+# With the warm-up below the bound of a queue of the bench, 64 MiB.
 COUNT: Final = 50_000
 CARRIED: Final = Figure("one shovel, messages of 1 KB", "messages/s", 0)
 _IN, _OUT, _MARK = "bench.in", "bench.out", "bench.mark"
@@ -33,7 +33,7 @@ _PATIENCE: Final = 120.0
 
 
 def measure(rabbitmq: Rabbitmq) -> Found:
-    """Start two nodes, let a shovel run on the second, end them."""
+    """Start two nodes, run a shovel on the second, stop both."""
     with tempfile.TemporaryDirectory(prefix="newsfabric-bench-") as folder:
         here, there = Path(folder) / "here", Path(folder) / "there"
         for each in (here, there):

@@ -1,4 +1,4 @@
-"""Something that is measured on each RabbitMQ in turns, and the rows that come of it."""
+"""Measurements that each RabbitMQ gets in turns, and the rows made from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.rows import NotMeasured, Row, measured
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """What is measured, in which ``unit``; ``of_turns`` says which value stands for all turns."""
+    """A measured figure in its ``unit``; ``of_turns`` makes one value of those of all turns."""
 
     name: str
     unit: str
@@ -23,16 +23,16 @@ class Figure:
     at_most: float | None = None
 
 
-#: What one turn has found.
+#: The values of one turn.
 Found = Mapping[Figure, float]
 
 
 def in_turns(
     rabbitmqs: Sequence[Rabbitmq], measure: Callable[[Rabbitmq], Found], rounds: int
 ) -> dict[str, list[Found]]:
-    """What ``measure`` found of each, by its name, in each of ``rounds``.
+    """Return the values that ``measure`` found for each RabbitMQ, by name, in each of ``rounds``.
 
-    Why a turn came to nothing goes to stderr; the others go on.
+    For a failed turn the reason is printed to stderr, and the other turns continue.
     """
     turns: dict[str, list[Found]] = {each.name: [] for each in rabbitmqs}
     for number in range(1, rounds + 1):
@@ -47,7 +47,7 @@ def in_turns(
 
 
 def rows(turns: Mapping[str, Sequence[Found]]) -> Iterator[Row]:
-    """A row for each figure and RabbitMQ of ``turns``; the first RabbitMQ is the others' floor."""
+    """Yield a row for each figure and RabbitMQ of ``turns``; the first is the others' floor."""
     figures = dict.fromkeys(figure for each in turns.values() for found in each for figure in found)
     first = next(iter(turns))
     for figure in figures:

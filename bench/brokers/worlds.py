@@ -1,8 +1,8 @@
-"""What messages cost the brokers of a whole world, how long they take, and how long a world starts.
+"""The cost of messages for the brokers of a whole world, their latency, and the start of a world.
 
-The world that carries them has one region with one broker of each kind. What the brokers take while
-no message comes (canaries, reports) is taken off. A message to one user is gold to brokers, so it
-has no figure of its own.
+The world that carries the messages has one region with one broker of each kind. The cost of the
+idle brokers (canaries, reports) is subtracted. A message to one user is gold to brokers, so it has
+no figure of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _BROKERS: Final = {"client": "client broker", "core": "core broker", "retail": "
 
 
 def starting(rabbitmq: Rabbitmq) -> Found:
-    """Start a world of two regions, end it."""
+    """Start a world of two regions, and stop it."""
     with running_world(*rabbitmq.options) as (_, took):
         return {READY: took}
 
 
 def carrying(rabbitmq: Rabbitmq) -> Found:
-    """Start a world of one region, publish messages of each class, end it."""
+    """Start a world of one region, publish messages of each class, and stop it."""
     programs = build()
     found: dict[Figure, float] = {}
     with running_world("--regions", "oregon", *rabbitmq.options) as (status, _):
@@ -43,7 +43,7 @@ def carrying(rabbitmq: Rabbitmq) -> Found:
         def publish(topic: str) -> latency.Delays:
             return latency.between(programs, region, region, LOAD, topic=topic)
 
-        # What a start has left to do is done, and code that is used first is loaded.
+        # Warm up: the rest of the start is done, and code that is used first is loaded.
         publish(next(iter(TOPICS)))
         _, (idle,) = cores_taken([brokers], lambda: time.sleep(IDLE_SECONDS))
         for topic, klass in TOPICS.items():
@@ -57,9 +57,9 @@ def carrying(rabbitmq: Rabbitmq) -> Found:
 def each_message(
     busy: Mapping[str, float], idle: Mapping[str, float], seconds: float
 ) -> dict[str, float]:
-    """µs for each message of :data:`LOAD`, by role.
+    """Return the µs for each message of :data:`LOAD`, by role.
 
-    ``busy`` and ``idle`` are how much of a core a role takes, ``busy`` over ``seconds``.
+    ``busy`` and ``idle`` are the shares of a core that a role takes, ``busy`` over ``seconds``.
     """
     messages = LOAD.rate * (latency.WARM_UP_SECONDS + LOAD.seconds)
     return {role: (taken - idle[role]) * seconds * 1e6 / messages for role, taken in busy.items()}

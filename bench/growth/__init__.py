@@ -1,5 +1,5 @@
-"""How costs grow with the work: readers, topics, message rates, boxes, regions, what is stored.
+"""Growth of costs with the work: readers, topics, message rates, boxes, regions, stored messages.
 
-Not the speed table (``python -m bench``), which holds one size: here each thing is measured at
-several, to tell what a thousand more of it would cost and what gives first.
+Not the speed table (``python -m bench``), which has one size: here everything is measured at
+several, to find the cost of a thousand more of it and the first limit.
 """

@@ -39,18 +39,18 @@ others go on. Nothing else should run on the machine.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """How it is measured: what ``measure`` is told, and what to see whether it works."""
+    """A part: the arguments of ``measure`` for all sizes, and for a quick check that it works."""
 
     measure: Callable[..., Growth]
     full: tuple[Any, ...]
     quick: tuple[Any, ...]
 
     def whole(self) -> Growth:
-        """The measurement at all sizes."""
+        """Measure at all sizes."""
         return self.measure(*self.full)
 
     def smallest(self) -> Growth:
-        """At sizes that only tell whether it works."""
+        """Measure at tiny sizes, to check that the part works."""
         return self.measure(*self.quick)
 
 
@@ -102,7 +102,7 @@ def main(parts: tuple[str, ...], quick: bool, report: Path | None) -> None:
             print(f"measuring: {name} …", file=sys.stderr)
             found[name] = measured(PARTS[name].smallest if quick else PARTS[name].whole)
             if report is not None:
-                # After each, so that a run that is killed leaves what it has found.
+                # After each part, so that a run that is killed leaves its finished results.
                 write(report, found, command, machine())
     finally:
         print_tables(found)

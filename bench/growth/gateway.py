@@ -1,8 +1,8 @@
-"""One gateway with ever more readers, and with ever more topics.
+"""A gateway with ever more readers, and with ever more topics.
 
-Readers are beside a floor of bare ``send()`` calls, as in :mod:`bench.delivery`. The floor has
-10,000 at all sizes: a send to fewer costs less, since caches hold their sockets. The gateway has
-six I/O threads, each with a descriptor table: one table may have 20,000 (:mod:`bench.crowd`).
+Readers are measured beside a floor of bare ``send()`` calls, as in :mod:`bench.delivery`. The floor
+has 10,000 at all sizes: a send to fewer costs less, since caches hold their sockets. The gateway
+has six I/O threads, each with a descriptor table: one table may have 20,000 (:mod:`bench.crowd`).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from newsfabric.errors import SetupError
 
 _FLOOR_READERS: Final = 10_000
 _A_CROWD: Final = 15_000
-# What a gateway needs once, whoever comes, isn't counted for a reader.
+# The memory of a gateway with this many readers is subtracted: it is needed once, not per reader.
 _FIRST: Final = 100
 _SETTLE_SECONDS: Final = 2.0
-# Of a round: enough to be measured, and over in a second where there are 100,000 readers.
+# Of a round: enough to be measured, and done in a second with 100,000 readers.
 _DELIVERIES: Final = 200_000
 _MOST_MESSAGES: Final = 50
-# What a delivery takes on a slow machine, twice; and what a message takes that has no readers.
+# Twice the time of a delivery on a slow machine; and the time of a message without readers.
 _DELIVERY_SECONDS: Final = 25e-6
 _MESSAGE_SECONDS: Final = 0.02
 _PUBLISHED_TOPICS: Final = 1_000
 
 
 async def readers(programs: Path, sizes: Sequence[int], pairs: int, idle: float) -> Growth:
-    """Processor time for a delivery, and what a reader costs who waits; all are on one topic.
+    """Measure the processor time of a delivery and the cost of an idle reader, all on one topic.
 
-    They wait for ``idle`` seconds; what that costs, their heartbeats, is taken off a delivery.
+    Readers are idle for ``idle`` seconds; that cost (heartbeats) is subtracted from a delivery's.
     """
     steps = []
     (port,) = free_ports(1)
@@ -94,7 +94,7 @@ class _Floor:
         self._floor, self._crowd, self._readers = floor, crowd, readers
 
     async def round(self) -> float:
-        """µs of processor time for a bare write."""
+        """Return µs of processor time for a bare write."""
         writes = _messages(self._readers)
         before = processor_seconds(self._floor.pid)
         gap_ms = _gap(self._readers) * 1000
@@ -111,11 +111,11 @@ class _Gateway:
         self._readers = sum(crowds.values())
         #: µs a second.
         self.idle = idle
-        #: Of the last round; µs for a delivery.
+        #: µs for a delivery, in the last round.
         self.control = 0.0
 
     async def round(self) -> float:
-        """µs of processor time of both processes for a delivery."""
+        """Return µs of processor time of both processes for a delivery."""
         messages = _messages(self._readers)
         before, start = self._box.spent(), time.monotonic()
         for _ in range(messages):
@@ -131,7 +131,7 @@ class _Gateway:
 
 
 async def _waiting(box: Box, seconds: float) -> Spent:
-    """µs that both processes take in a second while nothing comes."""
+    """Return the µs that both processes take in a second without messages."""
     before = box.spent()
     await asyncio.sleep(seconds)
     return _each(box.spent() - before, seconds)
@@ -146,7 +146,7 @@ def _gap(readers: int) -> float:
 
 
 def _each(spent: Spent, count: float) -> Spent:
-    """µs of one of ``count``."""
+    """Return the µs of one of ``count``."""
     return Spent(spent.control * 1e6 / count, spent.data * 1e6 / count)
 
 
@@ -158,7 +158,7 @@ async def _come(
     readers: int,
     **topics: Any,
 ) -> Crowd:
-    """Readers of one topic; or ``topics`` says of which (``topics`` and ``say`` of the crowd)."""
+    """Connect readers of one topic, or of ``topics`` (the crowd's ``topics`` and ``say``)."""
     crowd = await stack.enter_async_context(
         running_crowd(
             programs,
@@ -173,7 +173,7 @@ async def _come(
 
 
 async def _all_got(crowds: dict[Crowd, int], messages: int) -> None:
-    """Return when each reader has each message; SetupError if they don't come."""
+    """Return when each reader has each message; SetupError if some are missing."""
     for crowd, readers in crowds.items():
         complete = await crowd.has_got(messages * readers)
         await crowd.ask("report")
@@ -183,7 +183,7 @@ async def _all_got(crowds: dict[Crowd, int], messages: int) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Spread:
-    """How ``readers`` share ``topics``: several readers a topic, or several topics a reader."""
+    """Shares of ``readers`` in ``topics``: several readers per topic, or topics per reader."""
 
     topics: int
     readers: int
@@ -199,12 +199,12 @@ class _Spread:
         return max(1, self.readers // self.topics)
 
     def name(self, number: int | str, nth: int) -> str:
-        """The ``nth`` topic of the readers whose topics have this ``number``."""
+        """Return the ``nth`` topic of the readers whose topics have this ``number``."""
         return f"{TOPIC}.{number}.{nth}"
 
 
 async def topics(programs: Path, sizes: Sequence[int], count: int) -> Growth:
-    """What a subscription and a message cost where ``count`` readers share so many topics."""
+    """Measure a subscription and a message where ``count`` readers share each number of topics."""
     steps = [(size, await _with_topics(programs, _Spread(size, count))) for size in sizes]
     return Growth(
         f"Topics of one gateway, shared by {count:,} readers",
@@ -245,7 +245,7 @@ async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
                 due = time.monotonic() + _gap(spread.on_each)
                 await box.publish(topic)
                 await asyncio.sleep(due - time.monotonic())
-            # Of a topic that readers don't share evenly some have one more or one less.
+            # If readers share topics unevenly, some topics have one reader more or one less.
             await crowd.has_got(messages * spread.on_each)
             deliveries = (await crowd.ask("report"))["frames"]
             spent, each = _each(box.spent() - before, messages), time.monotonic() - start
@@ -255,9 +255,9 @@ async def _with_topics(programs: Path, spread: _Spread) -> tuple[float, ...]:
 
 
 async def mixed(programs: Path, size: int, topics: int, rate: int, seconds: float) -> Growth:
-    """A gateway whose ``size`` readers share ``topics``, and get ``rate`` messages a second.
+    """Measure a gateway whose ``size`` readers share ``topics`` and get ``rate`` messages a second.
 
-    No other part measures such a gateway: :mod:`bench.growth.model` foretells it from them.
+    No other part measures such a gateway: :mod:`bench.growth.model` predicts it from those.
     """
     crowds = max(1, math.ceil(size / _A_CROWD))
     each = size // crowds

@@ -1,11 +1,11 @@
-"""``python -m bench.growth.model``: what a report of ``bench.growth`` says of larger fabrics.
+"""``python -m bench.growth.model``: predictions for larger fabrics from a report of
+``bench.growth``.
 
-Straight lines through what was measured, and sums of them. Two things were measured that no line
-was drawn through, ``mixed-box`` and ``mixed-world``: the model foretells them, and its error is
-printed. Pure but for reading the report.
+Straight lines through the measurements, and sums of them. Two measurements have no line,
+``mixed-box`` and ``mixed-world``: the model predicts them and prints its error. Pure, but ``main``.
 
 A worked example: if a message costs the core nodes 1,000 µs with one box and 1,300 µs with four,
-the line is 900 + 100 * boxes. Forty boxes cost it 4,900 µs, and three nodes of four cores, seven
+the line is 900 + 100 * boxes. Forty boxes cost 4,900 µs, and three nodes of four cores, with seven
 tenths of them used, carry 12 * 0.7 / 0.0049 = 1,714 messages a second.
 """
 
@@ -32,7 +32,7 @@ END: Final = "<!-- to here -->\n"
 #: A size, and the values of its columns in their order.
 Step = tuple[int, tuple[float, ...]]
 
-# As in deploy/terraform/prices.toml: what machines have, and how readers come.
+# As in deploy/terraform/prices.toml: the size of machines, and the arrival of readers.
 _BOX_CORES: Final = 4
 _PER_BOX: Final = 100_000
 _REGIONS: Final = 2
@@ -63,16 +63,16 @@ class Line:
 
     @classmethod
     def through(cls, points: Sequence[tuple[float, float]]) -> Line:
-        """With the least squares; of two sizes at least."""
+        """Fit with the least squares, through two sizes at least."""
         slope, base = statistics.linear_regression(*zip(*points, strict=True))
         return cls(base, slope)
 
     def at(self, n: float) -> float:
-        """Its value there."""
+        """Return the value of the line at ``n``."""
         return self.base + self.slope * n
 
     def written(self, unit: str, each: str, *, digits: int = 0) -> str:
-        """For people."""
+        """Return the line as text."""
         sign = "-" if self.slope < 0 else "+"
         slope = f"{abs(self.slope):,.{digits}f}"
         return f"{self.base:,.0f} {unit} {sign} {slope} {unit} for each {each}"
@@ -80,11 +80,11 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What things cost: processor time in µs, memory in bytes."""
+    """All costs: processor time in µs, memory in bytes."""
 
     #: A delivery, by readers of the gateway.
     delivery: tuple[tuple[int, float], ...]
-    #: All that wait, a second, and their memory; by their number.
+    #: All idle readers: their cost for a second, and their memory; by their number.
     idle: Line
     memory: Line
     #: A message to a gateway, without its deliveries.
@@ -102,7 +102,7 @@ class Model:
 
     @classmethod
     def of(cls, parts: Mapping[str, Sequence[Step]]) -> Model:
-        """From the steps of each part."""
+        """Return the model of the steps of each part."""
         readers, boxes, regions = parts["readers"], parts["boxes"], parts["regions"]
         delivery = tuple((size, values[0]) for size, values in readers)
         # A topic for each reader: a message is one delivery.
@@ -121,8 +121,8 @@ class Model:
         )
 
     def delivery_at(self, readers: float) -> float:
-        """µs of a delivery by a gateway with so many readers; between two sizes on the line between
-        them, beyond the last one like the last."""
+        """Return the µs of a delivery by a gateway with this many readers: interpolated between two
+        sizes, and as at the last size beyond it."""
         before = self.delivery[0]
         for after in self.delivery:
             if readers <= after[0]:
@@ -134,29 +134,29 @@ class Model:
         return before[1]
 
     def gateway(self, readers: int, messages: float, deliveries: float) -> float:
-        """Cores that a gateway takes, for so many messages and deliveries a second."""
+        """Return the cores that a gateway takes, for these messages and deliveries a second."""
         waiting = self.idle.at(readers)
         sent = messages * self.arrival + deliveries * self.delivery_at(readers)
         return (waiting + sent) / 1e6
 
     def world(self, regions: int, boxes: int) -> float:
-        """µs that a message costs all processes, with ``boxes`` in each region and no reader."""
+        """Return a message's µs for all processes, with ``boxes`` in each region and no reader."""
         one_box = self.first.at(regions) + (regions - 1) * self.other
         return one_box + regions * (boxes - 1) * (self.core.slope + self.box)
 
     def core_most(self, boxes: int, cores: int) -> float:
-        """Messages a second that core nodes with ``cores`` in all carry to ``boxes``, if the work
-        is spread evenly over them."""
+        """Return the messages a second that core nodes with ``cores`` in total carry to ``boxes``,
+        if the work is spread evenly over them."""
         return cores * _USED * 1e6 / self.core.at(boxes)
 
     def all_most(self, readers: int) -> float:
-        """Messages a second that a box delivers to each of its ``readers``."""
+        """Return the messages a second that a box can deliver to each of its ``readers``."""
         free = _BOX_CORES * _USED * 1e6 - self.idle.at(readers)
         return free / (self.arrival + readers * self.delivery_at(readers))
 
 
 def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
-    """Beside what was measured, as a table in Markdown."""
+    """Return predictions beside the measurements, as a table in Markdown."""
     ((readers, (topics, rate, cores)),) = parts["mixed-box"]
     ((regions, (boxes, spent)),) = parts["mixed-world"]
     deliveries = rate * readers / topics
@@ -184,7 +184,7 @@ def foretold(model: Model, parts: Mapping[str, Sequence[Step]]) -> str:
 
 
 def sizes(model: Model) -> str:
-    """What each size takes, and what gives first, as a table in Markdown."""
+    """Return each size's cost, and the rates at which it reaches limits, as a Markdown table."""
     lines = [
         "| readers at the peak | boxes a region | readers on a box | their memory, with the "
         "kernel's | core nodes busy at 50 messages/s | messages/s: one router | … core nodes | "
@@ -207,7 +207,7 @@ def sizes(model: Model) -> str:
 
 
 def formulas(model: Model) -> str:
-    """The lines and constants, as a table in Markdown."""
+    """Return the lines and constants, as a table in Markdown."""
     small, large = model.delivery[0], model.delivery[-1]
     rows = (
         (
@@ -234,7 +234,7 @@ def formulas(model: Model) -> str:
 
 
 def document(report: Mapping[str, Any]) -> str:
-    """All tables. SetupError if a part that is needed wasn't measured."""
+    """Return all tables; SetupError if a part that is needed wasn't measured."""
     needed = "readers", "topics", "rate-cassandra", "boxes", "regions", "mixed-box", "mixed-world"
     missing = [name for name in needed if "rows" not in report["parts"].get(name, {})]
     if missing:
@@ -253,7 +253,7 @@ def _steps(rows: Sequence[Mapping[str, float]]) -> list[Step]:
 
 
 def written(text: str, tables: str) -> str:
-    """``text`` with ``tables`` between its two marks; SetupError if it has none."""
+    """Return ``text`` with ``tables`` between its two marks; SetupError if a mark is missing."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

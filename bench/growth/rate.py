@@ -1,4 +1,4 @@
-"""One router that is offered ever more messages a second: until when it keeps up, and what gives.
+"""A router at rising message rates: the rate that it keeps up with, and the first bottleneck.
 
 Router, broker, store and publisher share the machine, as in :mod:`bench.router`.
 """
@@ -23,14 +23,14 @@ from newsfabric import topology
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.link import connect
 
-# It keeps up if what is routed is no further behind what was offered.
+# The router keeps up if routed messages are behind the offered ones by at most this share.
 _BEHIND: Final = 0.05
 _DRAINED_WITHIN: Final = 60.0
 _WHO: Final = ("router", "broker", "store", "publisher")
 
 
 def rate(store: str, sizes: Sequence[int], seconds: float) -> Growth:
-    """With ``memory`` or ``cassandra``; SetupError without Java or Cassandra."""
+    """Measure with ``memory`` or ``cassandra``; SetupError without Java or Cassandra."""
     where = contextlib.nullcontext("memory:") if store == "memory" else cassandra()
     steps = []
     with (
@@ -38,7 +38,7 @@ def rate(store: str, sizes: Sequence[int], seconds: float) -> Growth:
         router.running_core() as node,
         router.running_router(node, url) as process,
     ):
-        # Caches fill, and Cassandra's node compiles.
+        # Warm up: caches fill, and Cassandra's node compiles.
         uvloop.run(router.fill(node.amqp_url, router.WARM_UP))
         _drained(process)
         pids = _pids(process.pid)
@@ -61,10 +61,10 @@ def rate(store: str, sizes: Sequence[int], seconds: float) -> Growth:
 
 
 def saturation(steps: Sequence[tuple[int, Sequence[float]]]) -> str:
-    """What was kept up with, and who was busiest at the first rate that wasn't.
+    """Return in words the rate that was kept up with, and the busiest process at the next rate.
 
-    A step is what was offered; what was sent and routed in a second; and for each of ``_WHO`` how
-    much of a core it took.
+    A step has the offered rate; the rates sent and routed; and for each of ``_WHO`` its share of a
+    core.
     """
     most = kept(steps)
     for offered, (sent, routed, *cores) in steps:
@@ -79,7 +79,7 @@ def saturation(steps: Sequence[tuple[int, Sequence[float]]]) -> str:
 
 
 def kept(steps: Sequence[tuple[int, Sequence[float]]]) -> float:
-    """Messages routed in a second at the last step before one that wasn't kept up with."""
+    """Return the messages routed in a second at the last step that was kept up with."""
     most = 0.0
     for offered, (sent, routed, *_) in steps:
         if not _keeps_up(offered, sent, routed):
@@ -112,7 +112,7 @@ async def _offer(
     offered: int,
     seconds: float,
 ) -> tuple[float, ...]:
-    """A step's values; see :func:`saturation`."""
+    """Return a step's values; see :func:`saturation`."""
 
     def spent() -> list[float]:
         return [sum(map(processor_seconds, pids[who])) for who in _WHO]
@@ -137,7 +137,7 @@ async def _offer(
 
 
 def _drained(process: router.Router) -> bool:
-    """Wait until it routes no more; False if it doesn't come to an end."""
+    """Wait until the router routes no more; return False after the time limit."""
     deadline = time.monotonic() + _DRAINED_WITHIN
     before = -1.0
     while (now := process.routed()) != before:

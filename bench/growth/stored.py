@@ -1,4 +1,4 @@
-"""A store that holds ever more messages: what one more costs, and what reading costs.
+"""A store with ever more messages: the cost of one more, and of reading.
 
 Writes are of batches, as many as a router makes at once; reads are histories of 100, of topics that
 get fuller and fuller.
@@ -29,7 +29,7 @@ _READS: Final = 100
 
 
 def stored(store: str, sizes: Sequence[int]) -> Growth:
-    """With ``sqlite`` or ``cassandra``; SetupError without Java or Cassandra."""
+    """Measure ``sqlite`` or ``cassandra``; SetupError without Java or Cassandra."""
     where = _sqlite() if store == "sqlite" else cassandra()
     with where as url:
         return uvloop.run(_fill(url, store, sizes))
@@ -67,7 +67,7 @@ async def _fill(url: str, name: str, sizes: Sequence[int]) -> Growth:
 
 
 async def _write(store: Store, first: int, end: int) -> tuple[float, float]:
-    """Write these numbers; seconds of processor time and by the clock, without what makes them."""
+    """Write these numbers; return processor and elapsed seconds, without the time to make them."""
     # Cassandra's node; SQLite is in this process.
     nodes = [child.pid for child in psutil.Process().children() if child.name() == "java"]
     spent = took = 0.0
@@ -81,6 +81,6 @@ async def _write(store: Store, first: int, end: int) -> tuple[float, float]:
 
 
 def _bytes(url: str) -> int:
-    """What SQLite's files take."""
+    """Return the size of SQLite's files."""
     file = Path(url.partition(":")[2])
     return sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))

@@ -1,4 +1,4 @@
-"""Figures at several sizes of one thing: a table, a plot, a report. Pure but for writing it."""
+"""Figures at several sizes of one thing: a table, a plot, a report. Pure, but for the writing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loadtest.plot import Line, Panel, draw
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """What a column is. A plot's legend has room for 22 letters of its name."""
+    """A column. A plot's legend has room for 22 letters of its name."""
 
     name: str
     unit: str
@@ -32,13 +32,13 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Growth:
-    """A row of values, as many as there are ``figures``, for each size of what ``grows``."""
+    """A row of values, as many as there are ``figures``, for each size of the growing thing."""
 
     title: str
     grows: str
     figures: tuple[Figure, ...]
     steps: tuple[tuple[int, tuple[float, ...]], ...]
-    #: What was seen that no column says.
+    #: A remark that no column contains.
     seen: str = ""
 
     @property
@@ -53,7 +53,7 @@ class Growth:
         return [_cells(size, values, digits) for size, values in self.steps]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a file; a value beside its column's title."""
+        """Return everything for a file; each value beside its column's title."""
         titles = [figure.title for figure in self.figures]
         rows = [
             {self.grows: size, **dict(zip(titles, values, strict=True))}
@@ -63,7 +63,7 @@ class Growth:
         return {"title": self.title, "rows": rows, "digits": digits, "seen": self.seen}
 
     def plot(self) -> str:
-        """A panel for each unit; sizes are evenly spaced."""
+        """Return a plot with a panel for each unit; sizes are evenly spaced."""
         units = dict.fromkeys(figure.unit for figure in self.figures)
         panels = [Panel(unit or "ratio", self._lines(unit)) for unit in units]
         labels = [f"{size:,}" for size, _ in self.steps]
@@ -81,7 +81,7 @@ Found = Mapping[str, Growth | NotMeasured]
 
 
 def print_tables(found: Found) -> None:
-    """One table for each part."""
+    """Print one table for each part."""
     console = Console(width=max(Console().width, 110))
     for name, growth in found.items():
         if isinstance(growth, NotMeasured):
@@ -97,7 +97,7 @@ def print_tables(found: Found) -> None:
 
 
 def write(folder: Path, found: Found, command: str, about: Mapping[str, str]) -> None:
-    """report.md, report.json, and a plot for each part that has two sizes.
+    """Write report.md, report.json, and a plot for each part that has two sizes.
 
     Parts that the folder's report has, and that weren't measured now, stay.
     """
@@ -130,7 +130,7 @@ def _parts_before(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _section(name: str, part: Mapping[str, Any]) -> list[str]:
-    """Lines of report.md for one part of report.json."""
+    """Return the lines of report.md for one part of report.json."""
     about = part["about"]
     measured = (
         f"`{part['command']}`, {about['when']}: {about['processor']}, {about['cores']} cores, load "

@@ -1,8 +1,8 @@
-"""What a message costs a whole world, as it gets more boxes, and more regions.
+"""The cost of a message for a whole world, as the world gets more boxes, and more regions.
 
-Processor time of all its processes while messages come, less what they take while none do (canaries
-and reports go on), for each message. Its class is silver. No reader is there: what boxes do for
-readers is measured by :mod:`bench.growth.gateway`.
+Per message: the processor time of all processes while messages are published, minus that of the
+idle world (with its canaries and reports). The class is silver. There are no readers: the work of
+boxes for readers is measured by :mod:`bench.growth.gateway`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from newsfabric.amqp.link import connect
 from newsfabric.topology import PUBLISH
 
 _RATE: Final = 50.0
-# Caches fill, connections open, and what a start has left to do is done.
+# Caches fill, connections open, and the rest of the start is done.
 _WARM_UP_SECONDS: Final = 10.0
-# The last ones are still on their way.
+# Time for the last messages, which are still on their way.
 _AFTER_SECONDS: Final = 1.0
 _REGIONS: Final = ("oregon", "dublin", "tokyo", "sydney")
 _UNIT: Final = "CPU µs"
-# As in production: each box has two feeds then, and gets each message over both.
+# As in production: each box then has two feeds, and receives each message from both.
 _CORE_NODES: Final = ("--core-nodes", "3")
 
 T = TypeVar("T")
-#: Processes by what they do, in a region.
+#: Process ids by role, in a region.
 Roles = Mapping[str, Sequence[int]]
 
 
 def boxes(sizes: Sequence[int], seconds: float) -> Growth:
-    """One region with so many boxes."""
+    """Measure one region with each number of boxes."""
     steps = []
     for size in sizes:
         (spent,) = _each_message(seconds, "--regions", _REGIONS[0], "--retail", str(size))
@@ -58,7 +58,7 @@ def boxes(sizes: Sequence[int], seconds: float) -> Growth:
 
 
 def regions(sizes: Sequence[int], seconds: float) -> Growth:
-    """So many regions of one box; everything is published in the first."""
+    """Measure each number of regions with one box; all messages are published in the first."""
     steps = []
     for size in sizes:
         here, *others = _each_message(seconds, "--regions", ",".join(_REGIONS[:size]))
@@ -79,9 +79,9 @@ def regions(sizes: Sequence[int], seconds: float) -> Growth:
 
 
 def both(number: int, boxes_each: int, seconds: float) -> Growth:
-    """``number`` regions of ``boxes_each``, everything is published in the first.
+    """Measure ``number`` regions of ``boxes_each``; all messages are published in the first.
 
-    No other part measures such a world: :mod:`bench.growth.model` foretells it from them.
+    No other part measures such a world: :mod:`bench.growth.model` predicts it from those.
     """
     names = ",".join(_REGIONS[:number])
     spent = _each_message(seconds, "--regions", names, "--retail", str(boxes_each))
@@ -95,7 +95,7 @@ def both(number: int, boxes_each: int, seconds: float) -> Growth:
 
 
 def roles(region: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The living processes of a region of ``newsfabric status --json``."""
+    """Return the living processes of a region of ``newsfabric status --json``."""
     found: dict[str, list[int]] = {
         name: [] for name in ("client", "core", "retail", "routers", "services", "gateways")
     }
@@ -110,7 +110,7 @@ def roles(region: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def _each_message(seconds: float, *options: str) -> list[dict[str, float]]:
-    """µs that each role of each region spends on a message."""
+    """Return the µs that each role of each region spends on a message."""
     with running_world(*_CORE_NODES, *options) as (status, _):
         found = [roles(region) for region in status["regions"]]
         brokers = status["regions"][0]["brokers"]
@@ -133,9 +133,9 @@ def _each_message(seconds: float, *options: str) -> list[dict[str, float]]:
 
 
 def cores_taken(found: Sequence[Roles], work: Callable[[], T]) -> tuple[T, list[dict[str, float]]]:
-    """What ``work`` returned, and how much of a core each role of each region took meanwhile.
+    """Return the result of ``work``, and the share of a core that each role took meanwhile.
 
-    ``found`` are the roles of each region.
+    ``found`` has the roles of each region, and the shares are in the same order.
     """
     start, before = time.monotonic(), [_spent(region) for region in found]
     done = work()

@@ -1,10 +1,10 @@
-"""The gateway beside the software that people would otherwise take: ``make bench-peers``.
+"""The gateway beside the software that people would otherwise choose: ``make bench-peers``.
 
 Every peer is a server on a core of its own, with the same crowd of readers (``fanout-crowd``, over
 WebSocket or Server-Sent Events) on the others. Peers take turns, round after round, with a bare
-loop of ``send()`` calls (the floor) among them, so that a processor that is slower for a while is
-so for all. Figures are medians of the rounds; a ratio is to the floor of the same round.
+loop of ``send()`` calls (the floor) among them: a slower processor is then slower for all. Figures
+are medians of the rounds; a ratio is to the floor of the same round.
 
-``catalogue`` says which peers there are, ``servers`` starts them, ``play`` measures, ``report``
-writes. ``programs/`` holds the peers' own programs.
+``catalogue`` lists the peers, ``servers`` starts them, ``play`` measures, ``report`` writes.
+``programs/`` holds the peers' own programs.
 """

@@ -38,7 +38,7 @@ _HARDER: Final = [under.value for under in Under if under]
 _CASE: Final = re.compile(
     rf"([1-9]\d{{0,3}}):([1-9]\d{{1,4}})(?::({'|'.join(_HARDER)}))?", re.ASCII
 )
-#: Less than the stamp of a payload can't be, nor more than there is prose for.
+#: Bounds of a payload: its stamp needs the least, and there is prose up to the most.
 _LEAST_BYTES: Final = 100
 _MOST_BYTES: Final = 65_536
 _NAMES: Final = [peer.name for peer in PEERS]
@@ -117,7 +117,7 @@ def main(
             )
             results.append(_compared(peers, programs, plan, count, missing))
             if report is not None:
-                # After each, so that an interrupted comparison leaves what it has found.
+                # After each, so that an interrupted comparison leaves its finished results.
                 write(report, results, command, count)
     print_tables(results)
     if report is not None:

@@ -1,4 +1,4 @@
-"""Which peers there are, how readers speak with them, and whether they are installed."""
+"""All peers, the way their readers speak, and the checks that they are installed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _INSTALL: Final = "`scripts/setup peers` installs it"
 class Peer:
     """A server to compare.
 
-    ``path`` and ``say`` are the crowd's: where it connects, and what each reader says then, a frame
-    for each line and for each an answer; ``%t`` is the number of the reader's topic. Where readers
-    have Server-Sent Events (``events``) instead of WebSocket they say nothing, and ``answers``
-    events come before any message. ``running`` is told whether messages shall be compressed, which
-    only those are asked who do (``deflates``). ``missing`` says why it can't run, or None.
+    ``path`` and ``say`` are the crowd's: where it connects, and the lines that each reader then
+    sends, a frame for each, with a reply to each; ``%t`` is the number of the reader's topic.
+    Readers with Server-Sent Events (``events``) instead of WebSocket send nothing, and receive
+    ``answers`` events before any message. ``running`` is called with True to compress messages,
+    only for peers that can (``deflates``). ``missing`` returns why the peer can't run, or None.
     """
 
     name: str
@@ -82,9 +82,9 @@ def _no_nchan() -> str | None:
     return None
 
 
-#: sockjs begins with a frame of its own, for which there is a second line that asks for nothing.
+#: sockjs begins with a frame of its own; the second line, which needs no reply, accounts for it.
 _SOCKJS: Final = "/sockjs/000/bench/websocket", '["%t"]\n[""]'
-#: So does Engine.IO, whose second line (6) is a packet that says nothing.
+#: Engine.IO does so too; its second line (6) is a packet without effect.
 _SOCKET_IO: Final = "/socket.io/?EIO=4&transport=websocket&topic=%t", "40\n6"
 OURS: Final = "newsfabric"
 OUR_OTHERS: Final = ("newsfabric-tornado", "newsfabric-sse")

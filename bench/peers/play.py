@@ -1,4 +1,4 @@
-"""One run of one peer, and rounds of all of them."""
+"""A run of one peer, and rounds of all of them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from newsfabric.errors import NewsfabricError
 
 FLOOR: Final = "floor"
 _SOURCE: Final = "127.0.0.2"
-# A crowd has an address for each 8,192 readers, and two may be there at a time.
+# A crowd has an address for each 8,192 readers, and two crowds may be connected at a time.
 _SOURCE_OF_OTHERS: Final = "127.0.0.10"
 _SOURCE_OF_RETURNED: Final = "127.0.0.20"
-# One of so many readers is measured, all of them where there are few.
+# One of this many readers is measured; all of them if there are few.
 _SAMPLE: Final = 4
 _WARM_UP: Final = 2
-# Of so many readers one stalls.
+# One of this many readers stalls.
 _STALLED: Final = 100
-# Of so many readers one stays in a reconnect storm, and is measured.
+# One of this many readers stays in a reconnect storm, and is measured.
 _STAYS: Final = 10
 
 
 class Under(enum.StrEnum):
-    """What makes a comparison harder."""
+    """A condition that makes a comparison harder."""
 
     NOTHING = ""
     #: Messages are compressed (RFC 7692).
@@ -55,7 +55,7 @@ _SAID: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """``readers``, evenly on ``topics``; each gets ``messages`` with ``size`` bytes of payload
+    """``readers``, evenly on ``topics``; each receives ``messages`` with ``size`` bytes of payload
     within ``seconds``."""
 
     readers: int = 5_000
@@ -67,14 +67,14 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """What is different between plans."""
+        """The differences between plans, as text."""
         topics = "one topic" if self.topics == 1 else f"{self.topics} topics"
         harder = _SAID.get(self.under, "")
         return f"{self.readers:,} readers, {topics}, {self.size:,} bytes{harder}"
 
     @property
     def reading(self) -> int:
-        """How many readers are measured."""
+        """The number of readers that are measured."""
         match self.under:
             case Under.STALLED:
                 return self.readers - -(-self.readers // _STALLED)
@@ -85,11 +85,11 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run found. ``cpu_us`` is processor time of the server in µs: for one delivery, or in
-    a storm for one reader that comes back. ``handshakes`` are readers that were let in per second.
-    ``bytes_each`` is the server's memory for one reader, ``bytes_stalled`` what one that reads
-    nothing costs beside that. Delays are from when a message was due until a reader had it, in ms;
-    None for the floor, which doesn't say when it sent."""
+    """The result of one run. ``cpu_us`` is processor time of the server in µs: for one delivery, or
+    in a storm for one reader that reconnects. ``handshakes`` are readers accepted per second.
+    ``bytes_each`` is the server's memory for one reader, ``bytes_stalled`` the additional memory
+    for one that reads nothing. Delays are from the time when a message was due until a reader had
+    it, in ms; None for the floor, whose messages have no send time."""
 
     cpu_us: float
     handshakes: float
@@ -103,8 +103,8 @@ class Run:
 
 
 async def play(peer: Peer, programs: Path, plan: Plan) -> Run:
-    """Start the peer, connect its readers, publish to them; ConnectionError if some didn't get in,
-    ValueError if nothing was compressed that should be."""
+    """Start the peer, connect its readers, publish to them. ConnectionError if some were refused,
+    ValueError if no message was compressed in a compressed run."""
     async with peer.running(plan.under is Under.DEFLATE) as server:
         if plan.under is Under.STORM:
             return await _play_storm(peer, server, programs, plan)
@@ -129,7 +129,7 @@ async def play(peer: Peer, programs: Path, plan: Plan) -> Run:
 
 
 async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) -> Run:
-    """One reader of ten stays and is measured while the others are cut off and come back."""
+    """Measure one reader of ten, which stays, while the others are cut off and reconnect."""
     returning = plan.readers - plan.reading
     async with (
         _connected(peer, server, programs, plan, plan.reading) as (crowd, _),
@@ -141,7 +141,7 @@ async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) ->
         await _warm_up(server, crowd, plan)
         measuring = asyncio.create_task(_measured(server, crowd, plan))
         try:
-            # The storm is in the middle of what is published.
+            # The storm happens in the middle of the publishing.
             await asyncio.sleep(plan.seconds / 4)
             before = server.spent()
             await cut.aclose()
@@ -161,7 +161,7 @@ async def _play_storm(peer: Peer, server: Server, programs: Path, plan: Plan) ->
 async def _connected(
     peer: Peer, server: Server, programs: Path, plan: Plan, readers: int, source: str = _SOURCE
 ) -> AsyncIterator[tuple[Crowd, Mapping[str, Any]]]:
-    """So many readers, and what they say of how they got in."""
+    """Connect ``readers``; yield the crowd and its first line, with the connection times."""
     async with running_crowd(
         programs,
         port=server.port,
@@ -188,7 +188,7 @@ async def _warm_up(server: Server, crowd: Crowd, plan: Plan) -> None:
 
 
 async def _measured(server: Server, crowd: Crowd, plan: Plan) -> tuple[Mapping[str, Any], float]:
-    """What the crowd received of all messages, and the server's processor seconds meanwhile."""
+    """Return the crowd's report of all messages, and the server's processor seconds meanwhile."""
     spent = server.spent()
     await _publish(server, crowd, plan, plan.messages)
     return await crowd.ask("report"), server.spent() - spent
@@ -203,7 +203,7 @@ def _found(report: Mapping[str, Any], plan: Plan, **figures: Any) -> Run:
 
 
 async def _publish(server: Server, crowd: Crowd, plan: Plan, messages: int) -> None:
-    """Each message when it is due, whether or not the one before has arrived; wait for the last."""
+    """Send each message when it is due, even if earlier ones haven't arrived; wait for the last."""
     gap = plan.seconds / (plan.messages * plan.topics)
     start = time.monotonic() + 0.1
     for number in range(messages * plan.topics):
@@ -214,7 +214,7 @@ async def _publish(server: Server, crowd: Crowd, plan: Plan, messages: int) -> N
 
 
 async def play_floor(programs: Path, plan: Plan) -> Run:
-    """The bare loop of ``send()``, with as many deliveries; topics don't matter to it."""
+    """Run the bare loop of ``send()``, with as many deliveries; topics don't matter to it."""
     (port,) = free_ports(1)
     async with (
         running_floor(
@@ -242,17 +242,17 @@ async def play_floor(programs: Path, plan: Plan) -> Run:
 
 
 def order(names: Sequence[str], number: int) -> Iterator[str]:
-    """Who plays when in round ``number``: every other round in the opposite order."""
+    """Return the order of peers in round ``number``: every other round is reversed."""
     return iter(names) if number % 2 == 0 else reversed(names)
 
 
 async def rounds(
     peers: Sequence[Peer], programs: Path, plan: Plan, count: int, say: Callable[[str], None]
 ) -> tuple[dict[str, list[Run]], dict[str, str]]:
-    """``count`` runs of the floor and each peer, in turn; and why a peer has none, by name.
+    """Return ``count`` runs of the floor and each peer, in turn; and the errors of peers, by name.
 
-    A peer that fails is left out from then on. Without the floor there is nothing to compare with:
-    its failure is raised. In a storm it doesn't play, since it lets nobody in again.
+    A peer that fails is left out from then on. Without the floor there is no comparison: its
+    failure is raised. In a storm there is no floor, since it accepts no reader again.
     """
     known = {peer.name: peer for peer in peers}
     floor = [] if plan.under is Under.STORM else [FLOOR]
@@ -276,18 +276,18 @@ async def rounds(
 
 
 def median(runs: Sequence[Run], figure: str) -> float | None:
-    """Of one figure; None where no run has it."""
+    """Return the median of one figure; None if no run has it."""
     values = [value for run in runs if (value := getattr(run, figure)) is not None]
     return statistics.median(values) if values else None
 
 
 def ratios(found: Mapping[str, Sequence[Run]], name: str) -> tuple[float, float, float]:
-    """Median, least and most of a peer's processor time over the floor's in the same round."""
+    """Return median, least and most of a peer's processor time over the floor's of each round."""
     pairs = zip(found[name], found[FLOOR], strict=True)
     each = sorted(run.cpu_us / floor.cpu_us for run, floor in pairs)
     return statistics.median(each), each[0], each[-1]
 
 
 def as_json(found: Mapping[str, Sequence[Run]]) -> dict[str, list[dict[str, Any]]]:
-    """All runs, by name."""
+    """Return all runs, by name."""
     return {name: [dataclasses.asdict(run) for run in runs] for name, runs in found.items()}

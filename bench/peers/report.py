@@ -21,7 +21,7 @@ _COLUMNS: Final = (
     "server", "CPU µs", "× floor", "least – most", "bytes/reader", "bytes/stalled", "readers/s",
     "p50 ms", "p99 ms", "p99.9 ms", "worst ms", "missing",
 )  # fmt: skip
-#: Figures in which less is better, and whether more is.
+#: Figures that are compared; True if more is better, False if less is.
 _BETTER: Final = {
     "cpu_us": False,
     "bytes_each": False,
@@ -36,7 +36,7 @@ _BAR, _LINE, _LEFT = 420, 24, 150
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of one plan: runs by name, and why others have none."""
+    """The results of one plan: runs by name, and the reasons why other peers have none."""
 
     plan: Plan
     found: Mapping[str, Sequence[Run]]
@@ -44,7 +44,7 @@ class Compared:
 
 
 def rows(compared: Compared) -> Iterator[tuple[str, ...]]:
-    """A line for each server, as text; medians of its runs."""
+    """Yield a line for each server, as text; medians of its runs."""
     for name, runs in compared.found.items():
         compares = ratios(compared.found, name) if FLOOR in compared.found else None
         yield (
@@ -65,7 +65,7 @@ def rows(compared: Compared) -> Iterator[tuple[str, ...]]:
 
 
 def ahead(compared: Compared) -> list[str]:
-    """Where a peer's median is better than ours, as text."""
+    """Return the figures in which a peer's median is better than ours, as text."""
     if OURS not in compared.found:
         return []
     said = []
@@ -80,7 +80,7 @@ def ahead(compared: Compared) -> list[str]:
 
 
 def print_tables(results: Sequence[Compared]) -> None:
-    """A table for each plan, and what is missing."""
+    """Print a table for each plan, and the peers that are missing."""
     console = Console(width=max(Console().width, 150))
     for compared in results:
         table = Table(title=compared.plan.title)
@@ -94,7 +94,7 @@ def print_tables(results: Sequence[Compared]) -> None:
 
 
 def write(folder: Path, results: Sequence[Compared], command: str, rounds: int) -> None:
-    """report.md, report.json and a plot for each plan."""
+    """Write report.md, report.json and a plot for each plan."""
     folder.mkdir(parents=True, exist_ok=True)
     document = [
         {"plan": dataclasses.asdict(one.plan), "runs": as_json(one.found), "failed": one.failed}
@@ -152,7 +152,7 @@ def _node() -> str:
 
 
 def _plot(compared: Compared) -> str:
-    """Bars: processor time for one delivery."""
+    """Draw bars: processor time for one delivery."""
     values = {name: median(runs, "cpu_us") or 0.0 for name, runs in compared.found.items()}
     longest = max(values.values(), default=1.0) or 1.0
     width, height = _LEFT + _BAR + 90, _LINE * len(values) + 10

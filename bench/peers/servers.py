@@ -1,4 +1,4 @@
-"""A peer's server, started on the core that serves, and told what to publish."""
+"""A peer's server, started on the server core, and its commands to publish."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bench.programs import Program, on_server_core, started
 from bench.prose import prose
 from localfabric.nodes.ports import free_ports
 
-#: Beside which a text of ``payload`` is padded.
+#: The length of the other fields; the text of ``payload`` is padded beside them.
 _STAMP: Final = len(json.dumps({"sent_ns": 10**15, "text": ""}, separators=(",", ":")))
 _NGINX: Final = """daemon off; master_process on; worker_processes 1; worker_rlimit_nofile 60000;
 pid {folder}/pid; error_log {folder}/error.log; load_module {module};
@@ -39,7 +39,7 @@ http {{
   }}
 }}
 """
-#: Where Mercure is spoken to.
+#: The path of Mercure's endpoint.
 MERCURE: Final = "/.well-known/mercure"
 _PATIENCE: Final = 20.0
 
@@ -47,8 +47,8 @@ _PATIENCE: Final = 20.0
 class Server:
     """A server that listens at ``port``; ``pids`` are its processes.
 
-    ``send(topic, due_ns, size)`` has one message published, with a payload of so many bytes that
-    says when it was due (nanoseconds of the monotonic clock).
+    ``send(topic, due_ns, size)`` makes the server publish one message. Its payload has ``size``
+    bytes and contains ``due_ns``, the time when it was due (nanoseconds of the monotonic clock).
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Server:
         self.send = send
 
     def spent(self) -> float:
-        """Processor seconds of all its processes so far."""
+        """Return the processor seconds of all processes so far."""
         return sum(map(processor_seconds, self._pids))
 
     def resident(self) -> int:
-        """Bytes in RAM of all of them."""
+        """Return the bytes in RAM of all processes."""
         return sum(map(resident_bytes, self._pids))
 
 
 def payload(due_ns: int, size: int) -> str:
-    """A text of JSON of ``size`` bytes that says when it was due."""
+    """Return a JSON text of ``size`` bytes that contains ``due_ns``."""
     text = prose(size - _STAMP + 16 - len(str(due_ns)), due_ns)
     stamped = {"sent_ns": due_ns, "text": text}
     return json.dumps(stamped, separators=(",", ":"))
@@ -81,8 +81,8 @@ async def lines_to(
     *,
     deflates: bool = False,
 ) -> AsyncIterator[Server]:
-    """A program of ``programs/``, which is given its port, and whether it is to compress, and takes
-    ``TOPIC PAYLOAD`` lines."""
+    """Start a program of ``programs/`` with its port and, to compress, ``deflate`` as arguments. It
+    reads ``TOPIC PAYLOAD`` lines."""
     (port,) = free_ports(1)
     words = on_server_core([*command, str(port), *(["deflate"] if deflates else [])])
     async with started(words, dict(os.environ) | dict(environment or {})) as process:
@@ -97,7 +97,7 @@ async def lines_to(
 
 @contextlib.asynccontextmanager
 async def nchan(module: Path, *, deflates: bool) -> AsyncIterator[Server]:
-    """nginx with one worker and ``module``; it is published to over HTTP, one after the other."""
+    """Start nginx with one worker and ``module``; messages are posted over HTTP, in sequence."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="newsfabric-nchan-") as name:
         file = _configured(Path(name), module, port, deflates)
@@ -112,13 +112,13 @@ async def nchan(module: Path, *, deflates: bool) -> AsyncIterator[Server]:
 
                     yield Server(port, [process.pid, *workers], send)
             finally:
-                # Killed, it would leave its worker.
+                # A killed master would leave its worker running.
                 process.terminate()
                 await process.wait()
 
 
 def _configured(folder: Path, module: Path, port: int, deflates: bool) -> Path:
-    # The worker is nobody where the master is root.
+    # The worker runs as nobody if the master is root.
     folder.chmod(0o755)
     file = folder / "nginx.conf"
     deflate = "nchan_deflate_message_for_websocket on;" if deflates else ""
@@ -128,8 +128,8 @@ def _configured(folder: Path, module: Path, port: int, deflates: bool) -> Path:
 
 @contextlib.asynccontextmanager
 async def mercure(command: Sequence[str]) -> AsyncIterator[Server]:
-    """Mercure's own server, ``command``: no history, no login for readers. It is published to over
-    HTTP, one after the other."""
+    """Start Mercure's own server, ``command``: no history, no login for readers. Messages are
+    posted over HTTP, in sequence."""
     (port,) = free_ports(1)
     key = secrets.token_hex(32)
     token = jwt.encode({"mercure": {"publish": ["*"]}}, key, algorithm="HS256")
@@ -140,10 +140,10 @@ async def mercure(command: Sequence[str]) -> AsyncIterator[Server]:
     words = [
         *(*command, "--addr", f"127.0.0.1:{port}", "--transport-url", "local://local"),
         *("--publisher-jwt-key", key, "--allow-anonymous"),
-        # They would end the connections of readers too.
+        # Other values would also end the connections of readers.
         *("--read-timeout", "0s", "--write-timeout", "0s"),
     ]
-    # It says much: each reader that comes.
+    # Its log is long: a line for each reader that connects.
     with tempfile.TemporaryFile() as log:
         async with started(on_server_core(words), log=log) as process:
             try:
@@ -163,7 +163,7 @@ async def mercure(command: Sequence[str]) -> AsyncIterator[Server]:
 
 @contextlib.contextmanager
 def _posting(port: int) -> Iterator[Callable[[str, str, Mapping[str, str]], Awaitable[None]]]:
-    """Posts a body to a path, with a head; ConnectionError if that isn't taken."""
+    """Yield a function that posts a body to a path, with headers; ConnectionError if refused."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
 
     def post(path: str, body: str, head: Mapping[str, str]) -> None:
@@ -179,9 +179,9 @@ def _posting(port: int) -> Iterator[Callable[[str, str, Mapping[str, str]], Awai
 
 @contextlib.asynccontextmanager
 async def newsfabric(engine: str) -> AsyncIterator[Server]:
-    """A gateway with a broker of its own, which is published to as a router does.
+    """Start a gateway with a broker of its own, to which messages are published as by a router.
 
-    Its pushes say more than the payload: topic, ids, position and time.
+    Its pushes contain more than the payload: topic, ids, position and time.
     """
     async with running_box(engine) as box:
         yield _of(box)
@@ -195,12 +195,12 @@ def _of(box: Box) -> Server:
 
 
 def topic_name(topic: int | str) -> str:
-    """What a topic of these benchmarks is called in newsfabric."""
+    """Return the name in newsfabric of a topic of these benchmarks."""
     return f"metrics.bench-{topic}"
 
 
 async def _children(pid: int) -> list[int]:
-    """Those of a process that is about to have some: nginx listens before its worker is there."""
+    """Return the children of a process, once it has some: nginx listens before its worker runs."""
     async with asyncio.timeout(_PATIENCE):
         while not (found := psutil.Process(pid).children()):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.02)

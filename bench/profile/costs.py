@@ -1,9 +1,9 @@
 """The highest costs of a process, from its folded stacks. Pure.
 
 A folded stack is a line ``outermost;…;innermost COUNT``, as inferno and py-spy write them. A sample
-counts for the function that ran, not for its callers. What the kernel did counts for the function
-that asked for it: a ``send`` is one cost, not the hundred functions that it consists of. So does
-what was done in C, where Python asked for it.
+counts for the function that ran, not for its callers. Time in the kernel counts for the function
+that made the system call: a ``send`` is one cost, not the hundred functions that it consists of.
+Likewise, time in C counts for the Python function that called it, if there is one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 from typing import Final
 
 HIGHEST: Final = 3
-#: What inferno puts behind the kernel's functions.
+#: The suffix that inferno adds to the kernel's functions.
 _KERNEL: Final = "_[k]"
 # py-spy: `route (wholesale/router.py)`.
 _PYTHON: Final = ".py)"
 _SYSTEM_CALL: Final = re.compile(r"_sys_(\w+)_\[k\]$")
-# Where a thread waits.
+# Functions in which a thread waits.
 _WAITS: Final = ("epoll_", "pthread_cond_", "clock_nanosleep", "futex", "sem_")
 
 
@@ -33,16 +33,16 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Costs:
-    """All samples of a process, and what most of them were; the highest first."""
+    """The number of samples of a process, and the functions most of them were in, highest first."""
 
     samples: int
     highest: tuple[Cost, ...]
-    #: Whether any of them ran in the kernel; a profiler may not be allowed to look there.
+    #: True if a sample ran in the kernel; a profiler may not be allowed to look there.
     kernel_seen: bool
 
 
 def costs_of(folded: str) -> Costs:
-    """The costs in ``folded`` stacks; lines that are none are passed over."""
+    """Return the costs in ``folded`` stacks; lines that are no stacks are skipped."""
     counts: collections.Counter[str] = collections.Counter()
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
@@ -54,18 +54,18 @@ def costs_of(folded: str) -> Costs:
 
 
 def without_waits(folded: str) -> str:
-    """The stacks that don't wait: py-spy also sees threads that are about to go on."""
+    """Return the stacks that don't wait: py-spy also samples threads that are about to continue."""
     lines = folded.splitlines(keepends=True)
     return "".join(line for line in lines if not line.rpartition(";")[2].startswith(_WAITS))
 
 
 def _cost_of(stack: list[str]) -> str:
-    """What a sample with this stack counts for."""
+    """Return the function that a sample with this stack counts for."""
     inwards = [frame for frame in stack if not frame.endswith(_KERNEL)]
     python = [frame for frame in inwards if frame.endswith(_PYTHON)]
     asked = (python or inwards or ["the kernel"])[-1]
     if asked == "syscall":
-        # libc's function for those that have none.
+        # libc's function for system calls without a function of their own.
         found = (_SYSTEM_CALL.search(frame) for frame in stack)
         asked = next((f"system call {call[1]}" for call in found if call is not None), asked)
     return asked

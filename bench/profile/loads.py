@@ -1,4 +1,4 @@
-"""What a gateway and a router are given to do while they are profiled: parts of the bench."""
+"""The loads of a gateway and a router while they are profiled: parts of the bench."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bench.profile.recording import Perf, PySpy, Recorder
 from bench.programs import ROOT, build, off_the_server_core, running_crowd
 from gateway.native.program import NAME, VARIABLE
 
-# What waits for the router: more would be too much for the broker's memory.
+# Messages that wait for the router: more would be too much for the broker's memory.
 _WAITING: Final = router.MESSAGES
 _REFILL: Final = _WAITING // 2
-# Each look is work for the router.
+# Each request of the router's metrics is work for the router.
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -85,16 +85,16 @@ def _on_a_box(
 
 
 def _build_for_perf() -> Path:
-    """The data plane with frame pointers and line tables, beside the one that is released."""
+    """Build the data plane with frame pointers and line tables, beside the released one."""
     command = ["cargo", "build", "--quiet", "--profile", "profiling"]
     flags = {"RUSTFLAGS": "-C force-frame-pointers=yes"}
     subprocess.run([*command, "--package", NAME], check=True, cwd=ROOT, env=os.environ | flags)
     return ROOT / "target" / "profiling" / NAME
 
 
-#: Each plays for so many seconds, and has its processes recorded meanwhile. `delivery` is a message
-#: to 10,000 readers four times a second, `connect` 15,000 readers who come, subscribe and go, again
-#: and again, `router` a full queue that is routed.
+#: Each runs for the given seconds, while its processes are recorded. `delivery` is a message to
+#: 10,000 readers four times a second. `connect` is 15,000 readers that connect, subscribe and
+#: leave, again and again. `router` is a full queue that is routed.
 LOADS: Final[Mapping[str, Callable[[Recorder, float], None]]] = {
     "delivery": _on_a_box(_delivery),
     "connect": _on_a_box(_connect),

@@ -1,8 +1,8 @@
-"""Profilers that look at running processes, and what they leave: a flame graph and costs.
+"""Profilers of running processes, and their results: a flame graph and costs.
 
-perf looks at programs in Rust, py-spy at those in Python; inferno folds what perf has recorded, and
-draws both. A profiler that is missing or forbidden is named, with what to do, and the other goes
-on. perf follows frame pointers: by DWARF it would copy 8 KB of stack for each sample.
+perf profiles programs in Rust, py-spy those in Python; inferno folds the recording of perf, and
+draws both. A profiler that is missing or forbidden is named, with a remedy, and the other goes on.
+perf follows frame pointers: with DWARF it would copy 8 KB of stack for each sample.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from bench.rows import NotMeasured
 from newsfabric.errors import SetupError
 
 TOOLS: Final = ROOT / ".tools" / "profile" / "bin"
-# Samples a second; no round numbers: what is done a hundred times a second is neither always met
-# nor never. For a look at C too, py-spy holds the process for more than a millisecond.
+# Samples a second. No round numbers: work that is done a hundred times a second would always or
+# never be sampled. To see C frames too, py-spy stops the process for more than a millisecond.
 _PERF_RATE: Final = "499"
 _PY_SPY_RATE: Final = "99"
 _PATIENCE: Final = 60.0
@@ -36,21 +36,21 @@ _PATIENCE: Final = 60.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What one process did: processor seconds per second, its costs, and its flame graph."""
+    """The profile of one process: processor seconds per second, its costs, and its flame graph."""
 
     cores: float
     costs: Costs
     graph: Path
-    #: What a person should know who reads it.
+    #: A remark for a person who reads the profile.
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a file."""
+        """Return everything, for a file."""
         return dataclasses.asdict(self) | {"graph": self.graph.name}
 
 
 def as_json(found: Mapping[str, Profile | NotMeasured]) -> dict[str, Any]:
-    """All profiles, or why there are none, by name."""
+    """Return all profiles, or the reasons why there are none, by name."""
     return {
         name: {"not_measured": one.why} if isinstance(one, NotMeasured) else one.as_json()
         for name, one in found.items()
@@ -58,7 +58,7 @@ def as_json(found: Mapping[str, Profile | NotMeasured]) -> dict[str, Any]:
 
 
 def require_tools() -> None:
-    """SetupError if ``scripts/setup profile`` didn't run."""
+    """Raise SetupError if the tools of ``scripts/setup profile`` are missing."""
     for name in ("py-spy", "inferno-collapse-perf", "inferno-flamegraph"):
         if not (TOOLS / name).exists():
             raise SetupError(f"{name} is missing: `scripts/setup profile` installs it")
@@ -70,7 +70,7 @@ class Profiler(abc.ABC):
     tool: str
     #: The palette of its flame graph.
     colors: str
-    #: What to do where it is forbidden.
+    #: The remedy if profiling is forbidden.
     hint: str
 
     def __init__(self, name: str, pid: int) -> None:
@@ -84,29 +84,29 @@ class Profiler(abc.ABC):
 
     @abc.abstractmethod
     def command(self, data: Path) -> list[str]:
-        """What looks at the process until it is interrupted, and then writes ``data``."""
+        """Return the command; it samples the process until interrupted, then writes ``data``."""
 
     @abc.abstractmethod
     def looks(self, data: Path, said: str) -> bool:
-        """Whether it looks by now; ``said`` is all its output."""
+        """Return whether sampling has begun; ``said`` is the profiler's whole output."""
 
     @abc.abstractmethod
     def fold(self, data: Path) -> str:
-        """The folded stacks in ``data``."""
+        """Return the folded stacks in ``data``."""
 
     def note(self, _costs: Costs) -> str:
-        """What a reader of its costs should know."""
+        """Return a remark for a person who reads the costs."""
         return ""
 
     def start(self, folder: Path) -> None:
-        """Return when it looks. If it can't, :meth:`folded` will say why."""
+        """Return when sampling has begun. If it can't begin, :meth:`folded` will say why."""
         self._data, self._said = (folder / f"{self.name}.{end}" for end in ("data", "said"))
         command = self.command(self._data)
         if shutil.which(command[0]) is None:
             self._trouble = f"isn't on the PATH; {self.hint}"
         else:
             with self._said.open("wb") as said:
-                # A session of its own: Ctrl-C is for us, and we tell it.
+                # A session of its own: Ctrl-C is for this process, which then signals the profiler.
                 self._process = subprocess.Popen(
                     command, stdout=said, stderr=said, start_new_session=True
                 )
@@ -118,10 +118,10 @@ class Profiler(abc.ABC):
         self._began = time.monotonic(), processor_seconds(self.pid)
 
     def stop(self) -> None:
-        """Have it write what it has."""
+        """Make the profiler write its samples."""
         if self._process is None:
             return
-        # Where Ctrl-C ended what it looks at, there is no processor time to be read.
+        # If Ctrl-C has ended the profiled process, its processor time can't be read.
         with contextlib.suppress(OSError):
             spent = processor_seconds(self.pid) - self._began[1]
             self.cores = spent / (time.monotonic() - self._began[0])
@@ -133,7 +133,7 @@ class Profiler(abc.ABC):
             self._process.wait()
 
     def folded(self) -> str:
-        """The folded stacks of all samples; SetupError, with what to do, if there are none."""
+        """Return the folded stacks of all samples; SetupError with a remedy if there are none."""
         if self._process is None:
             raise SetupError(f"{self.tool} {self._trouble}")
         if not self._data.exists() or not self._data.stat().st_size:
@@ -145,7 +145,7 @@ class Profiler(abc.ABC):
 
 
 class PySpy(Profiler):
-    """Looks at a program in Python, and at what it calls in C."""
+    """Profiles a program in Python, with the C functions that it calls."""
 
     tool = "py-spy"
     colors = "python"
@@ -158,7 +158,7 @@ class PySpy(Profiler):
         return [str(TOOLS / "py-spy"), "record", *to, *how]
 
     def looks(self, data: Path, said: str) -> bool:
-        """See :meth:`Profiler.looks`: it says so itself."""
+        """See :meth:`Profiler.looks`: py-spy prints a line."""
         return "Sampling process" in said
 
     def fold(self, data: Path) -> str:
@@ -167,7 +167,7 @@ class PySpy(Profiler):
 
 
 class Perf(Profiler):
-    """Looks at a program that has frame pointers, and at what the kernel does for it."""
+    """Profiles a program that has frame pointers, with the kernel's work for it."""
 
     tool = "perf"
     colors = "rust"
@@ -182,11 +182,11 @@ class Perf(Profiler):
         return ["perf", "record", *to, "--freq", _PERF_RATE, "--call-graph", "fp"]
 
     def looks(self, data: Path, said: str) -> bool:
-        """See :meth:`Profiler.looks`: its file is there."""
+        """See :meth:`Profiler.looks`: the data file exists."""
         return data.exists()
 
     def fold(self, data: Path) -> str:
-        """See :meth:`Profiler.fold`; it leaves what it folded beside ``data``."""
+        """See :meth:`Profiler.fold`; the folded stacks stay in a file beside ``data``."""
         stacks = data.with_suffix(".stacks")
         # Each sample counts once, not for the nanoseconds that it stands for.
         _run(["perf", "script", "--input", str(data), "--fields", "-period"], stacks)
@@ -195,12 +195,12 @@ class Perf(Profiler):
         return folded.read_text("utf-8", "replace")
 
     def note(self, costs: Costs) -> str:
-        """See :meth:`Profiler.note`: whether the kernel is missing, and what to do about it."""
+        """See :meth:`Profiler.note`: a warning if the kernel is missing, with the remedy."""
         return "" if costs.kernel_seen else f"without the kernel's part; {self.hint}"
 
 
 class Recorder:
-    """Has profilers look, and keeps what they find; ``folder`` is for flame graphs and figures."""
+    """Runs profilers, and keeps their results; ``folder`` is for flame graphs and figures."""
 
     def __init__(self, folder: Path) -> None:
         self.found: dict[str, Profile | NotMeasured] = {}
@@ -209,7 +209,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self, *profilers: Profiler) -> Iterator[None]:
-        """They look while the block runs, however it ends."""
+        """Run the profilers while the block runs, however it ends."""
         with tempfile.TemporaryDirectory(prefix="newsfabric-profile-") as folder:
             try:
                 for profiler in profilers:
@@ -242,13 +242,13 @@ class Recorder:
 
 
 def why(said: str) -> str:
-    """The reason in what a program has said before it failed, in one line."""
+    """Return the reason in the output of a program that failed, in one line."""
     lines = [line.strip() for line in said.partition("Error:")[2].splitlines() or said.splitlines()]
     return next((line for line in lines if line), "it says nothing")
 
 
 def _run(command: Sequence[str], output: Path, *, text: str = "") -> None:
-    """Run it; its output goes to a file. SetupError if it fails."""
+    """Run a command with its output in a file. SetupError if it fails."""
     with output.open("wb") as file:
         done = subprocess.run(
             command, input=text.encode(), stdout=file, stderr=subprocess.PIPE, check=False

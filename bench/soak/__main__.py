@@ -43,7 +43,7 @@ _PUBLISH_EVERY: Final = 0.05
 _GROWTH: Final = 0.12
 _GROWTH_BYTES: Final = 8 << 20
 _MORE_DESCRIPTORS: Final = 8
-# Sessions that aren't polled, goodbyes that aren't answered, heads that don't come.
+# Time for unpolled sessions, unanswered close frames and unfinished requests to end.
 _SETTLE: Final = 12.0
 _GATEWAY: Final = {
     "heartbeat": 10.0,
@@ -57,7 +57,7 @@ _NATIVE: Final = {"alone_seconds": 600.0, "threads": 2}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked."""
+    """A check and its verdict."""
 
     what: str
     before: str
@@ -66,7 +66,7 @@ class Check:
 
 
 def memory(what: str, samples: Sequence[Sample]) -> Check:
-    """Whether memory stayed where it was; see the module's page."""
+    """Check that memory stayed flat; see the module's docstring."""
     if len(samples) < 4:
         return Check(what, "?", "too short to judge", True)
     later = samples[len(samples) // 4 :]
@@ -78,13 +78,13 @@ def memory(what: str, samples: Sequence[Sample]) -> Check:
 
 
 def descriptors(what: str, before: Sample, after: Sample) -> Check:
-    """Whether as many descriptors are open as at first."""
+    """Check that no more descriptors are open than at first, but for a few."""
     good = after.descriptors - before.descriptors <= _MORE_DESCRIPTORS
     return Check(what, str(before.descriptors), str(after.descriptors), good)
 
 
 class Soak:
-    """One run."""
+    """A run of the soak."""
 
     def __init__(self, folder: Path, minutes: float, seed: int) -> None:
         self._folder = folder
@@ -93,7 +93,7 @@ class Soak:
         self._dataplane = Dataplane(folder, "--threads", "2")
         self._router = Router()
         self._store = SqliteStore(folder / "store.sqlite", TABLE)
-        # Those that live; the last one is attached.
+        # Control planes that live; the last one is attached.
         self._planes: list[ControlPlane] = []
         self._started = time.monotonic()
         self._samples: list[Sample] = []
@@ -261,7 +261,7 @@ class Soak:
         await self._store.close()
 
     def report(self) -> dict[str, Any]:
-        """Everything, as JSON."""
+        """Return everything, as JSON."""
         return {
             "seconds": round(self._elapsed),
             "steady_messages": self._published,
@@ -272,7 +272,7 @@ class Soak:
         }
 
     def kill(self) -> None:
-        """Whatever happened, leave nothing running."""
+        """Kill all processes, whatever happened."""
         for plane in self._planes:
             plane.signal(signal.SIGKILL)
         self._dataplane.process.kill()
@@ -293,7 +293,7 @@ def _print(soak: Soak, checks: Sequence[Check]) -> None:
 
 
 def main() -> int:
-    """Run a soak as the command line says; 0 if all was flat."""
+    """Run a soak with the options of the command line; return 0 if all was flat."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (10)")

@@ -5,9 +5,9 @@
     {"store": "/path/of.sqlite", "gateway": {fields of GatewaySettings},
      "native": {fields of NativeSettings}}
 
-Each line on its standard input is a message or a tick for its feed (:mod:`bench.soak.messages`).
-It prints ``ready READERS_PORT ADMIN_PORT`` and serves until SIGTERM, which drains the data plane as
-ever. What was lost with the lines that a killed one didn't read is in the store, as in the fabric.
+Each line on its standard input is a message or a tick for its feed (:mod:`bench.soak.messages`). It
+prints ``ready READERS_PORT ADMIN_PORT`` and serves until SIGTERM, which drains the data plane as
+usual. Messages on lines that a killed process didn't read are in the store, as in the fabric.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from newsfabric.store.sqlite import SqliteStore
 
 
 def settings_from(text: str) -> tuple[GatewaySettings, Path]:
-    """What the command line says."""
+    """Return the settings in the argument of the command line, and the store's file."""
     settings: dict[str, Any] = orjson.loads(text)
     native = dict(settings["native"])
     native["socket"] = Path(native["socket"])

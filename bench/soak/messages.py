@@ -12,7 +12,7 @@ from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.messages.envelope import Envelope, encode, id_of, identity_of
 from newsfabric.topics import TopicPolicy, TopicTable
 
-# What every steady reader must get exactly once.
+# The topic of which every steady reader must receive each message exactly once.
 STEADY: Final = "news.steady"
 TABLE: Final = TopicTable(
     [
@@ -24,7 +24,7 @@ TABLE: Final = TopicTable(
 
 
 class Router:
-    """Numbers messages as a router does. Times are of its own clock, each its own millisecond."""
+    """Numbers messages as a router does. Times are of its own clock, a new millisecond for each."""
 
     def __init__(self) -> None:
         self.epoch = int(time.time() * 1000)
@@ -32,7 +32,7 @@ class Router:
         self._last_ms = 0
 
     def message(self, topic: str, body: object, *, key: str | None = None) -> Envelope:
-        """The next message of the stream."""
+        """Return the next message of the stream."""
         self.seq += 1
         self._last_ms = max(self._last_ms + 1, int(time.time() * 1000))
         name = f"soak-{self.epoch}-{self.seq}"
@@ -54,16 +54,16 @@ class Router:
 
 
 def line_of(envelope: Envelope) -> bytes:
-    """``envelope`` as the line by which a control plane is told to take it off its feed.
+    """Return ``envelope`` as a line for the feed of a control plane.
 
-    All before it are settled.
+    All numbers before it are settled.
     """
     return _line(encode(envelope, low=envelope.seq - 1))
 
 
 def tick_line(router: Router | None = None) -> bytes:
-    """A sign of life of ``router``, all of whose numbers are settled; of another one that routes
-    nothing if there is none."""
+    """Return a tick of ``router``, all of whose numbers are settled; without one, a tick of another
+    router that routes nothing."""
     name, epoch, seq = ("ticker", 1, 0) if router is None else ("soak", router.epoch, router.seq)
     now_ms = int(time.time() * 1000)
     tick = Tick(origin="oregon", router=name, epoch=epoch, seq=seq, sent_ms=now_ms, low=seq)

@@ -1,4 +1,4 @@
-"""The two processes under test, and what the kernel says of them."""
+"""The two processes under test, and their memory and descriptors according to the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """What a process held at ``at`` (seconds since the start of the soak)."""
+    """Memory and descriptors of a process at ``at`` (seconds since the start of the soak)."""
 
     at: float
     rss: int
@@ -31,14 +31,14 @@ class Sample:
 
 
 def look_at(pid: int, at: float) -> Sample:
-    """Memory and open descriptors of ``pid``, of all its threads' tables.
+    """Measure memory and open descriptors of ``pid``, of all its threads' tables.
 
-    Threads that share a table are counted several times; that doesn't matter where only changes do.
+    Threads that share a table are counted several times; this is harmless, as only changes matter.
     """
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     descriptors = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # A thread may end while we look.
+        # A thread may end meanwhile.
         with contextlib.suppress(OSError):
             descriptors += len(os.listdir(task / "fd"))
     return Sample(at, resident, descriptors)
@@ -54,7 +54,7 @@ class Dataplane:
                 [find_program(), "--control", self.path, *options], stderr=stderr
             )
         deadline = time.monotonic() + _PATIENCE
-        # The line may come in pieces; it ends in what each thread may open.
+        # The line may arrive in pieces; it ends with the descriptors that each thread may open.
         while not self.path.exists() or "descriptors" not in self.log.read_text():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the data plane doesn't start: {self.log.read_text()}")
@@ -62,12 +62,12 @@ class Dataplane:
 
     @property
     def port(self) -> int:
-        """Where readers come in."""
+        """The port for readers."""
         return int(self.log.read_text().partition("readers on port ")[2].split(":")[0])
 
     @property
     def trouble(self) -> str | None:
-        """What went wrong, if it isn't running as it should."""
+        """The failure of the data plane, if there is one."""
         if "panicked" in self.log.read_text():
             return "it has panicked"
         code = self.process.poll()
@@ -75,9 +75,9 @@ class Dataplane:
 
 
 class ControlPlane:
-    """One control plane's process; see :mod:`bench.soak.control_plane`."""
+    """The process of a control plane; see :mod:`bench.soak.control_plane`."""
 
-    # Not asyncio's: a loop of uvloop never closes when a child was killed with bytes on their way.
+    # Not asyncio's: a loop of uvloop never closes when a child was killed with unread bytes.
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self.pid = process.pid
@@ -85,7 +85,7 @@ class ControlPlane:
 
     @classmethod
     async def start(cls, settings: dict[str, Any], log: Path) -> ControlPlane:
-        """A process that has just been started; see :meth:`ready`."""
+        """Start a process and return at once; see :meth:`ready`."""
         with log.open("ab") as stderr:
             process = subprocess.Popen(  # noqa: ASYNC220
                 [sys.executable, "-m", "bench.soak.control_plane", orjson.dumps(settings).decode()],
@@ -96,7 +96,7 @@ class ControlPlane:
         return cls(process)
 
     async def ready(self) -> None:
-        """Return when it is attached and serves."""
+        """Return when the control plane is attached and serves."""
         assert self._process.stdout is not None
         async with asyncio.timeout(_PATIENCE):
             line = await asyncio.to_thread(self._process.stdout.readline)
@@ -105,18 +105,18 @@ class ControlPlane:
         self.admin_port = int(line.split()[2])
 
     def feed(self, line: bytes) -> None:
-        """Give it a line for its feed; a dead one loses it, and so does one whose pipe is full."""
+        """Write a line for its feed; a dead process or a full pipe loses the line."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             self._process.stdin.write(line)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing if it has ended."""
+        """Send a signal; do nothing if the process has ended."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for the end of the process; return its exit code."""
         async with asyncio.timeout(_PATIENCE):
             while (code := self._process.poll()) is None:  # noqa: ASYNC110 - no event tells it
                 await asyncio.sleep(0.01)

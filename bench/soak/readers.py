@@ -1,4 +1,4 @@
-"""Readers of the soak: steady ones that count what they get, and visitors of every bad kind."""
+"""Readers of the soak: steady ones that count their messages, and visitors of every bad kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOPICS: Final = ("news.steady", "news.other", "live.score", "video.clip")
 
 
 def handshake(path: str = "/websocket", more: str = "") -> bytes:
-    """A WebSocket request's head."""
+    """Return the head of a WebSocket request."""
     return (
         f"GET {path} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {_KEY}\r\n{more}\r\n"
@@ -28,7 +28,7 @@ def handshake(path: str = "/websocket", more: str = "") -> bytes:
 
 
 def frame(payload: bytes, first: int = 0x81) -> bytes:
-    """A frame with a mask of zeros, which leaves the bytes as they are."""
+    """Return a frame with a mask of zeros, which leaves the bytes as they are."""
     size = len(payload)
     if size < 126:
         return bytes((first, 0x80 | size)) + bytes(4) + payload
@@ -36,12 +36,12 @@ def frame(payload: bytes, first: int = 0x81) -> bytes:
 
 
 def subscribe(topic: str) -> bytes:
-    """The verb, framed."""
+    """Return the framed verb ``subscribe``."""
     return frame(orjson.dumps({"action": "subscribe", "topic": topic}))
 
 
 class Steady:
-    """A reader that stays, and remembers which steady messages it got and how often."""
+    """A reader that stays, and counts how often it received each steady message."""
 
     def __init__(self) -> None:
         self.got: dict[int, int] = {}
@@ -49,7 +49,7 @@ class Steady:
         self.ready = asyncio.Event()
 
     async def stay(self, port: int, *, sockjs: bool) -> None:
-        """Read until cancelled; :attr:`lost` says why if it ends earlier."""
+        """Read until cancelled; :attr:`lost` has the reason if reading ends earlier."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
         try:
             path = f"/sockjs/000/s{random.getrandbits(32):x}/websocket" if sockjs else "/websocket"
@@ -109,7 +109,7 @@ def _reset(sock: socket.socket) -> None:
 
 
 class Visitors:
-    """One visit at a time, of a kind drawn at random. ``count`` is told the kind of each."""
+    """Visits one at a time, of random kinds. ``count`` is called with the kind of each."""
 
     def __init__(self, port: int, rng: random.Random, count: Callable[[str], None]) -> None:
         self._port = port
@@ -130,7 +130,7 @@ class Visitors:
         ]
 
     async def come(self) -> None:
-        """Visit once. What the gateway makes of it is no matter here, only that it ends."""
+        """Visit once. The gateway's reply doesn't matter here, only that the visit ends."""
         kind = self._rng.choice(self._kinds)
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -138,13 +138,13 @@ class Visitors:
         self._count(kind.__name__)
 
     async def connects_and_resets(self) -> None:
-        """Twenty connections, each reset before it says a word."""
+        """Connect twenty times, and reset each connection before any byte is sent."""
         for _ in range(20):
             with await _opened(self._port) as sock:
                 _reset(sock)
 
     async def reads_a_little(self) -> None:
-        """Subscribes, reads for up to a second, and sends a close frame."""
+        """Subscribe, read for up to a second, and send a close frame."""
         more = _DEFLATE if self._rng.random() < 0.5 else ""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake(more=more) + b"".join(map(subscribe, _TOPICS)))
@@ -153,7 +153,7 @@ class Visitors:
             await self._read(sock, 0.5)
 
     async def says_a_broken_head(self) -> None:
-        """TLS, or a request that is wrong, too long or no HTTP."""
+        """Send TLS, or a request that is wrong, too long or no HTTP."""
         heads = [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
             b"GET /websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n",
@@ -167,7 +167,7 @@ class Visitors:
             await self._read(sock, 0.2)
 
     async def says_broken_frames(self) -> None:
-        """Frames against RFC 6455: no mask, no UTF-8, a long ping, no final fragment, noise."""
+        """Send frames against RFC 6455: no mask, no UTF-8, a long ping, an open fragment, noise."""
         frames = [
             b"\x81\x05hello",
             frame(b"\xff\xfe"),
@@ -184,20 +184,20 @@ class Visitors:
             await self._read(sock, 0.3)
 
     async def says_half_a_head(self) -> None:
-        """A request that doesn't end, for three seconds."""
+        """Send a request that doesn't end, for three seconds."""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake()[: self._rng.randrange(1, 100)])
             await self._read(sock, 3.0)
 
     async def never_reads(self) -> None:
-        """Subscribes with a receive buffer of 4 KiB and takes nothing for up to six seconds."""
+        """Subscribe with a receive buffer of 4 KiB, and read nothing for up to six seconds."""
         more = _DEFLATE if self._rng.random() < 0.3 else ""
         with await _opened(self._port, receive_buffer=4096) as sock:
             await self._send(sock, handshake(more=more) + b"".join(map(subscribe, _TOPICS[1:])))
             await asyncio.sleep(self._rng.uniform(1, 6))
 
     async def polls(self) -> None:
-        """A SockJS session over xhr: opened, subscribed twice, polled once and left."""
+        """Open a SockJS session over xhr, subscribe twice, poll once and leave."""
         session = f"/sockjs/000/p{self._rng.getrandbits(40):x}"
         for verb in (
             b"",
@@ -208,7 +208,7 @@ class Visitors:
         await self._post(f"{session}/xhr", b"")
 
     async def streams(self) -> None:
-        """Server-sent events, ours or SockJS's, for up to a second; closed or reset."""
+        """Read Server-Sent Events, ours or SockJS's, for up to a second; then close or reset."""
         path = self._rng.choice(["/events?topic=live.score", "/sockjs/000/e%x/eventsource"])
         path = path.replace("%x", f"{self._rng.getrandbits(40):x}")
         with await _opened(self._port) as sock:
@@ -218,15 +218,15 @@ class Visitors:
                 _reset(sock)
 
     async def asks_for_info(self) -> None:
-        """What SockJS asks before it connects, and a path that there isn't."""
+        """Send the requests of SockJS before it connects, and one for a path that doesn't exist."""
         with await _opened(self._port) as sock:
             for path in ("/sockjs/info", "/sockjs", "/nowhere"):
                 await self._send(sock, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
                 await self._read(sock, 0.05)
 
     async def floods(self) -> None:
-        """More pings at once than a gateway answers, as verbs or as frames."""
-        # Of the first the data plane answers those that aren't refused, of the last a few.
+        """Send more pings at once than a gateway replies to, as verbs or as frames."""
+        # The data plane replies to unrefused pings of the first kind, and to a few of the last.
         floods = [
             frame(b'{"action":"ping"}') * 400,
             frame(b'{ "action": "ping" }') * 400,
@@ -237,7 +237,7 @@ class Visitors:
             await self._read(sock, 0.5)
 
     async def resets_while_subscribed(self) -> None:
-        """Subscribes, and is reset while messages come."""
+        """Subscribe, and reset the connection while messages arrive."""
         with await _opened(self._port) as sock:
             await self._send(sock, handshake() + b"".join(map(subscribe, _TOPICS)))
             await self._read(sock, 0.2)
@@ -253,7 +253,7 @@ class Visitors:
         await asyncio.get_running_loop().sock_sendall(sock, data)
 
     async def _read(self, sock: socket.socket, seconds: float) -> None:
-        """Read and forget, for so long or to the end."""
+        """Read and discard, for ``seconds`` or to the end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while await asyncio.get_running_loop().sock_recv(sock, 65536):

@@ -44,7 +44,7 @@ _TO_TRY = """What to try (with PYTHONPATH=deploy .venv/bin/python for python):
   python -m fleet cut oregon dublin                no packet passes; `heal` takes it back
   make fleet-down                                  end it; leaves nothing"""
 
-# Of `boxes`: the fleet, a region, and what is done with machines that were booted there.
+# Of `boxes`: the fleet, a region, and the function called with the machines booted there.
 _Place: TypeAlias = tuple[Fleet, str, Callable[[list[str]], object] | None]
 
 _SIZE = click.Choice([str(size) for size in SIZES])
@@ -79,7 +79,7 @@ _WORDS_OF_ANOTHER: Final = {"ignore_unknown_options": True, "allow_interspersed_
 @click.pass_context
 def cli(context: click.Context, folder: Path) -> None:
     """Real Debian machines on this one: two regions and a proxy, booted by systemd-nspawn."""
-    # Files of machines' disks are made here, and everybody on a machine reads its /etc.
+    # Files of machines' disks are made here, and every user of a machine reads its /etc.
     os.umask(0o022)
     context.obj = Fleet(Folders.at(folder), _say)
 

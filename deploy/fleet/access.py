@@ -1,6 +1,6 @@
-"""How one gets in: ssh's configuration, the inventory for Ansible, tokens, hosts.json.
+"""Access to the machines: ssh's configuration, the inventory for Ansible, tokens, hosts.json.
 
-``ssh -F .fleet/ssh_config NAME`` works from the host, and so does all that uses ssh.
+``ssh -F .fleet/ssh_config NAME`` works from the host, and so do all programs that use ssh.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from localfabric.world.state import write_private
 from operations.certificates.folder import opened
 
 _CONNECT: Final = Path(__file__).with_name("connect.py")
-#: Who may publish on the fleet, to all topics: a user of client nodes, and the API key is its own.
+#: The publisher on the fleet, of all topics: a user of client nodes, and owner of the API key.
 PUBLISHER: Final = "wire"
 _POLL: Final = 0.3
 _LIFETIME: Final = datetime.timedelta(days=90)
 _RENEW_BEFORE: Final = datetime.timedelta(days=30)
 _ASK_SECONDS: Final = 10.0
-# Until then a machine that was started may not be there yet.
+# Until then a machine that was started may not be visible yet.
 _APPEARS_SECONDS: Final = 5.0
 
 
 def make_key(folders: Folders) -> None:
-    """The key that lets one in, if there is none yet."""
+    """Make the ssh key that opens all machines, if there is none yet."""
     if not folders.key.exists():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "fleet", "-f", folders.key)
 
 
 def write_ssh_config(folders: Folders, network: Network, host_keys: Mapping[str, str]) -> None:
-    """ssh's configuration and the keys by which machines are known."""
+    """Write ssh's configuration, and the known host keys of the machines."""
     connect = shlex.join([sys.executable, str(_CONNECT), str(network.path)])
     hosts = "".join(
         f"Host {machine.name}\n    HostName {machine.address}\n    HostKeyAlias {machine.name}\n"
@@ -68,16 +68,16 @@ def write_ssh_config(folders: Folders, network: Network, host_keys: Mapping[str,
 
 
 def ssh(folders: Folders, name: str, *command: str) -> list[str]:
-    """The command line that runs ``command`` on a machine, or a shell."""
+    """Return the command line that runs ``command`` on a machine, or a shell."""
     return ["ssh", "-F", str(folders.ssh_config), name, *command]
 
 
 def wait_until_up(
     folders: Folders, machine: Machine, seconds: float, runs: Callable[[], bool]
 ) -> str:
-    """Wait until a machine has booted; what systemd says then: "running" or "degraded".
+    """Wait until a machine has booted; return systemd's state then: "running" or "degraded".
 
-    FleetError if it isn't reached in time, or doesn't run any more, which ``runs`` says.
+    FleetError if it isn't reached in time, or if ``runs`` returns False: it has ended.
     """
     began = time.monotonic()
     while (said := _state(folders, machine)) not in ("running", "degraded"):
@@ -97,12 +97,12 @@ def wait_until_up(
 
 
 def _state(folders: Folders, machine: Machine) -> str:
-    """What a machine's systemd says of itself now, or why it can't be asked."""
+    """Return the present state of a machine's systemd, or the reason why it can't be asked."""
     return _asked(folders, machine, "systemctl", "is-system-running")
 
 
 def _asked(folders: Folders, machine: Machine, *command: str) -> str:
-    """What a command prints on a machine, or why it can't be run there."""
+    """Return the output of a command on a machine, or the reason why it can't be run there."""
     try:
         done = subprocess.run(
             ssh(folders, machine.name, *command),
@@ -118,7 +118,7 @@ def _asked(folders: Folders, machine: Machine, *command: str) -> str:
 
 
 def inventory(folders: Folders, machines: Iterable[Machine]) -> dict[str, Any]:
-    """The machines as Ansible's inventory scripts tell them: a group a role, a group a region."""
+    """Return the machines as an Ansible inventory script does: a group a role, a group a region."""
     listed = list(machines)
     groups: dict[str, Any] = {
         role: {"hosts": [m.name for m in listed if m.role == role]} for role in ROLES
@@ -132,7 +132,7 @@ def inventory(folders: Folders, machines: Iterable[Machine]) -> dict[str, Any]:
 def write_hosts(
     folders: Folders, machines: Iterable[Machine], frontdesks: Mapping[str, str]
 ) -> None:
-    """``hosts.json``, by which `newsfabric status`, `chaos`, `top` and `tail` know the fleet."""
+    """Write ``hosts.json``, by which `newsfabric status`, `chaos`, `top`, `tail` know the fleet."""
     environment = ["env", f"PYTHONPATH={CHECKOUT / 'deploy'}"]
     fleet = [*environment, sys.executable, "-m", "fleet", "--folder", str(folders.top)]
     verbs = {"cut": "cut", "heal": "heal", "kill": "pull-plug", "boot": "boot"}
@@ -148,26 +148,26 @@ def write_hosts(
 
 
 def make_token_keys(folders: Folders) -> None:
-    """The key pair of the fleet's own tokens, if there is none yet."""
+    """Make the key pair of the fleet's own tokens, if there is none yet."""
     paths = Paths(state=folders.top)
     if not paths.token_keys.exists():
         make_keys(paths)
 
 
 def make_secret(folders: Folders) -> None:
-    """The secret that the fabric's passwords are derived from, if there is none yet."""
+    """Make the secret that the fabric's passwords are derived from, if there is none yet."""
     if not folders.secret.exists():
         write_private(folders.secret, secrets.token_hex(32))
 
 
 def write_topics(folders: Folders) -> None:
-    """The checkout's feeds, of which :data:`PUBLISHER` alone may publish."""
+    """Write the checkout's feeds, to which only :data:`PUBLISHER` may publish."""
     feeds = (CHECKOUT / "topics.toml").read_text()
     folders.topics.write_text(f'{feeds}\n[[publisher]]\napp_id = "{PUBLISHER}"\ntopics = ["#"]\n')
 
 
 def renew_secret(folders: Folders) -> None:
-    """Another secret; the one there was is kept beside it, for rotate-secrets.yml.
+    """Make another secret; the present one is kept beside it, for rotate-secrets.yml.
 
     FleetError if no fleet is up, or if the last rotation hasn't ended: two former secrets would be
     one too many.
@@ -184,12 +184,12 @@ def renew_secret(folders: Folders) -> None:
 
 
 def forget_secret(folders: Folders) -> None:
-    """Forget the former secret: what follows from it isn't good any more after site.yml."""
+    """Delete the former secret: passwords derived from it stop working after site.yml."""
     folders.former_secret.unlink(missing_ok=True)
 
 
 def issue_certificates(folders: Folders, machines: Iterable[Machine]) -> None:
-    """An authority and a certificate for each machine, where there is none yet: TLS from now on."""
+    """Make an authority, and a certificate for each machine without one: TLS from now on."""
     now = datetime.datetime.now(datetime.UTC)
     with opened(folders.certs) as certificates:
         certificates.init("fleet", now=now, lifetime=_LIFETIME)
@@ -197,7 +197,7 @@ def issue_certificates(folders: Folders, machines: Iterable[Machine]) -> None:
             certificates.issue(
                 # A board's forward is a port of this machine.
                 [machine.name, machine.address, *(["127.0.0.1"] if machine.role == "core" else [])],
-                # Store nodes know each other by theirs.
+                # Store nodes authenticate to each other with theirs.
                 ("server", "client") if machine.role == "store" else ("server",),
                 now=now,
                 lifetime=_LIFETIME,
@@ -206,16 +206,16 @@ def issue_certificates(folders: Folders, machines: Iterable[Machine]) -> None:
 
 
 def operator_token(folders: Folders, user: str, seconds: float) -> str:
-    """A token that opens the boards. FleetError if no fleet is up."""
+    """Return a token that opens the boards. FleetError if no fleet is up."""
     if not folders.secret.exists():
         raise FleetError("no fleet is up: `make fleet` starts one")
     return issue(Paths(state=folders.top), user, (), seconds, operator=True)
 
 
 def api_key(folders: Folders, *, former: bool = False) -> str:
-    """The key of `newsfabric_api_keys`, with which frontdesks take messages over HTTP.
+    """Return the key of `newsfabric_api_keys`, with which frontdesks accept messages over HTTP.
 
-    ``former``: the one before, after :func:`renew_secret`. FleetError if there is none.
+    ``former``: the key before :func:`renew_secret`. FleetError if there is none.
     """
     kept = folders.former_secret if former else folders.secret
     if not kept.exists():
@@ -227,7 +227,7 @@ def api_key(folders: Folders, *, former: bool = False) -> str:
 
 
 def amqp_urls(folders: Folders, machines: Iterable[Machine]) -> dict[str, list[str]]:
-    """Where :data:`PUBLISHER` publishes over AMQP, with its login: the client nodes of each region.
+    """Return the AMQP URLs for :data:`PUBLISHER`, with its login: the client nodes of each region.
 
     FleetError if no fleet is up.
     """
@@ -248,7 +248,7 @@ def _host_variables(folders: Folders, machine: Machine) -> dict[str, str]:
     return {
         "ansible_host": machine.name,
         "ansible_ssh_common_args": f"-F {shlex.quote(str(folders.ssh_config))}",
-        # Of two fleets the machines have the same names: a connection that is kept is of one.
+        # Machines of two fleets have the same names: a kept connection must belong to one fleet.
         "ansible_control_path": f"%(directory)s/{folders.namespace}-%%h",
         "ansible_python_interpreter": "/usr/bin/python3",
         "newsfabric_address": machine.address,

@@ -1,6 +1,6 @@
 """Retail boxes of one region, for the scaler's driver ``command`` (docs/scaling.md).
 
-The fleet does here what a cloud does there: it boots boxes from the image, and ends them.
+The fleet takes the place of a cloud: it boots boxes from the image, and ends them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from fleet.errors import FleetError
 from fleet.fleet import Fleet
 from fleet.plan import REGIONS, Machine, machines_with
 
-#: As the scaler knows it: there may be no more.
+#: The exit code by which the scaler knows that there may be no more.
 EXIT_LIMIT: Final = 3
-# A box is a machine on this machine: each takes memory that the others lack.
+# A box is a machine on this machine: its memory is taken from the others.
 MOST: Final = 12
 
 
 class TooManyError(FleetError):
-    """More boxes are wanted than there may be; those that may be are up."""
+    """More boxes are wanted than allowed; the allowed number is up."""
 
 
 def listed(fleet: Fleet, region: str) -> list[str]:
-    """A line of JSON for each box that runs, as the scaler reads them."""
+    """Return a line of JSON for each running box, in the scaler's format."""
     running = fleet.machines.running()
     return [
         json.dumps({"name": box.name, "age_seconds": age, "zone": box.zone})
@@ -38,10 +38,10 @@ def listed(fleet: Fleet, region: str) -> list[str]:
 def want(
     fleet: Fleet, region: str, count: int, then: Callable[[list[str]], object] | None = None
 ) -> None:
-    """Boot boxes until ``count`` run. TooManyError, after the last that may be, for more.
+    """Boot boxes until ``count`` run. TooManyError above :data:`MOST`, after as many have booted.
 
-    Fewer are never made here: who ends a box says which. ``then`` is told the names of those that
-    have booted.
+    No box is ended here: the caller of :func:`end` chooses which. ``then`` is called with the names
+    of the boxes that have booted.
     """
     running = fleet.machines.running()
     up = [box for box in _boxes(fleet, region) if box.name in running]
@@ -56,7 +56,7 @@ def want(
 
 
 def end(fleet: Fleet, region: str, names: Sequence[str]) -> None:
-    """Power these off and forget them; one that is gone already is fine."""
+    """Power these off and forget them; a box that is already gone is no error."""
     present = {box.name for box in _boxes(fleet, region)}
     fleet.power_off([name for name in names if name in present], forget=True)
 
@@ -68,7 +68,7 @@ def _boxes(fleet: Fleet, region: str) -> list[Machine]:
 
 
 def _age(init: int | None) -> float | None:
-    """Seconds since the machine's init was started; None if it has ended meanwhile."""
+    """Return the seconds since the machine's init was started; None if it has ended meanwhile."""
     try:
         return None if init is None else round(max(0.0, time.time() - kernel.started_at(init)), 1)
     except OSError:

@@ -1,7 +1,7 @@
 """A control group for each machine, on a host where no systemd makes them.
 
-systemd-nspawn puts what it starts below its own group. Started from one shell, all machines would
-be in one: a unit that stops on one machine would wait for the same unit of all the others.
+systemd-nspawn puts the processes of a machine below its own group. Started from one shell, all
+machines would be in one: a stopping unit would wait for the same unit of all other machines.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 from fleet.kernel import PROC
 
 _SYSTEMD_RUNS: Final = Path("/run/systemd/system")
-# The kernel lets a group go some moments after its last process.
+# The kernel releases a group some moments after its last process.
 _SECONDS: Final = 10.0
 _POLL: Final = 0.05
 
 
 def systemd_runs() -> bool:
-    """Whether this host's init is systemd, which then gives each machine a group."""
+    """Return whether this host's init is systemd, which then gives each machine a group."""
     return _SYSTEMD_RUNS.is_dir()
 
 
 def hierarchies() -> list[Path]:
-    """Where the trees lie that systemd uses: version 2, and on an old host "name=systemd"."""
+    """Return the mount points of systemd's trees: version 2, and on an old host "name=systemd"."""
     found = []
     for line in (PROC / "self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -36,7 +36,7 @@ def hierarchies() -> list[Path]:
 
 
 def make(fleet: str, name: str) -> list[Path]:
-    """The groups of one machine, empty."""
+    """Return the groups of one machine, made new and empty."""
     groups = [tree / fleet / name for tree in hierarchies()]
     for group in groups:
         remove(group)
@@ -45,7 +45,7 @@ def make(fleet: str, name: str) -> list[Path]:
 
 
 def remove_all(fleet: str) -> None:
-    """Remove what :func:`make` made for any machine; no process may be in it."""
+    """Remove all groups made by :func:`make`; no process may be in them."""
     for tree in hierarchies():
         remove(tree / fleet)
 
@@ -66,6 +66,6 @@ def remove(group: Path) -> None:
 
 
 def entering(groups: list[Path]) -> tuple[str, ...]:
-    """Words before a command line, so that it runs in these groups."""
+    """Return the words before a command line that make it run in these groups."""
     script = 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@"'
     return ("sh", "-ec", script, "enter", *(str(group) for group in groups), "--")

@@ -1,8 +1,8 @@
 """ssh's ProxyCommand: connects within the fleet's network and hands ssh the connected socket.
 
-Called as ``connect.py NAMESPACE HOST PORT``, with ``ProxyUseFdpass yes``. So ssh, and all that
-uses it, needs no network of the fleet's, and no byte goes through this process. It is started for
-each connection: it imports nothing of ours.
+Called as ``connect.py NAMESPACE HOST PORT``, with ``ProxyUseFdpass yes``. So ssh, and all programs
+that use it, can stay outside the fleet's network, and no byte passes through this process. It is
+started for each connection: it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _SECONDS = 10.0
 
 
 def enter(namespace: str) -> None:
-    """Make sockets of this thread belong to that network namespace. OSError if it can't be."""
+    """Make new sockets of this thread belong to that network namespace. OSError on failure."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(namespace, "rb") as opened:
-        # os.setns came with Python 3.12.
+        # os.setns exists since Python 3.12.
         if libc.setns(opened.fileno(), _CLONE_NEWNET) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), namespace)
 
 
 def main() -> int:
-    """0 when ssh has the socket."""
+    """Connect and pass the socket to ssh; return 0, or 1 after an error."""
     namespace, host, port = sys.argv[1:4]
     try:
         enter(namespace)

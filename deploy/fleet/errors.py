@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class FleetError(Exception):
-    """Something is missing or failed; the text says what, and what to do."""
+    """A requirement that is missing, or a failure; the text describes it, and the remedy."""

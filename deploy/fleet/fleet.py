@@ -1,7 +1,7 @@
-"""The whole fleet: up, down, and what is there.
+"""The whole fleet: up, down, and status.
 
-Every step looks at what is there and does only what is missing, so a command that was interrupted
-is simply given again.
+Every step looks at the present state and does only the missing part, so a command that was
+interrupted is simply given again.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from fleet.machines import Machines
 from fleet.network import Network
 from fleet.plan import Machine, machine, machines_of
 
-# Boots at once: more only wait for each other's processor time.
+# Boots at once: more would only wait for each other's processor time.
 _AT_ONCE: Final = 4
 PORT_BASE: Final = 18080
 # A machine boots in 10 to 20 s. Beside the tests of a whole CI run it once took more than 120 s.
 _BOOT_SECONDS: Final = 400
 _OFF_SECONDS: Final = 90
-# Each machine's root is this machine's root to the kernel, which counts its inotify instances: a
-# dozen a machine, and 128 are allowed. An init that gets none gives up.
+# To the kernel each machine's root is this machine's root, so it counts their inotify instances
+# together: a dozen a machine, and 128 are allowed. An init that gets none gives up.
 _WATCHES: Final = 1024
 
 Say = Callable[[str], None]
 
 
 class Fleet:
-    """The fleet in ``folders``; ``say`` is told what goes on, a line a time."""
+    """The fleet in ``folders``; ``say`` is called with each line about the progress."""
 
     def __init__(self, folders: Folders, say: Say) -> None:
         self.folders = folders
@@ -45,23 +45,23 @@ class Fleet:
         self._say = say
 
     def members(self) -> tuple[Machine, ...]:
-        """The machines that belong to it, whether they run or not."""
+        """Return the machines that belong to the fleet, running or not."""
         return tuple(machine(name) for name in self._notes()["machines"])
 
     @property
     def suite(self) -> str:
-        """Debian's suite that machines get for whom nobody says another."""
+        """Debian's suite for machines without a chosen one."""
         suite: str = self._notes()["suite"]
         return suite
 
     def image(self, suite: str) -> Image:
-        """The image of that suite. FleetError for one that there is none of."""
+        """Return the image of that suite. FleetError for an unknown suite."""
         if suite not in SUITES:
             raise FleetError(f"no image of {suite}; there are {', '.join(SUITES)}")
         return Image(self.folders, suite, self._say)
 
     def boards(self) -> dict[str, str]:
-        """Where this machine reaches each region's board, by region."""
+        """Return the URL of each region's board on this machine, by region."""
         forwards = forwards_of(self.members(), self._notes()["port_base"])
         scheme = self._scheme()
         return {
@@ -69,14 +69,14 @@ class Fleet:
         }
 
     def build_image(self, suite: str | None = None) -> None:
-        """Make the image of ``suite``, or of the fleet's, if what it depends on has changed."""
+        """Make the image of ``suite``, or of the fleet's, if its sources have changed."""
         with self.folders.locked():
             self._build_image(suite or self.suite)
 
     def up(self, size: int, *, suite: str | None = None, port_base: int | None = None) -> None:
-        """Boot what isn't up of a fleet of ``size``; forwards are at ``port_base`` and after it.
+        """Boot the missing machines of a fleet of ``size``; forwards begin at port ``port_base``.
 
-        Machines without a disk get one of ``suite``, and so do those that are booted later.
+        Machines without a disk get one of ``suite``, and so do machines that are booted later.
         FleetError while a larger fleet is up.
         """
         with self.folders.locked():
@@ -92,10 +92,10 @@ class Fleet:
             self._start([*self.members(), *(m for m in wanted if m not in self.members())], suite)
 
     def boot(self, names: Sequence[str], *, new: bool, suite: str | None = None) -> None:
-        """Boot these, also ones that the fleet didn't have; with ``new`` on an empty disk.
+        """Boot these, also machines new to the fleet; with ``new`` on an empty disk.
 
-        A disk that is made is of ``suite``, or of the fleet's. FleetError without a fleet, or for
-        a machine that runs and is to have a ``new`` disk.
+        A new disk is of ``suite``, or of the fleet's. FleetError without a fleet, or for a running
+        machine that is to have a ``new`` disk.
         """
         with self.folders.locked():
             chosen = [machine(name) for name in names]
@@ -152,7 +152,7 @@ class Fleet:
                 self.folders.key.with_suffix(".pub"),
                 self.folders.top / "forwards.log",
                 self.folders.hosts,
-                # What the inventory derives the fleet's passwords from.
+                # The inventory derives the fleet's passwords from these.
                 self.folders.secret,
                 self.folders.former_secret,
                 self.folders.topics,
@@ -167,7 +167,7 @@ class Fleet:
                 shutil.rmtree(self.folders.layers)
 
     def status(self) -> dict[str, Any]:
-        """What is there, as JSON: asked of the kernel now."""
+        """Return the present state, as JSON: read from the kernel now."""
         running = self.machines.running()
         disks = set(self.machines.with_disks())
         return {
@@ -197,7 +197,7 @@ class Fleet:
         self._say(f"the image of {suite} is {'made' if built else 'as it should be'}")
 
     def _start(self, machines: Sequence[Machine], suite: str) -> None:
-        """Boot those of ``machines`` that don't run, some at once, and wait for all of them."""
+        """Boot all ``machines`` that don't run, some at once, and wait for all of them."""
         self._note([*self.members(), *(m for m in machines if m not in self.members())])
         self._describe()
         if kernel.raise_watches(_WATCHES):
@@ -214,7 +214,7 @@ class Fleet:
         open_forwards(self.network, forwards, self.folders.top / "forwards.log")
 
     def _describe(self) -> None:
-        """Tell newsfabric's own commands which machines there are."""
+        """Write the list of machines for newsfabric's own commands."""
         forwards = forwards_of(self.members(), 0).items()
         frontdesks = {region: f"{self._scheme()}://{hosts[0]}" for region, (_, hosts) in forwards}
         access.write_hosts(self.folders, self.members(), frontdesks)

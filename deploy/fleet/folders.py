@@ -1,4 +1,4 @@
-"""Where the fleet keeps its things: everything below ``.fleet/`` at the checkout's root."""
+"""The fleet's files and folders: everything is below ``.fleet/`` at the checkout's root."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import IO, Final
 from fleet.errors import FleetError
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
-# Two scalers may ask for boxes at the same time, and want an answer within 25 s.
+# Two scalers may ask for boxes at the same time, and want a reply within 25 s.
 _PATIENCE: Final = 15.0
 _POLL: Final = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folders:
-    """``top`` is absolute and has no symlink in it: processes and mounts are found by it."""
+    """All paths. ``top`` is absolute, without symlinks: it identifies processes and mounts."""
 
     top: Path
 
     @classmethod
     def at(cls, top: Path) -> Folders:
-        """Those below ``top``, which may be relative or a symlink."""
+        """Return the paths below ``top``, which may be relative or a symlink."""
         return cls(top.resolve())
 
     @property
@@ -38,7 +38,7 @@ class Folders:
 
     @property
     def notes(self) -> Path:
-        """Which machines belong to the fleet: ``fleet.json``."""
+        """The list of machines in the fleet: ``fleet.json``."""
         return self.top / "fleet.json"
 
     @property
@@ -48,7 +48,7 @@ class Folders:
 
     @property
     def build(self) -> Path:
-        """What is built and isn't whole yet."""
+        """The folder of unfinished builds."""
         return self.top / "build"
 
     @property
@@ -58,12 +58,12 @@ class Folders:
 
     @property
     def key(self) -> Path:
-        """The private ssh key that every machine lets in."""
+        """The private ssh key that every machine accepts."""
         return self.top / "key"
 
     @property
     def ssh_config(self) -> Path:
-        """How ssh and ansible reach each machine by its name."""
+        """The configuration with which ssh and ansible reach each machine by its name."""
         return self.top / "ssh_config"
 
     @property
@@ -73,12 +73,12 @@ class Folders:
 
     @property
     def hosts(self) -> Path:
-        """What newsfabric's own commands know of the fleet (operations.hosts.described)."""
+        """The fleet's description for newsfabric's own commands (operations.hosts.described)."""
         return self.top / "hosts.json"
 
     @property
     def scale_out_log(self) -> Path:
-        """What scale-out-retail.yml said of the machines that the scaler had booted."""
+        """The output of scale-out-retail.yml for machines that the scaler had booted."""
         return self.top / "scale-out.log"
 
     @property
@@ -88,7 +88,7 @@ class Folders:
 
     @property
     def former_secret(self) -> Path:
-        """The one before, while both are wanted (`newsfabric_former_secret`)."""
+        """The previous secret, while both are wanted (`newsfabric_former_secret`)."""
         return self.top / "former-secret"
 
     @property
@@ -98,22 +98,22 @@ class Folders:
 
     @property
     def certs(self) -> Path:
-        """The authority and the machines' certificates; without it there is no TLS."""
+        """The authority and the machines' certificates; without this folder there is no TLS."""
         return self.top / "certs"
 
     def of(self, name: str) -> Path:
-        """The folder of one machine."""
+        """Return the folder of one machine."""
         return self.machines / name
 
     def console(self, name: str) -> Path:
-        """What a machine has said on its console."""
+        """Return the log of a machine's console."""
         return self.of(name) / "console.log"
 
     @contextlib.contextmanager
     def locked(self, seconds: float = _PATIENCE) -> Iterator[None]:
-        """One change at a time; the lock ends with the process that holds it.
+        """Hold the lock for one change at a time; it ends with the process that holds it.
 
-        FleetError if another one still has it after ``seconds``.
+        FleetError if another process still has it after ``seconds``.
         """
         self.top.mkdir(parents=True, exist_ok=True)
         ends = time.monotonic() + seconds

@@ -1,9 +1,9 @@
-"""The program that forwards ports: those of this machine's loopback that lead to machines.
+"""The program that forwards ports of this machine's loopback to machines.
 
 Called as ``python -m fleet.forward_program NAMESPACE PORT=HOST:PORT,HOST:PORT …``. It listens on
-127.0.0.1 first and then enters the fleet's network, so it can do both; it is in that network, and
-ends with it. Of a forward's hosts the first one that answers is taken. It says ``ready`` when it
-listens.
+127.0.0.1 first and then enters the fleet's network, so it can do both; it belongs to that network,
+and is ended with it. Of a forward's hosts the first that replies is used. It prints ``ready`` when
+it listens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from fleet.connect import enter
 
 _CONNECT_SECONDS: Final = 3.0
-# Of all forwards together; more wait in the listening socket's queue, and are then refused.
+# Of all forwards together; further connections are aborted.
 _MOST_OPEN: Final = 512
 _CHUNK: Final = 65_536
 _BACKLOG: Final = 64
@@ -28,14 +28,14 @@ Hosts = Sequence[tuple[str, int]]
 
 
 class Forward:
-    """Leads each connection to one of ``hosts``."""
+    """A forward: connects each incoming connection to one of ``hosts``."""
 
     def __init__(self, hosts: Hosts, places: asyncio.Semaphore) -> None:
         self._hosts = hosts
         self._places = places
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """asyncio calls it with each connection; beyond 512 that are open it aborts it."""
+        """Serve a connection, or abort it while 512 others are open; asyncio calls this."""
         if self._places.locked():
             writer.transport.abort()
             return
@@ -49,7 +49,7 @@ class Forward:
                 finally:
                     there_writer.close()
             except* OSError:
-                pass  # one side has gone, or no host answers
+                pass  # one side has closed, or no host replies
             finally:
                 writer.close()
 
@@ -62,7 +62,7 @@ class Forward:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until one side says that it has said all."""
+    """Copy until one side has no more data."""
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()
@@ -82,7 +82,7 @@ async def _serve(listeners: Sequence[tuple[socket.socket, Hosts]]) -> None:
 
 
 def main() -> int:
-    """Serve until SIGTERM; 1 if a port is taken."""
+    """Serve until SIGTERM; return 1 if a port is taken."""
     listeners = []
     for word in sys.argv[2:]:
         port, _, hosts = word.partition("=")

@@ -1,4 +1,4 @@
-"""Port forwards: what people reach of a fleet from this machine, a board for each region.
+"""Port forwards: the parts of a fleet that this machine reaches, a board for each region.
 
 The host's own network is left alone: a forward is a port of its loopback, held by a program that
 connects within the fleet's network (:mod:`fleet.forward_program`).
@@ -20,12 +20,12 @@ from fleet.network import Network
 from fleet.plan import REGIONS, Machine
 
 _PROGRAM: Final = "fleet.forward_program"
-# Where the frontdesks are, which show the board too.
+# The port of the frontdesks, which show the board too.
 FRONTDESK_PORT: Final = 8080
 
 
 def forwards_of(machines: Iterable[Machine], port_base: int) -> dict[str, tuple[int, list[str]]]:
-    """Of each region with core machines: its port on the host, and the hosts that it leads to."""
+    """Return, for each region with core machines, its port on the host and its target hosts."""
     found: dict[str, tuple[int, list[str]]] = {}
     for machine in machines:
         if machine.role == "core":
@@ -36,7 +36,7 @@ def forwards_of(machines: Iterable[Machine], port_base: int) -> dict[str, tuple[
 
 
 def open_forwards(network: Network, forwards: dict[str, tuple[int, list[str]]], log: Path) -> None:
-    """Have exactly these open. FleetError if a port is taken."""
+    """Open exactly these forwards. FleetError if a port is taken."""
     given = [str(network.path), *(f"{port}={','.join(hosts)}" for port, hosts in forwards.values())]
     present = _programs(network)
     if list(present.values()) == [given]:
@@ -49,7 +49,7 @@ def open_forwards(network: Network, forwards: dict[str, tuple[int, list[str]]], 
 
 
 def _programs(network: Network) -> dict[int, list[str]]:
-    """What each forward program in this network was given, by its pid."""
+    """Return the arguments of each forward program in this network, by its pid."""
     found = {}
     for pid in kernel.processes_in(network.path):
         command = kernel.command_of(pid)

@@ -1,10 +1,10 @@
 """The images that machines are made of, one for each suite of Debian: two layers each, below
 ``.fleet/layers``.
 
-``base-KEY`` is Debian by debootstrap. ``image-KEY`` is what the playbook ``build-image.yml`` adds
-to it, as an overlay. A KEY is made of all that the layer depends on: a layer that exists is right,
-and one that was not finished has another name. Machines have no way out to the Internet, so what
-they need is in the image.
+``base-KEY`` is Debian by debootstrap. ``image-KEY`` has the additions of the playbook
+``build-image.yml``, as an overlay. A KEY is a digest of all that the layer depends on: an existing
+layer is up to date, and an unfinished one has another name. Machines have no access to the
+Internet, so their packages are in the image.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fleet.folders import CHECKOUT, Folders
 from fleet.playbooks import ANSIBLE, PLAYBOOKS, command
 from fleet.run import run, run_logged
 
-#: Suites of Debian that a machine may have, and the one of a fleet that nobody chose one for.
+#: Suites of Debian that a machine may have, and the default of a fleet.
 SUITES: Final = ("bookworm", "trixie", "sid")
 DEFAULT_SUITE: Final = "trixie"
-# It has no updates beside it, and a mirror's copy may be older than its Release file allows.
+# Sid has no updates beside it, and a mirror's copy may be older than its Release file allows.
 _UNSTABLE: Final = "sid"
 PACKAGES: Final = (
     "ca-certificates",
     "dbus",
-    # What a machine needs that carries hosts (roles/machine).
+    # For a machine that carries hosts (roles/machine).
     "haproxy",
     "iproute2",
     "nftables",
@@ -44,8 +44,8 @@ PACKAGES: Final = (
     "systemd-sysv",
 )
 PLAYBOOK: Final = PLAYBOOKS / "build-image.yml"
-# What the playbook installs, below deploy/ansible. What it configures besides, and another release,
-# site.yml brings to each machine: no reason to make the image anew.
+# Sources of the installation, below deploy/ansible. Configuration and another release are brought
+# to each machine by site.yml: no reason to make the image anew.
 _SOURCES: Final = (
     "playbooks/build-image.yml",
     *(f"roles/{role}/tasks/install.yml" for role in ("base", "rabbitmq", "cassandra")),
@@ -73,7 +73,7 @@ class Image:
         self._security = mirror("debian-security", _SECURITY)
 
     def layers(self) -> tuple[Path, ...]:
-        """The folders that a machine's disk lies on, uppermost first."""
+        """Return the folders that a machine's disk lies on, uppermost first."""
         base = self._folders.layers / f"base-{self._base_key()}"
         if not PLAYBOOK.exists():
             return (base,)
@@ -81,7 +81,7 @@ class Image:
 
     @property
     def ready(self) -> bool:
-        """Whether no layer is missing."""
+        """True if no layer is missing."""
         return all(layer.is_dir() for layer in self.layers())
 
     def build_base(self) -> None:
@@ -91,7 +91,7 @@ class Image:
             self._build_base(base)
 
     def build(self) -> bool:
-        """Make what is missing; whether anything was."""
+        """Make the missing layers; return whether there were any."""
         self._clear()
         missing = [layer for layer in self.layers() if not layer.is_dir()]
         for layer in reversed(missing):
@@ -102,7 +102,7 @@ class Image:
         return bool(missing)
 
     def sources(self) -> str:
-        """What apt is told on a machine of the suite: its ``sources.list``."""
+        """Return apt's ``sources.list`` for a machine of the suite."""
         archives = [(self._mirror, self._suite)]
         if self._suite != _UNSTABLE:
             archives.append((self._mirror, f"{self._suite}-updates"))
@@ -129,7 +129,7 @@ class Image:
         new.rename(layer)
 
     def _prepare(self, root: Path) -> None:
-        """What a fresh Debian lacks to be an image, and what an image mustn't hold."""
+        """Add the parts that an image needs, and delete those that it mustn't have."""
         (root / "etc/machine-id").write_text("")
         for key in (root / "etc/ssh").glob("ssh_host_*"):
             key.unlink()
@@ -171,7 +171,7 @@ class Image:
         )
 
     def _clear(self) -> None:
-        """What a build that was interrupted left."""
+        """Remove the remains of an interrupted build."""
         unmount(self._folders.build)
         if self._folders.build.exists():
             shutil.rmtree(self._folders.build)
@@ -188,7 +188,7 @@ def forget_others(folders: Folders, used: Iterable[Path]) -> None:
 
 
 def mirror(kind: str, default: str, apt: Path = Path("/etc/apt")) -> str:
-    """Where this machine's own apt gets ``kind`` ("debian", "debian-security"), or ``default``."""
+    """Return this machine's mirror of ``kind`` ("debian", "debian-security"), or ``default``."""
     files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
     for file in files:
         for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
@@ -212,7 +212,7 @@ def unmount(folder: Path) -> None:
 
 
 def _open_for_building(root: Path) -> None:
-    """A chroot in which apt works, and in which no package starts its service."""
+    """Prepare a chroot in which apt works, and in which no package starts its service."""
     for kind, point, options in (
         ("proc", "proc", "nosuid,nodev,noexec"),
         ("sysfs", "sys", "ro,nosuid,nodev,noexec"),
@@ -238,7 +238,7 @@ def _open_for_building(root: Path) -> None:
 
 
 def _close_after_building(root: Path) -> None:
-    """Leave nothing of the building in the image: no name server, no packages, no identity."""
+    """Remove traces of the build from the image: name server, packages, identity."""
     for name in ("usr/sbin/policy-rc.d", "etc/resolv.conf", "etc/apt/apt.conf.d/90fleet-build"):
         (root / name).unlink(missing_ok=True)
     for folder in ("var/lib/apt/lists", "var/cache/apt/archives"):
@@ -255,7 +255,7 @@ def _digest(value: object) -> str:
 
 
 def _contents(paths: Iterable[Path]) -> list[tuple[str, str]]:
-    """Each file at or below ``paths`` with the digest of what is in it."""
+    """Return each file at or below ``paths`` with the digest of its contents."""
     found = []
     for path in paths:
         for file in sorted([path, *path.rglob("*")]):

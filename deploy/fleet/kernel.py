@@ -1,8 +1,8 @@
-"""What runs and what is mounted, read from /proc each time.
+"""Running processes and mounts, read from /proc each time.
 
-The fleet keeps no pid files: a note can be stale after a crash, the kernel's own lists can't.
-A machine is an init whose root is the machine's disk. Its supervisor is the systemd-nspawn that
-names the machine's folder on its command line. Killing the supervisor doesn't end the machine.
+The fleet keeps no pid files: a note can be stale after a crash, the kernel's own lists can't. A
+machine is an init whose root is the machine's disk. Its supervisor is the systemd-nspawn that names
+the machine's folder on its command line. Killing the supervisor doesn't end the machine.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 WATCHES_NAME: Final = "fs.inotify.max_user_instances"
-# What systemd takes as "power off", sent to the init of a container (systemd(1)).
+# The signal for "power off" to the init of a container (systemd(1)).
 POWER_OFF: Final = signal.SIGRTMIN + 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Box:
-    """What runs of a machine. An init whose supervisor was killed goes on alone."""
+    """The processes of a machine. An init whose supervisor was killed continues alone."""
 
     supervisor: int | None = None
     init: int | None = None
 
     @property
     def pids(self) -> list[int]:
-        """Of what runs, the init first; none of a machine that is down."""
+        """The process ids, the init first; empty for a machine that is down."""
         return [pid for pid in (self.init, self.supervisor) if pid is not None]
 
 
 def boxes(folder: Path) -> dict[str, Box]:
-    """What runs of each machine whose folder is ``folder/NAME``, by NAME."""
+    """Return the processes of each machine whose folder is ``folder/NAME``, by NAME."""
     found: dict[str, Box] = {}
     for pid in _pids():
         with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def boxes(folder: Path) -> dict[str, Box]:
 
 
 def _supervised(pid: int, folder: Path) -> str | None:
-    """The machine that the process boots and watches, if it is a systemd-nspawn of ours."""
+    """Return the machine that the process boots and watches, if it is a systemd-nspawn of ours."""
     command = command_of(pid)
     if Path(command[0]).name == "systemd-nspawn":
         for word in command:
@@ -61,10 +61,10 @@ def _supervised(pid: int, folder: Path) -> str | None:
 
 
 def _initiated(pid: int, folder: Path) -> str | None:
-    """The machine whose init the process is: it is number 1, and its root is the machine's disk."""
+    """Return the machine whose init this is: its number is 1, its root the machine's disk."""
     status = (PROC / f"{pid}/status").read_text()
     numbers = next((line for line in status.splitlines() if line.startswith("NSpid:")), "").split()
-    # One that is further in is the init of a host that the machine carries.
+    # A process further inside is the init of a host that the machine carries.
     if len(numbers) != 3 or numbers[-1] != "1":
         return None
     for line in (PROC / f"{pid}/mountinfo").read_text().splitlines():
@@ -78,14 +78,14 @@ def _initiated(pid: int, folder: Path) -> str | None:
 
 
 def command_of(pid: int) -> list[str]:
-    """A process's command line; empty if it is gone."""
+    """Return a process's command line; empty if the process is gone."""
     with contextlib.suppress(OSError):
         return os.fsdecode((PROC / f"{pid}/cmdline").read_bytes()).rstrip("\0").split("\0")
     return [""]
 
 
 def started_at(pid: int) -> float:
-    """When a process was started, in seconds since the epoch. OSError if it is gone."""
+    """Return a process's start in seconds since the epoch. OSError if the process is gone."""
     # After the name, which may hold anything, it is the 20th word (proc(5)).
     fields = (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()
     since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -93,7 +93,7 @@ def started_at(pid: int) -> float:
 
 
 def processes_in(namespace: Path) -> list[int]:
-    """The pids of what is in this network namespace."""
+    """Return the pids of the processes in this network namespace."""
     try:
         wanted = namespace.stat()
     except OSError:
@@ -108,7 +108,7 @@ def processes_in(namespace: Path) -> list[int]:
 
 
 def mounts_below(folder: Path) -> list[Path]:
-    """What is mounted at ``folder`` or below it, the innermost first."""
+    """Return the mount points at ``folder`` or below it, the innermost first."""
     points = (
         Path(unescaped(line.split()[4]))
         for line in (PROC / "self/mountinfo").read_text().splitlines()
@@ -117,12 +117,12 @@ def mounts_below(folder: Path) -> list[Path]:
 
 
 def is_mount(folder: Path) -> bool:
-    """Whether something is mounted exactly here."""
+    """Return whether something is mounted exactly here."""
     return folder in mounts_below(folder)
 
 
 def raise_watches(least: int) -> bool:
-    """Allow each user ``least`` inotify instances; whether fewer were allowed."""
+    """Allow each user ``least`` inotify instances; return whether fewer were allowed."""
     setting = PROC / "sys" / WATCHES_NAME.replace(".", "/")
     if int(setting.read_text()) >= least:
         return False
@@ -131,7 +131,7 @@ def raise_watches(least: int) -> bool:
 
 
 def wait_gone(pids: Iterable[int], seconds: float) -> bool:
-    """Whether all of these end, each within ``seconds`` of the one before it."""
+    """Return whether all of these end, each within ``seconds`` of the one before it."""
     return all(_gone(pid, seconds) for pid in pids)
 
 
@@ -147,7 +147,7 @@ def _gone(pid: int, seconds: float) -> bool:
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal; a process that is gone is fine."""
+    """Send a signal; a process that is gone is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -157,5 +157,5 @@ def _pids() -> Iterator[int]:
 
 
 def unescaped(text: str) -> str:
-    """A path as the kernel writes it in mountinfo: a space is ``\\040`` (proc(5))."""
+    """Return a path without the escapes of mountinfo: a space is ``\\040`` (proc(5))."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -1,9 +1,9 @@
-"""One machine: its disk, its boot, its end.
+"""A machine: its disk, its boot, its end.
 
-A machine's folder ``.fleet/machines/NAME`` holds its disk (``upper`` on an image's layers, whose
-paths are in ``layers``, and Debian's suite there in ``suite``), the public half of its host key and
-the console's log. A disk outlives a boot; who wants a new machine of that name forgets the disk
-first.
+A machine's folder ``.fleet/machines/NAME`` holds its disk: ``upper`` on an image's layers, whose
+paths are in ``layers``, and Debian's suite there in ``suite``. It also has the public half of its
+host key, and the console's log. A disk outlives a boot: for a new machine of that name, forget the
+disk first.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class Machines:
         self._network = network
 
     def running(self) -> dict[str, kernel.Box]:
-        """What runs of each machine of which something runs, by name."""
+        """Return the processes of each running machine, by name."""
         return kernel.boxes(self._folders.machines)
 
     def with_disks(self) -> list[str]:
-        """The machines that have a disk, running or not."""
+        """Return the machines that have a disk, running or not."""
         if not self._folders.machines.is_dir():
             return []
         return sorted(p.name for p in self._folders.machines.iterdir() if (p / "layers").exists())
 
     def suite_of(self, name: str) -> str | None:
-        """Debian's suite on the machine's disk; None without a disk."""
+        """Return Debian's suite on the machine's disk; None without a disk."""
         folder = self._folders.of(name)
         return (folder / "suite").read_text() if (folder / "layers").exists() else None
 
     def layers_used(self) -> set[Path]:
-        """The image's layers that disks lie on."""
+        """Return the image's layers that disks lie on."""
         return {
             Path(line)
             for name in self.with_disks()
@@ -64,14 +64,14 @@ class Machines:
             self._make_disk(machine, suite, layers)
         if not kernel.is_mount(folder / "root"):
             used = [Path(line) for line in (folder / "layers").read_text().splitlines()]
-            # What a kernel left of an overlay that was not unmounted must not be used again.
+            # The kernel's work folder of an overlay that was not unmounted must not be used again.
             shutil.rmtree(folder / "work", ignore_errors=True)
             (folder / "work").mkdir()
             mount_overlay(used, folder / "upper", folder / "work", folder / "root")
         self._boot(machine)
 
     def power_off(self, names: Sequence[str], seconds: float) -> list[str]:
-        """Ask these to power off and wait; the ones that had to be killed."""
+        """Ask these to power off and wait; return the names of those that had to be killed."""
         running = self.running()
         asked = {name: running[name] for name in names if name in running}
         for box in asked.values():
@@ -84,7 +84,7 @@ class Machines:
         return late
 
     def pull_plug(self, names: Sequence[str]) -> None:
-        """End these at once, as a power cut does. What was not on the disk is lost.
+        """End these at once, as a power cut does. Data that were not on the disk are lost.
 
         FleetError if a process of theirs doesn't end.
         """
@@ -109,14 +109,14 @@ class Machines:
             shutil.rmtree(self._folders.of(name))
 
     def host_keys(self) -> dict[str, str]:
-        """The public host key of each machine with a disk, by name."""
+        """Return the public host key of each machine with a disk, by name."""
         return {
             name: (self._folders.of(name) / "host_key.pub").read_text()
             for name in self.with_disks()
         }
 
     def _make_disk(self, machine: Machine, suite: str, layers: Sequence[Path]) -> None:
-        """What a cloud would tell a new machine is put on its disk: name, address, keys."""
+        """Make a disk, with the facts that a cloud gives a new machine: name, address, keys."""
         self.forget(machine.name)
         folder = self._folders.of(machine.name)
         upper = folder / "upper"
@@ -165,7 +165,7 @@ class Machines:
             "--timezone=off",
             "--link-journal=no",
             "--register=no",
-            # Where no systemd runs there is nobody to give it a unit.
+            # Without systemd on the host, no one can give the machine a unit.
             *(["--keep-unit"] if alone else []),
         )
         if alone:

@@ -1,7 +1,7 @@
 """The fleet's network: a namespace of its own that routes between the regions' bridges.
 
-A cut is a rule of the router that drops what goes from one region to the other, silently, as a
-broken cable does: connections hang, none is refused. The host's own network is left alone.
+A cut is a rule of the router that drops packets from one region to the other, silently, as a broken
+cable does: connections hang, none is refused. The host's own network is left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CUT: Final = 100
 
 
 class Network:
-    """The namespace called ``name`` (at most 15 letters) and what is in it."""
+    """The namespace called ``name`` (at most 15 letters) with its bridges."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,11 +28,11 @@ class Network:
 
     @property
     def exists(self) -> bool:
-        """Whether the namespace is there, with or without its bridges."""
+        """True if the namespace exists, with or without its bridges."""
         return self.path.exists()
 
     def up(self) -> None:
-        """Make what is missing of it."""
+        """Make the missing parts of the network."""
         if not self.exists:
             run("ip", "netns", "add", self.name)
         self._ip("link", "set", "lo", "up")
@@ -46,19 +46,19 @@ class Network:
         run(*self.within("sysctl", "-qw", "net.ipv4.ip_forward=1"))
 
     def down(self) -> None:
-        """End it; the kernel takes down the bridges that are in it. No process may be left."""
+        """Delete it; the kernel deletes the bridges that are in it. No process may be left."""
         if self.exists:
             run("ip", "netns", "del", self.name)
 
     def within(self, *command: str) -> tuple[str, ...]:
-        """A command line that runs ``command`` in this network.
+        """Return a command line that runs ``command`` in this network.
 
         Not by `ip netns exec`: that mounts a /sys without cgroups, and systemd doesn't boot.
         """
         return ("nsenter", f"--net={self.path}", "--", *command)
 
     def cuts(self) -> set[frozenset[str]]:
-        """The pairs of regions between which nothing passes."""
+        """Return the pairs of regions between which no packet passes."""
         if not self.exists:
             return set()
         rules = self._asked("rule", "show", "pref", str(_CUT))
@@ -66,7 +66,7 @@ class Network:
         return {frozenset((regions[rule["src"]], regions[rule["dst"]])) for rule in rules}
 
     def cut(self, one: str, other: str) -> None:
-        """Let nothing pass between two regions, either way."""
+        """Drop all packets between two regions, in both directions."""
         self._check(one, other)
         if frozenset((one, other)) not in self.cuts():
             for arguments in _rules(one, other):
@@ -106,7 +106,7 @@ class Network:
 
 
 def bridge_of(region: str) -> str:
-    """What a region's bridge is called."""
+    """Return the name of a region's bridge."""
     return f"nf-{region}"
 
 

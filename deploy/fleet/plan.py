@@ -1,7 +1,7 @@
-"""Which machines a fleet has: names, regions, roles, zones and addresses, as values.
+"""The machines of a fleet: names, regions, roles, zones and addresses, as values.
 
-Everything follows from a machine's name (``oregon-core-2``), so nothing needs to be written down
-but the names. A region is a network of its own, 10.77.R.0/24; the router has its address .1::
+Everything follows from a machine's name (``oregon-core-2``), so only the names need to be stored. A
+region is a network of its own, 10.77.R.0/24; the router has its address .1::
 
     .11…  client    .21…  core    .31…  store    .41…  proxy    .51…  machine    .101…  retail
 """
@@ -16,7 +16,7 @@ from typing import Final
 from fleet.errors import FleetError
 
 REGIONS: Final = ("oregon", "dublin", "tokyo")
-# First number of the addresses, and how many of a role a region may have.
+# First number of the addresses, and the bound of machines of a role in a region.
 _ROLES: Final = {
     "client": (11, 5),
     "core": (21, 5),
@@ -42,7 +42,7 @@ SIZES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine. Two machines of a name are the same machine."""
+    """A machine. Two machines of a name are the same machine."""
 
     region: str
     role: str
@@ -50,27 +50,27 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """``REGION-ROLE-NUMBER``, which is its host name, too."""
+        """The name ``REGION-ROLE-NUMBER``, which is also the host name."""
         return f"{self.region}-{self.role}-{self.number}"
 
     @property
     def address(self) -> str:
-        """Its IPv4 address in the fleet's network."""
+        """The IPv4 address in the fleet's network."""
         return f"{network_of(self.region)}.{_ROLES[self.role][0] + self.number - 1}"
 
     @property
     def zone(self) -> str:
-        """Zones are given in turn: the first of each role is in the first zone."""
+        """The zone; zones are given in turn, and the first machine of each role is in the first."""
         return f"{self.region}-{_ZONES[(self.number - 1) % len(_ZONES)]}"
 
 
 def network_of(region: str) -> str:
-    """The first three numbers of a region's addresses."""
+    """Return the first three numbers of a region's addresses."""
     return f"{_NETWORK}.{REGIONS.index(region) + 1}"
 
 
 def machine(name: str) -> Machine:
-    """The machine of that name. FleetError if there can be none."""
+    """Return the machine of that name. FleetError if there can be none."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise FleetError(f"{name}: a machine is called REGION-ROLE-NUMBER, like oregon-retail-1")
@@ -85,7 +85,7 @@ def machine(name: str) -> Machine:
 
 
 def machines_of(size: int) -> tuple[Machine, ...]:
-    """The machines that a fleet of this size begins with. FleetError for a size that isn't."""
+    """Return the machines that a fleet of this size begins with. FleetError for another size."""
     if size not in SIZES:
         raise FleetError(f"no fleet of {size}; there are fleets of {_listed(SIZES)}")
     return tuple(
@@ -97,17 +97,17 @@ def machines_of(size: int) -> tuple[Machine, ...]:
 
 
 def machines_with(region: str, role: str) -> tuple[Machine, ...]:
-    """Every machine of this region and role that can be."""
+    """Return every possible machine of this region and role."""
     return tuple(Machine(region, role, number) for number in range(1, _ROLES[role][1] + 1))
 
 
 def possible_machines() -> tuple[Machine, ...]:
-    """Every machine that can ever be: whoever knows them all need not be told of a new one."""
+    """Return every possible machine, so that a list of all needs no update for a new one."""
     return tuple(m for region in REGIONS for role in ROLES for m in machines_with(region, role))
 
 
 def hosts_file(name: str) -> str:
-    """What /etc/hosts holds on the machine ``name``."""
+    """Return the contents of /etc/hosts on the machine ``name``."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     lines += [f"{other.address} {other.name}" for other in possible_machines()]
     return "\n".join([f"# Written by the fleet when {name} was made.", *lines, ""])

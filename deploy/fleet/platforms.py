@@ -1,9 +1,9 @@
 """A fresh Debian of each suite on which a stranger's steps are played: README, tests, chaos.
 
 Each suite is a machine of its own, a container with systemd-nspawn on the image's lowest layer. It
-has this machine's network, since it installs what the README has it install. Of this checkout it
-has the last commit, and the data plane and Toxiproxy as they were built here: they run on each
-Debian that is not older than the one that they were built on.
+has this machine's network, since the README's steps install packages. Of this checkout it has the
+last commit, and the data plane and Toxiproxy as they were built here: they run on each Debian that
+is not older than the one that they were built on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fleet.run import end_of, run
 _PLACE: Final = "root/newsfabric"
 _TOXIPROXY: Final = ".tools/toxiproxy"
 _DATAPLANE: Final = "target/release/newsfabric-dataplane"
-# A company's proxy and registries are this machine's and so the others'.
+# Settings of a company's proxy and registries: this machine's are passed on to the others.
 _PASSED_ON: Final = re.compile(r"PIP_\w+|(https?|all|no)_proxy", re.IGNORECASE)
 _AUTHORITIES: Final = "etc/ssl/certs/ca-certificates.crt"
 _SECTION: Final = re.compile(r"^## See a headline cross the fabric\n(.*?)^## ", re.M | re.S)
@@ -79,7 +79,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a step went: its exit code, how long it took, and what it said of itself in a line."""
+    """The result of a step: its exit code, its duration, and a line of its own summary."""
 
     step: str
     code: int
@@ -89,7 +89,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
-    """A suite, the versions of what is on it, and what became of the steps."""
+    """A suite, the versions of the programs on it, and the results of the steps."""
 
     suite: str
     versions: Mapping[str, str]
@@ -97,22 +97,22 @@ class Platform:
 
     @property
     def works(self) -> bool:
-        """Whether every step did."""
+        """True if every step worked."""
         return all(outcome.code == 0 for outcome in self.outcomes)
 
 
 def readme_commands(readme: str) -> str:
-    """The README's first world, command by command, without the set-up, which is a step before."""
+    """Return the commands of the README's first world, without set-up, which is an earlier step."""
     section = _SECTION.search(readme)
     if section is None:
         raise FleetError("the README has no section 'See a headline cross the fabric' any more")
     lines = "".join(_COMMANDS.findall(section[1])).replace("make setup\n", "").splitlines()
-    # What runs in the background must end well, too.
+    # The process in the background must end well, too.
     return "\n".join([*lines[:-1], "wait $!", lines[-1]])
 
 
 def steps(readme: str, tests: str) -> tuple[Step, ...]:
-    """What is played, in order. ``tests`` are options of pytest. The first must work."""
+    """Return all steps, in order. ``tests`` are options of pytest. The first step must work."""
     return (
         Step("set-up", _INSTALL, 3600),
         Step("the README's commands", readme_commands(readme), 900),
@@ -122,7 +122,7 @@ def steps(readme: str, tests: str) -> tuple[Step, ...]:
 
 
 class Machine:
-    """A fresh machine of ``image``; what it writes is below ``folder``."""
+    """A fresh machine of ``image``; its files are below ``folder``."""
 
     def __init__(self, folders: Folders, suite: str, image: Image) -> None:
         self._folders = folders
@@ -143,7 +143,7 @@ class Machine:
         # Newer than its sources: it isn't built again.
         shutil.copyfile(CHECKOUT / _DATAPLANE, checkout / _DATAPLANE)
         (checkout / _DATAPLANE).chmod(0o755)
-        # Built with Go, which no README asks for; without it no link is cut.
+        # Built with Go, which the README doesn't require; without it no link is cut.
         if (CHECKOUT / _TOXIPROXY).is_dir():
             shutil.copytree(CHECKOUT / _TOXIPROXY, checkout / _TOXIPROXY)
         shutil.copyfile(f"/{_AUTHORITIES}", self._root / _AUTHORITIES)
@@ -174,7 +174,7 @@ class Machine:
         return Outcome(step.name, code, time.monotonic() - begun, said)
 
     def ask(self, script: str) -> str:
-        """What a short script says."""
+        """Return the output of a short script."""
         return run(*self._command(script), seconds=120)
 
     def fetch(self, name: str, into: Path) -> None:
@@ -211,7 +211,7 @@ class Machine:
 
 
 def play(folders: Folders, suites: Iterable[str], report: Path, tests: str, say: Say) -> bool:
-    """Play all steps on each suite and write ``report``; whether all of them worked."""
+    """Play all steps on each suite and write ``report``; return whether all of them worked."""
     if not (CHECKOUT / _DATAPLANE).exists():
         raise FleetError("there is no data plane to bring along: `make dataplane` builds it")
     report.mkdir(parents=True, exist_ok=True)
@@ -248,19 +248,19 @@ def _play_one(
 
 
 def versions_in(said: str) -> dict[str, str]:
-    """Name → version, from lines of the two."""
+    """Return a mapping of name to version, from lines of the two."""
     pairs = (line.partition(" ") for line in said.splitlines())
     return {name: version.strip() for name, _, version in pairs}
 
 
 def summary(log: str) -> str:
-    """The last line in which pytest counts its tests; empty if there is none."""
+    """Return the last line in which pytest counts its tests; empty if there is none."""
     found = _SUMMARY.findall(log)
     return found[-1] if found else ""
 
 
 def table(platforms: Iterable[Platform]) -> str:
-    """A table in Markdown, a line for each step of each platform."""
+    """Return a table in Markdown, a line for each step of each platform."""
     lines = ["| suite | versions | step | result | s |", "|---|---|---|---|---:|"]
     for platform in platforms:
         versions = ", ".join(f"{name} {is_}" for name, is_ in platform.versions.items())
@@ -275,7 +275,7 @@ def table(platforms: Iterable[Platform]) -> str:
 
 
 def document(platforms: Iterable[Platform]) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """Return the same for programs."""
     return [dataclasses.asdict(platform) | {"works": platform.works} for platform in platforms]
 
 

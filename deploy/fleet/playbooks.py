@@ -15,14 +15,14 @@ from fleet.folders import CHECKOUT, Folders
 ANSIBLE: Final = CHECKOUT / "deploy/ansible"
 PLAYBOOKS: Final = ANSIBLE / "playbooks"
 INVENTORY: Final = ANSIBLE / "inventories/fleet"
-#: Says to the inventory which fleet is meant.
+#: The variable that names the fleet's folder to the inventory.
 FOLDER_VARIABLE: Final = "NEWSFABRIC_FLEET_FOLDER"
-#: What makes a fabric of machines that have just booted; its last step asks every part of it.
+#: The playbook that makes a fabric of new machines; its last step checks every part.
 DEPLOYMENT: Final = "site.yml"
 
 
 def ansible_playbook() -> str:
-    """The program, of the project's own tools or of the PATH. FleetError if there is none."""
+    """Return the program, from the project's own tools or the PATH. FleetError without one."""
     own = CHECKOUT / ".tools/ansible/bin/ansible-playbook"
     found = str(own) if own.exists() else shutil.which("ansible-playbook")
     if found is None:
@@ -31,10 +31,10 @@ def ansible_playbook() -> str:
 
 
 def command(playbook: Path, inventory: Path, options: Sequence[str] = ()) -> list[str]:
-    """The command line that runs a playbook."""
+    """Return the command line that runs a playbook."""
     config = f"ANSIBLE_CONFIG={ANSIBLE / 'ansible.cfg'}"
     program = ansible_playbook()
-    # Modules run by its own interpreter on this machine, and its other programs are looked for.
+    # On this machine, modules use its interpreter, and find its other programs on the PATH.
     path = f"PATH={Path(program).parent}:{os.environ.get('PATH', os.defpath)}"
     return ["env", config, path, program, "--inventory", str(inventory), str(playbook), *options]
 
@@ -54,11 +54,11 @@ def play(folders: Folders, name: str, options: Sequence[str] = ()) -> None:
 def scale_out(
     folders: Folders, boxes: Sequence[str], options: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Have scale-out-retail.yml make boxes of machines that have booted, in the background.
+    """Start scale-out-retail.yml in the background, to make boxes of machines that have booted.
 
-    It takes a minute, and the scaler's driver waits 25 s. One such run waits for the one before;
-    what they say is in ``folders.scale_out_log``. A machine that doesn't become a box in time is
-    ended by the scaler, as one that fails anywhere. Returns the process, for who wants to wait.
+    It takes a minute, and the scaler's driver waits 25 s. Each run waits for the one before; their
+    output is in ``folders.scale_out_log``. A machine that doesn't become a box in time is ended by
+    the scaler, like any machine that fails. Return the process, for callers that wait.
     """
     words = command(
         PLAYBOOKS / "scale-out-retail.yml",
@@ -77,5 +77,5 @@ def scale_out(
 
 
 def environment(folders: Folders) -> dict[str, str]:
-    """The environment in which a playbook finds the fleet of ``folders``."""
+    """Return the environment in which a playbook finds the fleet of ``folders``."""
     return os.environ | {FOLDER_VARIABLE: str(folders.top)}

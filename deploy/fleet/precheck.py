@@ -1,4 +1,4 @@
-"""What this machine must have; every thing that is missing is named at once, and how to get it."""
+"""The requirements of this machine; all missing ones are named at once, with the remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRAMS: Final = {
 
 
 def missing() -> list[str]:
-    """What stands in a fleet's way, a line each; empty if nothing does."""
+    """Return all obstacles to a fleet, a line each; empty if there are none."""
     if sys.platform != "linux":
         return ["a fleet needs Linux: its machines share this machine's kernel"]
     found = []

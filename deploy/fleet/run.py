@@ -1,4 +1,4 @@
-"""Running programs: what they say is kept, and said when they fail."""
+"""Running programs: their output is kept, and shown when they fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LAST_LINES: Final = 12
 
 
 def run(*command: str | Path, seconds: float = 60) -> str:
-    """What the program wrote on stdout. FleetError if it fails, with the end of what it said."""
+    """Return the program's stdout. FleetError if it fails, with the end of its output."""
     shown = " ".join(str(word) for word in command)
     try:
         done = subprocess.run(
@@ -60,7 +60,7 @@ def run_logged(command: Sequence[str | Path], log: Path, *, seconds: float) -> N
 
 
 def end_of(log: Path) -> str:
-    """The last lines of a log, and where it is, to be shown below an error."""
+    """Return the last lines of a log, and its path, to be shown below an error."""
     said = _end(log.read_text(errors="replace")) if log.exists() else ""
     return f"{said}\n    ({log})"
 

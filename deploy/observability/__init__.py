@@ -1,1 +1,1 @@
-"""Metrics of the fabric, dashboards of them, and beside these Prometheus's rules."""
+"""The monitoring of the fabric: dashboards, and beside them Prometheus's rules."""

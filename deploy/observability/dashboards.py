@@ -1,10 +1,10 @@
-"""Grafana's dashboards as values: what each of them asks.
+"""Grafana's dashboards as values: the queries of each.
 
     PYTHONPATH=deploy .venv/bin/python -m observability.dashboards
 
-writes dashboards/*.json; a test says when they are old, and another one asks a real Prometheus that
-scrapes a world every query. A dashboard answers one question, which stands below its title. What
-Grafana makes of them is in :mod:`observability.grafana`.
+writes dashboards/*.json. A test fails when these are outdated, and another one sends every query to
+a real Prometheus that scrapes a world. A dashboard answers one question, shown below its title.
+:mod:`observability.grafana` makes Grafana's JSON of them.
 """
 
 from __future__ import annotations

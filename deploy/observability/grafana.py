@@ -1,7 +1,7 @@
 """A dashboard as values, and the JSON that Grafana imports.
 
-Plots are laid out in rows, in their order; labels to choose by become variables. Which dashboards
-there are is said in :mod:`observability.dashboards`.
+Plots are laid out in rows, in their order; labels to choose by become variables. The list of
+dashboards is in :mod:`observability.dashboards`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, and how its series are called (labels in double braces).
+    """An expression, and the names of its series (labels in double braces).
 
-    A ``rare`` one has no answer while nothing is wrong.
+    A ``rare`` query has no result while nothing is wrong.
     """
 
     expression: str
@@ -33,7 +33,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot. ``unit`` is Grafana's word for it."""
+    """A plot. ``unit`` is Grafana's name of the unit."""
 
     title: str
     unit: str
@@ -43,7 +43,7 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One page. ``by`` are labels to choose by; each is a variable of that name."""
+    """A page. ``by`` are labels to choose by; each is a variable of that name."""
 
     uid: str
     title: str
@@ -53,7 +53,7 @@ class Dashboard:
 
 
 def document(dashboard: Dashboard) -> dict[str, Any]:
-    """What Grafana imports (schema 39, Grafana 10 or later)."""
+    """Return the document that Grafana imports (schema 39, Grafana 10 or later)."""
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -150,16 +150,16 @@ def _plot(number: int, panel: Panel) -> dict[str, Any]:
 
 
 def asked(query: Query) -> str:
-    """The expression as Grafana asks it, with everything chosen and an interval of a minute."""
+    """Return the expression as Grafana sends it, with all chosen and an interval of a minute."""
     found = query.expression.replace("$__rate_interval", "1m")
     return found.replace("$region", ".+").replace("$box", ".+")
 
 
 def text(dashboard: Dashboard) -> str:
-    """The file."""
+    """Return the file's text."""
     return json.dumps(document(dashboard), indent=2, ensure_ascii=False) + "\n"
 
 
 def file_of(dashboard: Dashboard) -> Path:
-    """Where it lies."""
+    """Return the file's path."""
     return FOLDER / f"{dashboard.uid.removeprefix('newsfabric-')}.json"

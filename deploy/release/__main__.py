@@ -43,7 +43,7 @@ STEPS: Final = (
     Step("cargo-deny", "licences, sources and doubles, Rust", audits.check_rust),
     Step("cargo-audit", "known holes, Rust", audits.audit_rust),
     Step("npm-audit", "known holes, JavaScript", audits.audit_npm),
-    # The last: it covers what the others have written.
+    # The last: it covers the files of all other steps.
     Step("checksums", "SHA256SUMS of all files", artefacts.write_checksums),
 )
 
@@ -105,7 +105,7 @@ def release(dist: Path, only: tuple[str, ...], strict: bool, listing: bool, as_j
 
 
 def empty(dist: Path) -> None:
-    """Make the folder, and remove what an earlier release has written there; nothing else."""
+    """Make the folder, and remove the files of an earlier release; no others."""
     dist.mkdir(parents=True, exist_ok=True)
     for pattern in ("newsfabric-*", artefacts.CHECKSUMS, "LICENCES.md"):
         for path in dist.glob(pattern):

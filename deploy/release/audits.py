@@ -1,4 +1,4 @@
-"""Known holes in what we depend on, as far as the registries answer."""
+"""Known vulnerabilities of our dependencies, as far as the registries reply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from release.steps import Failed, Release, Skipped, need, run
 
 
 def audit_python(release: Release) -> str:
-    """pip-audit of all that `pip install` of the wheel brings."""
+    """Run pip-audit on all packages that `pip install` of the wheel installs."""
     program = release.tool("pip-audit")
     (packages,) = python_of_wheel(release).parents[1].glob("lib/python*/site-packages")
     command: list[str | Path] = [
@@ -31,7 +31,7 @@ def audit_python(release: Release) -> str:
 
 
 def judge_pip_audit(report: dict[str, Any]) -> str:
-    """Failed for holes. Skipped if nothing was looked up: pip-audit itself calls that success."""
+    """Raise Failed for vulnerabilities, Skipped if pip-audit "succeeded" but looked up nothing."""
     packages = [one for one in report["dependencies"] if one["name"] != "newsfabric"]
     asked = [one for one in packages if "skip_reason" not in one]
     holes = [
@@ -51,13 +51,13 @@ def judge_pip_audit(report: dict[str, Any]) -> str:
 
 
 def check_rust(release: Release) -> str:
-    """cargo deny: licences, sources and doubles, by ``deny.toml``; asks no registry."""
+    """Run cargo deny on licences, sources and duplicates, by ``deny.toml``; asks no registry."""
     _deny(release, "bans", "licenses", "sources")
     return "cargo deny: bans, licences and sources"
 
 
 def audit_rust(release: Release) -> str:
-    """cargo deny: RustSec's advisories, and crates that were withdrawn."""
+    """Run cargo deny on RustSec's advisories, and on withdrawn crates."""
     try:
         _deny(release, "advisories")
     except Failed as exc:
@@ -69,7 +69,7 @@ def audit_rust(release: Release) -> str:
 
 
 def unreachable(said: str) -> str | None:
-    """Why cargo deny couldn't fetch the advisories; None if it could, whatever it found in them."""
+    """Return why cargo deny couldn't fetch the advisories; None if it could, whatever they say."""
     if "failed to fetch advisory database" not in said:
         return None
     reasons = [line for line in said.splitlines() if line.startswith("fatal:")]
@@ -86,14 +86,14 @@ def _deny(release: Release, *checks: str) -> None:
 
 
 def audit_npm(release: Release) -> str:
-    """npm audit of clients/js, with what it is built and tested with."""
+    """Run npm audit on clients/js, with its tools for building and testing."""
     npm = need("npm", "install the packages nodejs and npm")
     said = run([npm, "audit", "--json"], release.root / "clients" / "js", good=(0, 1))
     return judge_npm_audit(json.loads(said))
 
 
 def judge_npm_audit(report: dict[str, Any]) -> str:
-    """Failed for holes; Skipped if the registry has no answer."""
+    """Raise Failed for vulnerabilities, Skipped if the registry doesn't reply."""
     if "metadata" not in report:
         reason = report.get("message") or report.get("error", {}).get("summary", "no reason given")
         raise Skipped(f"npm audit: the registry didn't answer: {reason}")

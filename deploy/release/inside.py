@@ -1,7 +1,7 @@
-"""What is inside a wheel and what it needs: Python packages, Rust crates, files of others.
+"""The contents of a wheel and its dependencies: Python packages, Rust crates, files of others.
 
-A component is a name, a version and a licence, which is what an SBOM and the list of licences are
-made of. Nothing here is written; only ``cargo metadata`` is run.
+A component is a name, a version and a licence. SBOMs and the list of licences are made of
+components. This module writes nothing; it only runs ``cargo metadata`` and ``rustc -vV``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RULES: Final = Path(__file__).with_name("licences.toml")
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Component:
-    """Something that others made. ``kind`` is a type of package URL: pypi, cargo or npm."""
+    """A part made by others. ``kind`` is a type of package URL: pypi, cargo or npm."""
 
     kind: str
     name: str
@@ -37,14 +37,14 @@ class Component:
 
     @property
     def purl(self) -> str:
-        """Its package URL."""
+        """The package URL."""
         return f"pkg:{self.kind}/{self.name}@{self.version}"
 
 
 def python_components(
     rules: Rules, path: Iterable[Path] | None = None, root: str = "newsfabric"
 ) -> list[Component]:
-    """What ``root`` needs, as installed in the folders of ``path``; by default of this process."""
+    """Return the dependencies of ``root``, as installed in ``path`` (by default ``sys.path``)."""
     folders = sys.path if path is None else [str(folder) for folder in path]
     installed = {
         canonicalize_name(found.metadata["Name"]): found
@@ -72,9 +72,9 @@ def python_components(
 
 
 def rust_components(metadata: Mapping[str, Any]) -> list[Component]:
-    """The crates in the data plane's program, from what ``cargo metadata`` says.
+    """Return the crates in the data plane's program, from the output of ``cargo metadata``.
 
-    Those that only build or test it are left out.
+    Crates that are only for building or testing are left out.
     """
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
@@ -99,7 +99,7 @@ def rust_components(metadata: Mapping[str, Any]) -> list[Component]:
 
 
 def cargo_metadata(root: Path, platforms: Sequence[str] = ()) -> dict[str, Any]:
-    """What cargo says of the workspace and all that it needs; without ``platforms`` on this one."""
+    """Return cargo's metadata of the workspace with its dependencies; default: this platform."""
     cargo = need("cargo", "`make dataplane` installs Rust")
     if not platforms:
         said = run(["rustc", "-vV"], root)
@@ -111,7 +111,7 @@ def cargo_metadata(root: Path, platforms: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def vendored_components() -> list[Component]:
-    """Files of others in our packages, which no package manager knows of."""
+    """Return files of others in our packages, which no package manager knows of."""
     told = tomllib.loads(RULES.read_text(encoding="utf-8"))["vendored"]
     return sorted(
         Component("npm", name, row["version"], row["licence"]) for name, row in told.items()
@@ -119,7 +119,7 @@ def vendored_components() -> list[Component]:
 
 
 def cyclonedx(name: str, version: str, components: Iterable[Component]) -> dict[str, Any]:
-    """A CycloneDX 1.6 document that says that ``name`` contains ``components``."""
+    """Return a CycloneDX 1.6 document: ``name`` contains ``components``."""
     listed = sorted(components)
     main = f"pkg:generic/{name}@{version}"
     return {

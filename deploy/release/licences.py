@@ -1,4 +1,4 @@
-"""Which licences may be inside a release: SPDX expressions against ``licences.toml``."""
+"""The licences that a release may contain: SPDX expressions against ``licences.toml``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TOKEN = re.compile(r"\(|\)|[^\s()]+")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """``allowed``: SPDX identifiers; ``texts``: what else packages write, and what it means."""
+    """``allowed``: SPDX identifiers; ``texts``: other texts in packages, with their identifiers."""
 
     allowed: frozenset[str]
     texts: Mapping[str, str]
 
     def allow(self, expression: str) -> bool:
-        """Whether we may pass on what is under this SPDX expression; not if it can't be read."""
+        """Return whether this SPDX expression permits distribution; False for an unreadable one."""
         tokens = _TOKEN.findall(expression)
         try:
             result, rest = self._either(tokens)
@@ -29,7 +29,7 @@ class Rules:
         return result and not rest
 
     def of_python(self, metadata: PackageMetadata) -> str:
-        """The licence of a Python package, by its own metadata; empty if they don't say."""
+        """Return the licence of a Python package, by its own metadata; empty if there is none."""
         (expression,) = metadata.get_all("License-Expression") or [""]
         if expression:
             return str(expression)
@@ -69,6 +69,6 @@ class Rules:
 
 
 def load_rules(path: Path) -> Rules:
-    """The rules in a TOML file."""
+    """Return the rules in a TOML file."""
     told = tomllib.loads(path.read_text(encoding="utf-8"))
     return Rules(frozenset(told["allowed"]), told["texts"])

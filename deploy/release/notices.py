@@ -1,11 +1,11 @@
-"""The licence texts of what is compiled into the data plane: ``gateway/dataplane/NOTICES.txt``.
+"""The licence texts of the code in the data plane: ``gateway/dataplane/NOTICES.txt``.
 
-MIT and its like ask for their notice in every copy, and a wheel with the data plane is a copy. The
-file is committed, so that each way of building a wheel takes it along and a change of it is
-reviewed; the step fails if it isn't what Cargo.lock gives. It holds the crates of every platform
-that we release for, and those that Rust's standard library brings (``licences.toml``).
+MIT and similar licences require their notice in every copy, and a wheel with the data plane is a
+copy. The file is committed, so that each way of building a wheel includes it and changes are
+reviewed; the step fails if it doesn't match Cargo.lock. It holds the crates of every platform that
+we release for, and those of Rust's standard library (``licences.toml``).
 
-Of a crate that leaves the choice we take MIT: its text is short, and names the authors.
+If a crate offers a choice, we take MIT: its text is short, and names the authors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STANDARD_LIBRARY: Final = "Rust's standard library"
 _LICENCE_FILE: Final = re.compile(r"(un)?licen[cs]e|copying|notice|copyright", re.IGNORECASE)
 _MIT_FILE: Final = re.compile(r"license-mit(\.md|\.txt)?", re.IGNORECASE)
 _NOTICE_FILE: Final = re.compile(r"(notice|copyright)", re.IGNORECASE)
-# What a program remembers of where the standard library's crates were compiled.
+# The paths in a program at which the standard library's crates were compiled.
 _BUILT_FROM: Final = re.compile(rb"/rust/deps/([A-Za-z0-9_-]+?)-\d+\.\d+\.\d+")
 _HEAD: Final = """\
 newsfabric's data plane, the program newsfabric-dataplane, holds code of others. These are its parts
@@ -40,7 +40,7 @@ and their licences. `python -m release.notices` writes this file (docs/releasing
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Notice:
-    """One licence text: of which part (name and version, where it has one), and in which file."""
+    """A licence text: of which part (name and version, if any), and in which file."""
 
     part: str
     licence: str
@@ -49,7 +49,7 @@ class Notice:
 
 
 def chosen_files(names: Iterable[str], licence: str) -> list[str]:
-    """Which of a crate's files its notice is made of; ``licence`` is its SPDX expression."""
+    """Return the files for a crate's notice; ``licence`` is its SPDX expression."""
     found = sorted(name for name in names if _LICENCE_FILE.match(name))
     mit = [name for name in found if _MIT_FILE.fullmatch(name)]
     if mit and "MIT" in licence.split(" OR "):
@@ -58,7 +58,7 @@ def chosen_files(names: Iterable[str], licence: str) -> list[str]:
 
 
 def notices_of(crate: Component, folder: Path) -> list[Notice]:
-    """The notices of a crate whose source is in ``folder``; Failed if it has none."""
+    """Return the notices of a crate whose source is in ``folder``; Failed if it has none."""
     names = chosen_files((path.name for path in folder.iterdir() if path.is_file()), crate.licence)
     part = f"{crate.name} {crate.version}"
     if not names:
@@ -70,7 +70,7 @@ def notices_of(crate: Component, folder: Path) -> list[Notice]:
 
 
 def compose(notices: Iterable[Notice]) -> str:
-    """The file: a list of the parts, then each text once, below all that it is for."""
+    """Return the file: a list of the parts, then each text once, below all parts that it is for."""
     listed = sorted(notices)
     shared: dict[str, list[Notice]] = {}
     for notice in listed:
@@ -85,13 +85,13 @@ def compose(notices: Iterable[Notice]) -> str:
 
 
 def parts_of(text: str) -> set[str]:
-    """The parts that a file of :func:`compose` lists, as name and version."""
+    """Return the parts that a file of :func:`compose` lists, as name and version."""
     listed = text.partition("=" * 80)[0]
     return {found[1] for found in re.finditer(r"^  (.+?): ", listed, re.MULTILINE)}
 
 
 def linked(metadata: Mapping[str, Any]) -> list[tuple[Component, Path]]:
-    """The crates in the program, each with the folder of its source."""
+    """Return the crates in the program, each with the folder of its source."""
     folders = {
         (package["name"], package["version"]): Path(package["manifest_path"]).parent
         for package in metadata["packages"]
@@ -100,19 +100,19 @@ def linked(metadata: Mapping[str, Any]) -> list[tuple[Component, Path]]:
 
 
 def standard_library() -> dict[str, Any]:
-    """What ``licences.toml`` says of Rust's standard library: ``crates`` by name, ``text``."""
+    """Return Rust's standard library in ``licences.toml``: ``crates`` by name, ``text``, …."""
     told: dict[str, Any] = tomllib.loads(RULES.read_text(encoding="utf-8"))["standard-library"]
     return told
 
 
 def unlisted(program: bytes, listed: Iterable[str]) -> list[str]:
-    """Crates that the standard library brought into a program, and that aren't ``listed``."""
+    """Return crates that the standard library brought into a program and that aren't ``listed``."""
     found = {name.decode() for name in _BUILT_FROM.findall(program)}
     return sorted(found - set(listed))
 
 
 def gather(root: Path, work: Path) -> str:
-    """What :data:`NOTICES` must be. Cargo fetches what isn't here; ``work`` is a scratch folder."""
+    """Return the right :data:`NOTICES`. Cargo fetches missing crates; ``work`` is for scratch."""
     crates = linked(cargo_metadata(root, PLATFORMS))
     told = standard_library()
     crates += _fetched(told["crates"], work / "standard-library")
@@ -123,7 +123,7 @@ def gather(root: Path, work: Path) -> str:
 
 
 def _fetched(versions: Mapping[str, str], folder: Path) -> list[tuple[Component, Path]]:
-    """These crates alone, in these versions, from the registry or cargo's cache of it."""
+    """Return only these crates, in these versions, from the registry or cargo's cache of it."""
     (folder / "src").mkdir(parents=True)
     (folder / "src" / "lib.rs").touch()
     (folder / "Cargo.toml").write_text(
@@ -139,7 +139,7 @@ def _fetched(versions: Mapping[str, str], folder: Path) -> list[tuple[Component,
 
 
 def check_notices(release: Release) -> str:
-    """Failed if the file isn't what the crates give, or the program holds a crate it lacks."""
+    """Raise Failed if the file differs from the crates, or lacks a crate of the program."""
     told = standard_library()
     if not (release.root / PROGRAM).is_file():
         raise Skipped("the data plane isn't built: `make dataplane`")

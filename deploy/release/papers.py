@@ -1,4 +1,4 @@
-"""Steps that write down what is inside: SBOMs (CycloneDX 1.6) and the list of licences."""
+"""Steps that document the contents: SBOMs (CycloneDX 1.6) and the list of licences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from release.steps import Failed, Release, need, run
 
 
 def write_sbom_python(release: Release) -> str:
-    """All that `pip install` of the wheel brings, as cyclonedx-py sees it."""
+    """Write the SBOM of all packages that `pip install` of the wheel installs, by cyclonedx-py."""
     target = release.dist / f"newsfabric-{release.version}.python.cdx.json"
     program = release.tool("cyclonedx-py")
     run(
@@ -36,7 +36,7 @@ def write_sbom_python(release: Release) -> str:
 
 
 def write_sbom_dataplane(release: Release) -> str:
-    """The crates linked into the data plane, and files of others in our packages."""
+    """Write the SBOM of the crates in the data plane, and of files of others in our packages."""
     inside = rust_components(cargo_metadata(release.root)) + vendored_components()
     document = cyclonedx("newsfabric-inside-the-wheel", release.version, inside)
     target = release.dist / f"newsfabric-{release.version}.inside.cdx.json"
@@ -45,7 +45,7 @@ def write_sbom_dataplane(release: Release) -> str:
 
 
 def write_sbom_npm(release: Release) -> str:
-    """What the npm package brings: nothing, and the SBOM says so."""
+    """Write the SBOM of the npm package, which has no dependencies."""
     npm = need("npm", "install the packages nodejs and npm")
     command = [npm, "sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"]
     document = json.loads(run(command, release.root / "clients" / "js"))
@@ -61,7 +61,7 @@ def _said(path: Path) -> str:
 
 
 def write_licences(release: Release) -> str:
-    """The licence of each component; Failed for one that is unknown or not allowed."""
+    """Write the licence of each component; Failed for one that is unknown or not allowed."""
     rules = load_rules(RULES)
     (packages,) = python_of_wheel(release).parents[1].glob("lib/python*/site-packages")
     components = [
@@ -76,7 +76,7 @@ def write_licences(release: Release) -> str:
 
 
 def refuse_others(rules: Rules, components: list[Component]) -> None:
-    """Failed, with all their names, for components that `licences.toml` doesn't allow."""
+    """Raise Failed, with all their names, for components that `licences.toml` doesn't allow."""
     others = [one for one in components if not rules.allow(one.licence)]
     if others:
         rows = [f"{one.purl}: {one.licence or 'says no licence'}" for one in others]
@@ -84,7 +84,7 @@ def refuse_others(rules: Rules, components: list[Component]) -> None:
 
 
 def licence_table(components: list[Component]) -> str:
-    """A Markdown table of them, by name."""
+    """Return a Markdown table of the components, by name."""
     rows = [f"| {one.name} | {one.version} | {one.kind} | {one.licence} |" for one in components]
     head = ["| component | version | from | licence |", "|---|---|---|---|"]
     return "\n".join(["# Licences of what is inside", "", *head, *sorted(rows)]) + "\n"

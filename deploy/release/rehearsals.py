@@ -1,8 +1,8 @@
 """Each artefact installed into an empty environment, and the first example of its README tried.
 
-An environment is a folder outside the checkout with a home of its own. Dependencies come from the
-registries, so a rehearsal without a network fails. No example reaches a broker here: what needs one
-is made and compiled, not sent.
+An environment is a folder outside the checkout with a home of its own. Dependencies are fetched
+from the registries, so a rehearsal without a network fails. No example reaches a broker here: code
+that needs one is made and compiled, but sends nothing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _DEBIAN_AMQPLIB: Final = Path("/usr/share/php/PhpAmqpLib/autoload.php")
 
 
 def python_of_wheel(release: Release) -> Path:
-    """The Python of the venv that :func:`rehearse_wheel` has made."""
+    """Return the Python of the venv that :func:`rehearse_wheel` has made."""
     return release.work / "venv" / "bin" / "python"
 
 
 def rehearse_wheel(release: Release) -> str:
-    """`pip install` of the wheel; the data plane starts; `up` says what is missing."""
+    """Try `pip install` of the wheel; the data plane starts; `up` reports the missing broker."""
     python, home = python_of_wheel(release), release.work / "wheel-home"
     environ = nearly_empty(home)
-    # Without pip: the SBOM is of this venv, and pip is nothing that newsfabric brings.
+    # Without pip: the SBOM is of this venv, and newsfabric doesn't bring pip.
     make: list[str | Path] = [sys.executable, "-m", "venv", "--without-pip", python.parents[1]]
     run(make, release.work, environ=environ)
     install: list[str | Path] = [
@@ -43,14 +43,14 @@ def rehearse_wheel(release: Release) -> str:
     ]
     run([*install, wheel(release)], home, environ=environ)
     command = python.with_name("newsfabric")
-    # Whoever has nothing else has no RabbitMQ either, and perhaps nothing on the PATH.
+    # A user with nothing else has no RabbitMQ either, and perhaps nothing on the PATH.
     bare = {"HOME": str(home), "PATH": "", "NEWSFABRIC_ROOTLESS": "1"}
     version = run([command, "--version"], home, environ=bare).split()[-1]
     if version != release.version:
         raise Failed(f"newsfabric --version says {version}, not {release.version}")
     find = "from gateway.native.program import find_program; print(find_program())"
     program = run([python, "-c", find], home, environ=bare).strip()
-    # Asked for anything that it doesn't know it says how it is used, and ends with 2.
+    # For an unknown option the program prints its usage, and exits with 2.
     run([program, "--help"], home, environ=bare, good=(2,))
     done = subprocess.run(
         [command, "up", "--detach"],
@@ -67,7 +67,7 @@ def rehearse_wheel(release: Release) -> str:
 
 
 def rehearse_npm(release: Release) -> str:
-    """`npm install` of the package; both forms of it offer `connect`."""
+    """Try `npm install` of the package; both forms of it offer `connect`."""
     npm = need("npm", "install the packages nodejs and npm")
     (package,) = release.dist.glob("newsfabric-*.tgz")
     home = release.work / "npm"
@@ -90,9 +90,9 @@ console.log(JSON.stringify([typeof connect, typeof page.connect]));
 
 
 def rehearse_composer(release: Release) -> str:
-    """`composer install` of the archive; the README's publisher is made.
+    """Try `composer install` of the archive; the README's publisher is made.
 
-    With Debian's php-amqplib where it is installed, as the README has it first; else Packagist's.
+    With Debian's php-amqplib if it is installed, the README's first choice; otherwise Packagist's.
     """
     composer = need("composer", "install the packages php-cli and composer")
     (archive,) = release.dist.glob("newsfabric-publish-php-*.zip")
@@ -117,7 +117,7 @@ def rehearse_composer(release: Release) -> str:
     example = first_example(release.root / "clients" / "php" / "README.md", "php")
     (home / "whole.php").write_text(head + example)
     run(["php", "-l", "whole.php"], home, environ=environ)
-    # Up to where it would send.
+    # Up to the line that would send.
     making = example[: example.index("$published =")]
     (home / "try.php").write_text(f"{head}{making}\necho get_class($publisher);\n")
     said = run(["php", "try.php"], home, environ=environ)
@@ -127,7 +127,7 @@ def rehearse_composer(release: Release) -> str:
 
 
 def rehearse_maven(release: Release) -> str:
-    """A project that depends on our coordinates; the README's example compiles."""
+    """Try a project that depends on our coordinates; the README's example compiles."""
     mvn = need("mvn", "install the packages default-jdk-headless and maven")
     home = release.work / "maven"
     environ = nearly_empty(home)
@@ -164,7 +164,7 @@ def rehearse_maven(release: Release) -> str:
 
 
 def first_example(readme: Path, language: str) -> str:
-    """The first fenced block of ``language`` in a Markdown file."""
+    """Return the first fenced block of ``language`` in a Markdown file."""
     found = re.search(
         rf"^```{language}\n(.*?)^```$", readme.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )

@@ -1,4 +1,4 @@
-"""Steps, their outcomes, and the runner; knows nothing of what the steps do."""
+"""Steps, their outcomes, and the runner, which is independent of the steps' work."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SECONDS: Final = 900.0
 
 
 class Skipped(Exception):
-    """The step can't be done here; the text says why, and what to do about it."""
+    """The step can't be done here; the text gives the reason and the remedy."""
 
 
 class Failed(Exception):
-    """The step found something wrong; the text is what a person must see."""
+    """The step found an error; the text is for a person."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one step went. ``seconds`` is wall clock."""
+    """The result of one step. ``seconds`` is elapsed time."""
 
     name: str
     status: Status
@@ -37,7 +37,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Release:
-    """What is released: ``root`` is the checkout, ``work`` a folder that is removed afterwards."""
+    """The release: ``root`` is the checkout, ``work`` a folder that is removed afterwards."""
 
     root: Path
     dist: Path
@@ -45,7 +45,7 @@ class Release:
     version: str
 
     def tool(self, name: str) -> str:
-        """A program of ``.tools/release``; Skipped if it isn't there."""
+        """Return a program of ``.tools/release``; Skipped if it is missing."""
         program = self.root / ".tools" / "release" / "bin" / name
         if not program.is_file():
             raise Skipped(f"{name} is missing: run `scripts/setup release`")
@@ -54,7 +54,7 @@ class Release:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """One step; ``do`` returns a line that says what was done."""
+    """A step; ``do`` returns a line about the work done."""
 
     name: str
     what: str
@@ -69,7 +69,7 @@ def run_steps(
     begun: Callable[[Step], None],
     ended: Callable[[Outcome], None],
 ) -> list[Outcome]:
-    """Run ``steps`` in their order. A step that fails ends only those that need it."""
+    """Run ``steps`` in their order; a step is skipped if one that it needs is not ok."""
     outcomes: dict[str, Outcome] = {}
     for step in steps:
         begun(step)
@@ -95,7 +95,7 @@ def _is_ok(outcome: Outcome | None) -> bool:
 
 
 def chosen(steps: Sequence[Step], names: Sequence[str]) -> list[Step]:
-    """The steps of these names and all that they need, in the order of ``steps``."""
+    """Return the steps of these names and all that they need, in the order of ``steps``."""
     needs = {step.name: step.needs for step in steps}
     wanted, waiting = set[str](), list(names)
     while waiting:
@@ -115,7 +115,7 @@ def run(
 ) -> str:
     """Run a program and return its standard output.
 
-    Failed with the end of what it said if it ends with a code that isn't in ``good``.
+    Failed with the end of its output if its exit code isn't in ``good``.
     """
     words = [str(word) for word in command]
     try:
@@ -139,7 +139,7 @@ def run(
 
 
 def need(program: str, how: str) -> str:
-    """The path of an outside program; Skipped with ``how`` to get it."""
+    """Return the path of an outside program; Skipped with ``how`` to get it."""
     found = shutil.which(program)
     if found is None:
         raise Skipped(f"{program} is missing: {how}")
@@ -147,9 +147,9 @@ def need(program: str, how: str) -> str:
 
 
 def nearly_empty(home: Path) -> dict[str, str]:
-    """The environment of a rehearsal: a home of its own, and none of the checkout's variables.
+    """Return the environment of a rehearsal: its own home, and no variables of the checkout.
 
-    Registries' mirrors and proxies are kept: they say where packages come from, not what is here.
+    Registries' mirrors and proxies are kept: they name the source of packages, not things here.
     """
     home.mkdir(parents=True, exist_ok=True)
     keep = ("PIP_", "npm_config_registry", "COMPOSER_MIRROR", "SSL_CERT", "JAVA_HOME")

@@ -1,7 +1,7 @@
-"""What a month of a fabric costs on AWS, by its size: the sums behind the tables in README.md.
+"""The cost of a month of a fabric on AWS, by its size: the sums behind the tables in README.md.
 
-How many boxes there are is ``newsfabric capacity``'s answer, at the peak and on average (the scaler
-starts and ends boxes all day). All else is in prices.toml: prices, use, sizes of machines.
+``newsfabric capacity`` gives the number of boxes, at the peak and on average (the scaler starts and
+ends boxes all day). All else is in prices.toml: prices, use, sizes of machines.
 
     .venv/bin/python deploy/terraform/cost.py
     .venv/bin/python deploy/terraform/cost.py --prices ours.toml --json
@@ -30,12 +30,12 @@ END: Final = "<!-- to here -->\n"
 
 Edge = Literal["direct", "nlb"]
 EDGES: Final[tuple[Edge, ...]] = ("direct", "nlb")
-# Of a volume of the system, and what gp3 has in its price.
+# The size of a system volume, and the performance that gp3's price includes.
 _ROOT_GB: Final = 20
 _FREE_IOPS: Final = 3000
 _FREE_MIBPS: Final = 125
 _GB: Final = 1e9
-# What modules/observability, Ansible and the scalers of three core nodes make in each region.
+# Made by modules/observability, Ansible and the scalers of three core nodes in each region.
 _ALARMS: Final = 27
 _SECRETS: Final = 2
 _SCALER_METRICS: Final = 24
@@ -59,7 +59,7 @@ class Month:
 
 
 def boxes(readers: float, use: dict[str, Any], per_box: int) -> int:
-    """Boxes of one region, for its part of ``readers`` who come as ``use`` says."""
+    """Return the boxes of one region, for its part of ``readers`` that arrive as in ``use``."""
     plan = Plan(per_box=per_box, zones=use["zones"], least=use["zones"], most=MOST_BOXES)
     here = math.ceil(readers / use["regions"])
     found = capacity_for(here, 0, use["within_seconds"], plan)
@@ -67,7 +67,7 @@ def boxes(readers: float, use: dict[str, Any], per_box: int) -> int:
 
 
 def tiered(gigabytes: float, tiers: list[dict[str, float]]) -> float:
-    """Dollars for ``gigabytes``, each tier's part at its price."""
+    """Return dollars for ``gigabytes``, each tier's part at its price."""
     dollars = 0.0
     done = 0.0
     for tier in tiers:
@@ -78,7 +78,7 @@ def tiered(gigabytes: float, tiers: list[dict[str, float]]) -> float:
 
 
 def month(size: dict[str, Any], edge: Edge, told: dict[str, Any]) -> Month:
-    """The month of one of ``told["size"]``, with readers coming by ``edge``."""
+    """Return the month of one of ``told["size"]``, with readers connecting by ``edge``."""
     use, network, hours = told["use"], told["network"], told["use"]["hours"]
     readers = size["readers"]
     mean = readers * use["mean_share"]
@@ -114,17 +114,17 @@ def month(size: dict[str, Any], edge: Edge, told: dict[str, Any]) -> Month:
 
 
 def cores_busy(readers: float, messages_per_second: float, box: dict[str, Any]) -> float:
-    """Cores that ``readers`` on one box keep busy, each with so many messages a second."""
+    """Return the cores that ``readers`` on one box use, at these messages a second for each."""
     return float(readers * (messages_per_second * box["delivery_us"] + box["idle_us"]) / 1e6)
 
 
 def fan_out_seconds(readers: float, box: dict[str, Any]) -> float:
-    """From the first to the last of ``readers`` on one box who get one message."""
+    """Return the seconds from the first to the last of a box's ``readers`` that get a message."""
     return float(readers * box["delivery_us"] / 1e6 / box["cores"])
 
 
 def sizing(told: dict[str, Any]) -> str:
-    """What readers on one box take, as a table in Markdown."""
+    """Return the load and memory of readers on one box, as a table in Markdown."""
     box = told["box"]
     lines = [
         "| readers on a box | cores busy at 0.1, 1, 3 messages/s for each | one message to all | "
@@ -141,7 +141,7 @@ def sizing(told: dict[str, Any]) -> str:
 
 
 def _machines(size: dict[str, Any], use: dict[str, Any]) -> list[dict[str, Any]]:
-    """What stands all month: each region's clusters, and the proxy's."""
+    """Return the machines that run all month: each region's clusters, and the proxy's."""
     return [size["client"], size["core"], size["store"]] * use["regions"] + [size["proxy"]]
 
 
@@ -161,13 +161,13 @@ def _data(told: dict[str, Any], cluster: dict[str, Any]) -> float:
 
 
 def _out_per_second(readers: float, use: dict[str, Any]) -> float:
-    """Bytes that ``readers`` get each second."""
+    """Return the bytes that ``readers`` get each second."""
     each = use["messages_per_second"] * use["message_bytes"]
     return float(readers * (each + use["heartbeat_bytes"] / use["heartbeat_seconds"]))
 
 
 def _balancers(mean: float, edge: Edge, told: dict[str, Any]) -> float:
-    """Of one region."""
+    """Return the cost of the balancers of one region."""
     price, use = told["balancer"], told["use"]
     hourly = price["hour"] + price["desks_unit_hour"]
     if edge == "nlb":
@@ -182,7 +182,7 @@ def _balancers(mean: float, edge: Edge, told: dict[str, Any]) -> float:
 
 
 def _rest(told: dict[str, Any]) -> float:
-    """What doesn't depend on readers: names, secrets, alarms, endpoints, words between regions."""
+    """Return costs independent of readers: DNS, secrets, alarms, endpoints, traffic of regions."""
     small, use, network = told["small"], told["use"], told["network"]
     regions = use["regions"]
     seconds = use["hours"] * 3600
@@ -200,12 +200,12 @@ def _rest(told: dict[str, Any]) -> float:
 
 
 def months(told: dict[str, Any]) -> list[Month]:
-    """Every size, by each edge."""
+    """Return the months of every size, by each edge."""
     return [month(size, edge, told) for size in told["size"] for edge in EDGES]
 
 
 def table(found: list[Month]) -> str:
-    """A table in Markdown, rounded to ten dollars."""
+    """Return a table in Markdown, rounded to ten dollars."""
     parts = list(found[0].costs)
     head = ["readers at the peak", "readers come", "boxes a region: peak / mean"]
     rows = [[*head, *parts, "dollars a month", "for 1,000 readers"]]
@@ -229,7 +229,7 @@ def _dollars(amount: float) -> str:
 
 
 def with_tables(text: str, told: dict[str, Any]) -> str:
-    """``text`` with both tables between the two marks."""
+    """Return ``text`` with both tables between the two marks."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{sizing(told)}\n{table(months(told))}\n{END}{after}"

@@ -1,6 +1,6 @@
-"""Chaos: break a world on a seeded schedule and account for every message meanwhile.
+"""Chaos: breaks a world on a seeded schedule and accounts for every message meanwhile.
 
-``schedule`` decides what breaks when, ``delivery_record`` judges what arrived (both pure);
-``publishing`` is the publishers, ``reading``, ``devices`` and ``crowd`` the readers, ``run`` ties
-them together, ``report`` and ``plot`` tell a person. docs/chaos.md says how to read what comes out.
+``schedule`` decides the faults and their times, ``delivery_record`` judges the deliveries (both
+pure); ``publishing`` has the publishers, ``reading``, ``devices`` and ``crowd`` the readers;
+``run`` connects them, ``report`` and ``plot`` write results (docs/chaos.md explains them).
 """

@@ -1,9 +1,9 @@
-"""Whether readers who came back were told the truth. Pure.
+"""A check whether readers that reconnected got true answers. Pure.
 
-``recovered: true`` says that a reader gets all that it missed: at once what this gateway has given
-to others, the rest as soon as the gateway has it, which may take minutes while a region is cut off.
-Messages follow after that word, so a connection that is soon cut off proves nothing: the reader
-comes again from where it was, and then the next answer counts.
+``recovered: true`` promises a reader all messages that it missed: at once those that this gateway
+has given to others, the rest as soon as the gateway has them, which may take minutes while a region
+is cut off. The messages follow after that answer, so a connection that soon breaks proves nothing:
+the reader resumes again from its position, and then the next answer counts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-# Seconds within which all has to come that was given to others before.
+# Seconds within which all messages must arrive that were given to others before.
 _DUE: Final = 30.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Answer:
-    """What the gateway at ``url`` said ``at`` that time to a reader who had ``asked`` for what it
-    missed. ``until`` is when that connection ended.
+    """The answer ``at`` that time of the gateway at ``url`` to a reader that had resumed at
+    ``asked``. ``until`` is the end of that connection.
     """
 
     asked: float
@@ -36,10 +36,10 @@ def told_wrongly(
     given: Mapping[str, float],
     arrived: float | None,
 ) -> bool:
-    """Whether a message was promised by one of ``answers`` and didn't come by it.
+    """Return whether one of ``answers`` promised a message that didn't arrive by it.
 
-    ``answers`` are all that its reader was given for its topic, in order; ``given`` says when each
-    gateway first gave it to anybody; ``arrived`` is None if it never did.
+    ``answers`` are all those to one reader for one topic, in order. ``given`` has the time when
+    each gateway first gave the message to any reader; ``arrived`` is None if it never did.
     """
     for n, answer in enumerate(answers):
         if not answer.recovered or receipted >= answer.asked:

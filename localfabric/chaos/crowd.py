@@ -1,7 +1,7 @@
 """The process of a chaos run's readers: ``python -m localfabric.chaos.crowd``.
 
-Every delivery becomes a line on stdout; ``ready`` says that all are subscribed. The plan is the
-first line of stdin, a second one calls back who is absent, and they end when it is closed.
+Every delivery becomes a line on stdout; the line ``ready`` means that all are subscribed. The first
+line of stdin is the plan, a second one calls absent readers back, and its end ends the readers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from localfabric.chaos.reading import ChaosReader, EventWriter, Plan
 async def read_all(
     plans: Sequence[Plan], log: EventWriter, called: asyncio.Event, *, seed: int
 ) -> None:
-    """All of them at once, until cancelled; says ``ready`` when each is subscribed.
+    """Run all readers at once until cancelled; write ``ready`` when each is subscribed.
 
-    Who is absent comes back when they are ``called``.
+    Absent readers come back when they are ``called``.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     readers = [
@@ -56,7 +56,7 @@ async def _main(document: dict[str, Any]) -> None:
     reading = asyncio.create_task(read_all(plans, log, called, seed=document["seed"]))
 
     def on_stdin() -> None:
-        # No line: whoever started us has closed it or died.
+        # End of file: the parent process has closed it or died.
         if sys.stdin.buffer.readline():
             called.set()
         else:

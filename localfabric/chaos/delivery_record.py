@@ -1,11 +1,11 @@
-"""The account of a chaos run: every message against every reader who should have had it. Pure.
+"""The account of a chaos run: every message against every reader that should receive it. Pure.
 
-Times are seconds since the run began. A reader should get each message of its topics that a
-publisher tried to send, since all readers are subscribed before the first is; it is *owed* those
-whose publisher holds a receipt. Bronze may be dropped under pressure, so what is missing of it is
-told and breaks nothing. Who came back and was told ``recovered: true`` must have all that had a
-receipt when it asked. What a user has dismissed on one device is owed to no other any more, but
-the device that dismissed it has to be told that it is.
+Times are seconds since the run began. All readers are subscribed before the first message is sent.
+So a reader should receive each message of its topics that a publisher tried to send; it is *owed*
+those with a receipt. Bronze may be dropped under pressure, so missing bronze is reported, and
+breaks no promise. A reader that resumed and got ``recovered: true`` must receive all messages with
+an earlier receipt. A message dismissed on one device is owed to no other any more, but the device
+that dismissed it must be notified.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from localfabric.chaos.answers import Answer, told_wrongly
 
 Class = Literal["gold", "silver", "bronze"]
 CLASSES: Final[tuple[Class, ...]] = ("gold", "silver", "bronze")
-#: How one delivery looked to the reader: the first of its identity, one that an earlier
-#: connection had brought already (dropped, as every library does), or a second on one connection.
+#: The kind of a delivery for its reader: the first of its identity, one that an earlier connection
+#: had delivered (dropped, as every library does), or a second one on the same connection.
 Sort = Literal["new", "repeat", "double"]
 Broken = Literal["lost", "doubled", "told wrongly"]
-#: The habit of those who leave early and come back when all is over.
+#: The habit of readers that leave early and come back after the last fault.
 ABSENT: Final = "absent"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Message:
-    """One message from its publisher's side. ``sent`` is the first try, ``receipted`` the end."""
+    """A message from its publisher's side: ``sent`` is the first try, ``receipted`` its receipt."""
 
     n: int
     topic: str
@@ -44,9 +44,9 @@ class Message:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderProfile:
-    """Who reads what. ``habit`` is staying, reconnecting, roaming, absent, or a kind of device.
+    """A reader. ``habit`` is staying, reconnecting, roaming, absent, or a kind of device.
 
-    What waits for one that ``goes_away`` for a while isn't late, so it has no part in delays.
+    A reader that ``goes_away`` for a while receives late, so it has no part in the delays.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ReaderProfile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrival:
-    """One delivery: ``reader``'s ``connection``-th connection brought message ``n`` at ``at``."""
+    """A delivery: ``reader``'s ``connection``-th connection brought message ``n`` at ``at``."""
 
     reader: str
     connection: int
@@ -77,7 +77,7 @@ class Connection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """A resume of ``topic`` that was answered ``recovered: false``, and why."""
+    """A resume of ``topic`` that was answered ``recovered: false``, with the reason."""
 
     reader: str
     connection: int
@@ -88,9 +88,9 @@ class Gap:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """A broken promise: message ``n`` and those readers for whom it is true.
+    """A broken promise: message ``n`` and the readers for which it was broken.
 
-    ``told wrongly``: they came back, were told that they get all, and didn't get this one by it.
+    ``told wrongly``: a reader that resumed was promised all messages, and didn't get this one.
     """
 
     n: int
@@ -109,7 +109,7 @@ class Delays:
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Delays | None:
-        """None for no samples."""
+        """Compute them from ``samples``; None if there are none."""
         if not samples:
             return None
         ordered = sorted(samples)
@@ -122,13 +122,13 @@ class Delays:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What came of it all. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
+    """The results. ``owed`` and ``paid`` count pairs of a receipted message and a reader.
 
     ``missing_bronze`` are pairs too; ``unreceipted`` messages are owed to nobody. ``repeats`` were
-    dropped by identity, ``gaps`` are times that a gateway said ``recovered: false`` and
-    ``recovered`` that it said ``true``; ``reread`` deliveries came from a history that was read for
-    such a gap. ``shed`` are times that bronze was dropped before it was stored, and its publisher
-    told to send it again. ``unheard`` of the ``dismissed`` messages were never announced as such.
+    dropped by identity. ``gaps`` counts the answers ``recovered: false``, ``recovered`` the answers
+    ``true``; ``reread`` deliveries are from a history that was read for such a gap. ``shed`` counts
+    bronze dropped before it was stored, with a receipt that asks the publisher to send again. The
+    dismissal of ``unheard`` of the ``dismissed`` messages was never announced.
     """
 
     published: int
@@ -152,34 +152,34 @@ class Account:
 
     @property
     def kept(self) -> bool:
-        """Whether every promise was kept."""
+        """True if every promise was kept."""
         return not self.wrong
 
     def count(self, what: Broken) -> int:
-        """For how many messages that is true, for at least one reader."""
+        """Return the number of messages with this broken promise for at least one reader."""
         return sum(wrong.what == what for wrong in self.wrong)
 
 
 class DeliveryRecord:
-    """Takes down what is sent and what arrives, in any order, and says how it stands."""
+    """The record of sent messages and deliveries, entered in any order, and the account of them."""
 
     def __init__(self, readers: Iterable[ReaderProfile]) -> None:
         self.readers = {reader.name: reader for reader in readers}
         self.messages: dict[int, Message] = {}
         self.doubles: list[Arrival] = []
         self.first: dict[int, dict[str, float]] = collections.defaultdict(dict)
-        #: By message, who had it first from a history: no gateway delivered it.
+        #: By message, the readers that first got it from a history: no gateway delivered it.
         self.from_history: dict[int, set[str]] = collections.defaultdict(set)
         #: First deliveries so far.
         self.arrivals = 0
-        #: Receipts that told a publisher of bronze to come again later.
+        #: Receipts that asked a publisher of bronze to send again later.
         self.shed = 0
         self._repeats = 0
         self.told_gaps: list[Gap] = []
         # By reader and topic, in order.
         self._answers: dict[tuple[str, str], list[Answer]] = collections.defaultdict(list)
         self._dismissed: set[int] = set()
-        #: Dismissed messages of which the device that dismissed them wasn't told yet.
+        #: Dismissed messages whose dismissal wasn't announced yet to the device concerned.
         self.unheard: set[int] = set()
         self._connections: dict[str, list[Connection]] = {name: [] for name in self.readers}
         self._by_topic: dict[str, list[str]] = collections.defaultdict(list)
@@ -188,43 +188,43 @@ class DeliveryRecord:
                 self._by_topic[topic].append(reader.name)
 
     def sent(self, message: Message) -> None:
-        """A publisher tries to send ``message`` for the first time; it fills in the rest later."""
+        """Enter a publisher's first try to send ``message``; the publisher completes it later."""
         self.messages[message.n] = message
 
     def connected(self, reader: str, connection: Connection) -> None:
-        """A reader has connected."""
+        """Enter a reader's new connection."""
         self._connections[reader].append(connection)
 
     def connections(self, reader: str, *, since: float, until: float) -> list[Connection]:
-        """Those that ``reader`` had or began between the two times."""
+        """Return the connections that ``reader`` had or began between the two times."""
         before = [c for c in self._connections[reader] if c.at < since][-1:]
         return before + [c for c in self._connections[reader] if since <= c.at < until]
 
     def gap(self, gap: Gap) -> None:
-        """A gateway told a reader who resumed that it can't say what was missed."""
+        """Enter a gateway's answer to a resuming reader that messages may be missing."""
         self.told_gaps.append(gap)
         answer = Answer(asked=gap.at, at=gap.at, recovered=False)
         self._answers[gap.reader, gap.topic].append(answer)
 
     def recovered(self, reader: str, topic: str, *, asked: float, at: float) -> None:
-        """A gateway told a reader who had ``asked`` that it gets all that it missed."""
+        """Enter a gateway's promise of all missed messages to a reader that had ``asked``."""
         url = self._connections[reader][-1].url if self._connections[reader] else ""
         answer = Answer(asked=asked, at=at, recovered=True, url=url)
         self._answers[reader, topic].append(answer)
 
     def disconnected(self, reader: str, at: float) -> None:
-        """The connection of ``reader`` has ended."""
+        """Enter the end of the connection of ``reader``."""
         for topic in self.readers[reader].topics:
             if answers := self._answers.get((reader, topic)):
                 answers[-1].until = min(answers[-1].until, at)
 
     def gaps(self, reader: str) -> list[Gap]:
-        """What ``reader`` was told so."""
+        """Return the gaps reported to ``reader``."""
         return [gap for gap in self.told_gaps if gap.reader == reader]
 
     def arrived(self, arrival: Arrival) -> None:
-        """A delivery. What a reader takes for new and has had under its number is a double too:
-        the two copies had different identities."""
+        """Enter a delivery. A message that is new to its reader by identity, but whose number it
+        has had, is a double too: the two copies had different identities."""
         if arrival.sort == "repeat":
             self._repeats += 1
         elif arrival.sort == "double" or arrival.reader in self.first[arrival.n]:
@@ -234,25 +234,25 @@ class DeliveryRecord:
             self.arrivals += 1
 
     def reread(self, reader: str, n: int, at: float) -> None:
-        """``reader`` was told that something may be missing, and found it in the history."""
+        """Enter a message that ``reader``, after a gap, found in the history."""
         if reader not in self.first[n]:
             self.first[n][reader] = at
             self.from_history[n].add(reader)
             self.arrivals += 1
 
     def dismissed(self, n: int) -> None:
-        """A device is about to dismiss message ``n``, which it has."""
+        """Enter that a device is about to dismiss message ``n``, which it has."""
         self._dismissed.add(n)
         self.unheard.add(n)
 
     def dismissal_heard(self, n: int) -> None:
-        """It was told that message ``n`` is dismissed."""
+        """Enter that the device was notified that message ``n`` is dismissed."""
         self.unheard.discard(n)
 
     def overdue(self, *, at: float, after: float) -> Iterator[Message]:
-        """Those of :meth:`missing` whose receipts are ``after`` seconds old at ``at``.
+        """Yield the messages of :meth:`missing` whose receipts are ``after`` seconds old at ``at``.
 
-        Who is absent is expected to miss them.
+        Messages missing only for absent readers are left out.
         """
         for message, names in self.missing():
             here = any(self.readers[name].habit != ABSENT for name in names)
@@ -260,7 +260,7 @@ class DeliveryRecord:
                 yield message
 
     def missing(self) -> Iterator[tuple[Message, tuple[str, ...]]]:
-        """Receipted messages and the readers who haven't had them."""
+        """Yield receipted messages with the readers that haven't received them."""
         for message in self.messages.values():
             if message.receipted is None or message.rejected is not None:
                 continue
@@ -270,11 +270,11 @@ class DeliveryRecord:
                 yield message, lack
 
     def readers_of(self, topic: str) -> list[str]:
-        """Who reads ``topic``."""
+        """Return the readers of ``topic``."""
         return self._by_topic.get(topic, [])
 
     def owed_to(self, message: Message) -> list[str]:
-        """Who is to have ``message``; when it is dismissed, those alone who had it before."""
+        """Return the readers that should get ``message``; if dismissed, only those that got it."""
         names = self.readers_of(message.topic)
         if message.n not in self._dismissed:
             return names
@@ -282,19 +282,19 @@ class DeliveryRecord:
         return [name for name in names if name in have]
 
     def settled(self) -> bool:
-        """Whether every publisher and device has its answer and every reader what it is owed."""
+        """Return whether publishers and devices have all answers, and readers all messages owed."""
         answered = all(message.receipted is not None for message in self.messages.values())
         return answered and not self.unheard and next(self.missing(), None) is None
 
     def prompt(self, n: int) -> list[float]:
-        """When message ``n`` came to those of its readers who don't go away."""
+        """Return the times of message ``n``'s deliveries to readers that don't go away."""
         had = self.first.get(n, {})
         return [at for name, at in had.items() if not self.readers[name].goes_away]
 
     def delays(
         self, *, since: float = 0.0, until: float = float("inf"), klass: Class | None = None
     ) -> list[float]:
-        """Of :meth:`prompt` deliveries of messages (of ``klass``) sent in ``[since, until)``."""
+        """Return delays of :meth:`prompt` deliveries of messages sent in ``[since, until)``."""
         return [
             at - message.sent
             for message in self.messages.values()
@@ -303,7 +303,7 @@ class DeliveryRecord:
         ]
 
     def account(self) -> Account:
-        """How it stands now."""
+        """Return the account of all entries so far."""
         messages = self.messages.values()
         routed = [m for m in messages if m.receipted is not None and m.rejected is None]
         missing = list(self.missing())

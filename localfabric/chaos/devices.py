@@ -1,9 +1,8 @@
 """Devices of registered users in a chaos run: individual messages, kept, marked and dismissed.
 
-Each user has two, at home in different regions. The *phone* stays, goes on from its position after
-a disconnect, and dismisses most of what it gets, again and again until it is told that it is
-dismissed. The *page* comes and goes; each time it logs in it opens the mailbox anew, so all that
-came meanwhile has to be in it.
+Each user has two, at home in different regions. The *phone* stays, resumes from its position after
+a disconnect, and dismisses most messages. It repeats each dismissal until it is notified of it. The
+*page* comes and goes; each login opens the mailbox anew, which must have all messages since.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from newsfabric.reader import Reader as NewsReader
 
 #: Users of a run.
 USERS: Final = 4
-# A mailbox has 1,000 messages at the most; this is what is left of a run as long as one likes.
+# A mailbox has at most 1,000 messages: a run of any length leaves no more than this number there.
 MOST_KEPT: Final = 100
-# One in so many is kept, and so owed to every device, whenever it comes.
+# One of so many is kept, and so owed to every device, whenever it connects.
 _KEPT_OF: Final = 3
-# docs/protocol.md: no push, say it again.
+# docs/protocol.md: without a push, repeat the verb.
 _AGAIN_SECONDS: Final = 5.0
 _LOOK_EVERY: Final = 0.25
 # Verbs at a time: a gateway refills a reader's bucket with ten a second.
@@ -37,7 +36,7 @@ _REF: Final = "dismiss"
 
 
 def make_devices(tokens: Mapping[str, str], endpoints: Sequence[str], *, seed: int) -> list[Plan]:
-    """A phone and a page for each user, whose token is given."""
+    """Make a phone and a page for each user, whose token is given."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     plans = []
     for n, (user, token) in enumerate(tokens.items()):
@@ -60,17 +59,18 @@ def make_devices(tokens: Mapping[str, str], endpoints: Sequence[str], *, seed: i
 
 
 class Clearing:
-    """What a user dismisses, and which of that it wasn't told of yet. Pure; ``now`` in seconds."""
+    """The dismissals of a user, and those without a notification yet. Pure; ``now`` in seconds."""
 
     def __init__(self, *, most_kept: int = MOST_KEPT) -> None:
         self._most_kept = most_kept
         # Message numbers and ids, oldest first.
         self._kept: collections.deque[tuple[int, str]] = collections.deque()
-        # By identity: number, id, and when to say it next.
+        # By identity: number, id, and the time to send the verb next.
         self._unheard: dict[int, tuple[int, str, float]] = {}
 
     def had(self, n: int, id_: str, now: float) -> int | None:
-        """Message ``n`` came as ``id_``; returns the number of the one to dismiss, if any."""
+        """Note the arrival of ``n`` as ``id_``; return the number of a message to dismiss,
+        if any."""
         if n % _KEPT_OF == 0:
             self._kept.append((n, id_))
             if len(self._kept) <= self._most_kept:
@@ -80,25 +80,25 @@ class Clearing:
         return n
 
     def due(self, now: float, most: int) -> list[str]:
-        """Ids to dismiss now, for the first time or again, at most so many."""
+        """Return at most ``most`` ids to dismiss now, for the first time or again."""
         due = [entry for entry in self._unheard.items() if entry[1][2] <= now][:most]
         for identity, (n, id_, _) in due:
             self._unheard[identity] = (n, id_, now + _AGAIN_SECONDS)
         return [id_ for _, (_, id_, _) in due]
 
     def note_dismissed(self, identity: int) -> int | None:
-        """A push says that it is dismissed; its number, if nothing had said so before."""
+        """Note a pushed dismissal; return the message's number if nothing reported it before."""
         entry = self._unheard.pop(identity, None)
         return None if entry is None else entry[0]
 
     def opened(self, identities: Set[int]) -> list[int]:
-        """A mailbox has only these: the numbers of those that are gone from it."""
+        """Note the ids in an opened mailbox; return the numbers of dismissed messages not in it."""
         gone = [identity for identity in self._unheard if identity not in identities]
         return [self._unheard.pop(identity)[0] for identity in gone]
 
 
 class Device(ChaosReader):
-    """One device for as long as the run."""
+    """A device for the whole run."""
 
     def __init__(
         self, plan: Plan, log: EventWriter, rng: random.Random, called: asyncio.Event
@@ -107,7 +107,7 @@ class Device(ChaosReader):
         (self._topic,) = plan.topics
         self._clearing = Clearing()
         self._reader: NewsReader | None = None
-        # Whether what comes is the mailbox, whose last push has a position.
+        # True while the messages are the mailbox's, whose last push has a position.
         self._opening = False
 
     async def run(self) -> None:
@@ -126,7 +126,7 @@ class Device(ChaosReader):
         self._reader = reader
 
     async def _dismiss(self) -> None:
-        """Say what is to be dismissed, until it is heard back."""
+        """Send each dismissal until the gateway announces it."""
         loop = asyncio.get_running_loop()
         while True:
             if self._reader is not None:
@@ -137,13 +137,13 @@ class Device(ChaosReader):
 
     @staticmethod
     async def _say(reader: NewsReader, verb: dict[str, Any]) -> None:
-        # Whoever reads finds out that the connection is gone.
+        # The reading task notices that the connection is gone.
         with suppress(Disconnected):
             await reader.send(verb)
 
     def _take(self, push: Push) -> None:
         if push.type == "error" and push.fields.get("ref") == _REF:
-            # The box's broker is away: it is said again.
+            # The box's broker is away: the verb is sent again.
             return
         super()._take(push)
         if push.type == "dismissed":
@@ -158,7 +158,7 @@ class Device(ChaosReader):
     def _subscribed(self, push: Push) -> None:
         super()._subscribed(push)
         if not self._opening and not push.fields.get("recovered"):
-            # What it can't go on from is in the mailbox.
+            # The gateway can't resume: the missed messages are in the mailbox.
             del self._positions[self._topic]
             raise Disconnected(1012, "opens its mailbox instead")
 

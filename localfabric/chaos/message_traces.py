@@ -1,8 +1,8 @@
-"""Traces of messages for which a promise is broken, or seems to be, taken while the world runs.
+"""Traces of messages with a broken promise, or a likely one, taken while the world runs.
 
-Routers and gateways remember some thousand messages, for ten minutes and for as long as they
-live. So a message that is overdue is traced at once, not when the run is over and its
-witnesses have forgotten it. What arrives later all the same makes room for others.
+Routers and gateways remember some thousand messages, for ten minutes and until they die. So an
+overdue message is traced at once, not after the run, when it is forgotten. The trace of a message
+that arrives later is dropped, to make room for others.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from localfabric.world.finding import world_of
 from localfabric.world.layout import WorldLayout
 from operations.cli.trace import describe
 
-#: Broken promises that are told in full, with their traces.
+#: The number of broken promises that are reported in full, with their traces.
 TOLD: Final = 20
 _LOOK_EVERY: Final = 5.0
-# A backlog of a minute is late, not lost; nobody should be later by much.
+# A backlog of a minute is late, not lost; few messages should be later.
 _OVERDUE: Final = 60.0
 
 
 class MessageTraces:
-    """Fills ``traces``: by the message's number, what `newsfabric trace` shows."""
+    """Traces in ``traces``: by the message's number, the output of `newsfabric trace`."""
 
     def __init__(self, layout: WorldLayout, record: DeliveryRecord, *, run: str) -> None:
         self._world = world_of(layout)
@@ -36,7 +36,7 @@ class MessageTraces:
 
     @asynccontextmanager
     async def watching(self, began: float) -> AsyncGenerator[None]:
-        """Inside, trace what is overdue. Times of the record count from ``began``."""
+        """Trace overdue messages in the block. Times of the record count from ``began``."""
         watching = asyncio.create_task(self._watch(began))
         try:
             yield
@@ -45,7 +45,7 @@ class MessageTraces:
             await asyncio.wait([watching])
 
     async def trace_wrong(self) -> None:
-        """Trace those for which a promise is broken and that were not traced before."""
+        """Trace the messages with a broken promise that have no trace yet."""
         for wrong in self._record.account().wrong[:TOLD]:
             await self._trace(wrong.n)
 

@@ -1,7 +1,7 @@
 """The picture of a chaos run as SVG: faults, rates and delays over one time axis. Pure.
 
-By hand and not by a plotting library: three panels of lines are a hundred lines of code, and a
-library would be the largest dependency of the project.
+Written by hand, without a plotting library: three panels of lines are a hundred lines of code, and
+a library would be the largest dependency of the project.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLOOR: Final = 0.001
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Band:
-    """A fault from ``since`` to ``until``; those of one ``lane`` share a line."""
+    """A fault from ``since`` to ``until``; faults of one ``lane`` share a line."""
 
     since: float
     until: float
@@ -35,7 +35,7 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """One value a second; None leaves a hole in the line."""
+    """Values, one a second; None leaves a hole in the line."""
 
     name: str
     values: Sequence[float | None]
@@ -50,7 +50,7 @@ def draw(
     delays: Sequence[Series],
     headings: tuple[str, str] = ("a second", "delay, by when it was sent"),
 ) -> str:
-    """The picture. Rates are linear, delays (in seconds) logarithmic; ``headings`` name them."""
+    """Return the picture. Rates are linear, delays (s) logarithmic; ``headings`` name them."""
     lanes = list(dict.fromkeys(band.lane for band in bands))
     first = _TOP + _LANE * len(lanes) + _GAP
     second = first + _PANEL + _GAP
@@ -98,7 +98,7 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _shades(bands: Sequence[Band], x: _Axis, top: float, bottom: float) -> Iterator[str]:
-    """Each fault as a faint column through all panels."""
+    """Draw each fault as a faint column through all panels."""
     for band in bands:
         yield (
             f'<rect x="{x(band.since)}" y="{top}" width="{_width(band, x)}" '

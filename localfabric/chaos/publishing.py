@@ -1,8 +1,8 @@
 """Publishers of a chaos run: a steady rate into every region, each message until its receipt.
 
-Open loop: a message is due when it is due, whatever became of those before it, and its delay counts
-from its first try. What waits for a receipt is bounded; at the bound the publisher waits, as
-one with a full outbox does.
+Open loop: messages have fixed times, whatever became of the ones before, and a delay counts from
+the first try. Messages that wait for receipts are bounded; at the bound the publisher waits, like
+one with a full outbox.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOPICS: Final[Mapping[str, Class]] = {
 
 
 class Publishing:
-    """Publishes to the client clusters in ``urls`` (by region) and writes it into ``record``."""
+    """Publishes to the client clusters in ``urls`` (by region), and enters it into ``record``."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Publishing:
             await publisher.close()
 
     async def publish(self, *, rate: float, seconds: float) -> None:
-        """Begin to send ``rate`` messages a second for ``seconds``; returns when all are begun."""
+        """Begin to send ``rate`` messages a second for ``seconds``; return when all are begun."""
         began = time.monotonic()
         topics, regions = list(self._topics), list(self._urls)
         for n in range(int(rate * seconds)):
@@ -108,17 +108,17 @@ class Publishing:
         entry.rejected = receipt.reason if receipt.status == "rejected" else None
 
     async def _until_answered(self, message: AmqpMessage, region: str) -> Receipt:
-        """Send it until there is a receipt that isn't about the moment."""
+        """Send it until there is a final receipt: neither refused access nor overload."""
         backoff = Backoff(base=1.0, cap=10.0)
         while True:
             try:
                 receipt = await send_with_retry(self._publishers[region], message)
             except AccessRefused:
-                # A broker that is being killed or started may say so; it isn't for long.
+                # Returned by a broker that is being killed or started; it passes.
                 await asyncio.sleep(backoff.failed(time.monotonic(), self._rng))
                 continue
             if receipt.reason != "overload":
                 return receipt
-            # Bronze that was dropped: docs/publishing.md says to come again later.
+            # Dropped bronze: docs/publishing.md asks publishers to send again later.
             self._record.shed += 1
             await asyncio.sleep(backoff.failed(time.monotonic(), self._rng))

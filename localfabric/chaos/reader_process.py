@@ -1,4 +1,4 @@
-"""The process of a run's readers (``crowd``), from the side of the run."""
+"""The parent's side of the process of a run's readers (``crowd``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _first_line(run: str, seed: int, plans: Sequence[Plan]) -> bytes:
 
 
 class Readers:
-    """The readers' process, and what it says entered into the record."""
+    """The readers' process, whose lines are entered into the record."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, record: DeliveryRecord, log: IO[str]
@@ -36,7 +36,7 @@ class Readers:
         self._ready = asyncio.Event()
         self._ended = False
         self._began: float | None = None
-        # What they said before the run began.
+        # Lines from before the run began.
         self._early: list[str] = []
 
     @classmethod
@@ -44,13 +44,13 @@ class Readers:
     async def start(
         cls, plans: Sequence[Plan], record: DeliveryRecord, log: IO[str], *, run: str, seed: int
     ) -> AsyncGenerator[Readers]:
-        """Start it; it is ended with the block."""
+        """Start the process; it ends with the block."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "localfabric.chaos.crowd"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
-            # A Ctrl-C is for us: they end with their stdin.
+            # Ctrl-C is for the parent: the readers end with their stdin.
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -75,19 +75,19 @@ class Readers:
             ) from exc
 
     def begin(self, at: float) -> None:
-        """The run begins; its times count from now on."""
+        """Begin the run at ``at``; its times count from then."""
         self._began = at
         for text in self._early:
             read_line(text, self._record, at)
         self._early.clear()
 
     def call_back(self) -> None:
-        """Whoever is absent comes back."""
+        """Call the absent readers back."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
 
     def check(self) -> None:
-        """WorldError if they have died: then nothing that is missing says anything."""
+        """WorldError if the process has died: then missing messages mean nothing."""
         if self._ended:
             raise WorldError("the process of the readers has died")
 

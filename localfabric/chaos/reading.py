@@ -1,11 +1,11 @@
-"""Readers of a chaos run, and the lines in which they say what happened to them.
+"""Readers of a chaos run, and the lines in which they report events.
 
-They do what the readers' library does: fetch the endpoints, connect, subscribe from the position of
-each topic (or with a rewind where that can't be served, and then read the history), drop repeats by
-identity, and come again after a pause. Some stay, some reconnect now and then, some roam between
-regions, some leave early and come back when all is over, in another region; over WebSocket, SockJS
-and event streams, which go on from the last event's id. Those who are logged in are in ``devices``;
-the process of them all is ``crowd``.
+They work like the readers' library: fetch the endpoints, connect, subscribe from the position of
+each topic, drop repeats by identity, and reconnect after a pause. If a gateway can't resume a
+topic, they rewind it and read its history. Some readers stay, some reconnect now and then, some
+roam between regions, some leave early and come back at the end, in another region. They use
+WebSocket, SockJS, and event streams, which resume from the last event's id. Readers with a login
+are in ``devices``; the process of all is ``crowd``.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from newsfabric.reader import Endpoint, Endpoints, Push, Transport, connect, fet
 from newsfabric.reader import Reader as NewsReader
 
 _FLUSH_EVERY: Final = 0.25
-# Of twelve six stay, three reconnect, two roam, one is absent.
+# Of twelve readers six stay, three reconnect, two roam, one is absent.
 _HABITS: Final = (
     "staying", ABSENT, "staying", "roaming", "staying", "reconnecting",
     "staying", "reconnecting", "staying", "roaming", "staying", "reconnecting",
 )  # fmt: skip
-# What a reader asks for who was away, where resuming can't be served. It counts back from when the
-# gateway answers, which on a busy machine was once 18 s after the reader had asked.
+# The rewind of a reader that was away, if it can't be resumed. It counts back from the gateway's
+# answer, which on a busy machine was once 18 s after the request.
 _REWIND: Final = "5m"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who reads what and how. ``regions``: endpoints' URLs, the reader's home first.
+    """A reader's topics and habits. ``regions``: endpoints' URLs, the reader's home first.
 
-    ``stays`` is for how many seconds a connection is kept, about; None: as long as it lasts.
-    ``away`` is for how many it then stays away, about. A ``token`` logs it in. ``rewind`` is what
-    it asks for when it comes back, where resuming can't be served.
+    ``stays`` is the mean duration (s) of a connection; None: until it breaks. ``away`` is the mean
+    pause (s) after it. A ``token`` logs the reader in. ``rewind`` is its request when it
+    reconnects, used if resuming isn't possible.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Plan:
     token: str | None = dataclasses.field(default=None, repr=False)
 
     def reader(self) -> ReaderProfile:
-        """As the record knows it."""
+        """Return the reader's profile for the record."""
         return ReaderProfile(
             name=self.name,
             habit=self.habit,
@@ -76,7 +76,7 @@ class Plan:
 def make_plans(
     topics: Sequence[str], endpoints: Sequence[str], *, count: int, seed: int, minutes: float
 ) -> list[Plan]:
-    """``count`` readers with two topics each, for a run of ``minutes``.
+    """Make ``count`` readers with two topics each, for a run of ``minutes``.
 
     Half stay, a quarter reconnect, a sixth roam, the rest is absent.
     """
@@ -84,9 +84,9 @@ def make_plans(
     plans = []
     for n in range(count):
         habit = _HABITS[n % len(_HABITS)]
-        # Not by turns: each habit is at home in each region.
+        # At random: so readers of each habit are at home in each region.
         home = rng.randrange(len(endpoints))
-        # Of each 36 the first six, among whom are all habits.
+        # The first six of each 36 readers use event streams: all habits are among them.
         transport: Transport = "sockjs" if n % 5 == 0 else "websocket"
         if n // 6 % 6 == 0:
             transport = "sse"
@@ -105,19 +105,19 @@ def make_plans(
 
 
 class EventWriter:
-    """Lines of tab-separated words: what happened to which reader on which connection when."""
+    """Lines of tab-separated words: time, event, reader, connection, details."""
 
     def __init__(self, out: TextIO, run: str) -> None:
         self._out = out
         self.run = run
 
     def write(self, *words: object) -> None:
-        """One line, stamped with seconds since the epoch."""
+        """Write one line, stamped with seconds since the epoch."""
         now = f"{time.time():.4f}"
         self._out.write("\t".join((now, *map(str, words))) + "\n")
 
     async def flush(self) -> None:
-        """Hand on what is written, for ever."""
+        """Flush the lines now and then, for ever."""
         while True:
             self._out.flush()
             await asyncio.sleep(_FLUSH_EVERY)
@@ -149,7 +149,7 @@ def read_line(line: str, record: DeliveryRecord, began: float) -> None:
 
 
 class ChaosReader:
-    """One reader for as long as the run. One who is absent comes back when it is ``called``."""
+    """A reader for the whole run. An absent reader comes back when it is ``called``."""
 
     def __init__(
         self, plan: Plan, log: EventWriter, rng: random.Random, called: asyncio.Event
@@ -166,7 +166,7 @@ class ChaosReader:
         self._here: set[int] = set()
         self._was_here = False
         self._turn = 0
-        # Topics of which something may be missing, after these positions.
+        # Topics with possibly missing messages, and the positions after which these are.
         self._missed: dict[str, str] = {}
         self._misses = asyncio.Event()
         self.subscribed = asyncio.Event()
@@ -185,11 +185,11 @@ class ChaosReader:
                 await self._connect(backoff)
             except Disconnected as exc:
                 self._write("closed", exc)
-                # Nobody here: the next region's endpoints are in endpoints.json as alternates.
+                # No gateway here: the next region's endpoints are in endpoints.json as alternates.
                 self._turn += self._plan.habit == "roaming" or exc.code in (1006, 1013)
                 await asyncio.sleep(backoff.failed(loop.time(), self._rng))
             except TimeoutError:
-                # It has stayed long enough.
+                # The connection has lasted long enough.
                 self._turn += self._plan.habit in ("roaming", ABSENT)
                 await self._stay_away()
 
@@ -204,7 +204,7 @@ class ChaosReader:
                         self._reread(message)
 
     def _reread(self, message: dict[str, Any]) -> None:
-        """Count what the history has, if no connection has brought it."""
+        """Count a message of the history, unless a connection has delivered it."""
         n = self._number(message.get("body"))
         identity = identity_of_id(str(message["id"]))
         if n is not None and identity not in self._seen:
@@ -247,12 +247,12 @@ class ChaosReader:
         try:
             return await anext(reader)
         except Disconnected:
-            # All that came was taken, so the last id is ours, whichever event brought it.
+            # All events received were taken, so the last id is right, whichever event brought it.
             self._goes_on_after(reader.last_id)
             raise
 
     def _goes_on_after(self, last_id: str | None) -> None:
-        """An event stream has one id for all of its topics."""
+        """Set the position of all topics to the one id of an event stream."""
         if last_id is not None:
             self._positions = dict.fromkeys(self._plan.topics, last_id)
 
@@ -273,7 +273,7 @@ class ChaosReader:
         if self._plan.transport == "sse":
             self._goes_on_after(push.last_id)
             return
-        # What a rewind brings may be older than the position that `subscribed` stands for.
+        # Messages of a rewind may be older than the position of `subscribed`.
         complete = push.is_message or not self._was_here or push.fields.get("recovered")
         if push.position is not None and complete:
             self._positions[push.topic] = push.position
@@ -286,14 +286,14 @@ class ChaosReader:
             reason = push.fields.get("reason", "unsaid") if had_one else "no position yet"
             self._write("gap", push.topic, reason)
             if had_one and self._plan.token is None:
-                # What waits already reaches further back.
+                # A position that waits already reaches further back.
                 self._missed.setdefault(push.topic, self._positions[push.topic])
                 self._misses.set()
         self._write("subscribed", push.topic)
         self.subscribed.set()
 
     def _message(self, push: Push) -> Sort | None:
-        """Count it, and say what it was; None if it isn't of this run."""
+        """Count the message, and return the delivery's kind; None if it isn't of this run."""
         n = self._number(push.fields.get("body"))
         if n is None:
             return None
@@ -309,7 +309,7 @@ class ChaosReader:
         return sort
 
     def _number(self, body: Any) -> int | None:
-        """The message's number in this run; None if it isn't of this run."""
+        """Return the message's number in this run; None if it isn't of this run."""
         if not isinstance(body, dict) or body.get("run") != self._log.run:
             return None
         return int(body["n"])

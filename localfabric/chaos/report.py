@@ -1,4 +1,4 @@
-"""What a chaos run has shown: ``report.json``, ``report.md`` and ``plot.svg`` in one folder."""
+"""The report of a chaos run: ``report.json``, ``report.md`` and ``plot.svg`` in one folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from localfabric.chaos.plot import Band, Series, draw
 from localfabric.chaos.run import Done, Outcome
 
 _AROUND: Final = 15.0
-# Gaps that are told one by one.
+# The number of gaps that are listed one by one.
 _GAPS: Final = 40
 
 
 def write_report(outcome: Outcome, folder: Path) -> Account:
-    """Write all three files; returns the account."""
+    """Write all three files; return the account."""
     account = outcome.record.account()
     rows = [_fault_row(outcome, n) for n in range(len(outcome.faults))]
     wrongs = [_wrong(outcome, wrong) for wrong in account.wrong]
@@ -43,7 +43,7 @@ def write_report(outcome: Outcome, folder: Path) -> Account:
 
 
 def verdict(account: Account) -> str:
-    """The run in one line."""
+    """Return the results in one line."""
     return (
         f"{account.published} published, {account.receipted} receipted, "
         f"{account.paid} of {account.owed} deliveries to {account.readers} readers, "
@@ -53,7 +53,7 @@ def verdict(account: Account) -> str:
 
 
 def broken(outcome: Outcome, account: Account) -> Iterator[str]:
-    """Each broken promise with its message's trace, the first :data:`TOLD` of them."""
+    """Yield each broken promise with its message's trace, the first :data:`TOLD` of them."""
     for wrong in account.wrong[:TOLD]:
         found = _wrong(outcome, wrong)
         yield "\n    ".join((_wrong_text(found), *found["trace"]))
@@ -122,7 +122,7 @@ def _gap(gap: Gap) -> dict[str, Any]:
 
 
 def _during(faults: tuple[Done, ...], message: Message) -> str | None:
-    """The last fault that began before the message's receipt, or soon after."""
+    """Return the last fault that began before the message's receipt, or soon after."""
     end = (message.receipted or message.sent) + _AROUND
     near = [done for done in faults if done.began <= end]
     if not near:

@@ -1,7 +1,7 @@
-"""What a chaos reader does when something may be missing: it reads the topic's history.
+"""A chaos reader's reaction to possibly missing messages: it reads the topic's history.
 
-That is what docs/protocol.md tells who hears ``recovered: false``: ``/history`` after the position
-that the reader came back with, page by page, again and again until a gateway knows all of it.
+docs/protocol.md asks this of a reader that receives ``recovered: false``: read ``/history`` after
+its last position, page by page, with retries until a gateway knows all of it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _TIMEOUT: Final = 15.0
 # A page is at most 1 MiB of bodies.
 _MAX_BYTES: Final = 8 << 20
 _LIMIT: Final = 1000
-# Another moment may bring what couldn't be read in this one.
+# Reasons that may pass, so a retry may read the rest.
 _PASSING: Final = ("store", "busy")
 
 
 async def read_history(
     frontdesks: Sequence[str], topic: str, after: str, rng: random.Random
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    """The messages of ``topic`` after a position, as lists of pushes, oldest first.
+    """Yield the messages of ``topic`` after a position, as lists of pushes, oldest first.
 
     ``frontdesks`` are URLs on them, the nearest first; after each failure the next one is asked,
-    for as long as it takes.
+    without a limit of retries.
     """
     backoff, turn = Backoff(base=2.0, cap=20.0, reset_after=0.0), 0
     loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ async def read_history(
 
 
 async def _page(frontdesk: str, topic: str, after: str) -> dict[str, Any] | None:
-    """One page; None if it can't be had at the moment, or not all of it."""
+    """Return a page; None if there is none at the moment, or not all of it."""
     query = urlencode({"topic": topic, "after": after, "limit": _LIMIT})
     url = urljoin(frontdesk, f"/history?{query}")
     http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)

@@ -1,7 +1,7 @@
 """A chaos run: readers first, then publishers and faults together, then the account.
 
-It needs a world that is up and leaves it well. The world decides nothing here: what breaks
-when comes from ``schedule``, what was promised from ``delivery_record``.
+It needs a world that is up, and heals it at the end. The decisions are elsewhere: faults and their
+times come from ``schedule``, the promises from ``delivery_record``.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from localfabric.world.queues import WorldQueue, queues
 from newsfabric.errors import NewsfabricError
 from newsfabric.topics import load_topics
 
-# After the last message: as long as a box's queue keeps a message, and a repair on top, without
-# anything arriving. A backlog on a slow machine is late and not lost.
+# The time without an arrival after which the rest is lost: as long as a box's queue keeps a
+# message, and a repair. A backlog on a slow machine is late, not lost.
 _SILENT_FOR: Final = 90.0
 _SETTLE_WITHIN: Final = 600.0
-# A wide ocean.
+# The latency of a wide ocean.
 _LATENCY_MS: Final = 120
 _JITTER_MS: Final = 30
-# For which the tokens are good besides: until all are connected, and until all has arrived.
+# Time for which tokens are valid beside the run: until all are connected, and all has arrived.
 _MORE_THAN_A_RUN: Final = 3600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosOptions:
-    """What was asked for. ``rate`` is in messages a second, over all regions; ``outages`` alone, if
-    so (schedule.py)."""
+    """The options of the command. ``rate`` is in messages a second, over all regions; ``outages``:
+    no other faults (schedule.py)."""
 
     minutes: float
     seed: int
@@ -72,9 +72,9 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All that a report needs. ``settled_after``: seconds from the last message; None: never.
+    """The data of a report. ``settled_after``: seconds from the last message; None: never.
 
-    ``traces`` are of messages by number, of those that are lost or doubled and perhaps others.
+    ``traces`` are by message number, of messages lost or doubled and perhaps others.
     """
 
     run: str
@@ -91,9 +91,9 @@ class Outcome:
 async def run_chaos(
     layout: WorldLayout, options: ChaosOptions, say: Callable[[str], None], *, log: IO[str]
 ) -> Outcome:
-    """Run it. WorldError if it can't begin, or the readers don't live through it.
+    """Run it. WorldError if it can't begin, or the readers' process dies.
 
-    ``log`` gets all that happens to readers, in the lines of
+    ``log`` gets all events of readers, in the lines of
     :class:`localfabric.chaos.reading.EventWriter`.
     """
     run = secrets.token_hex(4)
@@ -132,7 +132,7 @@ async def run_chaos(
                     group.create_task(publishing.publish(rate=options.rate, seconds=seconds))
                     group.create_task(breaker.carry_out(schedule))
             finally:
-                # Also after Ctrl-C: the world is left well.
+                # Even after Ctrl-C: the world is healed.
                 await breaker.heal_all()
             readers.call_back()
             settled_after = await settle(record, say)
@@ -152,7 +152,7 @@ async def run_chaos(
 
 
 def kinds(layout: WorldLayout, there: Mapping[str, WorldQueue]) -> dict[str, list[str]]:
-    """What there is to break in a world, by kind; ``there`` are its queues."""
+    """Return the names of all breakable parts of a world, by kind; ``there`` are its queues."""
     pieces = list(link_parts(layout))
     found: dict[str, list[str]] = {
         "box": [box_name(box) for box in layout.boxes()],
@@ -167,7 +167,7 @@ def kinds(layout: WorldLayout, there: Mapping[str, WorldQueue]) -> dict[str, lis
 
 
 class _Breaker:
-    """Carries a schedule out."""
+    """Carries out a schedule."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Breaker:
         self.done: list[Done] = []
 
     async def carry_out(self, schedule: tuple[Fault, ...]) -> None:
-        """Break and heal each in its time; some may last while others come."""
+        """Break and heal each in its time; faults may overlap."""
         async with asyncio.TaskGroup() as group:
             for fault in schedule:
                 group.create_task(self._carry_out(fault))
@@ -204,7 +204,7 @@ class _Breaker:
         done.healed = self._now()
 
     async def heal_all(self) -> None:
-        """Whatever is unwell yet is healed."""
+        """Heal everything that is still broken."""
 
         def heal() -> None:
             self._faults.heal(self._faults.unwell(list(parts(self._layout).values())))
@@ -229,7 +229,7 @@ class _Breaker:
             case "cut" | "slow":
                 self._faults.heal_links([fault.name])
             case "lose":
-                # Whoever owns it makes it again.
+                # The queue's owner declares it again.
                 pass
             case _:
                 self._faults.heal(find_parts(self._layout, [fault.name]))
@@ -245,7 +245,7 @@ class _Breaker:
 
 
 async def settle(record: DeliveryRecord, say: Callable[[str], None]) -> float | None:
-    """Wait until everything has arrived; how long that took, None if it never did."""
+    """Wait until everything has arrived; return the seconds it took, None if it never did."""
     began = moved = time.monotonic()
     seen = record.arrivals, len(record.unheard)
     say("the last message is sent; waiting for what is under way")

@@ -1,12 +1,12 @@
-"""What breaks when: a schedule made from a seed. Pure.
+"""A schedule of faults, made from a seed. Pure.
 
-A schedule is one incident after another, each with time to recover before the next. Most are one
-fault for seconds: what has to survive is the death of any *one* thing. Outages are what lasts
-for so long that others draw conclusions from it, and what happens while it lasts.
+A schedule is a series of incidents, each with time to recover before the next. Most are one fault
+for seconds: a world must survive the death of any *one* part. Outages last long enough for other
+parts to react to them, and have further faults within.
 
-A run of ten minutes has every kind of fault at least once, in a world of two regions with Cassandra
-too. A long one kills each kind of process again; a short one takes what comes first in the list,
-and that is ordered by how much a fault has to teach.
+A run of ten minutes has every kind of fault at least once, even in a world of two regions with
+Cassandra. A longer run kills each kind of process again; a shorter one takes the first faults of
+the list, which is ordered by how instructive they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Verb = Literal["kill", "stop", "cut", "slow", "lose"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """``name`` is broken at ``at`` (seconds) and healed ``lasts`` later."""
+    """A fault: ``name`` is broken at ``at`` (seconds) and healed ``lasts`` later."""
 
     at: float
     lasts: float
@@ -32,13 +32,13 @@ class Fault:
 
     @property
     def until(self) -> float:
-        """When it is healed."""
+        """The time of the healing."""
         return self.at + self.lasts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How a kind of thing is broken, for how long, and what it then needs to be well again."""
+    """A fault of a kind of part: how it is broken, its duration, and the seconds to recover."""
 
     verb: Verb
     kind: str
@@ -48,7 +48,7 @@ class _Recipe:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Within:
-    """What is broken ``after`` so many seconds of an outage."""
+    """A fault that begins ``after`` so many seconds of an outage."""
 
     after: float
     recipe: _Recipe
@@ -56,29 +56,29 @@ class _Within:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Incident:
-    """``of`` happens, and ``within`` while it lasts."""
+    """A fault ``of``, with the faults ``within`` while it lasts."""
 
     of: _Recipe
     within: tuple[_Within, ...] = ()
 
     @property
     def seconds(self) -> float:
-        """Until all is well again."""
+        """The time until all is well again."""
         return self.of.lasts + self.of.recovers
 
     def parts(self) -> Iterator[tuple[float, _Recipe]]:
-        """All that is broken, and how many seconds after it began."""
+        """Yield each fault with the seconds from the beginning of the incident."""
         yield 0.0, self.of
         yield from ((within.after, within.recipe) for within in self.within)
 
     def only(self, names: Mapping[str, Sequence[str]]) -> _Incident:
-        """Without what there is nothing of to break."""
+        """Return the incident without faults of kinds that the world has none of."""
         there = tuple(within for within in self.within if names.get(within.recipe.kind))
         return dataclasses.replace(self, within=there)
 
 
-# A node of RabbitMQ boots in about eight seconds; systemd starts a service again after one or two.
-# Who owns a queue looks after it every five seconds.
+# A RabbitMQ node boots in about eight seconds; systemd restarts a service after one or two. The
+# owner of a queue checks it every five seconds.
 _FIRST: Final = (
     _Recipe("kill", "core node", 3, 17),
     _Recipe("kill", "gateway", 2, 8),
@@ -105,12 +105,12 @@ _FIRST: Final = (
     _Recipe("lose", "upstream queue", 0, 12),
 )
 _AGAIN: Final = tuple(recipe for recipe in _FIRST if recipe.verb == "kill" and recipe.kind != "box")
-# A router's log is closed by another one after 60 to 75 s without a word.
+# A router's log is closed by another router after a silence of 60 to 75 s.
 _CLOSED: Final = 85.0
 
-# What happens while a router is away is nothing that the other one needs.
+# The faults during a router's outage break nothing that the other router needs.
 _OUTAGES: Final = (
-    # Frozen beyond its lease, and dead: in both cases its log is closed without it.
+    # Frozen beyond its lease, and dead: in both cases its log is closed by another router.
     _Incident(
         _Recipe("stop", "router", _CLOSED, 15),
         (
@@ -130,7 +130,7 @@ _OUTAGES: Final = (
             _Within(70, _Recipe("lose", "upstream queue", 0, 0)),
         ),
     ),
-    # What begins while a region is cut off knows the other one from its store alone.
+    # Processes that start while a region is cut off know the other region only from the store.
     _Incident(
         _Recipe("cut", "link", 75, 45),
         (
@@ -139,27 +139,27 @@ _OUTAGES: Final = (
             _Within(40, _Recipe("kill", "dataplane", 0, 0)),
         ),
     ),
-    # News comes before the store that it would be repaired from, and then it doesn't come.
+    # Messages arrive before the store, from which they would be repaired; then a queue is lost.
     _Incident(
         _Recipe("cut", "store link", 30, 20), (_Within(10, _Recipe("lose", "region queue", 0, 0)),)
     ),
-    # The store has what the feed doesn't bring.
+    # The store has the messages that the feed doesn't bring.
     _Incident(_Recipe("cut", "feed link", 30, 20)),
 )
-# Nothing breaks before the first messages have come through, nor after the last second.
+# No faults before the first messages have arrived, nor in the last seconds.
 _QUIET: Final = 10.0
-# The most of a run that one fault may take, but for outages.
+# The largest share of a run that one fault may last, except outages.
 _SHARE: Final = 0.1
-# The most of it that one outage may take.
+# The largest share of it that one outage may last.
 _OUTAGE_SHARE: Final = 0.25
 
 
 def make_schedule(
     names: Mapping[str, Sequence[str]], *, seconds: float, seed: int
 ) -> tuple[Fault, ...]:
-    """Faults for a run of ``seconds``; ``names`` are what there is of each kind.
+    """Make the faults for a run of ``seconds``; ``names`` has the parts of each kind.
 
-    The same arguments give the same schedule. A kind that there is none of is left out.
+    The same arguments give the same schedule. Kinds without parts are left out.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     room = max(0.0, seconds - 2 * _QUIET)
@@ -177,8 +177,8 @@ def make_schedule(
 def make_outages(
     names: Mapping[str, Sequence[str]], *, seconds: float, seed: int
 ) -> tuple[Fault, ...]:
-    """Outages alone for a run of ``seconds``: each kind in turn, in an order of the seed, for as
-    long as there is time."""
+    """Make only outages for a run of ``seconds``: each kind in turn, in an order of the seed, while
+    there is time."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     there = _fitting(_OUTAGES, names, float("inf"))
     chosen: list[_Incident] = []
@@ -192,7 +192,7 @@ def make_outages(
 def _fitting(
     incidents: Iterable[_Incident], names: Mapping[str, Sequence[str]], room: float
 ) -> list[_Incident]:
-    """Those of ``incidents`` that there is something of to break, while they fit into ``room``."""
+    """Return the ``incidents`` that the world has parts for, while they fit into ``room``."""
     chosen: list[_Incident] = []
     for incident in incidents:
         if names.get(incident.of.kind) and incident.seconds <= room - _seconds(chosen):
@@ -235,7 +235,7 @@ def _next_name(
     left: dict[tuple[str, str], list[str]],
     rng: random.Random,
 ) -> str:
-    """One of that kind; none a second time in the same way before all others had their turn."""
+    """Return a part of that kind; it isn't chosen again for that verb before all others were."""
     turn = left.setdefault((recipe.verb, recipe.kind), [])
     if not turn:
         turn += rng.sample(list(names), len(names))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from localfabric.world.faults import Faults
 
 
-# What the examples of each verb's help break.
+# The targets in the examples of each verb's help.
 _PARTS: Final = ("oregon-router-1", "oregon")
 _TARGETS: Final = {
     "cut": ("oregon-dublin-link", "oregon-dublin-store"),
@@ -43,7 +43,7 @@ def chaos() -> None:
 
 
 def _fault(act: Callable[..., Any]) -> click.Command:
-    """A command that does something to NAMEs; its docstring is its help."""
+    """Make a command that does something to NAMEs; ``act``'s docstring is its help."""
     name = act.__name__
     for option in (
         click.option(
@@ -114,7 +114,7 @@ def _heal(names: Sequence[str], state: Path, *, as_json: bool, after: float) -> 
     faults = Faults(state)
     regions = {region.name for region in layout.regions}
     wires = {*links(layout), *link_parts(layout)}
-    # A region is its processes and its links.
+    # A region stands for its processes and its links.
     ends = regions if layout.proxies else set()
     mended = find_links(layout, [name for name in names if name in wires | ends])
     wanted = find_parts(layout, [name for name in names if name not in wires])
@@ -214,7 +214,7 @@ def _wires(names: Sequence[str], state: Path) -> tuple[Faults, list[str]]:
     layout, _ = read_running(state)
     faults = Faults(state)
     if not layout.proxies:
-        # It says what is missing.
+        # Raises the error that names the missing program.
         faults.heal_links(())
     return faults, find_links(layout, names)
 

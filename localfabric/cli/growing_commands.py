@@ -49,13 +49,13 @@ def scale(state: Path, timeout: float, region: str, count: int) -> None:
 
 
 def left_without_boxes(regions: Mapping[str, str], names: Collection[str]) -> list[str]:
-    """The regions that have no box any more without ``names``; ``regions`` has each box's. Pure."""
+    """Return the regions left without a box after ``names``; ``regions`` has each box's. Pure."""
     left = {region for box, region in regions.items() if box not in names}
     return [region for region in dict.fromkeys(regions.values()) if region not in left]
 
 
 def _is_asked() -> bool:
-    """Whether there is somebody to ask."""
+    """Return whether an operator can be asked."""
     return sys.stdin.isatty()
 
 

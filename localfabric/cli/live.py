@@ -1,4 +1,4 @@
-"""What ``newsfabric up`` shows while it stays in the foreground."""
+"""The view of ``newsfabric up`` while it stays in the foreground."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVERY: Final = 2.0
 
 
 async def watch_world(running: Running) -> None:
-    """Show how the world is, until cancelled. Not on a terminal: say only what dies."""
+    """Show the state of the world, until cancelled. Without a terminal, print only deaths."""
     terminal = console(stderr=True)
     if not terminal.is_terminal:
         await _say_deaths(running)
@@ -43,7 +43,7 @@ async def _say_deaths(running: Running) -> None:
 
 
 async def _view(running: Running) -> RenderableType:
-    # As they are in the folder: something may have been started anew, or boxes added.
+    # Read from the folder: parts may have been restarted, or boxes added.
     notes = read_notes(running.layout.paths.state) or running.notes
     layout = lay_out(notes.options, running.layout.paths.state)
     document = status_document(layout, notes, await observe(layout))

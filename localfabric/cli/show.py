@@ -1,4 +1,4 @@
-"""How worlds look on a terminal."""
+"""Tables and progress of worlds on a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from localfabric.world.options import PROXY
 from localfabric.world.start import Progress as StartProgress
 from newsfabric.console import console
 
-# Canaries are sent each second; so long one may take before its shovel is called broken.
+# Canaries are sent each second; an older one (ms) means that its shovel is broken.
 _LATE_MS: Final = 10_000
 
 
 @contextmanager
 def progress() -> Iterator[StartProgress]:
-    """Progress on stderr: spinners on a terminal, one line for each finished part elsewhere."""
+    """Report progress on stderr: spinners on a terminal, elsewhere a line for each
+    finished part."""
     terminal = console(stderr=True)
     if not terminal.is_terminal:
         yield _Lines(terminal)
@@ -67,11 +68,11 @@ class _Spinners:
         self._bars.update(self._tasks[part], completed=1)
 
     def still(self, waiting: Collection[str]) -> None:
-        """The spinners say it."""
+        """Do nothing: the spinners show it."""
 
 
 def urls(layout: WorldLayout) -> RenderableType:
-    """Where everything is that a person may want to open or connect to."""
+    """Return a table of the addresses that a person may want to open or connect to."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -93,7 +94,7 @@ def urls(layout: WorldLayout) -> RenderableType:
 
 
 def status_tables(status: Mapping[str, Any]) -> RenderableType:
-    """A status document as tables, the dead in red."""
+    """Return a status document as tables, dead processes in red."""
     tables = [_region_table(region) for region in status["regions"]]
     if status["proxy"] is not None:
         tables.append(_proxy_table(status["proxy"]))
@@ -101,7 +102,7 @@ def status_tables(status: Mapping[str, Any]) -> RenderableType:
 
 
 def live_table(status: Mapping[str, Any]) -> Table:
-    """A status document in few lines: one column for each region, only the broken named."""
+    """Return a status document in few lines: a column for each region, only broken parts named."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for region in status["regions"]:

@@ -1,4 +1,4 @@
-"""``newsfabric up``: starts a world, shows how far it is, then stays with it or lets it go."""
+"""``newsfabric up``: starts a world, shows the progress, then stays with it or detaches."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from newsfabric.errors import ConfigError, WorldError
 from newsfabric.safe_output import echo
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
-# A wheel has the project's topics.toml here.
+# The place of the project's topics.toml in a wheel.
 _INSTALLED: Final = Path(__file__).resolve().parents[1] / "topics.toml"
 # A closed terminal ends a foreground world as Ctrl-C does.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def topics_file(chosen: Path | None) -> Path:
-    """The topics.toml to use: ``chosen``, the one here, or the project's; ConfigError for none."""
+    """Return the topics.toml: ``chosen``, the one here, or the project's; ConfigError for none."""
     ours = [Path("topics.toml"), _INSTALLED, _CHECKOUT / "topics.toml"]
     candidates = [chosen] if chosen else ours
     for candidate in candidates:
@@ -52,9 +52,9 @@ def topics_file(chosen: Path | None) -> Path:
 
 
 def start_limit(layout: WorldLayout) -> float:
-    """Seconds after which a start of that world has failed.
+    """Return the seconds after which a start of that world has failed.
 
-    Two cores that do nothing else need a third of it.
+    Two cores without other load need a third of it.
     """
     brokers, stores = (len(list(nodes)) for nodes in (layout.brokers(), layout.store_nodes()))
     return 60.0 + 10.0 * brokers + 30.0 * stores
@@ -63,7 +63,7 @@ def start_limit(layout: WorldLayout) -> float:
 def run_up(
     options: WorldOptions, state: Path, topics: Path, *, seconds: float | None, detach: bool
 ) -> None:
-    """Start a world. With ``detach`` return when it is ready, else stay until a signal comes.
+    """Start a world. With ``detach`` return when it is ready, else stay until a signal.
 
     WorldError after ``seconds``, by default :func:`start_limit`.
     """
@@ -105,7 +105,7 @@ def run_up(
 
 
 async def _run(running: Running, *, seconds: float, detach: bool) -> None:
-    """Ends by returning (detached) or by CancelledError (a signal)."""
+    """Start the world; return if detached, else end by CancelledError (a signal)."""
     task = asyncio.current_task()
     assert task is not None
     for number in _SIGNALS:
@@ -122,7 +122,7 @@ async def _run(running: Running, *, seconds: float, detach: bool) -> None:
 
 
 def _ignore_signals() -> None:
-    """An impatient second Ctrl-C mustn't leave half a world behind."""
+    """Ignore the signals: an impatient second Ctrl-C mustn't leave half a world behind."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

@@ -29,7 +29,7 @@ def _least_and_most(
 def _rabbitmqs(
     _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str | None, str]:
-    """Folders by region; None for all."""
+    """Parse the folders by region; None for all."""
     found: dict[str | None, str] = {}
     for text in given:
         region, sign, folder = text.partition("=")
@@ -38,7 +38,7 @@ def _rabbitmqs(
         if place in found:
             what = f"{place or 'the whole world'} has two RabbitMQs: name one"
             raise click.BadParameter(terminal_safe(what))
-        # Whoever starts a broker later may stand in another folder.
+        # Made absolute: a broker may be started later from another folder.
         found[place] = str(Path(folder if named else text).expanduser().absolute())
     return found
 

@@ -1,1 +1,1 @@
-"""Brokers and stores without a world, for tests and benches. No wheel has them."""
+"""Brokers and stores without a world, for tests and benches. Not part of any wheel."""

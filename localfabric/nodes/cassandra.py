@@ -45,7 +45,7 @@ class LocalCassandra(LocalProcesses):
         settings: Mapping[str, object] | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        """``settings`` are as for :func:`prepare`, ``options`` as for :func:`command`."""
+        """Take ``settings`` as for :func:`prepare`, ``options`` as for :func:`command`."""
         super().__init__(folder)
         self._home = home
         self._heap_mb = heap_mb
@@ -75,7 +75,7 @@ class LocalCassandra(LocalProcesses):
     ) -> None:
         """Start these nodes (all, if none is named); see :meth:`LocalProcesses.start`.
 
-        ``options`` are theirs alone, besides those of all nodes.
+        ``options`` are for these nodes only, in addition to those of all nodes.
         """
         chosen = [node for node in self.nodes if not names or node.name in names]
         for node in chosen:
@@ -98,13 +98,13 @@ class LocalCassandra(LocalProcesses):
         self._processes[name].send_signal(number)
 
     def stop(self, name: str) -> None:
-        """End a node cleanly: what it had in memory is on its disk then."""
+        """End a node cleanly: its data in memory is written to its disk."""
         process = self._processes.pop(name)
         process.terminate()
         process.wait(timeout=60)
 
     def url(self, keyspace: str, *, centre: str | None = None) -> str:
-        """The store's URL for a program in data centre ``centre``, by default the first."""
+        """Return the store's URL for a program in data centre ``centre``, by default the first."""
         chosen = centre or self.nodes[0].datacentre
         nearest = sorted(self.nodes, key=lambda node: node.datacentre != chosen)
         contacts = ",".join(node.contact for node in nearest)

@@ -1,4 +1,4 @@
-"""Nodes as processes of this one: started, waited for, ended."""
+"""Nodes as child processes: started, awaited, ended."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class LocalProcesses(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Start all and return when they answer; WorldError with the last words of one that dies
-        or doesn't answer."""
+        """Start all and return when they answer; WorldError, with the end of its log, for one that
+        dies or doesn't answer."""
 
     def kill(self, *names: str) -> None:
         """End these (all, if none is named) as a power cut would (SIGKILL)."""
@@ -36,7 +36,7 @@ class LocalProcesses(abc.ABC):
             process.wait(timeout=30)
 
     def pid(self, name: str) -> int:
-        """The process that runs as ``name``; KeyError if none does."""
+        """Return the pid of the process ``name``; KeyError if there is none."""
         return self._processes[name].pid
 
     def __enter__(self) -> Self:

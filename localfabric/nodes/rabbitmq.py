@@ -52,13 +52,13 @@ class LocalBrokers(LocalProcesses):
 
     @property
     def version(self) -> str:
-        """The RabbitMQ that they run."""
+        """The version of their RabbitMQ."""
         return self._home.version
 
     def ctl(self, *arguments: str) -> str:
-        """Run ``rabbitmqctl`` on the first node and return what it prints; WorldError if it fails.
+        """Run ``rabbitmqctl`` on the first node and return its output; WorldError if it fails.
 
-        A node that listens already may still be starting, and refuses most commands until it has.
+        A node that listens may still be starting, and refuses most commands until it has started.
         """
         self._ctl("await_startup")
         return self._ctl(*arguments)
@@ -77,9 +77,9 @@ class LocalBrokers(LocalProcesses):
         return done.stdout
 
     def let_go(self) -> None:
-        """Leave all running when this process ends: somebody else ends them."""
+        """Leave all running when this process ends: another program ends them."""
         for process in self._processes.values():
-            # Popen complains at the end of the interpreter about who seems to run still.
+            # At the end of the interpreter Popen warns about children that seem to run still.
             process.returncode = 0
 
     def _serves(self, broker: Broker) -> bool:
@@ -95,10 +95,10 @@ class LocalBrokers(LocalProcesses):
 
 
 class LocalNode(LocalBrokers):
-    """A single node. The ports stay the same over restarts, so that a link can come back.
+    """A single node. The ports stay the same over restarts, so that a link can reconnect.
 
-    ``definitions``, ``settings`` and ``plugins`` are given over to it. ``also_on`` are the ports of
-    more listeners that ``settings`` make. ``for_publishers``: its limits are those of an entrance.
+    ``definitions``, ``settings`` and ``plugins`` are the broker's. ``also_on`` are the ports of
+    more listeners, made by ``settings``. ``for_publishers``: its limits are those of an entrance.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class LocalNode(LocalBrokers):
 
     @property
     def amqp_url(self) -> str:
-        """Where to connect; the user is ``guest``."""
+        """The URL to connect to; the user is ``guest``."""
         return self.broker.amqp_url
 
     @property
     def management_url(self) -> str:
-        """Base of its management API."""
+        """The base URL of its management API."""
         return self.broker.management_url
 
     def _serves(self, broker: Broker) -> bool:
-        # The listener for TLS comes after the one that answers here.
+        # The TLS listener starts later than the one that answers here.
         return super()._serves(broker) and all(map(listening, self._also_on))

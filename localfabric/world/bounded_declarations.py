@@ -1,20 +1,22 @@
-"""What bounds declarations and consumers in a broker: a file that Erlang evaluates before RabbitMQ
-begins, as that of :mod:`localfabric.world.hidden_logins`.
+"""Bounds on declarations and consumers in a broker: a file that Erlang evaluates before RabbitMQ
+begins, like that of :mod:`localfabric.world.hidden_logins`.
 
-A queue, a binding or a consumer has arguments, which RabbitMQ keeps as they came and copies. In one
-frame of 64 KiB there is room for 12,500 fields, which cost 3.7 MB of memory for each queue, and 2.8
-MB for each consumer (thirty of a publisher's in two seconds, on 3.10.8; more on 4.3.6). So some 140
-queues of one publisher close an entrance of 512 MB, and 180 consumers of a box its core. RabbitMQ
-bounds neither arguments nor, before 3.12, a channel's consumers. It has *interceptors* for
-channels, though: a module that sees each method first. This one refuses arguments of more than 1
-KiB (in Erlang's external form), more than eight consumers on a channel, and bindings between
-exchanges, of which the fabric has none: the channel is closed (403, or 404). By its rights a box
-may bind exchanges under its queues' names to ``upstream``, and nothing counts such bindings.
-What comes over AMQP 1.0 it doesn't see: see :mod:`localfabric.world.broker`.
+A queue, a binding or a consumer has arguments, which RabbitMQ stores as received, and copies. A
+frame of 64 KiB has room for 12,500 fields. These cost 3.7 MB of memory for each queue, and 2.8 MB
+for each consumer (thirty of a publisher's in two seconds, on 3.10.8; more on 4.3.6). So some 140
+queues of one publisher block an entrance of 512 MB, and 180 consumers of a box its core. RabbitMQ
+bounds neither arguments nor, before 3.12, a channel's consumers.
 
-It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ begins again: by
-a process of Erlang's own supervisor (``kernel_safe_sup``), which starts it anew. If it fails time
-and again, or can't register, the node ends: a broker without these bounds doesn't run.
+But RabbitMQ has *interceptors* for channels: a module that sees each method first. This one refuses
+arguments of more than 1 KiB (in Erlang's external form), and more than eight consumers on a
+channel. It refuses bindings between exchanges, of which the fabric has none: a box has the rights
+to bind exchanges under its queues' names to ``upstream``, and nothing counts such bindings. The
+channel is closed (403, or 404). Methods over AMQP 1.0 bypass it: see
+:mod:`localfabric.world.broker`.
+
+It is compiled by the broker's own Erlang, and registered again whenever RabbitMQ restarts, by a
+process of Erlang's own supervisor (``kernel_safe_sup``), which restarts the process. If it fails
+repeatedly, or can't register, the node ends: no broker runs without these bounds.
 
 Ansible's role rabbitmq has the same file. The Helm chart hasn't: only its own gateway and agent
 reach the broker of a box.
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Its name beside a broker's settings.
+#: The file's name beside a broker's settings.
 FILE: Final = "bounded-declarations.eval"
 EXPRESSIONS: Final = """\
 %% Evaluated before RabbitMQ begins: no arguments of more than 1 KiB, no more than eight consumers

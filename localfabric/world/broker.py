@@ -1,9 +1,9 @@
-"""One RabbitMQ node as a process of ours: its files, its environment, its start.
+"""A RabbitMQ node as a child process: its files, its environment, its start.
 
-It knows no topology: what the node holds is in the definitions file that it is given.
+The module knows no topology: the node's queues and exchanges are in its definitions file.
 
-A node keeps nothing worth keeping, so killing it is a proper way to stop it. It logs to
-stdout alone, because a boot that fails early says so nowhere else.
+A node's data are not needed later, so it may be stopped by a kill. It logs to stdout alone, because
+a boot that fails early logs nowhere else.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from newsfabric.errors import WorldError
 from newsfabric.process.environment import without_secrets
 
 HOST: Final = "127.0.0.1"
-# RabbitMQ's own default, said aloud because what entrances have must stay below it.
+# RabbitMQ's own default, explicit because headers from entrances must stay below it.
 FRAME_MAX: Final = 131_072
 # Of entrances (client and proxy clusters). RabbitMQ doesn't cut a message's properties into frames,
-# so this bounds them. Measured with frames of 64 KiB and of 20 KiB, full of short fields, 100
-# messages that wait: each takes 71 and 24 KB of the memory of RabbitMQ 4.3.6, and 410 and 365 KB of
-# 3.10.8's, which takes 140 and 17 ms to publish it. Routers refuse headers of more than 16 KiB.
-# Each shovel adds to a message: with room to grow they stay below what core brokers agree on.
-# RabbitMQ 4.1 and later want 8 KiB at least.
+# so this bounds them. Measured with 100 waiting messages, in frames of 64 KiB and of 20 KiB full of
+# short fields: each takes 71 and 24 KB of the memory of RabbitMQ 4.3.6, and 410 and 365 KB of
+# 3.10.8's, where publishing one takes 140 and 17 ms. Routers refuse headers of more than 16 KiB.
+# Each shovel adds headers to a message, which still fits the core brokers' larger frames. RabbitMQ
+# 4.1 and later require 8 KiB at least.
 _ENTRANCE_FRAME_MAX: Final = 20_480
-# A body in bytes: anything that comes through an entrance, which takes twice what a router does. A
-# shovel fetches a thousand messages ahead: 128 MiB, where a node's alarm is at 512 MB.
+# Bodies in bytes. Each broker accepts any body that an entrance accepts, and an entrance twice the
+# size that a router does. A shovel prefetches a thousand messages: 128 MiB; the alarm is at 512 MB.
 _MESSAGE_MAX: Final = 1_048_576
 _ENTRANCE_MESSAGE_MAX: Final = 131_072
-# AMQP 1.0, which RabbitMQ 4 speaks on every listener, keeps a link's name and address, which may
-# fill a frame, and knows limits for sessions and links alone. With RabbitMQ's own, 64 sessions of
+# AMQP 1.0, which RabbitMQ 4 speaks on every listener, stores a link's name and address, which may
+# fill a frame, and has limits only for sessions and links. With RabbitMQ's defaults, 64 sessions of
 # 256 links, one publisher's connection cost an entrance 760 MB in two seconds. Publishers may speak
-# it: their connection keeps 16 frames at most. Nobody needs it elsewhere: a connection that may
-# have no session is ended by RabbitMQ as soon as it has logged in.
+# it: their connection stores 16 frames at most. Elsewhere it isn't used: RabbitMQ closes a
+# connection without a right to sessions right after its login.
 ENTRANCE_SESSIONS: Final = 2
 _LINKS: Final = 8
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
-# Older ones refuse to start on a setting they don't know (seen with 3.10.8).
+# Older versions refuse to start on an unknown setting (seen with 3.10.8).
 _STAMPS_SINCE: Final = (3, 12)
-# What is going away is refused, so that nothing here begins to need it. Each version heeds what it
-# knows: 3.10 nothing, and in rabbitmq.conf it would refuse to start on it. Ansible's role rabbitmq
-# and the Helm chart have the same.
+# Deprecated features are refused, so that no part begins to need one. Each version obeys the names
+# it knows: 3.10 none, and in rabbitmq.conf it would refuse to start on one. Ansible's role rabbitmq
+# and the Helm chart have the same list.
 REFUSED: Final = (
     "amqp_address_v1",
     "amqp_filter_set_bug",
@@ -59,7 +59,7 @@ REFUSED: Final = (
     "ram_node_type",
     "transient_nonexcl_queues",
 )
-# AMQP 0-9-1 section 4.2.2: what an initiator says first.
+# AMQP 0-9-1 section 4.2.2: the first bytes from the side that connects.
 _PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 # Alone on a machine a node takes 4 s; eight at once on two slow cores took 40 s.
 START_TIMEOUT: Final = 120.0
@@ -67,14 +67,13 @@ START_TIMEOUT: Final = 120.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """What a node is: its name, its folder, its ports.
+    """The description of a node: its name, its folder, its ports.
 
-    ``frame_max`` (bytes) bounds what one frame may hold, and so a message's properties,
-    ``message_max`` (bytes) its body.
-    ``sessions``: of AMQP 1.0, for each connection; 0 refuses AMQP 1.0.
-    ``stamps``: it gives messages the time at which they came, where it knows how.
-    ``definitions`` is loaded at boot and must then also make the user. ``settings`` are more lines
-    for ``rabbitmq.conf``, ``plugins`` more plugins.
+    ``frame_max`` (bytes) bounds a frame, and so a message's properties, ``message_max`` (bytes) its
+    body. ``sessions``: of AMQP 1.0, for each connection; 0 refuses AMQP 1.0. ``stamps``: it adds
+    the time of arrival to messages, if its version can. ``definitions`` is loaded at boot and must
+    then also make the user. ``settings`` are more lines for ``rabbitmq.conf``, ``plugins`` more
+    plugins.
     """
 
     name: str
@@ -98,21 +97,21 @@ class Broker:
 
     @property
     def amqp_url(self) -> str:
-        """Where publishers, services and shovels connect; without credentials."""
+        """The URL for publishers, services and shovels; without credentials."""
         return f"amqp://{HOST}:{self.amqp_port}/%2F"
 
     @property
     def management_url(self) -> str:
-        """Base of the management API and its pages."""
+        """The base URL of the management API and its pages."""
         return f"http://{HOST}:{self.management_port}"
 
 
 def entrance(broker: Broker) -> Broker:
-    """``broker`` as publishers may connect to it: it takes smaller frames and messages, and stamps.
+    """Return ``broker`` as publishers may use it, with timestamps and smaller frames and messages.
 
-    No other one stamps. RabbitMQ 4 ends a connection over a ``timestamp_in_ms`` that it can't
-    convert: that costs a publisher its own, while behind an entrance that let it through it would
-    end the shovel's again and again.
+    Other brokers add no timestamps. RabbitMQ 4 closes a connection over a ``timestamp_in_ms`` that
+    it can't convert: here it is the publisher's own. Behind an entrance that accepted it, it would
+    be the shovel's, again and again.
     """
     return dataclasses.replace(
         broker,
@@ -124,7 +123,7 @@ def entrance(broker: Broker) -> Broker:
 
 
 def configuration(broker: Broker, version: str) -> str:
-    """The ``rabbitmq.conf`` of ``broker`` for a RabbitMQ of ``version``."""
+    """Return the ``rabbitmq.conf`` of ``broker`` for a RabbitMQ of ``version``."""
     lines = [
         f"listeners.tcp.default = {HOST}:{broker.amqp_port}",
         f"management.tcp.ip = {HOST}",
@@ -133,12 +132,12 @@ def configuration(broker: Broker, version: str) -> str:
         "disk_free_limit.absolute = 50MB",
         f"max_message_size = {broker.message_max}",
         f"frame_max = {broker.frame_max}",
-        # Nobody looks at rates here, and six nodes share this machine.
+        # Rates aren't used here, and six nodes share this machine.
         "management.rates_mode = none",
         "log.console.level = info",
     ]
     if broker.stamps and _release(version) >= _STAMPS_SINCE:
-        # The first broker stamps a message; what is stamped stays as it is.
+        # The first broker adds the timestamp; an existing one is kept.
         lines.append("message_interceptors.incoming.set_header_timestamp.overwrite = false")
     if broker.definitions is not None:
         lines.append(f"load_definitions = {broker.definitions}")
@@ -147,8 +146,8 @@ def configuration(broker: Broker, version: str) -> str:
 
 
 def advanced(sessions: int) -> str:
-    """The ``advanced.config`` of a broker: what it refuses (:data:`REFUSED`), and how many
-    ``sessions`` of AMQP 1.0 a connection may have. ``rabbitmq.conf`` can't say 0."""
+    """Return the ``advanced.config`` of a broker: its refused features (:data:`REFUSED`), and the
+    number of ``sessions`` of AMQP 1.0 for a connection. ``rabbitmq.conf`` doesn't accept 0."""
     features = ",\n".join(f"        {feature} => false" for feature in REFUSED)
     return (
         "[{rabbit, [\n"
@@ -166,13 +165,13 @@ def _release(version: str) -> tuple[int, ...]:
 def environment(
     broker: Broker, home: RabbitmqHome, environ: Mapping[str, str], *, marker: Path, erlang: Path
 ) -> dict[str, str]:
-    """The environment to run ``broker`` (or its ctl) in, on top of a person's ``environ``.
+    """Return the environment of ``broker`` (or its ctl), on top of a person's ``environ``.
 
     ``erlang`` is the folder with the cookie that the nodes of one world share.
     """
     folder = broker.folder
     return (
-        # Nothing else: neither a person's logins nor a RABBITMQ_NODENAME or ERL_FLAGS.
+        # Without a person's logins, RABBITMQ_NODENAME or ERL_FLAGS.
         without_secrets(environ)
         | home.environment
         | {
@@ -200,23 +199,23 @@ def environment(
             "ERL_AFLAGS": hidden_logins.erl_flags(
                 folder / hidden_logins.FILE, folder / bounded_declarations.FILE
             ),
-            # A dump of its memory has every password, and would lie among the logs.
+            # A crash dump contains every password, and would lie among the logs.
             "ERL_CRASH_DUMP_BYTES": "0",
-            # Makes the script become the Erlang VM instead of watching over it: one pid a node.
+            # Makes the script become the Erlang VM instead of its parent: one pid a node.
             "RUNNING_UNDER_SYSTEMD": "1",
         }
     )
 
 
 def prepare(broker: Broker, home: RabbitmqHome) -> None:
-    """Write the node's files for the RabbitMQ of ``home``; what an earlier run left is kept.
+    """Write the node's files for the RabbitMQ of ``home``; data of an earlier run are kept.
 
-    WorldError where its name, ``NAME@localhost``, leads nowhere.
+    WorldError if the host of its name, ``NAME@localhost``, can't be resolved.
     """
     try:
         socket.gethostbyname("localhost")
     except OSError as exc:
-        # A node would say so amid a hundred lines.
+        # A node's own error is hidden in a hundred lines.
         raise WorldError(
             "localhost is no name on this machine, and RabbitMQ's nodes are called by it: "
             'put "127.0.0.1 localhost" into /etc/hosts'
@@ -240,7 +239,7 @@ def _modules(broker: Broker, home: RabbitmqHome) -> Path:
 
 
 def prepare_cookie(erlang: Path) -> None:
-    """Give the world's nodes a secret that ``rabbitmqctl`` needs to be let in."""
+    """Give the world's nodes the secret that ``rabbitmqctl`` logs in with."""
     erlang.mkdir(mode=0o700, parents=True, exist_ok=True)
     cookie = erlang / ".erlang.cookie"
     if not cookie.exists():
@@ -250,17 +249,17 @@ def prepare_cookie(erlang: Path) -> None:
 
 
 def epmd_command(home: RabbitmqHome, port: int) -> list[str]:
-    """Run Erlang's port mapper in the foreground, on loopback."""
+    """Return the command of Erlang's port mapper in the foreground, on loopback."""
     return [str(home.epmd), "-port", str(port), "-address", HOST]
 
 
 def broker_command(home: RabbitmqHome) -> list[str]:
-    """Run a node in the foreground; the environment says which."""
+    """Return the command of a node in the foreground; the environment selects the node."""
     return [str(home.sbin / "rabbitmq-server")]
 
 
 def answers(port: int, *, timeout: float = 1.0) -> bool:
-    """Whether a broker on ``port`` answers an AMQP greeting. RabbitMQ listens last of all."""
+    """Return whether a broker on ``port`` answers AMQP. RabbitMQ listens last of all."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout) as connection:
             connection.sendall(_PROTOCOL_HEADER)
@@ -271,7 +270,7 @@ def answers(port: int, *, timeout: float = 1.0) -> bool:
 
 
 def listening(port: int) -> bool:
-    """Whether something accepts connections on loopback ``port``."""
+    """Return whether a server accepts connections on loopback ``port``."""
     try:
         socket.create_connection((HOST, port), timeout=1.0).close()
     except OSError:

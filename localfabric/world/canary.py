@@ -1,8 +1,8 @@
 """Proof that a world works: messages that travel the whole way, publisher to reader.
 
 Each region publishes canaries over AMQP to each of its client brokers, and the proxy cluster has
-its own, until every gateway of every region has passed one of each place on to a reader. So every
-broker, router, box and shovel between has carried something, which no health page can promise.
+its own. They end when every gateway of every region has delivered one of each place to a reader. So
+every broker, router, box and shovel between has carried a message, which no health check proves.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _EVERY: Final = 0.25
 
 
 class Canaries:
-    """Releases canaries and knows which have arrived where. Close it."""
+    """The published canaries, and which of them have arrived. Close it."""
 
     def __init__(self, layout: WorldLayout) -> None:
-        # Canaries of an earlier start may still be around.
+        # Canaries of an earlier start may still arrive.
         self._token = secrets.token_hex(8)
         self._tasks: list[asyncio.Task[None]] = []
         self._proxy_nodes = layout.proxy_nodes
         places = [region.name for region in layout.regions] + [PROXY] * bool(layout.proxy_nodes)
-        # Box → places whose canaries haven't come out of it yet.
+        # Box → places whose canaries haven't been delivered by it yet.
         self._missing = {box.name: set(places) for box in layout.boxes()}
 
     def release(self, region: RegionLayout) -> None:
-        """Start publishing canaries in ``region`` and listening at its gateways."""
+        """Start publishing canaries in ``region`` and subscribing at its gateways."""
         entrances = [(region.name, broker) for broker in region.client]
         if not self._tasks:
             entrances += [(PROXY, broker) for broker in self._proxy_nodes]
@@ -50,9 +50,9 @@ class Canaries:
         self._tasks += [asyncio.create_task(self._listen(box)) for box in region.boxes]
 
     async def arrivals(self, region: RegionLayout) -> AsyncGenerator[str]:
-        """What ``region`` still lacks, in words, again and again until nothing is lacking.
+        """Yield a text about a missing part of ``region``, again and again until none is missing.
 
-        That is canaries of every region at every gateway, and every box in its endpoints.json.
+        Needed are canaries of every region at every gateway, and every box in its endpoints.json.
         """
         while missing := self._lacking(region) or await _unlisted(region):
             self._raise_bugs()
@@ -60,7 +60,7 @@ class Canaries:
             await asyncio.sleep(_EVERY)
 
     async def close(self) -> None:
-        """Stop publishing and listening."""
+        """Stop publishing and subscribing."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

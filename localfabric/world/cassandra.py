@@ -1,11 +1,11 @@
-"""One Cassandra node as a process of ours: its files, its command line, its start.
+"""A Cassandra node as a child process: its files, its command line, its start.
 
-It knows no tables: ``newsfabric schema apply`` makes them.
+The module knows no tables: ``newsfabric schema apply`` makes them.
 
-Two things differ from a node in production. Every node is told its tokens and none copies
-anything when it joins, so that all start at once (they are as new as their cluster). And all
-listen on 127.0.0.1, each with ports of its own, as everything else of a world does; nodes of other
-data centres may have to come another way, so that it can be cut.
+Two things differ from a node in production. Every node has assigned tokens and none copies data
+when it joins, so that all start at once (they are as new as their cluster). And all listen on
+127.0.0.1, each with ports of its own, as everything else of a world does. Nodes of other data
+centres may have to connect through a proxy, so that the link can be cut.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from newsfabric.process.environment import without_secrets
 HEAP_MB: Final = 384
 # Alone on two cores a node takes 6 to 10 s; beside a world that starts, several times that.
 START_TIMEOUT: Final = 240.0
-# linux/prctl.h; a child inherits it, and keeps it when it becomes another program.
+# linux/prctl.h; a child inherits it, and keeps it over exec.
 _PR_SET_TIMERSLACK: Final = 29
 _SLACK_NS: Final = 1_000_000
 _TOKENS: Final = 4
@@ -37,7 +37,7 @@ _RING: Final = 2**64
 _OPTIONS: Final = bytes.fromhex("04 00 0000 05 00000000")
 _SUPPORTED: Final = 0x06
 
-# What Java 17 has to open for Cassandra 5.0 (conf/jvm17-server.options of its release).
+# Packages that Java 17 must open for Cassandra 5.0 (conf/jvm17-server.options of its release).
 _EXPORTS: Final = """
 java.base/java.lang.ref java.base/jdk.internal.loader java.base/jdk.internal.math
 java.base/jdk.internal.misc java.base/jdk.internal.module java.base/jdk.internal.ref
@@ -71,13 +71,12 @@ _LOGBACK: Final = """<configuration>
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoreNode:
-    """What a node is: its name, its data centre, its folder, its ports, its place on the ring.
+    """The description of a node: its name, data centre, folder, ports, and place on the ring.
 
     ``seeds`` are gossip addresses (``host:port``), the same for all nodes of a cluster.
-    ``replicas`` is how many nodes of its data centre have each row.
-    ``wire_host`` is where nodes of other data centres find it, at the same ports: with
-    :data:`HOST` they come to the node itself, otherwise something that carries them there has to
-    listen.
+    ``replicas`` is the number of nodes in its data centre that store each row. ``wire_host`` is the
+    address for nodes of other data centres, at the same ports. With :data:`HOST` they connect to
+    the node itself; with another one a proxy must listen there.
     """
 
     name: str
@@ -92,21 +91,21 @@ class StoreNode:
 
     @property
     def contact(self) -> str:
-        """Where drivers connect."""
+        """The address for drivers."""
         return f"{HOST}:{self.cql_port}"
 
 
 def tokens(*, centre: int, node: int, nodes: int) -> tuple[int, ...]:
-    """The tokens of the ``node``-th of ``nodes`` in the ``centre``-th data centre, from 0.
+    """Return the tokens of the ``node``-th of ``nodes`` in the ``centre``-th data centre, from 0.
 
-    Even within a data centre, and different in each: no two nodes of a cluster may share one.
+    Evenly spaced in a data centre, and different in each: no two nodes of a cluster may share one.
     """
     step = _RING // (_TOKENS * nodes)
     return tuple(-(_RING // 2) + (k * nodes + node) * step + 1 + centre for k in range(_TOKENS))
 
 
 def configuration(node: StoreNode) -> dict[str, object]:
-    """The ``cassandra.yaml`` of ``node``: small caches, few threads."""
+    """Return the ``cassandra.yaml`` of ``node``: small caches, few threads."""
     return {
         "cluster_name": "newsfabric",
         "num_tokens": _TOKENS,
@@ -131,16 +130,16 @@ def configuration(node: StoreNode) -> dict[str, object]:
         "commitlog_directory": str(node.folder / "commitlog"),
         "hints_directory": str(node.folder / "hints"),
         "saved_caches_directory": str(node.folder / "saved_caches"),
-        # A write is answered when the log is synced; those that come during a sync share the next.
-        # Replicas that lose power at one moment have what they acknowledged.
+        # A write is answered after a sync of the log; writes during a sync share the next. So
+        # replicas that lose power at one moment have all writes that they acknowledged.
         "commitlog_sync": "batch",
-        # A node whose disk returns other bits refuses each read of that file. Of three replicas the
-        # others have a quorum once it is gone, and not as long as it is asked.
+        # A node whose disk returns wrong bits refuses each read of that file. With three replicas
+        # the others have a quorum once the node has stopped, but not while it is still asked.
         "disk_failure_policy": "stop_paranoid" if node.replicas >= 3 else "ignore",
         "commitlog_segment_size": "8MiB",
         "commitlog_total_space": "128MiB",
         "hinted_handoff_enabled": True,
-        # What a node missed while it was dead it should have soon after, not ten seconds later.
+        # A node that was dead gets its missed writes soon after, not ten seconds later.
         "hints_flush_period": "1000ms",
         "max_hint_window": "3h",
         "auto_snapshot": False,
@@ -170,9 +169,9 @@ def configuration(node: StoreNode) -> dict[str, object]:
 
 
 def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> None:
-    """Write the node's files; data that an earlier run left is kept.
+    """Write the node's files; data of an earlier run are kept.
 
-    ``settings`` are entries of ``cassandra.yaml`` that take the place of ours.
+    ``settings`` are entries of ``cassandra.yaml`` that replace ours.
     """
     conf = node.folder / "conf"
     conf.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,7 +179,7 @@ def prepare(node: StoreNode, settings: Mapping[str, object] | None = None) -> No
     # JSON is YAML.
     yaml = json.dumps(configuration(node) | dict(settings or {}), indent=1)
     (conf / "cassandra.yaml").write_text(yaml + "\n", encoding="utf-8")
-    # Nodes of one data centre talk to each other straight, wherever the others come in.
+    # Nodes of one data centre connect to each other directly, whatever address others use.
     place = f"dc={node.datacentre}\nrack=rack1\nprefer_local=true\n"
     (conf / "cassandra-rackdc.properties").write_text(place, encoding="utf-8")
     (conf / "logback.xml").write_text(_LOGBACK, encoding="utf-8")
@@ -194,12 +193,12 @@ def command(
     optimised: bool = False,
     options: Sequence[str] = (),
 ) -> list[str]:
-    """Run ``node`` in the foreground, after :func:`prepare`; it logs to stdout. ``options`` are
-    Java's, besides ours.
+    """Return the command of ``node`` in the foreground, after :func:`prepare`; it logs to stdout.
 
-    ``optimised``: with both of Java's compilers, as in production, for a node whose speed is
-    measured. Otherwise with the quick one alone: the other takes a third of a start's processor
-    time (8.6 s instead of 5.6), and six nodes start on a developer's machine at once.
+    ``options`` are Java's, in addition to ours. ``optimised``: with both of Java's compilers, as in
+    production, for a node whose speed is measured. Otherwise with the quick one alone: the other
+    takes a third of a start's processor time (8.6 s instead of 5.6), and six nodes start on a
+    developer's machine at once.
     """
     folder, conf = node.folder, node.folder / "conf"
     properties = {
@@ -211,19 +210,19 @@ def command(
         "java.io.tmpdir": folder / "tmp",
         "jna.tmpdir": folder / "tmp",
         "jdk.attach.allowAttachSelf": "true",
-        # Cassandra sets one, which Java 21 allows only who says so.
+        # Cassandra sets a security manager, for which Java 21 requires this.
         "java.security.manager": "allow",
         "java.net.preferIPv4Stack": "true",
         "io.netty.tryReflectionSetAccessible": "true",
-        # A power cut may leave the end of the commit log torn: a part of a sync that was never
-        # answered. Such a mutation is left out and logged; otherwise the node would not start.
+        # A power cut may leave the end of the commit log torn: part of a sync that was never
+        # answered. Such a mutation is skipped and logged; otherwise the node would not start.
         "cassandra.commitlog.ignorereplayerrors": "true",
         # All of the cluster starts now: there is no gossip to settle and no ring to wait for.
         "cassandra.skip_wait_for_gossip_to_settle": "0",
         "cassandra.ring_delay_ms": "1000",
-        # Cassandra's own figure for a ring delay of 30 s. By default it is twice the ring delay,
-        # and who hasn't joined yet and says nothing for half of it is taken off the seeds. Two
-        # nodes on a busy machine did that to each other, and never spoke again.
+        # Cassandra's own value for a ring delay of 30 s. The default is twice the ring delay, and a
+        # node that hasn't joined yet is removed from the seeds after a silence of half of it. Two
+        # nodes on a busy machine did that to each other, and never connected again.
         "cassandra.gossip_quarantine_delay_ms": "60000",
         "cassandra.superuser_setup_delay_ms": "500",
     }
@@ -251,10 +250,10 @@ def command(
 
 @contextlib.contextmanager
 def few_wakeups() -> Iterator[None]:
-    """What this thread starts inside may sleep up to a millisecond longer than it asks for.
+    """Let processes started inside by this thread sleep up to 1 ms longer than they ask for.
 
-    Cassandra's workers look for work every 10 µs for a while after each request. With Linux's
-    usual slack of 50 µs a node with 40 writes a second took 17 % of a core, with this 11 %, and
+    Cassandra's workers poll for work every 10 µs for a while after each request. With Linux's
+    default slack of 50 µs a node with 40 writes a second took 17 % of a core, with this 11 %, and
     answered as fast.
     """
     libc = ctypes.CDLL(None)
@@ -267,13 +266,13 @@ def few_wakeups() -> Iterator[None]:
 
 
 def environment(marker: Path) -> dict[str, str]:
-    """The environment of a node of the world in ``marker``."""
-    # A person's JAVA_TOOL_OPTIONS are for that person's programs; few arenas save 100 MB.
+    """Return the environment of a node of the world in ``marker``."""
+    # Without a person's JAVA_TOOL_OPTIONS and other logins; few malloc arenas save 100 MB.
     return without_secrets(os.environ) | {MARKER: str(marker), "MALLOC_ARENA_MAX": "2"}
 
 
 def answers(port: int, *, timeout: float = 1.0) -> bool:
-    """Whether a node on ``port`` answers CQL. It listens last of all."""
+    """Return whether a node on ``port`` answers CQL. It listens last of all."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout) as connection:
             connection.sendall(_OPTIONS)

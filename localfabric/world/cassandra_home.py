@@ -1,11 +1,11 @@
-"""Where Cassandra's jars and a Java to run them are on this machine.
+"""Finds Cassandra's jars, and a Java to run them, on this machine.
 
-It starts nothing and installs nothing (``scripts/setup cassandra`` installs). Two places are
-tried: ``$NEWSFABRIC_CASSANDRA_HOME`` and ``.tools/cassandra``, each with the jars in ``lib``. Jars
-are all that it takes: the release archive's scripts only put a command line together.
+It starts nothing and installs nothing (``scripts/setup cassandra`` installs). Two places are tried:
+``$NEWSFABRIC_CASSANDRA_HOME`` and ``.tools/cassandra``, each with the jars in ``lib``. Only jars
+are needed: the release archive's scripts merely build a command line.
 
-Cassandra 5.0 runs on Java 17 and 21, and not on 24 or newer, which have no security manager any
-more. Debian may have one of those as well, and it is then the ``java`` of the ``PATH``.
+Cassandra 5.0 runs on Java 17 and 21, not on 24 or newer, which have no security manager any more.
+Debian may have a newer one as well, and it is then the ``java`` of the ``PATH``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from newsfabric.errors import SetupError
 
-# As scripts/setup has them.
+# The same as in scripts/setup.
 _JAVAS: Final = ("java-17-*", "java-21-*")
 
 
@@ -37,8 +37,8 @@ def find_cassandra(
 ) -> CassandraHome:
     """Return the Cassandra to run; raise :class:`SetupError` when there is none.
 
-    ``root`` is the checkout (its ``.tools/cassandra`` is looked at), ``system`` the folder that
-    stands for ``/``.
+    ``root`` is the checkout (with ``.tools/cassandra``), ``system`` the folder that stands for
+    ``/``.
     """
     java = _java(environ, system / "usr/lib/jvm")
     if named := environ.get("NEWSFABRIC_CASSANDRA_HOME"):

@@ -1,8 +1,8 @@
 """The data planes of a world: a gateway's second process, which outlives the first on purpose.
 
 No program of the world starts one: its gateway does, and it stays when the gateway is killed. So it
-is found as everything here is found, by the mark in its environment, and known for what it is by
-the control socket that its command line names.
+is found like all processes here, by the mark in its environment. The control socket in its command
+line identifies it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _OPTION: Final = "--control"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dataplane:
-    """A living data plane, and where it listens for its control plane."""
+    """A living data plane, and the socket on which it listens for its control plane."""
 
     process: ProcessId
     socket: Path
 
 
 def dataplanes(state: Path) -> list[Dataplane]:
-    """Every living data plane of the world in ``state``."""
+    """Return every living data plane of the world in ``state``."""
     found = ((process, control_socket(arguments_of(process))) for process in marked(state))
     return [Dataplane(process, socket) for process, socket in found if socket is not None]
 
 
 def control_socket(arguments: list[str]) -> Path | None:
-    """The control socket that a data plane with these ``arguments`` has; None if it is none."""
+    """Return the control socket in a data plane's ``arguments``; None if it is no data plane."""
     for option, value in itertools.pairwise(arguments):
         if option == _OPTION:
             return Path(value)

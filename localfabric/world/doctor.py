@@ -1,8 +1,8 @@
-"""What ``newsfabric doctor`` says of this machine: a finding for each thing that a world needs.
+"""The checks of ``newsfabric doctor``: a finding for each thing on this machine that a world needs.
 
-Judging is pure: from what was seen to a :class:`Finding`, with what to do unless all is well. What
-looks asks those who will need it (:mod:`~localfabric.world.rabbitmq_homes`,
-:mod:`~localfabric.world.start`, the gateway's own program), so that there is no second opinion.
+Judging is pure: from an observation to a :class:`Finding`, with advice unless all is well. The
+observations use the code of a real start (:mod:`~localfabric.world.rabbitmq_homes`,
+:mod:`~localfabric.world.start`, the gateway's own program), so the two can't differ.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LEAST_MEMORY: Final = 1 << 30
 # RabbitMQ takes no messages below 50 MB; a world that is used for a day writes a GB.
 _DISK: Final = 2 << 30
 _LEAST_DISK: Final = 200 << 20
-# A thousand readers on a gateway, and what else it opens.
+# A thousand readers on a gateway, and its other descriptors.
 _DESCRIPTORS: Final = 4096
 _LEAST_DESCRIPTORS: Final = 512
-# When this was written: a clock that says less is wrong.
+# The year of writing: a clock with an earlier one is wrong.
 _YEAR: Final = 2026
-# adjtimex(2): the kernel's word for a clock that nobody sets.
+# adjtimex(2): the kernel's state of a clock that isn't synchronised.
 _TIME_ERROR: Final = 5
 _PROGRAM_SECONDS: Final = 30.0
 _OTP: Final = 'io:format("~s", [erlang:system_info(otp_release)]), halt().'
@@ -53,7 +53,7 @@ _DATAPLANE: Final = "from gateway.native.program import find_program; print(find
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: what it is about, how it is, and what to do (empty if nothing is)."""
+    """A line: its subject, its level, its state, and the advice (empty if none is needed)."""
 
     what: str
     level: Level
@@ -62,7 +62,7 @@ class Finding:
 
 
 def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Everything that a world of ``options`` in ``state`` needs, a finding after the other."""
+    """Yield a finding for each thing that a world of ``options`` in ``state`` needs."""
     yield python(sys.version_info[:3], platform.python_implementation())
     home: RabbitmqHome | None = None
     try:
@@ -86,7 +86,7 @@ def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> I
 
 
 def worst(findings: list[Finding]) -> Level:
-    """The worst level among them."""
+    """Return the worst level among the findings."""
     order: tuple[Level, ...] = ("error", "warning")
     return next((level for level in order if any(f.level == level for f in findings)), "ok")
 
@@ -95,7 +95,7 @@ def worst(findings: list[Finding]) -> Level:
 
 
 def python(version: tuple[int, int, int], implementation: str) -> Finding:
-    """Whether it is one that newsfabric runs on."""
+    """Judge whether newsfabric runs on this Python."""
     said = f"{implementation} {'.'.join(map(str, version))}"
     if version < _PYTHON:
         return Finding("Python", "error", said, "install Python 3.11 or newer, then `make setup`")
@@ -103,7 +103,7 @@ def python(version: tuple[int, int, int], implementation: str) -> Finding:
 
 
 def erlang(said: str, trouble: str) -> Finding:
-    """Whether the Erlang of the RabbitMQ that was found runs."""
+    """Judge whether the Erlang of the RabbitMQ that was found runs."""
     if trouble:
         todo = "install erlang-base again, or name another RabbitMQ with NEWSFABRIC_RABBITMQ_HOME"
         return Finding("Erlang", "error", f"it doesn't run: {trouble}", todo)
@@ -111,7 +111,7 @@ def erlang(said: str, trouble: str) -> Finding:
 
 
 def dataplane(program: str, trouble: str, wanted: str) -> Finding:
-    """Whether gateways have their native engine, by the one that is ``wanted``."""
+    """Judge whether gateways have the native engine, given the ``wanted`` engine."""
     if not trouble:
         return Finding("data plane", "ok", program)
     if wanted == "tornado":
@@ -122,7 +122,7 @@ def dataplane(program: str, trouble: str, wanted: str) -> Finding:
 
 
 def localhost(address: str) -> Finding:
-    """RabbitMQ's nodes are called by that name."""
+    """Judge the address of localhost, which is in the names of RabbitMQ's nodes."""
     if not address:
         todo = 'put "127.0.0.1 localhost" into /etc/hosts'
         return Finding("localhost", "error", "is no name on this machine", todo)
@@ -130,7 +130,7 @@ def localhost(address: str) -> Finding:
 
 
 def ports(taken: str, *, runs: bool) -> Finding:
-    """``taken`` says which port is, and what to do; a world that ``runs`` has its own."""
+    """Judge the ports. ``taken``: a taken one, with advice; a world that ``runs`` has its own."""
     if not taken:
         return Finding("ports", "ok", "free")
     if runs:
@@ -140,7 +140,7 @@ def ports(taken: str, *, runs: bool) -> Finding:
 
 
 def memory(available: int) -> Finding:
-    """``available`` in bytes."""
+    """Judge the ``available`` bytes."""
     said = f"{available / (1 << 30):.1f} GiB available"
     todo = "end other programs; a world of two regions takes about 2 GiB, --regions a takes half"
     if available < _LEAST_MEMORY:
@@ -149,7 +149,7 @@ def memory(available: int) -> Finding:
 
 
 def descriptors(most: int) -> Finding:
-    """``most``: what a process may have (the hard limit)."""
+    """Judge the descriptors; ``most``: the hard limit of a process."""
     said = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
     todo = "raise the limit (ulimit -Hn, or LimitNOFILE of the service): one is a reader's"
     if most != resource.RLIM_INFINITY and most < _LEAST_DESCRIPTORS:
@@ -159,7 +159,7 @@ def descriptors(most: int) -> Finding:
 
 
 def clock(year: int, *, is_set: bool) -> Finding:
-    """Whether it can be right, and whether something sets it."""
+    """Judge whether the clock can be right, and whether a service sets it."""
     if year < _YEAR:
         return Finding("clock", "error", f"it says {year}", "set it: timedatectl set-ntp true")
     if not is_set:
@@ -170,7 +170,7 @@ def clock(year: int, *, is_set: bool) -> Finding:
 
 
 def disk(free: int, folder: str, may_write: bool) -> Finding:
-    """``free`` bytes where the world's ``folder`` is or would be."""
+    """Judge the ``free`` bytes at the place of the world's ``folder``."""
     said = f"{free / (1 << 30):.1f} GiB free at {folder}"
     if not may_write:
         return Finding("disk", "error", f"{folder} can't be written", "choose another with --state")
@@ -185,8 +185,8 @@ def _bounded(what: str, found: int, wanted: int, said: str, todo: str) -> Findin
 
 
 def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) -> Finding:
-    """What is in the world's ``folder``: ``processes`` run, ``alive`` says that the notes know of
-    them, ``noted`` that there are notes."""
+    """Judge the world's ``folder``. ``processes`` run there; ``alive``: the notes know of them;
+    ``noted``: there are notes."""
     what, todo = "earlier world", "`newsfabric down` ends what is left of it"
     if not processes and not noted:
         return Finding(what, "ok", f"nothing is left in {folder}")
@@ -203,7 +203,7 @@ def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) 
 
 
 def _run(command: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    """What it said, and what went wrong, in a line; one of them is empty."""
+    """Return the output and the error, one line each; one of them is empty."""
     program = shutil.which(command[0], path=environ.get("PATH"))
     try:
         done = subprocess.run(
@@ -239,7 +239,7 @@ def _taken(options: WorldOptions, state: Path) -> str:
 
 
 def _left(state: Path) -> tuple[Finding, bool]:
-    """What is left of an earlier world, and whether that one runs."""
+    """Return the finding about an earlier world, and whether that world runs."""
     folder = shown(state)
     count = len(marked(state))
     try:
@@ -254,7 +254,7 @@ def _left(state: Path) -> tuple[Finding, bool]:
 
 
 def _available_memory() -> int:
-    """In bytes; proc(5): what new programs can have without swapping."""
+    """Return the bytes that new programs can have without swapping (proc(5))."""
     lines = Path("/proc/meminfo").read_text("ascii").splitlines()
     found = {name: value for name, _, value in (line.partition(":") for line in lines)}
     return int(found["MemAvailable"].split()[0]) << 10

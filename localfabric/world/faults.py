@@ -1,8 +1,8 @@
 """Breaks parts of a running world and heals them again. Blocks for as long as a signal takes.
 
-Nothing here restarts by itself what has died: a dead part stays dead until somebody heals it, so
-that a test decides for how long. (In production systemd starts it again after a second.) What is
-healed begins anew, as after a reboot: a service with a new epoch, a broker with the folder it had.
+Dead parts aren't restarted automatically: a part stays dead until it is healed, so that a test
+decides for how long. (In production systemd restarts it after a second.) A healed part starts
+afresh, as after a reboot: a service with a new epoch, a broker with its old folder.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Signal = Literal["kill", "stop", "cont"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Done:
-    """What was done to the part called ``name``, in a word or two; ``pid`` is whose it was."""
+    """The action on the part ``name``, in a word or two; ``pid`` is that of its process."""
 
     name: str
     kind: str
@@ -49,14 +49,14 @@ class Done:
 
 
 class Faults:
-    """Everything that can be done to the processes of the world in ``state``."""
+    """The faults of the world in ``state``, and their healing."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
         self._homes: dict[str, RabbitmqHome] = {}
 
     def apply(self, verb: Signal, parts: Sequence[Part]) -> list[Done]:
-        """Send each part the signal; WorldError before anything is done if one can't have it."""
+        """Send each part the signal; WorldError, before any signal, if one can't get it."""
         act = {"kill": self._kill, "stop": self._stop, "cont": self._cont}[verb]
         processes = self._processes(parts)
         if verb != "kill":
@@ -66,41 +66,41 @@ class Faults:
         return [act(part, processes[part.name]) for part in parts]
 
     def heal(self, parts: Sequence[Part]) -> list[Done]:
-        """Start what is dead, let go on what is stopped, leave the rest alone."""
+        """Start dead parts, continue stopped ones, leave the rest alone."""
         with changing(self._state):
             return [self._heal(part, self._processes([part])[part.name]) for part in parts]
 
     def cut(self, names: Sequence[str]) -> list[Done]:
-        """Cut links, silently, as a dead wire is; WorldError where links are straight."""
+        """Cut links, silently, like a dead wire; WorldError if links are direct."""
         toxiproxy, proxies = self._links()
         for name in names:
             toxiproxy.cut(proxies[name])
         return [Done(name, LINK, "cut") for name in names]
 
     def slow(self, names: Sequence[str], *, latency_ms: int, jitter_ms: int) -> list[Done]:
-        """Make links slow, each way; WorldError where links are straight."""
+        """Make links slow, each way; WorldError if links are direct."""
         toxiproxy, proxies = self._links()
         for name in names:
             toxiproxy.slow(proxies[name], latency_ms=latency_ms, jitter_ms=jitter_ms)
         return [Done(name, LINK, f"slow, {latency_ms}±{jitter_ms} ms each way") for name in names]
 
     def heal_links(self, names: Sequence[str]) -> list[Done]:
-        """Make links as they should be."""
+        """Make links normal again."""
         toxiproxy, proxies = self._links()
         for name in names:
             toxiproxy.heal(proxies[name])
         return [Done(name, LINK, "healed") for name in names]
 
     def lose(self, queues: Sequence[WorldQueue]) -> list[Done]:
-        """Delete queues with what is in them; the fabric makes them again by itself.
+        """Delete queues with their messages; the fabric declares them again by itself.
 
-        WorldError if none of a queue's brokers answers.
+        WorldError if a queue's broker doesn't answer.
         """
         return [asyncio.run(_lose(queue)) for queue in queues]
 
     def ill_links(self) -> list[str]:
-        """Links that are cut or slow. None while Toxiproxy is dead: it begins without its toxics,
-        too."""
+        """Return the links that are cut or slow. None while Toxiproxy is dead: it restarts without
+        its toxics."""
         layout, notes = read_running(self._state)
         if LINKS not in notes.running():
             return []
@@ -117,7 +117,7 @@ class Faults:
         return Toxiproxy(layout.toxiproxy_port), links(layout) | link_parts(layout)
 
     def unwell(self, parts: Sequence[Part]) -> list[Part]:
-        """Those of ``parts`` that are dead or stopped."""
+        """Return those of ``parts`` that are dead or stopped."""
         processes = self._processes(parts)
         return [part for part in parts if (p := processes[part.name]) is None or p.stopped]
 
@@ -157,7 +157,7 @@ class Faults:
         if process is not None:
             return Done(part.name, part.kind, "was well", process.pid)
         if part.kind == "dataplane":
-            # Whose data plane dies starts another one, where there is one at all.
+            # The gateway restarts its data plane, if it has one at all.
             return Done(part.name, part.kind, "left to its gateway")
         layout, notes = read_running(self._state)
         self._homes = self._homes or find_rabbitmqs(layout.options, os.environ)
@@ -179,7 +179,7 @@ async def _lose(queue: WorldQueue) -> Done:
 
 
 def _dataplanes(layout: WorldLayout) -> dict[str, ProcessId]:
-    """By box."""
+    """Return the processes by box."""
     found = {plane.socket: plane.process for plane in dataplanes(layout.paths.state)}
     return {
         box.name: found[box.control_socket]

@@ -1,6 +1,6 @@
-"""The world that a command is for: at once, or when it is ready for messages.
+"""Finds the world that a command is for: at once, or when it is ready for messages.
 
-Commands of `newsfabric` come here through the entry point ``newsfabric.worlds``; they get a
+Commands of `newsfabric` call this module through the entry point ``newsfabric.worlds``; they get a
 :class:`~operations.worlds.World`, not the layout.
 """
 
@@ -21,22 +21,22 @@ from operations.worlds import Process, Say, World
 # `newsfabric up --detach & newsfabric publish …` begin at the same moment.
 _MAY_APPEAR: Final = 3.0
 _LOOK_AGAIN: Final = 0.1
-# How long a publisher that has waited for a world lets its readers go first.
+# Seconds for which a publisher that waited for a world lets readers connect first.
 _READERS_FIRST: Final = 2.0
 
 
 def running(state: Path) -> World:
-    """See :func:`operations.worlds.running_world`."""
+    """Return the running world: see :func:`operations.worlds.running_world`."""
     return world_of(read_running(state)[0])
 
 
 def to_read(state: Path, say: Say) -> World:
-    """See :func:`operations.worlds.world_to_read`."""
+    """Return a world to read from: see :func:`operations.worlds.world_to_read`."""
     return world_of(ready_layout(state, say))
 
 
 def to_publish_to(state: Path, say: Say) -> World:
-    """See :func:`operations.worlds.world_to_publish_to`."""
+    """Return a world to publish to: see :func:`operations.worlds.world_to_publish_to`."""
     notes = read_notes(state)
     layout = ready_layout(state, say)
     if notes is None or not notes.ready:
@@ -45,7 +45,7 @@ def to_publish_to(state: Path, say: Say) -> World:
 
 
 def ready_layout(state: Path, say: Say) -> WorldLayout:
-    """The world in ``state``; waits while an ``up`` is starting it. WorldError if there is none."""
+    """Return the world in ``state``; wait while an ``up`` starts it. WorldError without one."""
     _await_beginning(state, say)
     waiting = False
     while True:
@@ -72,7 +72,7 @@ def _await_beginning(state: Path, say: Say) -> None:
 
 
 def world_of(layout: WorldLayout) -> World:
-    """What the commands of `newsfabric` know of a world."""
+    """Return the view of a world that the commands of `newsfabric` get."""
     return World(
         fabric=layout.fabric(),
         topics=layout.paths.topics,
@@ -83,7 +83,7 @@ def world_of(layout: WorldLayout) -> World:
 
 
 def _unwell(layout: WorldLayout) -> list[str]:
-    # Few commands need it, and it needs most of this package.
+    # Imported late: few commands need it, and it needs most of this package.
     from localfabric.world.faults import Faults
 
     every = list(parts(layout).values())

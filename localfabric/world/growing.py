@@ -1,20 +1,20 @@
-"""Boxes of a running world that come and go: what a scaler's ``world`` driver calls.
+"""Boxes of a running world, added and removed: the functions of a scaler's ``world`` driver.
 
-Everything is absolute, so that two scalers may say the same thing at once: :func:`want` says how
-many boxes a region should have and starts what is missing, :func:`end` stops boxes that are
-drained and forgets them. Which boxes a region has is in the notes, from which the layout follows,
-so ``status``, ``down`` and ``chaos`` see them all. One lock holds while the notes are changed.
+Calls are idempotent, so that two scalers may make the same one at once. :func:`want` gets the
+number of boxes that a region should have and starts the missing ones; :func:`end` stops drained
+boxes and forgets them. The notes list a region's boxes, and the layout follows from them, so
+``status``, ``down`` and ``chaos`` see them all. A lock is held while the notes are changed.
 
-Three things that one would question:
+Three decisions that one would question:
 
-- A node that boots takes a core for seconds. So of those that don't answer yet there are at most
-  ``at_once`` in a region, one if nothing else is said; who asks again gets the next one. In
-  production each box has a machine of its own.
-- A box's number isn't given again before the others were: what is said of a box that is gone
-  (its last reports, an order to drain) doesn't meet another one of its name.
-- Nothing waits here until a box works: its services wait for what they need by themselves.
+- A node that boots takes a core for seconds. So at most ``at_once`` nodes of a region boot at a
+  time, one by default; a later call starts the next one. In production each box has a machine of
+  its own.
+- A box's number isn't used again before all others were: messages about a removed box (its last
+  reports, an order to drain) don't meet another one of its name.
+- No call waits until a box works: its services wait by themselves for the parts they need.
 
-All of it blocks, for as long as processes take to end; call it in a thread.
+All calls block until processes have ended; call them in a thread.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from newsfabric.topology.rights import user_definitions
 from newsfabric.topology.roles import core_box, user_name
 from operations.passwords import passwords_in
 
-#: How many boxes of a region boot at a time.
+#: The largest number of boxes of a region that boot at a time.
 AT_ONCE: Final = 1
-# A node that doesn't answer after so long isn't booting, it is broken, and holds up nobody else.
+# A node without an answer after this time isn't booting but broken, and delays no other box.
 _BOOTS_WITHIN: Final = 90.0
-# What a drained box has left ends at once. What was never drained gets no more than `down` gives.
+# The services of a drained box end at once. Others get no more time than `down` gives.
 _GRACE: Final = 8.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GrownBox:
-    """A box that was started. ``alive`` says that some process of it runs, not that it works."""
+    """A box that was started. ``alive``: some process of it runs, not that the box works."""
 
     name: str
     region: str
@@ -67,7 +67,7 @@ class GrownBox:
 
 
 def boxes(state: Path, region: str | None = None) -> tuple[GrownBox, ...]:
-    """The boxes of the world in ``state``, or of one region of it; WorldError without a world."""
+    """Return the boxes of the world in ``state``, or of a region; WorldError without a world."""
     layout, notes = read_running(state)
     regions = layout.regions if region is None else (layout.region(region),)
     return tuple(
@@ -83,11 +83,11 @@ def boxes(state: Path, region: str | None = None) -> tuple[GrownBox, ...]:
 
 
 def want(state: Path, region: str, count: int, *, at_once: int = AT_ONCE) -> tuple[str, ...]:
-    """Start boxes until ``region`` has ``count``; returns the names of those started now.
+    """Start boxes until ``region`` has ``count``; return the names of those started now.
 
-    No more than ``at_once`` boot at a time, so it may take several calls. It never ends one.
+    At most ``at_once`` boot at a time, so it may take several calls. It never ends a box.
     WorldError when the world isn't there or not ready, when the core doesn't answer, and when
-    there is no room for so many (:data:`MAX_BOXES` a region); those that fit are started then.
+    ``count`` is over :data:`MAX_BOXES`; boxes within that limit are started even then.
     """
     started: list[str] = []
     with _changing_ready(state) as (laid, noted):
@@ -103,10 +103,10 @@ def want(state: Path, region: str, count: int, *, at_once: int = AT_ONCE) -> tup
 
 
 def end(state: Path, names: Collection[str]) -> tuple[str, ...]:
-    """Stop what is left of the boxes called ``names`` and forget them; returns those it found.
+    """Stop the processes of the boxes ``names`` and forget the boxes; return the names found.
 
-    They should be drained: readers that are there still are sent away in a hurry. A name that is
-    no box's is one that was ended before. WorldError without a world.
+    The boxes should be drained: remaining readers get little time. An unknown name is taken for a
+    box that was ended before. WorldError without a world.
     """
     with _changing_ready(state) as (layout, notes):
         found = [
@@ -119,7 +119,7 @@ def end(state: Path, names: Collection[str]) -> tuple[str, ...]:
 
 @contextmanager
 def _changing_ready(state: Path) -> Iterator[tuple[WorldLayout, Notes]]:
-    """The world, held; not while ``up`` starts it, which has notes of its own."""
+    """Yield the world, locked; WorldError while ``up`` starts it, which has notes of its own."""
     with changing(state):
         layout, notes = read_running(state)
         if not notes.ready:
@@ -149,7 +149,7 @@ def _start_one(layout: WorldLayout, notes: Notes, region: str) -> tuple[WorldLay
         processes=notes.processes | dict.fromkeys(names),
         newest=notes.newest | {region: number},
     )
-    # Before anything is started: what a crash leaves behind is known.
+    # Before anything is started: so the remains of a crash are known.
     write_notes(state, notes)
     running = Running(grown, notes, find_rabbitmqs(grown.options, os.environ))
     running.start_broker(box.broker)
@@ -163,9 +163,9 @@ def _newest(layout: WorldLayout, notes: Notes, region: str) -> int:
 
 
 def fresh_number(numbers: Collection[int], newest: int) -> int:
-    """The number for a box beside ``numbers``: the next free one after ``newest``, after 9 comes 1.
+    """Return the number for a new box: the next free one after ``newest``; 1 follows 9.
 
-    WorldError if none is free. Pure.
+    ``numbers`` are in use. WorldError if none is free. Pure.
     """
     for step in range(MAX_BOXES):
         number = (newest + step) % MAX_BOXES + 1
@@ -196,7 +196,7 @@ def _end(layout: WorldLayout, notes: Notes, found: Sequence[tuple[RegionLayout, 
     processes.kill(brokers)
     left = {name: p for name, p in notes.processes.items() if name not in names}
     versions = {name: known for name, known in notes.versions.items() if name not in names}
-    # Of a region that hasn't grown the notes don't have it yet, and it may be one of these.
+    # The notes lack the newest number of an unchanged region, and its box may be ended now.
     newest = notes.newest | {
         region.name: _newest(layout, notes, region.name) for region, _ in found
     }
@@ -233,8 +233,8 @@ async def _import(region: RegionLayout, document: Mapping[str, object]) -> None:
 
 
 def _forget(layout: WorldLayout, region: RegionLayout, box: Box) -> None:
-    """Its user, its password, its folder. A core that doesn't answer keeps the user, which nobody
-    has the password of any more."""
+    """Delete the box's user, password and folder. A core that doesn't answer keeps the user, whose
+    password is lost."""
     name = user_name("box", box.name)
     asyncio.run(_delete_user(region, name))
     paths = layout.paths
@@ -261,7 +261,7 @@ def _processes(
 
 
 def _age(found: Sequence[ProcessId]) -> float:
-    """Of the oldest of them: what was healed since doesn't make a box young."""
+    """Return the age (s) of the oldest process: healing doesn't make a box young."""
     if not found:
         return 0.0
     oldest = min(process.started for process in found)
@@ -276,7 +276,7 @@ def _boots(notes: Notes, box: Box) -> bool:
 
 
 def await_boxes(state: Path, region: str, count: int, *, seconds: float) -> None:
-    """:func:`want` again and again until ``region`` has so many whose brokers answer.
+    """Call :func:`want` repeatedly until ``region`` has ``count`` boxes whose brokers answer.
 
     WorldError when it takes longer than ``seconds``.
     """

@@ -1,11 +1,11 @@
-"""What keeps logins out of brokers' logs: a file that Erlang evaluates before RabbitMQ begins.
+"""A log filter that hides brokers' logins: a file that Erlang evaluates before RabbitMQ begins.
 
 RabbitMQ before 4.3 logs the whole state of a shovel that ended, with its URIs: seen with 3.10.8 and
-4.0.5 whenever a shovel's connection is reset. Neither a level nor a formatter of its own leaves
-that out. Erlang's logger hands each event to a filter first, and a filter is a function: this one
-writes the event as text and hides what stands between ``//`` and ``@``, as
-:func:`newsfabric.topology.forms.mask` does. It is interpreted, so nothing is compiled for anybody's
-version of Erlang.
+4.0.5 whenever a shovel's connection is reset. Neither a log level nor a formatter of RabbitMQ's
+prevents that. Erlang's logger passes each event to filters first, and a filter is a function. This
+one formats the event as text and hides the part between ``//`` and ``@``, as
+:func:`newsfabric.topology.forms.mask` does. It is interpreted, so it isn't compiled for a version
+of Erlang.
 
 Ansible's role rabbitmq and the Helm chart have the same file.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-#: Its name beside a broker's settings.
+#: The file's name beside a broker's settings.
 FILE: Final = "hidden-logins.eval"
 EXPRESSIONS: Final = """\
 %% Evaluated before RabbitMQ begins: hides the login of every URI in what is logged. Logger forgets
@@ -37,18 +37,18 @@ ok = logger:add_primary_filter(hidden_logins, {Hide, []}).
 
 
 def erl_flags(*files: Path | str) -> str:
-    """``ERL_AFLAGS``: what Erlang does first of all, before it is told to start RabbitMQ.
+    """Return ``ERL_AFLAGS``, which Erlang evaluates before the arguments that start RabbitMQ.
 
-    Where a file of ``files`` is missing or fails, Erlang ends, and names it in what it says: a
-    broker runs with all of them or not at all.
+    If a file of ``files`` is missing or fails, Erlang ends with an error that names it: a broker
+    runs with all of them or not at all.
     """
-    # The name is in the match since Erlang says what didn't match, and no more.
+    # The name is in the match since Erlang's error shows only the value that didn't match.
     return " ".join(
         f"-eval '{{_, ok}} = {{{name}, file:eval({name})}}.'" for name in map(_quoted, files)
     )
 
 
 def _quoted(file: Path | str) -> str:
-    """``file`` as a string of Erlang that may stand between apostrophes."""
+    """Return ``file`` as an Erlang string that may stand between apostrophes."""
     escaped = str(file).replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\x{27}")
     return f'"{escaped}"'

@@ -1,7 +1,7 @@
-"""A world's own issuer of readers' tokens: a key pair, and tokens for whoever asks.
+"""A world's own issuer of readers' tokens: a key pair, and tokens for any user.
 
-For one machine and for trying things out. A real fabric is told where the keys of the site's
-accounts are (``--token-keys``), and issues nothing.
+For one machine and for trying things out. A real fabric gets the keys of the site's accounts
+(``--token-keys``), and issues no tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from newsfabric.topics import is_pattern
 
 
 def make_keys(paths: Paths) -> None:
-    """A fresh key pair: the gateways' half and ours, readable by the world's owner alone."""
+    """Make a key pair: the gateways' half and ours, readable only by the world's owner."""
     private, public = key_pair()
     write_private(paths.token_key, private)
     write_private(paths.token_keys, public)
@@ -29,9 +29,9 @@ def make_keys(paths: Paths) -> None:
 def issue(
     paths: Paths, user: str, topics: Sequence[str], ttl: float, *, operator: bool = False
 ) -> str:
-    """A token of ``user`` for ``ttl`` seconds from now; WorldError if there can't be one.
+    """Return a token of ``user`` for ``ttl`` seconds from now; WorldError if there can't be one.
 
-    An ``operator``'s opens the operations board.
+    The token of an ``operator`` opens the operations board, too.
     """
     if not is_user(user):
         raise WorldError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")

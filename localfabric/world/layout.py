@@ -1,22 +1,22 @@
-"""What a world consists of, as values: regions, brokers, boxes, and every port.
+"""The parts of a world, as values: regions, brokers, boxes, and every port.
 
 Pure: paths are made, not looked at. Everything follows from
-:class:`~localfabric.world.options.WorldOptions`, so the same
-options always mean the same names and ports, and nothing else has to be written down. The commands
-of its services are made from it in :mod:`localfabric.world.programs`.
+:class:`~localfabric.world.options.WorldOptions`, so the same options always give the same names and
+ports, and nothing else has to be stored. :mod:`localfabric.world.programs` makes the commands of
+the services from it.
 
 Ports count from ``port_base`` (docs/world.md has the table)::
 
     +0                   Erlang's port mapper (epmd)
     +1, +2 …             Toxiproxy, and its proxies between regions        (where it is used)
     +100·r … +100·r+99   the r-th region (r = 1, 2, …):
-        +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
-        +4+2·(n-1)     the n-th store node: CQL, gossip                       (n ≤ 3)
-        +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
-        +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
-        +40+6·(n-1)    the n-th box: AMQP, management, distribution,
-                       readers, the gateway's admin, the agent                (n ≤ 9)
-        +94, +95 mailboxes   +97, +98 scalers (where there are some)
+      +0 frontdesk   +1, +2 routers   +3 the keeper of shovels
+      +4+2·(n-1)     the n-th store node: CQL, gossip                       (n ≤ 3)
+      +10+3·(n-1)    the n-th client node: AMQP, management, distribution   (n ≤ 5)
+      +25+3·(n-1)    the n-th core node, likewise                           (n ≤ 5)
+      +40+6·(n-1)    the n-th box: AMQP, management, distribution,
+                     readers, the gateway's admin, the agent                (n ≤ 9)
+      +94, +95 mailboxes   +97, +98 scalers (where there are some)
     after the last region, as the client nodes of one more: the proxy cluster
 """
 
@@ -51,7 +51,7 @@ _SCALERS: Final = 2
 _STORE, _CLIENT, _CORE, _BOX, _MAILBOX, _DESK_ADMIN, _SCALER = 4, 10, 25, 40, 94, 96, 97
 # unix(7): sun_path has 108 bytes, the last of them a NUL.
 _SOCKET_PATH_BYTES: Final = 107
-# What the world's own tokens say (localfabric.world.issuer).
+# Claims of the world's own tokens (localfabric.world.issuer).
 READERS_AUDIENCE: Final = "newsfabric"
 READERS_ISSUER: Final = "newsfabric-world"
 
@@ -62,8 +62,8 @@ BrokerRole = Literal["client", "core", "retail"]
 class Box:
     """A retail box: a broker, a gateway and an agent under one name.
 
-    ``control_socket`` is where gateway and data plane meet; None where its path would be too long
-    for a socket, and the gateway chooses a place by itself.
+    On ``control_socket`` gateway and data plane connect; None if its path would be too long for a
+    socket: then the gateway chooses a place by itself.
     """
 
     name: str
@@ -80,28 +80,28 @@ class Box:
 
     @property
     def sockjs_url(self) -> str:
-        """Where readers find SockJS."""
+        """The URL of SockJS for readers."""
         return f"http://{HOST}:{self.reader_port}/sockjs"
 
     @property
     def websocket_url(self) -> str:
-        """Where readers find the raw WebSocket."""
+        """The URL of the raw WebSocket for readers."""
         return f"ws://{HOST}:{self.reader_port}/websocket"
 
     @property
     def sse_url(self) -> str:
-        """Server-sent events."""
+        """The URL of server-sent events for readers."""
         return f"http://{HOST}:{self.reader_port}/events"
 
     @property
     def admin_url(self) -> str:
-        """Base of the gateway's health, load and drain."""
+        """The base URL of the gateway's health, load and drain."""
         return f"http://{HOST}:{self.admin_port}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RegionLayout:
-    """One region of the world."""
+    """A region of the world."""
 
     name: str
     frontdesk_port: int
@@ -117,35 +117,35 @@ class RegionLayout:
 
     @property
     def frontdesk_url(self) -> str:
-        """Base of the region's pages and API."""
+        """The base URL of the region's pages and API."""
         return f"http://{HOST}:{self.frontdesk_port}"
 
     @property
     def endpoints_url(self) -> str:
-        """Where readers learn of the region's gateways."""
+        """The URL at which readers find the region's gateways."""
         return f"{self.frontdesk_url}/endpoints.json"
 
     @property
     def board_url(self) -> str:
-        """The operations board."""
+        """The URL of the operations board."""
         return f"{self.frontdesk_url}/board"
 
     def brokers(self) -> Iterator[tuple[BrokerRole, Broker]]:
-        """Every RabbitMQ node of the region with its role."""
+        """Yield every RabbitMQ node of the region with its role."""
         yield from (("client", broker) for broker in self.client)
         yield from (("core", broker) for broker in self.core)
         yield from (("retail", box.broker) for box in self.boxes)
 
     def router_name(self, n: int) -> str:
-        """The name of the ``n``-th router's process, from 1."""
+        """Return the name of the ``n``-th router's process, from 1."""
         return f"{self.name}-router-{n}"
 
     def mailbox_name(self, n: int) -> str:
-        """The name of the ``n``-th mailbox service's process, from 1."""
+        """Return the name of the ``n``-th mailbox service's process, from 1."""
         return f"{self.name}-mailbox-{n}"
 
     def scaler_name(self, n: int) -> str:
-        """The name of the ``n``-th scaler's process, from 1."""
+        """Return the name of the ``n``-th scaler's process, from 1."""
         return f"{self.name}-scaler-{n}"
 
     @property
@@ -155,7 +155,7 @@ class RegionLayout:
 
     @property
     def keeper_name(self) -> str:
-        """The process that keeps the region's shovels."""
+        """The name of the process that keeps the region's shovels."""
         return f"{self.name}-shovels"
 
 
@@ -171,16 +171,16 @@ class WorldLayout:
     proxies: tuple[Proxy, ...] = ()
 
     def fabric_seen_from(self, region: str) -> Fabric:
-        """What the services of ``region`` are told of it."""
+        """Return the fabric as the services of ``region`` see it."""
         return view(self.fabric(), region, self.proxies)
 
     @property
     def toxiproxy_port(self) -> int:
-        """Where Toxiproxy's API is, if it is used."""
+        """The port of Toxiproxy's API, if it is used."""
         return self.epmd_port + API
 
     def fabric(self) -> Fabric:
-        """All of it, as nobody in particular sees it."""
+        """Return the fabric with every node's own addresses."""
         return Fabric(
             tuple(
                 Region(
@@ -198,7 +198,7 @@ class WorldLayout:
         )
 
     def region(self, name: str | None) -> RegionLayout:
-        """The region called ``name``, the first one for None; ConfigError lists those there are."""
+        """Return the region ``name``, the first one for None; ConfigError lists the known ones."""
         for region in self.regions:
             if name in (None, region.name):
                 return region
@@ -206,16 +206,16 @@ class WorldLayout:
         raise unknown_name(str(name), known, "region", "in this world")
 
     def brokers(self) -> Iterator[Broker]:
-        """Every RabbitMQ node."""
+        """Yield every RabbitMQ node."""
         yield from (broker for region in self.regions for _, broker in region.brokers())
         yield from self.proxy_nodes
 
     def store_nodes(self) -> Iterator[StoreNode]:
-        """Every Cassandra node; none with SQLite."""
+        """Return every Cassandra node; none with SQLite."""
         return (node for region in self.regions for node in region.store_nodes)
 
     def store_url(self, region: RegionLayout) -> str:
-        """The store as processes of ``region`` reach it: by its own nodes, else by any."""
+        """Return the store's URL for ``region``: its own nodes first, then the others."""
         if not region.store_nodes:
             return f"sqlite:{self.paths.store}"
         others = (node for node in self.store_nodes() if node not in region.store_nodes)
@@ -223,11 +223,11 @@ class WorldLayout:
         return f"cassandra://{contacts}/{KEYSPACE}?dc={region.name}"
 
     def boxes(self) -> Iterator[Box]:
-        """Every retail box."""
+        """Return every retail box."""
         return (box for region in self.regions for box in region.boxes)
 
     def ports(self) -> Iterator[tuple[int, str]]:
-        """Every port and what listens there, in words for a person."""
+        """Yield every port with the name, for a person, of its listener."""
         yield self.epmd_port, "Erlang's port mapper"
         if self.proxies:
             yield self.toxiproxy_port, "Toxiproxy"
@@ -241,7 +241,7 @@ class WorldLayout:
 
 
 def lay_out(options: WorldOptions, state: Path) -> WorldLayout:
-    """The world that ``options`` ask for, with its files below ``state`` (absolute)."""
+    """Return the world of ``options``, with its files below ``state`` (absolute)."""
     paths = Paths(state=state)
     base = options.port_base
     regions = tuple(
@@ -270,7 +270,7 @@ def _proxies(
         nodes.append((PROXY, proxy_nodes))
     lookers = [region.name for region in regions]
     found = lay_proxies(lookers, nodes, port_base=options.port_base)
-    # So many regions or nodes that their wires don't fit between the ports: then straight ones.
+    # With too many regions or nodes the proxies don't fit between the ports: then links are direct.
     if len(found) > MOST:
         return ()
     return found + lay_store_proxies([(r.name, r.store_nodes) for r in regions])
@@ -304,9 +304,9 @@ def _store_nodes(options: WorldOptions, paths: Paths, region: str) -> tuple[Stor
         return options.port_base + REGION_PORTS * (centre + 1) + _STORE + 2 * n
 
     centre = options.regions.index(region)
-    # The wires of two regions always fit between the ports.
+    # The proxies of two regions always fit between the ports.
     host = HOST if options.toxiproxy is None else store_host(options.regions)
-    # All are seeds: a cluster that starts as a whole has nobody else to ask.
+    # All are seeds: a cluster that starts as a whole has no older nodes to ask.
     seeds = tuple(
         f"{host}:{port(c, n) + 1}" for c in range(len(options.regions)) for n in range(count)
     )
@@ -348,7 +348,7 @@ def _side_by_side(
 def _entrance(
     options: WorldOptions, paths: Paths, name: str, count: int, port: int
 ) -> tuple[Broker, ...]:
-    """Brokers that publishers connect to."""
+    """Return brokers that publishers connect to."""
     nodes = _side_by_side(options, paths, name, count, port)
     return tuple(entrance(node) for node in nodes)
 
@@ -402,7 +402,7 @@ def _region_ports(region: RegionLayout) -> Iterator[tuple[int, str]]:
 
 
 def box_ports(box: Box) -> Iterator[tuple[int, str]]:
-    """Every port of ``box`` and what listens there."""
+    """Yield every port of ``box`` with the name of its listener."""
     yield from _broker_ports(box.broker)
     yield box.reader_port, f"{box.name}, readers"
     yield box.admin_port, f"{box.gateway}, admin"

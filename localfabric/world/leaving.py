@@ -18,7 +18,7 @@ _LOOK_AGAIN: Final = 0.1
 
 
 def drain_boxes(state: Path, names: Collection[str], *, seconds: float) -> tuple[str, ...]:
-    """Have the agents of ``names`` drain their boxes, then end these; returns those it found.
+    """Have the agents of ``names`` drain their boxes, then end the boxes; return the names found.
 
     After ``seconds`` a box is ended with its readers. WorldError without a world.
     """

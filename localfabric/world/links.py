@@ -1,14 +1,14 @@
-"""The links between regions, as values: through which proxy a region sees a node of another. Pure.
+"""The links between regions, as values: the proxies on the way to other regions' nodes. Pure.
 
-One Toxiproxy stands for all wires between regions. Every region gets a view of the others in
-which each node's addresses are those of a proxy of its own, so each pair can be cut and slowed
-alone. What goes through it is what would leave a region in production: shovels, the management
-API that their keeper uses, and Cassandra's replication. Readers don't; nor do receipts on their way
-to a proxy cluster, nor what a region reads in another's store while its own is away.
+One Toxiproxy stands for all wires between regions. Every region gets a view of the others in which
+each node's addresses are those of a proxy of its own, so each pair can be cut and slowed alone. The
+proxies carry the traffic that would leave a region in production: shovels, the management API that
+their keeper uses, and Cassandra's replication. They don't carry readers' connections, receipts for
+a proxy cluster, or reads in another region's store while the own one is away.
 
-Cassandra's nodes know each other by one address alone, whoever asks. So it can be a proxy's where
-there are two regions: then who comes that way is the other one. Of more regions the wires between
-stores are straight.
+Cassandra's nodes know each other by one address alone, the same for all. So it can be a proxy's if
+there are two regions: a connection to it is always the other region's. With more regions the stores
+are linked directly.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from newsfabric.settings import Fabric, Node
 API: Final = 1
 FIRST: Final = 2
 MOST: Final = 98
-#: Where the proxies of store nodes listen, each at its node's port: loopback, as all of 127/8 is.
+#: The address of store nodes' proxies, each at its node's port: loopback, like all of 127/8.
 STORE_HOST: Final = "127.0.0.2"
 
-#: What the names of links end with.
+#: The suffix of links' names.
 LINK_SUFFIX: Final = "-link"
 
 What = Literal["amqp", "management", "store"]
@@ -37,7 +37,7 @@ What = Literal["amqp", "management", "store"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What ``region`` connects to (``host``, ``port``) for ``what`` of ``other``'s node.
+    """The address at which ``region`` connects to ``what`` of ``other``'s node.
 
     ``upstream`` is the node's own port.
     """
@@ -54,14 +54,14 @@ class Proxy:
 
 
 def link_name(one: str, other: str) -> str:
-    """The link between two regions, both ways; the regions in the world's order."""
+    """Return the name of the link of two regions, both ways; regions in the world's order."""
     return f"{one}-{other}{LINK_SUFFIX}"
 
 
 def lay_proxies(
     regions: Sequence[str], nodes: Sequence[tuple[str, Sequence[Broker]]], *, port_base: int
 ) -> tuple[Proxy, ...]:
-    """Proxies from each of ``regions`` to all ``nodes`` elsewhere that it connects to."""
+    """Return proxies from each of ``regions`` to all ``nodes`` elsewhere that it connects to."""
     order = [place for place, _ in nodes]
     wires = [
         (region, other, broker, what, port)
@@ -91,13 +91,13 @@ def _entries(broker: Broker) -> tuple[tuple[What, int], tuple[What, int]]:
 
 
 def store_host(regions: Sequence[str]) -> str:
-    """Where nodes of other regions' stores find one of a store that :func:`lay_store_proxies`
-    serves."""
+    """Return the address at which other regions' nodes find a store node. It is a proxy's if
+    :func:`lay_store_proxies` makes some."""
     return STORE_HOST if len(regions) == 2 else HOST
 
 
 def lay_store_proxies(stores: Sequence[tuple[str, Sequence[StoreNode]]]) -> tuple[Proxy, ...]:
-    """Proxies to every node of the ``stores`` of two regions; none for more or fewer."""
+    """Return proxies to every node of the ``stores`` of two regions; none for more or fewer."""
     if len(stores) != 2:
         return ()
     (one, _), (other, _) = stores
@@ -119,7 +119,7 @@ def lay_store_proxies(stores: Sequence[tuple[str, Sequence[StoreNode]]]) -> tupl
 
 
 def view(fabric: Fabric, region: str, proxies: Iterable[Proxy]) -> Fabric:
-    """``fabric`` as ``region`` sees it: the others' nodes through its proxies."""
+    """Return ``fabric`` as ``region`` sees it: the others' nodes through its proxies."""
     own = {(p.node, p.what): p.port for p in proxies if p.region == region}
 
     def seen(node: Node) -> Node:
@@ -142,7 +142,7 @@ def view(fabric: Fabric, region: str, proxies: Iterable[Proxy]) -> Fabric:
 
 
 def configuration(proxies: Iterable[Proxy]) -> str:
-    """Toxiproxy's ``-config``: all proxies, well."""
+    """Return Toxiproxy's ``-config``: all proxies, without faults."""
     entries: list[dict[str, Any]] = [
         {
             "name": proxy.name,

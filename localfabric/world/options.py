@@ -1,4 +1,4 @@
-"""What a person may ask for in a world, and its bounds. Pure."""
+"""The options of a world, and their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NODES: Final = 5
 MAX_BOXES: Final = 9
 MAX_CAPACITY: Final = 1_000_000
 MAX_STORE_NODES: Final = 3
-# Ports that a region takes (localfabric.world.layout).
+# Number of ports of a region (localfabric.world.layout).
 REGION_PORTS: Final = 100
 
 # The proxy cluster's name.
@@ -25,17 +25,17 @@ StoreKind = Literal["sqlite", "cassandra"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOptions:
-    """What the person asked for; ConfigError if there can't be such a world.
+    """The options of a world; ConfigError if there can't be such a world.
 
-    ``client_nodes`` and ``core_nodes`` are per region and stand side by side; ``retail`` is the
-    number of boxes that a region starts with, and ``boxes`` which it has by now, by number, where
-    that has changed (a tuple for each region). ``box_capacity`` is how many readers a box takes;
-    None for the gateway's default. With ``scale`` (least, most boxes a region) there are scalers,
-    which start and end boxes. ``store_nodes`` is per region too, for Cassandra alone: 1, or 3 of
-    which one may die. ``proxy`` adds a broker away from all regions, for those who publish there.
-    ``toxiproxy`` is the program that links between regions go through; None
-    for straight ones. ``rabbitmq`` is the folder with the RabbitMQ to run
-    (:func:`~localfabric.world.rabbitmq_home.rabbitmq_in`), None for the one that is installed;
+    ``client_nodes`` and ``core_nodes`` are per region and stand side by side. ``retail`` is the
+    number of boxes that a region starts with; ``boxes`` has the numbers of its present boxes, if
+    they have changed (a tuple for each region). ``box_capacity`` is the number of readers a box
+    takes; None for the gateway's default. With ``scale`` (least, most boxes a region) there are
+    scalers, which start and end boxes. ``store_nodes`` is per region too, for Cassandra alone: 1,
+    or 3 of which one may die. ``proxy`` adds a broker away from all regions, for publishers there.
+    ``toxiproxy`` is the program that carries the links between regions; None for direct ones.
+    ``rabbitmq`` is the folder with the RabbitMQ to run
+    (:func:`~localfabric.world.rabbitmq_home.rabbitmq_in`), None for the installed one;
     ``rabbitmq_of`` has others for single regions, or for the proxy.
     """
 
@@ -93,11 +93,11 @@ class WorldOptions:
         _check("port base", self.port_base, 1024, 65535 - REGION_PORTS * (places + 1))
 
     def places(self) -> tuple[str, ...]:
-        """Where brokers are: the regions, and the proxy if there is one."""
+        """Return the places of brokers: the regions, and the proxy if there is one."""
         return (*self.regions, PROXY) if self.proxy else self.regions
 
     def box_numbers(self, region: str) -> tuple[int, ...]:
-        """Which boxes ``region`` has; KeyError if there is no such region."""
+        """Return the numbers of the boxes of ``region``; KeyError if there is no such region."""
         if region not in self.regions:
             raise KeyError(region)
         if self.boxes:
@@ -105,7 +105,7 @@ class WorldOptions:
         return tuple(range(1, self.retail + 1))
 
     def with_boxes(self, region: str, numbers: Iterable[int]) -> WorldOptions:
-        """The same world, but for the boxes of ``region``."""
+        """Return the same options with other boxes for ``region``."""
         found = {name: self.box_numbers(name) for name in self.regions}
         found[region] = tuple(sorted(set(numbers)))
         return dataclasses.replace(self, boxes=tuple(found.values()))

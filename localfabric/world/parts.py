@@ -1,10 +1,9 @@
 """The parts of a world that can be broken, by the names that ``status`` shows. Pure.
 
-Some names stand for several parts: ``oregon-retail-1-box`` is everything of that box, a region's
-own name is every process of it, and every link of it where a link is asked for. Where stores
-replicate over a link, its two parts have names, too: ``oregon-dublin-store`` and
-``oregon-dublin-feed``. Erlang's port mapper has a name but is no part of the fabric: production has
-one on each machine.
+Some names stand for several parts: ``oregon-retail-1-box`` is everything of that box. A region's
+own name is every process of it, or every link of it where a link is expected. A link that stores
+replicate over has two named parts: ``oregon-dublin-store`` and ``oregon-dublin-feed``. Erlang's
+port mapper has a name but is no part: production has one on each machine.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Kind = Literal[
     "dataplane",
     "links",
 ]
-# What the names of a link's two parts end with.
+# The suffixes of the names of a link's two parts.
 STORE_PART: Final = "-store"
 FEED_PART: Final = "-feed"
 _ROLES: Final[dict[str, Kind]] = {
@@ -48,7 +47,7 @@ _ROLES: Final[dict[str, Kind]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One process of a world. ``box`` is the name of the box that it belongs to, if any."""
+    """A process of a world. ``box`` is the name of its box, if it belongs to one."""
 
     name: str
     kind: Kind
@@ -57,7 +56,7 @@ class Part:
 
 
 def parts(layout: WorldLayout) -> dict[str, Part]:
-    """Every part by name, region by region."""
+    """Return every part by name, region by region."""
     found = {part.name: part for region in layout.regions for part in _parts(region)}
     for broker in layout.proxy_nodes:
         found[broker.name] = Part(name=broker.name, kind="proxy node", region=PROXY)
@@ -67,7 +66,7 @@ def parts(layout: WorldLayout) -> dict[str, Part]:
 
 
 def links(layout: WorldLayout) -> dict[str, list[str]]:
-    """The names of each link's proxies, by the link's name; none where links are straight."""
+    """Return the names of each link's proxies, by the link's name; none if links are direct."""
     found: dict[str, list[str]] = {}
     for proxy in layout.proxies:
         found.setdefault(proxy.link, []).append(proxy.name)
@@ -75,9 +74,9 @@ def links(layout: WorldLayout) -> dict[str, list[str]]:
 
 
 def link_parts(layout: WorldLayout) -> dict[str, list[str]]:
-    """As :func:`links`, the two parts of each link that stores replicate over.
+    """Return, like :func:`links`, the two parts of each link that stores replicate over.
 
-    The store's part is what their nodes tell each other, the feed's all the rest.
+    The store's part is the traffic between their nodes, the feed's all the rest.
     """
     found: dict[str, list[str]] = {}
     replicated = {proxy.link for proxy in layout.proxies if proxy.what == "store"}
@@ -89,9 +88,9 @@ def link_parts(layout: WorldLayout) -> dict[str, list[str]]:
 
 
 def find_links(layout: WorldLayout, names: Sequence[str]) -> list[str]:
-    """The links and parts of links called ``names``, or that lead to regions called so, each once.
+    """Return the links and parts of links with these ``names``, or to regions with them, each once.
 
-    ConfigError lists those there are.
+    ConfigError lists the known ones.
     """
     known = links(layout)
     pieces = link_parts(layout)
@@ -106,17 +105,17 @@ def find_links(layout: WorldLayout, names: Sequence[str]) -> list[str]:
 
 
 def box_name(box: Box) -> str:
-    """What the whole of ``box`` is called; its own name is its broker's."""
+    """Return the name of the whole of ``box``; the box's own name is its broker's."""
     return f"{box.name}-box"
 
 
 def dataplane_name(box: Box) -> str:
-    """What the second process of the box's gateway is called."""
+    """Return the name of the second process of the box's gateway."""
     return f"{box.name}-dataplane"
 
 
 def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
-    """The parts called ``names``, or of regions called so, each once; ConfigError lists them."""
+    """Return the parts of these names or regions, each once; ConfigError lists the known ones."""
     known = parts(layout)
     groups = {box_name(box): _of_box(known, box) for box in layout.boxes()}
     for region in layout.regions:
@@ -131,7 +130,7 @@ def find_parts(layout: WorldLayout, names: Sequence[str]) -> list[Part]:
 
 
 def unknown_name(name: str, known: Sequence[str], what: str) -> ConfigError:
-    """The error for a name that is none of ``known``, with the one that was meant."""
+    """Return the error for a name that isn't in ``known``, with a suggestion."""
     return spelling.unknown_name(name, known, what, "in this world")
 
 

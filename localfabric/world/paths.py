@@ -1,4 +1,4 @@
-"""The files of a world, by what they are for. Pure: paths are made, not looked at."""
+"""The files of a world, by purpose. Pure: paths are made, not looked at."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where things are in a world's state folder."""
+    """The files and folders in a world's state folder."""
 
     state: Path
 
     @property
     def fabric(self) -> Path:
-        """fabric.json, what every service is told."""
+        """fabric.json, for every service."""
         return self.state / "fabric.json"
 
     @property
@@ -24,12 +24,12 @@ class Paths:
 
     @property
     def token_key(self) -> Path:
-        """What `newsfabric token` signs with."""
+        """The private key of `newsfabric token`."""
         return self.state / "token-key.pem"
 
     @property
     def token_keys(self) -> Path:
-        """What gateways check readers' tokens with."""
+        """The keys with which gateways check readers' tokens."""
         return self.state / "token-keys.pem"
 
     @property
@@ -39,32 +39,32 @@ class Paths:
 
     @property
     def logs(self) -> Path:
-        """One log for each process."""
+        """The folder of logs, one for each process."""
         return self.state / "logs"
 
     @property
     def cassandra(self) -> Path:
-        """One folder for each Cassandra node."""
+        """The folder with a folder for each Cassandra node."""
         return self.state / "cassandra"
 
     @property
     def brokers(self) -> Path:
-        """One folder for each RabbitMQ node."""
+        """The folder with a folder for each RabbitMQ node."""
         return self.state / "brokers"
 
     @property
     def erlang(self) -> Path:
-        """HOME of everything Erlang: holds the cookie."""
+        """HOME of all Erlang programs: holds the cookie."""
         return self.state / "erlang"
 
     @property
     def sockets(self) -> Path:
-        """Where gateways and their data planes meet."""
+        """The folder of the sockets between gateways and their data planes."""
         return self.state / "sockets"
 
     @property
     def links(self) -> Path:
-        """What Toxiproxy is told."""
+        """The configuration of Toxiproxy."""
         return self.state / "links.json"
 
     @property
@@ -78,13 +78,13 @@ class Paths:
         return self.state / "users"
 
     def fabric_seen_from(self, region: str) -> Path:
-        """fabric.json as ``region`` sees it, which reaches the others through Toxiproxy."""
+        """Return the path of ``region``'s fabric.json, with Toxiproxy's addresses of others."""
         return self.state / "fabric" / f"{region}.json"
 
     def definitions(self, name: str) -> Path:
-        """The generated definitions.json of the broker or cluster ``name``."""
+        """Return the path of the generated definitions.json of the broker or cluster ``name``."""
         return self.state / "definitions" / f"{name}.json"
 
     def log(self, process: str) -> Path:
-        """The log of the process of that name."""
+        """Return the path of the log of ``process``."""
         return self.logs / f"{process}.log"

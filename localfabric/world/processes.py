@@ -1,9 +1,9 @@
 """Processes of a world: started so that they can always be found again, found, ended.
 
-Each carries :data:`MARKER`, the state folder's path, in its environment, and so do its
-children; :func:`marked` reads all environments. So whatever happens to ``up`` or to its notes,
-no process is lost. A pid alone names nobody (pids are used again), a pid with its start time
-does. Linux only: it reads /proc.
+Each has :data:`MARKER`, the state folder's path, in its environment, and so do its children;
+:func:`marked` reads all environments. So no process is lost, whatever happens to ``up`` or to its
+notes. A pid alone identifies no process (pids are reused), a pid with its start time does. Linux
+only: it reads /proc.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _PROC: Final = Path("/proc")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process and no other: ``started`` is in clock ticks since the machine's boot."""
+    """The identity of a process: ``started`` is in clock ticks since the machine's boot."""
 
     pid: int
     started: int
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs. A zombie doesn't."""
+        """True if it still runs. A zombie doesn't."""
         return _started(self.pid) == self.started
 
     @property
     def stopped(self) -> bool:
-        """Whether it is alive and a SIGSTOP holds it."""
+        """True if it is alive and stopped by SIGSTOP."""
         return self.alive and _stat(self.pid)[:1] == ["T"]
 
 
 def process_id(pid: int) -> ProcessId | None:
-    """The process that ``pid`` names now; None if there is none or it is a zombie."""
+    """Return the process of ``pid`` now; None if there is none or it is a zombie."""
     started = _started(pid)
     return None if started is None else ProcessId(pid, started)
 
 
 def ticks_since_boot() -> float:
-    """Now, as :attr:`ProcessId.started` counts."""
+    """Return the present time in the unit of :attr:`ProcessId.started`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
 
 
@@ -65,7 +65,7 @@ def spawn(
             stdout=descriptor,
             stderr=descriptor,
             start_new_session=True,
-            # Nobody else is to read what it writes: messages, logs, cookies.
+            # Only the owner may read its files: messages, logs, cookies.
             umask=0o077,
         )
     finally:
@@ -73,7 +73,7 @@ def spawn(
 
 
 def marked(state: Path) -> list[ProcessId]:
-    """Every live process of the world in ``state``, this one left out."""
+    """Return every live process of the world in ``state``, except this one."""
     wanted = f"{MARKER}={state}".encode()
     found = (
         process_id(int(entry.name))
@@ -84,7 +84,7 @@ def marked(state: Path) -> list[ProcessId]:
 
 
 def arguments_of(process: ProcessId) -> list[str]:
-    """Its command line, word by word; empty when it is gone."""
+    """Return the command line of ``process``, word by word; empty when it is gone."""
     with contextlib.suppress(OSError):
         words = (_PROC / str(process.pid) / "cmdline").read_bytes().split(b"\0")
         return [os.fsdecode(word) for word in words[:-1]]
@@ -92,37 +92,37 @@ def arguments_of(process: ProcessId) -> list[str]:
 
 
 def command_of(process: ProcessId) -> str:
-    """Its command line, for a person; empty when it is gone."""
+    """Return the command line of ``process`` for a person; empty when it is gone."""
     return os.fsencode(" ".join(arguments_of(process))).decode("utf-8", "replace").strip()
 
 
 def end(processes: Collection[ProcessId], *, grace: float) -> None:
-    """SIGTERM, then SIGKILL for those that live on after ``grace`` seconds; blocks until then."""
+    """Send SIGTERM, then SIGKILL after ``grace`` seconds to those still alive; block until then."""
     _signal(processes, signal.SIGTERM)
     if not _gone(processes, grace):
         kill(processes)
 
 
 def kill(processes: Collection[ProcessId]) -> None:
-    """SIGKILL. Returns when they are gone, or after 10 seconds."""
+    """Send SIGKILL; return when all are gone, or after 10 seconds."""
     _signal(processes, signal.SIGKILL)
     _gone(processes, 10.0)
 
 
 def pause(process: ProcessId) -> None:
-    """SIGSTOP. Returns when it stands still or is gone, or after 10 seconds."""
+    """Send SIGSTOP; return when it is stopped or gone, or after 10 seconds."""
     _signal([process], signal.SIGSTOP)
     _until(lambda: process.stopped or not process.alive, 10.0)
 
 
 def unpause(process: ProcessId) -> None:
-    """SIGCONT. Returns when it goes on or is gone, or after 10 seconds."""
+    """Send SIGCONT; return when it continues or is gone, or after 10 seconds."""
     _signal([process], signal.SIGCONT)
     _until(lambda: not process.stopped, 10.0)
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """The end of a log, for a person who wants to know why its process died."""
+    """Return the end of a log, for a person who asks why its process died."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 64 * 1024))
         return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-count:])
@@ -135,7 +135,7 @@ def _started(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Its fields in proc(5) from the state (3) on; empty when there is no such process."""
+    """Return the fields of proc(5) from the state (3) on; empty when there is no such process."""
     try:
         # The command, in parentheses, may hold anything.
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -1,7 +1,7 @@
-"""The services of a world: their commands and what their environment says.
+"""The services of a world: their commands and their environment.
 
-Everything follows from a :class:`~localfabric.world.layout.WorldLayout`; what runs them is
-:mod:`localfabric.world.running`.
+Everything follows from a :class:`~localfabric.world.layout.WorldLayout`;
+:mod:`localfabric.world.running` runs them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from localfabric.world.layout import (
 from newsfabric.settings import AMQP_LOGIN, SHOVEL_LOGIN, login_variables
 from newsfabric.topology.roles import Service, user_name
 
-# A gateway's own default suits a crowd; here a few readers must have gone before `down` loses
-# patience.
+# A gateway's own default suits a crowd; here a few readers must have left before the time of `down`
+# is over.
 _DRAIN_SECONDS: Final = 2
-# Who says how many readers a box takes has a crowd, which mustn't run to the next box all at once.
+# A world with a given capacity of boxes has a crowd, which mustn't move to the next box at once.
 _CROWD_DRAIN_SECONDS: Final = 8
 
-# A box boots in seconds here, and there is one zone. Who tries this wants to see boxes go, too.
+# Here a box boots in seconds, there is one zone, and a person wants to see boxes end, too.
 _SCALER_PLAN: Final = {"boot": "20s", "drain": "15s", "zones": 1, "calm": "30s"}
 
-# The process that is all links between regions.
+# The process that carries all links between regions.
 LINKS: Final = "links"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One service process: its name, the command that runs it, and what its environment adds."""
+    """A service process: its name, its command, and its additions to the environment."""
 
     name: str
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class Program:
 
 
 def links_program(layout: WorldLayout) -> Program | None:
-    """Toxiproxy, which stands for the links between regions; None if it isn't used."""
+    """Return Toxiproxy, which carries the links between regions; None if it isn't used."""
     if not layout.proxies:
         return None
     assert layout.options.toxiproxy is not None
@@ -53,7 +53,7 @@ def links_program(layout: WorldLayout) -> Program | None:
 
 
 def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program, ...]:
-    """The services of ``region``, in the order in which they are started."""
+    """Return the services of ``region``, in the order of their start."""
     return (
         _keeper(layout, region),
         *(_agent(layout, region, box) for box in region.boxes),
@@ -66,7 +66,7 @@ def region_programs(layout: WorldLayout, region: RegionLayout) -> tuple[Program,
 
 
 def box_programs(layout: WorldLayout, region: RegionLayout, box: Box) -> tuple[Program, ...]:
-    """The services of one box of ``region``."""
+    """Return the services of one box of ``region``."""
     return (_agent(layout, region, box), _gateway(layout, region, box))
 
 
@@ -126,7 +126,7 @@ def _frontdesk(layout: WorldLayout, region: RegionLayout) -> Program:
 def _logs_in(
     layout: WorldLayout, program: Program, service: Service, place: str, prefix: str = AMQP_LOGIN
 ) -> Program:
-    """``program``, told the user that it is and where the password lies."""
+    """Return ``program`` with its user, and the path of its password, in its environment."""
     name = user_name(service, place)
     said = login_variables(name, layout.paths.users / name, prefix)
     return dataclasses.replace(program, variables=(*program.variables, *said.items()))

@@ -1,8 +1,8 @@
-"""The queues of a world that can be lost, by name. Pure.
+"""The queues of a world that can be deleted for a test, by name. Pure.
 
-A name says where and what: ``oregon-core-1/router.1``, ``oregon-retail-1/gateway``. They are those
-that outlive their connections, where they are while all brokers run: what one process has for
-itself goes with its connection, and a broker lets nobody else delete it.
+A name has the broker and the queue: ``oregon-core-1/router.1``, ``oregon-retail-1/gateway``. Only
+queues that outlive their connections are here, at their places while all brokers run. A process's
+own queue is deleted with its connection, and a broker lets no other user delete it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from newsfabric.topology import (
     shovel_plan,
 )
 
-#: What a queue is for. ``region queue``: what a region's shovels take from another cluster.
+#: The purpose of a queue. ``region queue``: the source of a region's shovels from another cluster.
 QueueKind = Literal[
     "router queue",
     "mailbox queue",
@@ -59,13 +59,13 @@ class WorldQueue:
 
 
 def queues(layout: WorldLayout, topics: TopicTable) -> dict[str, WorldQueue]:
-    """Every queue by its name here."""
+    """Return every queue by its name here."""
     found = [*_of_regions(layout, topics), *_of_boxes(layout)]
     return {queue.name: queue for queue in found}
 
 
 def find_queues(layout: WorldLayout, topics: TopicTable, names: Sequence[str]) -> list[WorldQueue]:
-    """The queues called ``names``, each once; ConfigError lists those there are."""
+    """Return the queues with these ``names``, each once; ConfigError lists the known ones."""
     known = queues(layout, topics)
     for name in names:
         if name not in known:

@@ -1,13 +1,13 @@
-"""Where RabbitMQ is installed on this machine, and what it takes to run it from there.
+"""Finds the RabbitMQ installed on this machine, and the environment to run it.
 
-It starts nothing and installs nothing (``scripts/setup`` installs). Three places are
-tried, the same as in ``scripts/setup``: ``$NEWSFABRIC_RABBITMQ_HOME``, the system's
-package, and the tree that was unpacked without root into ``.tools/rabbitmq``. Who names a
-folder names either a server's own (it has ``sbin/rabbitmq-server``), which runs on the Erlang
-of the ``PATH``, or a tree that packages were unpacked into, with an Erlang of its own.
+It starts nothing and installs nothing (``scripts/setup`` installs). Three places are tried, the
+same as in ``scripts/setup``: ``$NEWSFABRIC_RABBITMQ_HOME``, the system's package, and the tree that
+was unpacked without root into ``.tools/rabbitmq``. A named folder is one of two kinds: a server's
+own (it has ``sbin/rabbitmq-server``), which runs on the Erlang of the ``PATH``, or a tree of
+unpacked packages, with an Erlang of its own.
 
-Brokers are run through ``sbin/rabbitmq-server`` of the installation itself: the
-wrappers in ``/usr/sbin`` insist on being root or the user ``rabbitmq``.
+Brokers are run through ``sbin/rabbitmq-server`` of the installation itself: the wrappers in
+``/usr/sbin`` insist on root or the user ``rabbitmq``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from newsfabric.errors import SetupError
 _SERVERS: Final = "usr/lib/rabbitmq/lib"
 _ERLANG: Final = "usr/lib/erlang/bin"
 VARIABLE: Final = "NEWSFABRIC_RABBITMQ_HOME"
-# The oldest that newsfabric was ever run on (docs/platforms.md).
+# The oldest version that newsfabric was ever run on (docs/platforms.md).
 _OLDEST: Final = (3, 10)
 
 
@@ -33,8 +33,8 @@ _OLDEST: Final = (3, 10)
 class RabbitmqHome:
     """An installed RabbitMQ that the current user can run.
 
-    Start a process of it with ``{**os.environ, **home.environment}`` and a ``HOME``
-    of your own, since the Erlang cookie is looked for there.
+    Start a process of it with ``{**os.environ, **home.environment}`` and a ``HOME`` of your own,
+    since Erlang reads its cookie there.
     """
 
     version: str
@@ -46,13 +46,13 @@ class RabbitmqHome:
 
     @property
     def erlang_libraries(self) -> Path:
-        """Where Erlang's libraries are, a folder each; one that isn't there for a strange erl."""
+        """The folder of Erlang's libraries, a folder each; it may not exist for an unusual erl."""
         erl = shutil.which("erl", path=self.environment["PATH"]) or "erl"
         return Path(erl).resolve().parents[1] / "lib"
 
     @property
     def forgets_folders(self) -> bool:
-        """Whether its Erlang is older than OTP 26, and looks for each module in every folder."""
+        """True if its Erlang is older than OTP 26, and looks for each module in every folder."""
         return any(self.erlang_libraries.glob("kernel-[1-8].*"))
 
 
@@ -61,9 +61,8 @@ def find_rabbitmq(
 ) -> RabbitmqHome:
     """Return the RabbitMQ to run; raise :class:`SetupError` when there is none.
 
-    ``root`` is the checkout (its ``.tools/rabbitmq`` is looked at), ``system`` the
-    folder that stands for ``/``. ``NEWSFABRIC_ROOTLESS=1`` in ``environ`` leaves the
-    system's installation out.
+    ``root`` is the checkout (with ``.tools/rabbitmq``), ``system`` the folder that stands for
+    ``/``. ``NEWSFABRIC_ROOTLESS=1`` in ``environ`` leaves the system's installation out.
     """
     if named := environ.get(VARIABLE):
         return rabbitmq_in(Path(named), environ, said=f"{VARIABLE}={named}", system=system)
@@ -82,11 +81,11 @@ def find_rabbitmq(
 def rabbitmq_in(
     folder: Path, environ: Mapping[str, str], *, said: str, system: Path = Path("/")
 ) -> RabbitmqHome:
-    """The RabbitMQ in ``folder``, a server's or an unpacked tree; SetupError when there is none.
+    """Return the RabbitMQ in ``folder``, a server's or an unpacked tree; SetupError without one.
 
-    ``said`` is how the person named it.
+    ``said`` is the person's name for it, for errors.
     """
-    # Processes of it run elsewhere.
+    # Absolute: its processes run in another folder.
     folder = folder.absolute()
     if not _is_server(folder):
         if home := _unpacked_home(folder, environ):
@@ -106,8 +105,8 @@ def _system_home(environ: Mapping[str, str], system: Path) -> RabbitmqHome | Non
     server = _newest_server(system / _SERVERS)
     if server is None:
         return None
-    # The distribution's Erlang first: it was chosen for its RabbitMQ, while another
-    # on the PATH may be too new for it.
+    # The distribution's Erlang first: it fits its RabbitMQ, while another one on the PATH may be
+    # too new for it.
     erl = _executable(system / _ERLANG / "erl") or _erl_on_path(environ)
     if erl is None:
         raise SetupError(f"RabbitMQ in {server} needs Erlang: install the package erlang-base")
@@ -119,10 +118,10 @@ def _unpacked_home(tree: Path, environ: Mapping[str, str]) -> RabbitmqHome | Non
     erl = _executable(tree / _ERLANG / "erl")
     if server is None or erl is None:
         return None
-    # Shared libraries that came along because the system lacks them (libsctp1, libwrap0, …).
+    # Shared libraries that were unpacked because the system lacks them (libsctp1, libwrap0, …).
     libraries = sorted([*tree.glob("lib/*-linux-*"), *tree.glob("usr/lib/*-linux-*")])
     if any((folder / "libc.so.6").exists() for folder in libraries):
-        # Its programs know where their libraries are; others would fail with that C library.
+        # Its programs find their libraries themselves; others would fail with that C library.
         libraries = []
     return _home(server, erl, environ, libraries)
 

@@ -1,7 +1,7 @@
-"""Which RabbitMQ each region of a world runs: one for all, or one of its own.
+"""The RabbitMQ of each region of a world: one for all, or one of its own.
 
-What the person named at ``up`` is in the world's options, so that who starts brokers later (heals
-them, adds boxes) starts the same, whatever the environment says by then.
+The choice made at ``up`` is stored in the world's options. So later starts of brokers (healing,
+more boxes) use the same, whatever the environment has by then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 
 
 def with_environments(options: WorldOptions, environ: Mapping[str, str]) -> WorldOptions:
-    """``options`` with the RabbitMQ that ``environ`` names, unless they name one."""
+    """Return ``options`` with the RabbitMQ that ``environ`` names, unless they name one."""
     named = environ.get(VARIABLE)
     if options.rabbitmq is not None or not named:
         return options
@@ -32,7 +32,7 @@ def find_rabbitmqs(
     root: Path = _CHECKOUT,
     system: Path = Path("/"),
 ) -> dict[str, RabbitmqHome]:
-    """The RabbitMQ of each region, and of the proxy; SetupError for one that is none.
+    """Return the RabbitMQ of each region, and of the proxy; SetupError for an invalid one.
 
     ``root`` and ``system`` as in :func:`~localfabric.world.rabbitmq_home.find_rabbitmq`.
     """

@@ -25,7 +25,7 @@ EPMD: Final = "epmd"
 
 
 def planned(layout: WorldLayout) -> dict[str, None]:
-    """The names of all processes of ``layout``, none of them started."""
+    """Return the names of all processes of ``layout``, none of them started."""
     stores = (node.name for node in layout.store_nodes())
     brokers = (broker.name for broker in layout.brokers())
     programs = (p.name for region in layout.regions for p in region_programs(layout, region))
@@ -34,7 +34,7 @@ def planned(layout: WorldLayout) -> dict[str, None]:
 
 
 class Running:
-    """Starts processes of a world and knows which of them have died.
+    """Starts processes of a world, and knows those that have died.
 
     ``homes`` has the RabbitMQ of each region and of the proxy.
     """
@@ -54,7 +54,7 @@ class Running:
 
     def start_epmd(self) -> None:
         """Start Erlang's port mapper, which every node asks for its peers."""
-        # Any of them: what nodes say to it is the same in all versions.
+        # Any version fits: the protocol between nodes and epmd is the same in all.
         home = self._homes[self.layout.regions[0].name]
         command = epmd_command(home, self.layout.epmd_port)
         self._start(EPMD, command, without_secrets(os.environ))
@@ -70,7 +70,7 @@ class Running:
             self.start_store_node(node)
 
     def start_store_node(self, node: cassandra.StoreNode) -> None:
-        """Write a store node's files and start it, with what it kept when it ran before."""
+        """Write a store node's files and start it, with its data of earlier runs."""
         home = self._store_home
         assert home is not None
         cassandra.prepare(node)
@@ -84,7 +84,7 @@ class Running:
             self.start_broker(broker)
 
     def start_broker(self, broker: Broker) -> None:
-        """Write a node's files and start it, with what it kept when it ran before."""
+        """Write a node's files and start it, with its data of earlier runs."""
         paths = self.layout.paths
         home = self._homes[self._place(broker)]
         prepare(broker, home)
@@ -94,16 +94,16 @@ class Running:
         self._start(broker.name, broker_command(home), variables)
 
     def start_program(self, program: Program) -> None:
-        """Start a service; its output goes to its log file."""
-        # Who heals a world, or makes it grow, may have another environment than who started it, and
-        # another newsfabric, whose native engine is elsewhere.
+        """Start a service; its output is appended to its log file."""
+        # The process that heals a world, or adds boxes, may have another environment than ``up``
+        # had, and another newsfabric, with its native engine elsewhere.
         ours = {name: said for name, said in os.environ.items() if name != ENGINE}
-        # Logs are read while things go wrong: nothing of them may wait in a buffer.
+        # Logs are read while things go wrong: no line may wait in a buffer.
         variables = ours | self.notes.engine | {"PYTHONUNBUFFERED": "1"} | dict(program.variables)
         self._start(program.name, program.command, variables)
 
     def start(self, name: str) -> None:
-        """Start the process of that name, whatever it is; KeyError if it is none of ours."""
+        """Start the process ``name``, of any kind; KeyError if there is none of that name."""
         if name == LINKS:
             self.start_links()
             return
@@ -125,7 +125,7 @@ class Running:
         write_notes(self.layout.paths.state, notes)
 
     def died(self) -> dict[str, str]:
-        """Names of the processes that have ended, and how."""
+        """Return the names of the processes that have ended, and how."""
         return {
             name: _ending(code)
             for name, child in self._children.items()
@@ -133,14 +133,14 @@ class Running:
         }
 
     def check(self) -> None:
-        """WorldError, with its last words, if a process has died."""
+        """WorldError, with the end of its log, if a process has died."""
         for name, ending in self.died().items():
             log = self.layout.paths.log(name)
             words = last_lines(log) or "(it said nothing)"
             raise WorldError(f"{name} {ending}. The end of {shown(log)}:\n{words}")
 
     def _place(self, broker: Broker) -> str:
-        """The region of ``broker``, or the proxy."""
+        """Return the region of ``broker``, or the proxy."""
         for region in self.layout.regions:
             if any(other.name == broker.name for _, other in region.brokers()):
                 return region.name

@@ -1,8 +1,8 @@
-"""Brings a world up: files, brokers, services, canaries. What it starts, ``stop`` ends.
+"""Starts a world: files, brokers, services, canaries. ``stop`` ends its processes.
 
 All brokers and store nodes start at once, the services of a region as soon as its brokers answer
-and the store has its tables. The order is for speed alone: every service waits by itself for
-what it needs.
+and the store has its tables. The order is for speed alone: every service waits by itself for the
+parts it needs.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ from newsfabric.topology.roles import box_user, cluster_users, operator
 from operations.passwords import passwords_in
 
 _LOOK_AGAIN: Final = 0.1
-# A person who hears nothing for longer wonders whether anything happens.
+# After a longer silence a person wonders whether anything happens.
 _REMIND_EVERY: Final = 10.0
 
 
 class Progress(Protocol):
-    """Is told how far a start has come. ``part`` is a line for a person."""
+    """A receiver of the progress of a start. ``part`` is a line for a person."""
 
     def begin(self, part: str) -> None:
-        """``part`` has begun."""
+        """Note that ``part`` has begun."""
 
     def done(self, part: str) -> None:
-        """``part`` is done."""
+        """Note that ``part`` is done."""
 
     def still(self, waiting: Collection[str]) -> None:
-        """Nothing was done for a while; what it waits for, a line each."""
+        """Note a while without progress; ``waiting`` has a line for each part that isn't done."""
 
 
 def check_ports(layout: WorldLayout) -> None:
-    """WorldError naming the first port of ``layout`` that is taken, and what it is for."""
+    """WorldError naming the first port of ``layout`` that is taken, and its purpose."""
     _check_free(layout.ports())
 
 
 def check_ports_of(box: Box) -> None:
-    """:func:`check_ports`, for a box that is added."""
+    """WorldError as :func:`check_ports`, for a box that is added."""
     _check_free(box_ports(box))
 
 
 def _check_free(ports: Iterable[tuple[int, str]]) -> None:
     for port, purpose in ports:
         with socket.socket() as probe:
-            # As servers do: the remains of closed connections don't count.
+            # Servers set this, too: the remains of closed connections don't count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
@@ -81,9 +81,9 @@ def _check_free(ports: Iterable[tuple[int, str]]) -> None:
 
 
 def write_files(layout: WorldLayout, topics_file: Path) -> None:
-    """Everything that brokers and services read: the world needs no other file afterwards.
+    """Write all files of brokers and services: the world needs no other file afterwards.
 
-    ConfigError for a topics.toml that is none, or doesn't allow the canaries' topic.
+    ConfigError for a topics.toml that is invalid, or doesn't allow the canaries' topic.
     """
     paths = layout.paths
     shutil.copyfile(topics_file, paths.topics)
@@ -103,7 +103,7 @@ def write_files(layout: WorldLayout, topics_file: Path) -> None:
 
 
 def write_definitions(layout: WorldLayout, topics: TopicTable) -> None:
-    """What each broker loads at boot; makes the passwords that are missing."""
+    """Write the definitions that each broker loads at boot; make missing passwords."""
     for name, definitions in _definitions(layout, topics).items():
         write_private(layout.paths.definitions(name), json.dumps(definitions, indent=1))
 
@@ -142,8 +142,8 @@ def _definitions(layout: WorldLayout, topics: TopicTable) -> dict[str, dict[str,
 async def bring_up(running: Running, progress: Progress, *, seconds: float) -> None:
     """Start everything and return when canaries have arrived everywhere.
 
-    WorldError when a process dies, or when after ``seconds`` something isn't ready: it says what.
-    Either way the processes are left as they are.
+    WorldError when a process dies, or after ``seconds``, with the parts that aren't ready. Either
+    way the processes are left running.
     """
     waiting: dict[str, str] = {}
     try:
@@ -193,7 +193,7 @@ async def _remind(progress: Progress, waiting: Mapping[str, str]) -> None:
 
 
 class _Region:
-    """One region on its way up. ``waiting`` says what it waits for, should time run out."""
+    """A region that starts. ``waiting`` gets the parts it waits for, for a time-out's error."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""The state folder of a world: what is running is noted in it, before and after it is started.
+"""The state folder of a world, with notes of its processes, written before and after their start.
 
-``world.json`` holds the options (from which everything else follows), the processes, and who
-keeps the world: the ``up`` that starts it or stays in the foreground. Notes are replaced
-whole (written aside, then renamed), never half. They make ``status`` quick and ``down``
-orderly, but nobody relies on them to find a process: see :mod:`localfabric.world.processes`.
+``world.json`` holds the options (from which everything else follows), the processes, and the
+keeper: the ``up`` that starts the world or stays in the foreground. Notes are replaced atomically
+(written aside, then renamed). They make ``status`` quick and ``down`` orderly, but processes are
+found without them: see :mod:`localfabric.world.processes`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from localfabric.world.processes import ProcessId, marked
 from newsfabric.errors import ConfigError, WorldError
 
 _NOTES: Final = "world.json"
-# All that a world makes in its folder, and so all that is removed from it.
+# All files that a world makes in its folder, and so all that are removed from it.
 _FILES: Final = (
     _NOTES,
     "fabric.json",
@@ -46,22 +46,21 @@ _FOLDERS: Final = (
     "sockets",
     "logs",
 )
-#: Which engine a gateway runs (gateway/__main__.py).
+#: The variable with the engine of gateways (gateway/__main__.py).
 ENGINE: Final = "NEWSFABRIC_GATEWAY_ENGINE"
-# And where the native one is (gateway/native/program.py).
+# Also the place of the native one (gateway/native/program.py).
 _ENGINE_VARIABLES: Final = (ENGINE, "NEWSFABRIC_DATAPLANE")
 _FOLDERS_WHEN_NEEDED: Final = ("cassandra",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """What ``world.json`` says. A process that is planned but not started yet has no id.
+    """The content of ``world.json``. A process that is planned but not started yet has no id.
 
-    ``keeper`` is the ``up`` that is starting the world or stands in the foreground;
-    ``ready`` says that the canaries have arrived. ``newest`` has for regions that have grown or
-    shrunk the number of the box that was started last, ``versions`` the RabbitMQ of each broker
-    that was started. ``engine`` is what the environment of ``up`` said of gateways' engine
-    (:func:`engine_said`).
+    ``keeper`` is the ``up`` that is starting the world or stands in the foreground; ``ready``: the
+    canaries have arrived. ``newest`` has, for regions that have grown or shrunk, the number of the
+    box started last; ``versions`` has the RabbitMQ of each broker that was started. ``engine`` has
+    the variables of ``up``'s environment about gateways' engine (:func:`engine_said`).
     """
 
     options: WorldOptions
@@ -73,22 +72,22 @@ class Notes:
     engine: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def running(self) -> dict[str, ProcessId]:
-        """Those of its processes that are alive, by name."""
+        """Return the processes that are alive, by name."""
         return {name: p for name, p in self.processes.items() if p is not None and p.alive}
 
 
 def engine_said(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of ``environ`` decides which engine a gateway runs."""
+    """Return the variables of ``environ`` that decide a gateway's engine."""
     return {name: str(environ[name]) for name in _ENGINE_VARIABLES if name in environ}
 
 
 def state_path(path: Path) -> Path:
-    """``path`` as it is known everywhere: absolute, no links in it."""
+    """Return ``path`` made absolute, with its links resolved."""
     return path.expanduser().resolve()
 
 
 def read_notes(state: Path) -> Notes | None:
-    """The notes in ``state``; None if there are none, WorldError if they can't be read."""
+    """Return the notes in ``state``; None if there are none, WorldError if they can't be read."""
     try:
         text = (state / _NOTES).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -102,7 +101,7 @@ def read_notes(state: Path) -> Notes | None:
 
 
 def has_notes(state: Path) -> bool:
-    """Whether ``state`` is the folder of a world, alive or dead."""
+    """Return whether ``state`` is the folder of a world, alive or dead."""
     return (state / _NOTES).is_file()
 
 
@@ -112,12 +111,13 @@ def write_notes(state: Path, notes: Notes) -> None:
 
 
 def dump_notes(notes: Notes) -> dict[str, Any]:
-    """``notes`` as JSON."""
+    """Return ``notes`` as JSON values."""
     return dataclasses.asdict(notes)
 
 
 def parse_notes(document: Any) -> Notes:
-    """The reverse of :func:`dump_notes`; ValueError, KeyError or TypeError otherwise."""
+    """Reverse :func:`dump_notes`; ValueError, KeyError, TypeError, AttributeError or ConfigError
+    for other documents."""
     options = document["options"]
     return Notes(
         options=WorldOptions(**options | _tuples(options)),
@@ -131,7 +131,7 @@ def parse_notes(document: Any) -> Notes:
 
 
 def _tuples(options: dict[str, Any]) -> dict[str, Any]:
-    """What JSON has as lists."""
+    """Return the values that are tuples here and lists in JSON."""
     scale = options.get("scale")
     return {
         "regions": tuple(options["regions"]),
@@ -146,7 +146,7 @@ def _process(entry: Any) -> ProcessId | None:
 
 
 def read_running(state: Path) -> tuple[WorldLayout, Notes]:
-    """The world in ``state``; WorldError (one line) when there is none."""
+    """Return the world in ``state``; WorldError (one line) if there is none, or a dead one."""
     notes = read_notes(state)
     if notes is None:
         raise WorldError(f"no world in {shown(state)}: start one with `newsfabric up`")
@@ -156,7 +156,7 @@ def read_running(state: Path) -> tuple[WorldLayout, Notes]:
 
 
 def check_free(state: Path) -> None:
-    """WorldError if a world runs in ``state``, or something lies there that is no world's."""
+    """WorldError if a world runs in ``state``, or a file lies there that is no world's."""
     if marked(state):
         raise WorldError(
             f"a world is running already in {shown(state)}: `newsfabric down` stops it"
@@ -168,10 +168,10 @@ def check_free(state: Path) -> None:
 
 
 def make_folder(state: Path, notes: Notes) -> None:
-    """Begin a new world in ``state``, after :func:`check_free`; what a dead one left is removed.
+    """Begin a new world in ``state``, after :func:`check_free`; a dead world's files are removed.
 
-    ``notes`` say what is going to be started. They come first, so that what a crash leaves
-    behind is known as a world's.
+    ``notes`` list the processes to start. They are written first, so that the remains of a crash
+    are known as a world's.
     """
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     _empty(state)
@@ -187,7 +187,7 @@ def _only_kept_logs(state: Path) -> bool:
 
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Hold the folder while starting: of two ``up`` at once, the second gets WorldError."""
+    """Lock the folder while starting: the second of two ``up`` at once gets WorldError."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The folder itself is the lock: a lock file would have to outlive the folder's removal.
     descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
@@ -200,7 +200,7 @@ def locked(state: Path) -> Iterator[None]:
 
 @contextmanager
 def changing(state: Path) -> Iterator[None]:
-    """Hold the notes of a running world while they are read, changed and written; waits its turn.
+    """Lock the notes of a running world to read, change and write them; wait for the lock.
 
     Another lock than :func:`locked`, which an ``up`` in the foreground holds all the time.
     WorldError without a world.
@@ -217,7 +217,7 @@ def changing(state: Path) -> Iterator[None]:
 
 
 def _remove_if_empty(state: Path) -> None:
-    # Somebody else may be removing it too: a person's `down` beside the watchdog's.
+    # Another process may be removing it too: a person's `down` beside the watchdog's.
     with suppress(FileNotFoundError):
         if not any(state.iterdir()):
             state.rmdir()
@@ -233,9 +233,9 @@ def _lock(descriptor: int, state: Path) -> None:
 
 
 def remove(state: Path, *, keep_logs: bool = False) -> None:
-    """Remove what a world made in ``state``, and ``state`` itself if that leaves it empty.
+    """Remove a world's files from ``state``, and ``state`` itself if it is then empty.
 
-    Call it for a folder with notes only: without them its ``logs`` may be somebody else's.
+    Only for a folder with notes: without them its ``logs`` may be another program's.
     """
     _empty(state, keep_logs=keep_logs)
     _remove_if_empty(state)
@@ -250,7 +250,7 @@ def _empty(state: Path, *, keep_logs: bool = False) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put ``text`` into ``path`` at once or not at all, readable by its owner alone."""
+    """Write ``text`` into ``path`` atomically, readable only by its owner."""
     aside = _aside(path)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
@@ -263,7 +263,7 @@ def _aside(path: Path) -> Path:
 
 
 def shown(path: Path) -> str:
-    """``path`` as a person would write it from here."""
+    """Return ``path`` as a person would write it from here."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -1,8 +1,8 @@
-"""How a world is: what ``newsfabric status --json`` prints, as plain values.
+"""The state of a world: the output of ``newsfabric status --json``, as plain values.
 
-The shape is a contract: keys are added, never changed. A process that has died has ``"pid":
-null`` and ``"running": false``; a shovel whose broker doesn't answer is ``"unknown"``, and
-``canary_age_ms`` is null where no canary has come or nobody answers who would know.
+The shape is a contract: keys are added, never changed. A process that has died has ``"pid": null``
+and ``"running": false``; a shovel whose broker doesn't answer is ``"unknown"``. ``canary_age_ms``
+is null if no canary has arrived, or its keeper or agent doesn't answer.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from newsfabric.http.fetching import fetch
 from newsfabric.settings import Credentials
 
 _TIMEOUT: Final = 2.0
-# Where shovels to the proxy cluster run, as its Cluster is written.
+# The place of shovels to the proxy cluster, as its Cluster is written.
 _AT_PROXY: Final = f"{PROXY}/proxy"
 _SEQ: Final = re.compile(rb"^newsfabric_router_seq (\S+)$", re.MULTILINE)
 
-# Where shovels run (``oregon/core`` or a box's name) → their states; None: no answer.
+# Place of shovels (``oregon/core`` or a box's name) → their states; None: no answer.
 Shovels = Mapping[str, Mapping[str, ShovelState] | None]
-# Region → the last numbers its routers have given out, added up; None: no answer.
+# Region → the sum of its routers' last numbers; None: no answer.
 Routed = Mapping[str, int | None]
-# Box → what its gateway's /load says; None: no answer.
+# Box → its gateway's answer to /load; None: no answer.
 Loads = Mapping[str, dict[str, Any] | None]
-# Box → what its gateway's /engine says; where it doesn't, what /proc knows of its data plane.
+# Box → its gateway's answer to /engine; without one, the data plane found in /proc.
 Engines = Mapping[str, dict[str, Any]]
-# Where shovels run → their names → what their keeper or agent says of their canaries.
+# Place of shovels → their names → the answer about their canaries of keeper or agent.
 Canaries = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observations:
-    """What a look at the running parts has found."""
+    """The results of a look at the running parts."""
 
     shovels: Shovels
     loads: Loads
@@ -60,7 +60,8 @@ class Observations:
 
 
 async def observe(layout: WorldLayout) -> Observations:
-    """Ask every broker, gateway and router, all at once; who doesn't answer in time is None."""
+    """Ask every broker, gateway and router, all at once; None for those that don't answer
+    in time."""
     places = {place: nodes for region in layout.regions for place, nodes in _places(region)}
     if layout.proxy_nodes:
         places[_AT_PROXY] = layout.proxy_nodes
@@ -83,17 +84,17 @@ async def observe(layout: WorldLayout) -> Observations:
 
 
 def _places(region: RegionLayout) -> Iterator[tuple[str, tuple[Broker, ...]]]:
-    """Where shovels of ``region`` run, and the nodes that can be asked about them."""
+    """Yield the places of shovels of ``region``, and the nodes that can be asked about them."""
     yield f"{region.name}/client", region.client
     yield f"{region.name}/core", region.core
     yield from ((box.name, (box.broker,)) for box in region.boxes)
 
 
 async def _shovel_states(nodes: tuple[Broker, ...]) -> dict[str, ShovelState] | None:
-    """The shovels of all of ``nodes`` that answer, by name; None if none does."""
+    """Return the shovels of all of ``nodes`` that answer, by name; None if none does."""
     asked = await asyncio.gather(*map(_states_on, nodes))
     answers = [found for found in asked if found is not None]
-    # One that moves is on two of them: what runs counts.
+    # A shovel that moves between nodes is listed on both: the running one counts.
     states = sorted(
         (state for found in answers for state in found.values()),
         key=lambda state: state.state == "running",
@@ -117,7 +118,7 @@ async def _engine(box: Box, dataplanes: Mapping[Path, int]) -> dict[str, Any]:
     said = await _document(f"{box.admin_url}/engine")
     if said is not None:
         return said
-    # Its control plane is dead or doesn't answer, and the readers may be there still.
+    # The control plane is dead or doesn't answer, but the readers may still be connected.
     pid = None if box.control_socket is None else dataplanes.get(box.control_socket)
     return {} if pid is None else {"engine": "native", "dataplane_pid": pid}
 
@@ -145,7 +146,7 @@ async def _document(url: str) -> dict[str, Any] | None:
 
 
 async def _routed(region: RegionLayout) -> int | None:
-    """How many messages the region's routers have numbered since they started."""
+    """Return the number of messages that the region's routers have numbered since they started."""
     pages = await asyncio.gather(
         *(_get(f"http://{HOST}:{port}/metrics") for port in region.router_ports)
     )
@@ -167,7 +168,7 @@ async def _get(url: str) -> bytes | None:
 
 
 def status_document(layout: WorldLayout, notes: Notes, seen: Observations) -> dict[str, Any]:
-    """The document of ``newsfabric status --json`` (docs/world.md)."""
+    """Return the document of ``newsfabric status --json`` (docs/world.md)."""
     running = notes.running()
     return {
         "state": str(layout.paths.state),
@@ -262,7 +263,7 @@ def _gateway(box: Box, running: Mapping[str, ProcessId], seen: Observations) -> 
     load = seen.loads.get(box.name) or {}
     engine = seen.engines.get(box.name) or {}
     if box.gateway not in running and isinstance(engine.get("pid"), int):
-        # Somebody has put another control plane in the place of the one that we started.
+        # Another control plane was started in place of ours.
         replacement = process_id(engine["pid"])
         running = {} if replacement is None else {box.gateway: replacement}
     return {

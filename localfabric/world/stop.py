@@ -1,9 +1,8 @@
 """Ends a world and leaves nothing behind, whatever state it is in. Idempotent; blocks.
 
-Services get time to say goodbye to their readers, and so do data planes whose gateway is dead (a
-living gateway ends its own, and would start another one in the place of one that we ended).
-Brokers and store nodes are killed: what they keep is removed with them, and six orderly
-shutdowns would take a minute to the same end.
+Services get time to notify their readers, and so do data planes whose gateway is dead (a living
+gateway ends its own, and would replace one that we ended). Brokers and store nodes are killed:
+their data is removed with them, and six orderly shutdowns would take a minute to the same end.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from localfabric.world.running import EPMD
 from localfabric.world.state import Notes, has_notes, read_notes, remove
 from newsfabric.errors import WorldError
 
-# A gateway's drain tells its readers at a paced rate; here there are few of them.
+# A gateway's drain notifies its readers at a paced rate; here there are few of them.
 _SERVICE_GRACE: Final = 8.0
 # ``up`` ends its own world on SIGTERM, which takes it as long as it takes us.
 _KEEPER_GRACE: Final = 30.0
@@ -32,7 +31,7 @@ _ROUNDS: Final = 5
 
 
 def stop_world(state: Path, *, keep_logs: bool = False, say: Callable[[str], None]) -> bool:
-    """End the world in ``state`` and remove its files; False if there was none.
+    """End the world in ``state`` and remove its files; return False if there was none.
 
     WorldError when a process or a port is left nevertheless.
     """
@@ -40,7 +39,7 @@ def stop_world(state: Path, *, keep_logs: bool = False, say: Callable[[str], Non
         return False
     if (notes := _notes_if_readable(state)) is not None and notes.keeper is not None:
         _end_keeper(notes.keeper, say)
-    # The keeper has ended the world with itself, if there was one and it was well.
+    # If there was a keeper in good order, it has ended the world with itself.
     if _is_there(state):
         _stop(state, keep_logs=keep_logs, say=say)
     return True
@@ -65,14 +64,14 @@ def _stop(state: Path, *, keep_logs: bool, say: Callable[[str], None]) -> None:
 
 
 def _notes_if_readable(state: Path) -> Notes | None:
-    # Notes that somebody has damaged are no reason to leave brokers running.
+    # Notes that are damaged are no reason to leave brokers running.
     with contextlib.suppress(WorldError):
         return read_notes(state)
     return None
 
 
 def _end_keeper(keeper: ProcessId, say: Callable[[str], None]) -> None:
-    """End the ``up`` that would otherwise go on starting things, unless we are it."""
+    """End the ``up`` that would otherwise start more processes, unless it is this process."""
     if keeper.alive and keeper.pid != os.getpid():
         say(f"ending `newsfabric up`, pid {keeper.pid}")
         end([keeper], grace=_KEEPER_GRACE)
@@ -85,7 +84,7 @@ def _services(notes: Notes, layout: WorldLayout) -> list[ProcessId]:
 
 
 def _kill_all(state: Path) -> None:
-    """Kill until nothing with the mark is left: a dying process may just have had a child."""
+    """Kill until no process with the mark is left: a dying process may just have had a child."""
     for _ in range(_ROUNDS):
         processes = marked(state)
         if not processes:
@@ -97,7 +96,7 @@ def _kill_all(state: Path) -> None:
 
 
 def _await_closed_ports(layout: WorldLayout) -> None:
-    # A process is a zombie, and so dead for us, before the last of its threads closes the sockets.
+    # A zombie counts as dead, but its last threads may not have closed the sockets yet.
     deadline = time.monotonic() + _PORT_GRACE
     for port, purpose in layout.ports():
         while listening(port):

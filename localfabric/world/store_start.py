@@ -1,4 +1,4 @@
-"""Brings a world's Cassandra up: nodes, then tables. With SQLite there is nothing to do."""
+"""Starts a world's Cassandra: nodes, then tables. With SQLite there is nothing to do."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from localfabric.world.running import Running
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreUnavailable
 
-# A node takes a quarter of a minute to answer, on a machine that its siblings keep busy.
+# A node answers after a quarter of a minute, on a machine that other nodes keep busy.
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 2.0
 _PART: Final = "store"
 
 
 class Parts(Protocol):
-    """Is told how far a start has come (:class:`localfabric.world.start.Progress`)."""
+    """A receiver of the progress of a start (:class:`localfabric.world.start.Progress`)."""
 
     def begin(self, part: str) -> None:
-        """``part`` has begun."""
+        """Note that ``part`` has begun."""
 
     def done(self, part: str) -> None:
-        """``part`` is done."""
+        """Note that ``part`` is done."""
 
 
 async def bring_up_store(running: Running, progress: Parts, waiting: dict[str, str]) -> None:
     """Start all store nodes at once and return when they have the tables.
 
-    ``waiting`` says under "store" what is waited for, should time run out.
+    ``waiting`` gets under "store" the reason for waiting, for the error of a time-out.
     """
     nodes = tuple(running.layout.store_nodes())
     if not nodes:
@@ -59,7 +59,7 @@ async def _has_tables(layout: WorldLayout, waiting: dict[str, str]) -> bool:
 
 
 def _apply_schema(layout: WorldLayout) -> None:
-    # Here, so that a world with SQLite never loads the driver.
+    # Imported late, so that a world with SQLite never loads the driver.
     from newsfabric.store._cassandra_schema import Schema, cql_folder, load_migrations
     from newsfabric.store._cassandra_url import parse_address
 

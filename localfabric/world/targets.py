@@ -1,7 +1,7 @@
-"""Where Prometheus finds the processes of a world: its ``file_sd`` document. Pure.
+"""Prometheus' targets of a world, its processes: a ``file_sd`` document. Pure.
 
-The labels are those that ``deploy/observability`` counts on: ``region``, ``process`` (what kind
-it is), ``instance`` (its name, whatever port it has), and ``box`` for what belongs to one.
+The labels are those that ``deploy/observability`` uses: ``region``, ``process`` (the kind),
+``instance`` (the name, whatever the port), and ``box`` for processes that belong to one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from localfabric.world.layout import RegionLayout, WorldLayout
 
 
 def targets(layout: WorldLayout) -> list[dict[str, Any]]:
-    """One group for each process that serves ``/metrics``."""
+    """Return one group for each process that serves ``/metrics``."""
     return [group for region in layout.regions for group in _of_region(region)]
 
 

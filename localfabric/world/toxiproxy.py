@@ -1,4 +1,4 @@
-"""Toxiproxy: where it is on this machine, and what a world asks of it. Blocks for some ms."""
+"""Toxiproxy: its program on this machine, and a world's calls to its API. Blocks for some ms."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from localfabric.world.broker import HOST
 from newsfabric.errors import WorldError
 
 _TIMEOUT: Final = 5.0
-# Toxics of ours have names, so that healing leaves alone what a person has added by hand.
+# Our toxics have names of ours, so that healing leaves alone toxics that a person added.
 _CUT, _SLOW = "newsfabric-cut", "newsfabric-slow"
 _STREAMS: Final = ("upstream", "downstream")
 
 
 def find_toxiproxy(root: Path, environ: Mapping[str, str]) -> str | None:
-    """Its program: ``$NEWSFABRIC_TOXIPROXY``, in ``.tools`` of the checkout, or on the PATH.
+    """Return its program: ``$NEWSFABRIC_TOXIPROXY``, in ``.tools`` of the checkout, or on the PATH.
 
-    An empty ``NEWSFABRIC_TOXIPROXY`` says that none is wanted.
+    An empty ``NEWSFABRIC_TOXIPROXY`` disables it.
     """
     named = environ.get("NEWSFABRIC_TOXIPROXY")
     if named is not None:
@@ -41,26 +41,26 @@ class Toxiproxy:
         self._base = f"http://{HOST}:{port}"
 
     def cut(self, names: Iterable[str]) -> None:
-        """Nothing goes through any more, and nobody is told: packets into a dead wire."""
+        """Drop all data silently, as a dead wire does."""
         for name in names:
             for stream in _STREAMS:
                 self._add(name, f"{_CUT}-{stream}", "timeout", stream, {"timeout": 0})
 
     def slow(self, names: Iterable[str], *, latency_ms: int, jitter_ms: int) -> None:
-        """Everything takes so long, each way."""
+        """Delay all data by this latency, each way."""
         attributes = {"latency": latency_ms, "jitter": jitter_ms}
         for name in names:
             for stream in _STREAMS:
                 self._add(name, f"{_SLOW}-{stream}", "latency", stream, attributes)
 
     def heal(self, names: Iterable[str]) -> None:
-        """As if nothing had been; connections that were cut are closed now."""
+        """Remove our toxics; connections that were cut are closed now."""
         for name in names:
             for toxic in self._toxics(name):
                 self._ask("DELETE", f"/proxies/{name}/toxics/{toxic}")
 
     def ill(self, names: Sequence[str]) -> list[str]:
-        """Those of ``names`` that something was done to."""
+        """Return those of ``names`` that have toxics of ours."""
         found = self._ask("GET", "/proxies")
         return [name for name in names if _ours(found.get(name, {}).get("toxics", []))]
 
@@ -75,7 +75,7 @@ class Toxiproxy:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        # It refuses what looks like a browser; S310: the URL is ours.
+        # Toxiproxy refuses user agents of browsers; S310: the URL is ours.
         request = urllib.request.Request(self._base + path, data=data, method=method)  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310

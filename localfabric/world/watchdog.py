@@ -1,11 +1,11 @@
 """Ends a world whose ``up`` was killed before it could do so.
 
-A shell waits at the end of a pipe that ``up`` alone holds open. ``up`` says a word into it when
-the world may live on (it is ready and detached) or has ended. If the pipe ends without a word,
-``up`` is gone, and the shell becomes ``newsfabric down``, which finds everything.
+A shell waits at the end of a pipe that only ``up`` holds open. ``up`` writes a line into it when
+the world may live on (it is ready and detached) or has ended. If the pipe ends without a line,
+``up`` is dead, and the shell becomes ``newsfabric down``, which finds every process.
 
-Not PR_SET_PDEATHSIG: that is lost by what starts processes of its own, as a gateway does, and
-couldn't be taken back when a world is detached.
+PR_SET_PDEATHSIG is not used: children of a child don't inherit it (a gateway has some), and it
+couldn't be revoked when a world is detached.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 from localfabric.world.processes import MARKER
 
-# A megabyte that waits, instead of a Python of forty.
+# A shell waits in a megabyte, a Python would take forty.
 _WAIT = 'read -r _ || exec "$@"'
 _GRACE = 5.0
 
 
 class Watchdog:
-    """Watches over this process on behalf of the world in ``state``, until :meth:`release`.
+    """A watchdog over this process for the world in ``state``, until :meth:`release`.
 
     It has the world's mark, so that ``down`` ends it with the rest.
     """
@@ -55,9 +55,9 @@ class Watchdog:
         return self._shell.pid
 
     def release(self) -> None:
-        """The world may live without this process from now on, or is no more. Idempotent."""
-        # It may have been ended with the world. On a busy machine it may take its time to go, but
-        # has its word.
+        """End the watch: the world has ended, or may live without this process. Idempotent."""
+        # The shell may have been ended with the world. On a busy machine it may end later, but it
+        # has its line.
         with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
             self._shell.communicate(b"\n", timeout=_GRACE)
 

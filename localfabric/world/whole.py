@@ -1,7 +1,7 @@
-"""Whether a world is whole: what its boards say of it, and a wait until they say nothing.
+"""A check whether a world is whole: reads its boards, and waits until they show nothing wrong.
 
-A board takes some seconds to miss somebody. So a world is whole when nothing was wrong on any
-region's board for :data:`SURE` seconds.
+A board takes some seconds to notice a missing process. So a world is whole when nothing was wrong
+on any region's board for :data:`SURE` seconds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from operations.top.frontdesks import fetch_once
 #: Longer than a frontdesk takes to call a silent process gone.
 SURE: Final = 4.0
 _LOOK_EVERY: Final = 0.5
-# Canaries come each second.
+# Canaries arrive each second.
 _LATE_MS: Final = 3_000
 
 Look = Callable[[], Awaitable[Sequence[str]]]
 
 
 def wrong_on(board: Board) -> Iterator[str]:
-    """What isn't as it should be, by the board of one region: of its own and of its links. Pure."""
+    """Yield the errors on the board of one region: of all regions, and of its own shovels. Pure."""
     for region in board.regions:
         if region.state != "well":
             yield f"{region.name}: {next(iter(region.why), region.state)}"
@@ -36,7 +36,7 @@ def wrong_on(board: Board) -> Iterator[str]:
 
 
 async def look_at_boards(urls: Sequence[str]) -> list[str]:
-    """What is wrong on any of the boards at ``urls``, each once."""
+    """Return everything wrong on the boards at ``urls``, each once."""
     found: dict[str, None] = {}
     for answer in await asyncio.gather(*(_look_at(url) for url in urls)):
         found |= dict.fromkeys(answer)
@@ -52,9 +52,9 @@ async def _look_at(url: str) -> list[str]:
 
 
 async def await_whole(look: Look, say: Callable[[str], None], *, seconds: float) -> None:
-    """Return when ``look`` has found nothing for :data:`SURE` seconds; says what it waits for.
+    """Return when ``look`` has found nothing for :data:`SURE` seconds; report what is wrong.
 
-    WorldError after ``seconds``, with what is wrong.
+    WorldError after ``seconds``, with the list of wrong things.
     """
     deadline = time.monotonic() + seconds
     well_since: float | None = None

@@ -94,7 +94,7 @@ class ConfirmingPublisher(Protocol):
         """
 
     async def ready(self) -> None:
-        """Return as soon as the link is up and less than ``in_flight`` is unconfirmed."""
+        """Return as soon as the link is up and :attr:`in_flight` is below its bound."""
 
     @property
     def is_ready(self) -> bool:
@@ -177,8 +177,7 @@ class Link(Links, Protocol):
         """
 
     async def declare(self, declare: Callable[[Declare], Awaitable[None]]) -> None:
-        """Run ``declare`` once, now: for objects that may have been deleted since
-        :meth:`on_connect`.
+        """Run ``declare`` once, now: for objects that were deleted since :meth:`on_connect`.
 
         LinkClosed while the link is down; LinkError if the broker refuses.
         """

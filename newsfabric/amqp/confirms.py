@@ -60,8 +60,8 @@ class Confirms(Generic[T]):
         return False
 
     def settled(self, tag: int, *, multiple: bool) -> list[tuple[T, str | None]]:
-        """Return the items that the broker's reply settles, oldest first, each with why it was
-        returned.
+        """Return the items that the broker's reply settles, oldest first, each with a return's
+        reason.
 
         Tags that are unknown or settled already are ignored.
         """

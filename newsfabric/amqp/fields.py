@@ -171,7 +171,7 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
 
 
 def _extent(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the begin and the end of a value with a 32-bit length."""
+    """Return the start and the end of a value with a 32-bit length."""
     if at + 4 > end:
         raise _Malformed
     after = at + 4 + int(_unpack_u32(data, at)[0])

@@ -48,8 +48,7 @@ async def connect(
     credentials: Credentials | None = _GUEST,
     connect_timeout: float = CONNECT_TIMEOUT,
 ) -> PikaLink:
-    """Return a link to the first of ``urls`` that answers, in random order. Connects in the
-    background.
+    """Return a link to the first of ``urls``, shuffled, that answers. Connects in the background.
 
     ``name`` is shown in the broker's management and in the log. With ``credentials`` None those in
     each URL are used. ConfigError if a URL is malformed.
@@ -88,8 +87,7 @@ class _Seat:
     def _on_done(self, task: asyncio.Task[None], connection: Connection) -> None:
         self.attempted.set()
         if not task.cancelled() and (error := task.exception()):
-            # A bug, ours or in a caller's declare: the link must not look alive without this
-            # member.
+            # A bug, ours or in a caller's declare: the link must not look alive then.
             logger.error("%s: dropping the connection", connection.name, exc_info=error)
             connection.abort()
 
@@ -110,8 +108,7 @@ class PikaLink:
         self._told = True
         # Notified after each try to connect, failed or not.
         self._tried = asyncio.Condition()
-        # Every declaration was tried on this connection: publishers and consumers have their
-        # channels.
+        # Every declaration was tried on this connection: publishers and consumers have channels.
         self._serving = False
         self._closing = False
         self._runner = asyncio.create_task(self._run(), name=f"link {name}")
@@ -233,10 +230,9 @@ class PikaLink:
             self._tried.notify_all()
 
     async def _connect_to_any(self) -> Connection:
-        """Return a connection to the first URL, in random order, that answers; LinkError with all
-        reasons.
+        """Return a connection to the first URL, shuffled, that answers; LinkError with all reasons.
 
-        LinkRefused if all brokers refuse us: if one only fails, waiting may help.
+        LinkRefused if all brokers refuse us: if one fails in another way, waiting may help.
         """
         reasons = []
         refused = 0
@@ -275,8 +271,8 @@ class PikaLink:
             await connection.shut(within=CLOSE_TIMEOUT)
 
     async def _serve(self, connection: Connection) -> None:
-        # One after the other: a later declaration may bind to a queue of an earlier one.
-        # Declarations that are added meanwhile start by themselves.
+        # One after the other: a later declaration may bind objects of an earlier one. Declarations
+        # that are added meanwhile start by themselves.
         for seat in list(self._declarations):
             seat.seat_on(connection)
             await seat.attempted.wait()

@@ -30,8 +30,7 @@ class Owners:
 
     def __init__(self, to_pika: Callable[[bytes], None]) -> None:
         self._to_pika = to_pika
-        # The owner of each open channel. A declaration's channel has none: all its frames are
-        # pika's.
+        # The owner of each open channel. A declaration's has none: its frames are pika's.
         self._owners: dict[int, ChannelOwner | None] = {}
 
     def opened(self, channel: int) -> None:

@@ -70,8 +70,7 @@ def _parameters(url: str, name: str, files: TlsFiles) -> Parameters:
     for_pika.client_properties = {"connection_name": name, "product": "newsfabric"}
     tls = None
     if for_pika.ssl_options is not None:
-        # For a certificate in the URL, the URL must state its use (auth_mechanism), as with
-        # RabbitMQ's own client.
+        # A URL with a certificate must state its use (auth_mechanism), as for RabbitMQ's client.
         ours = files.certificate is not None
         files = _with_url(files, told)
         tls = ClientTls(files)

@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 def broker_backoff() -> Backoff:
-    """Return the backoff for requests of one process to a broker: soon again, at most every 2 s.
+    """Return the backoff for requests of one process to a broker: pauses of at most 2 s.
 
-    A node boots in some eight seconds, in which the pauses grow to their longest. So a process that
-    waits for it loses at most half as much again.
+    A node boots in some eight seconds, in which the pauses grow to their longest. On average a
+    process then waits for half the longest pause more.
     """
     return Backoff(base=0.2, cap=2.0, reset_after=60.0)
 

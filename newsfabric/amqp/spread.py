@@ -1,9 +1,8 @@
 """Brokers side by side: a link to each, and publications that are sent to all of them.
 
 The first confirm counts. A broker that is down, takes no publications, or owes the maximum of
-confirms doesn't get a message: that is counted, and nothing waits for it. The broker gets messages
-again as soon as it has room. So a broker that hangs costs ``in_flight`` messages of memory, no
-time.
+confirms doesn't get a message: that is counted, and nothing waits for it. It gets messages again as
+soon as it has room. A broker that hangs costs ``in_flight`` messages of memory, no time.
 
 The decision that a reader may question: a publication isn't kept for a broker that has no room for
 it. Its consumers get the message from another broker, or find it by its number; a kept message
@@ -119,12 +118,11 @@ class SpreadPublisher:
 
     A publication has failed when it has failed at every broker that got it. Of several errors the
     one with the best chance of a retry is raised: LinkClosed, then PublishNacked, then LinkRefused.
-    So LinkRefused means that each broker refused it. LinkClosed also means that the brokers that
-    got it don't confirm, while another would take it now. A ``mandatory`` one is returned if no
-    broker had a queue for it.
+    So LinkRefused means that each broker refused it. LinkClosed also means that these don't
+    confirm, while another broker would take it now. A ``mandatory`` one is returned if no broker
+    had a queue for it.
 
-    ``in_flight`` counts publications that no broker has confirmed yet. ``now`` is monotonic, in
-    seconds.
+    ``in_flight`` counts publications without any confirm. ``now`` is monotonic, in seconds.
     """
 
     def __init__(
@@ -137,8 +135,7 @@ class SpreadPublisher:
         self._now = now or self._loop.time
         self._members = [_Member(name, publisher) for name, publisher in members.items()]
         self._in_flight = 0
-        # Publications that a broker doesn't have, the oldest first; settled ones may be among
-        # these.
+        # Publications that a broker doesn't have, the oldest first; some may be settled.
         self._partial: collections.deque[_Sending] = collections.deque()
         self._look: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()

@@ -113,8 +113,7 @@ class FrameReader:
     def __init__(self, sink: Sink, frame_max: int) -> None:
         self._sink = sink
         self._frame_max = frame_max
-        # The beginning of a frame, and the number of bytes needed before the next attempt to parse
-        # it.
+        # The beginning of a frame, and the number of bytes needed to parse it again.
         self._rest = bytearray()
         self._needed = 0
         # At most one message per channel is incomplete (section 4.2.6).

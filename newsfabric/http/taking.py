@@ -3,14 +3,13 @@
 Tornado keeps the bytes that the kernel doesn't take, without a bound and for as long as the
 connection is open: sixty strangers who request megabytes and read nothing would have a frontdesk
 keep all of them, for good. So the waiting bytes of all streams together have a bound, beyond which
-the streams with the most are closed. A peer that has taken no byte for half a minute is closed,
-however few wait.
+the streams with the most are closed. A peer that took no byte for half a minute is closed.
 
 A request whose head is too long is answered with 431; Tornado would just close the connection.
 
 One address may have a limited number of connections, where that is set. A request on a further
-connection is answered with 429, in JSON as a frontdesk's errors: for up to a hundred connections at
-once, others are closed silently.
+connection is answered with 429, in JSON as a frontdesk's errors: a hundred at once, others are
+closed silently.
 
 A gateway sends its readers the reason of a close, so it uses only the streams of this module
 (:mod:`gateway.budget`).
@@ -50,8 +49,7 @@ _HEAD_TOO_LARGE: Final = (
     b"Connection: close\r\n\r\n"
     b"head too large"
 )
-# Seconds for which the rest of such a head is read and dropped, and bytes of each read: a reset
-# would destroy the response.
+# Seconds, and bytes per read, of dropping such a head: a reset would destroy the response.
 _DROPPED_SECONDS: Final = 2.0
 _DROPPED_BYTES: Final = 64 * 1024
 REFUSED: Final = metrics.counter(
@@ -146,7 +144,7 @@ class WatchedStream(IOStream):
 
     @property
     def sent(self) -> int:
-        """Bytes that the kernel took later than at once, since the beginning."""
+        """Bytes that the kernel took, but not at once, since the beginning."""
         return self._total_write_done_index
 
     def close(self, exc_info: Any = False) -> None:
@@ -247,7 +245,7 @@ class TakingServer(HTTPServer):
         self, connection: socket.socket, left: Callable[[], None]
     ) -> WatchedStream | None:
         """Return ``connection`` as a stream, which calls ``left`` at its end; None if it is
-        closed."""
+        gone."""
         # Tornado makes streams here, the only place where they can be replaced.
         kind = WatchedStream
         if isinstance(self.ssl_options, ssl.SSLContext):

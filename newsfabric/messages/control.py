@@ -24,8 +24,7 @@ RECEIPT: Final = "receipt"
 # Frontdesks keep reports of a thousand boxes, each of which may be a stranger's.
 MAX_BYTES: Final = 64 * 1024
 
-# Ten times the capacity that a gateway is built for. A box may lie, and readers are sent by
-# capacity.
+# Ten times a gateway's intended capacity. A box may lie, and readers are sent by capacity.
 MAX_READERS: Final = 1_000_000
 
 BoxState = Literal["starting", "ready", "draining"]

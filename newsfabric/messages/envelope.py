@@ -45,15 +45,13 @@ REJECT_REASONS: Final = (
     "cc_not_allowed",
 )
 
-# Greatest depth of nested objects and lists, the limit of orjson's writer; its parser reads four
-# times as deep.
+# Greatest depth of nested objects and lists, that of orjson's writer; its parser has four times it.
 MAX_DEPTH: Final = 254
 # Past 2**53 a browser can't distinguish two versions (RFC 8259 section 6).
 MAX_INTEGER: Final = 2**53 - 1
 # 48 bits of milliseconds, RFC 9562 section 5.7.
 MAX_MS: Final = 2**48 - 1
-# Ten years, in ms. RabbitMQ 3.10 accepts that as ``expiration``, and closes the channel on a
-# hundred.
+# Ten years, in ms. RabbitMQ 3.10 accepts this ``expiration``, and closes the channel on a hundred.
 MAX_EXPIRATION: Final = 315_360_000_000
 # AMQP's long-long-int, and the maximum in stores and positions.
 _MAX_LONG: Final = 2**63 - 1
@@ -176,8 +174,7 @@ def ms_of_id(id_text: str) -> int:
 
 
 def taken_ms(envelope: Envelope) -> int:
-    """Return the time of the first hop, when a router took the message, by that router's clock
-    (ms).
+    """Return when a router took the message, by its clock: the time (ms) of the first hop.
 
     Delays count from here. ``published_ms`` is the publisher's word, and may be any value.
     """
@@ -243,8 +240,7 @@ def _checked_topic(message: Message) -> str:
     topic = message.topic
     if not is_topic(topic):
         raise Rejected("bad_topic", f"a topic is dotted words, at most {MAX_TOPIC_BYTES} bytes")
-    # Publishers reach a core cluster through a shovel, which leaves a header that they can't
-    # remove.
+    # Publishers reach a core cluster through a shovel, whose header they can't remove.
     if topic == REVOKED and SHOVELLED not in message.properties.headers:
         return topic
     if topic.split(".", 1)[0] == CONTROL_WORD:
@@ -364,8 +360,7 @@ def routed(
 ) -> Envelope:
     """Return ``submission`` as number ``seq`` of a router's log, at ``now_ms`` of its clock.
 
-    Its lifetime counts from there, as its topic's ttl does: a publisher's clock has no effect on
-    it.
+    Its lifetime counts from there, as its topic's ttl does: a publisher's clock has no effect.
     """
     came, lifetime_ms = submission.came, submission.lifetime_ms
     return Envelope(

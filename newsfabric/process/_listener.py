@@ -29,7 +29,7 @@ class SpareListener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept as :meth:`socket.socket.accept`; ConnectionAbortedError for a refused connection,
-        and BlockingIOError if the kernel has no memory for it: then Tornado retries after a pause.
+        BlockingIOError if the kernel has no memory for it: Tornado retries after a pause.
         """
         try:
             return super().accept()

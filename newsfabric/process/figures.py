@@ -6,9 +6,9 @@ seconds its p50 and p99 over the last ten seconds. A figure has the name of its 
 ``p99``: ``gateway_readers``, ``gateway_closes.slow_reader``, ``gateway_delay_seconds.p99``. So an
 operator can find the metric of each figure.
 
-The decision that a reader may question: rates are computed here, as Prometheus would. The board
-must work where nothing scrapes, and a scraper that runs each fifteen seconds has no figure of the
-last seconds.
+The decision that a reader may question: rates are computed here, not by Prometheus. The board must
+work where nothing scrapes, and a scraper that runs each fifteen seconds has no figure of the last
+seconds.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ The subject of a record is in fields of JSON beside its text (``extra=`` of a lo
 those in :data:`FIELDS`. Bodies and tokens are in neither.
 
 The decision that a reader may question: this limit is a safety net for all code, libraries
-included, not a reason to log per request. Where a stranger can knowingly cause a line, the place
-itself limits it (:mod:`newsfabric.line_limits`), or counts it in a metric without a log line.
+included, not a reason to log per request. Where a stranger is known to be able to cause a line, the
+place limits it (:mod:`newsfabric.line_limits`), or counts it in a metric without a log line.
 """
 
 from __future__ import annotations
@@ -99,8 +99,7 @@ class Bounded(logging.Filter):
             return False
         place.left -= 1
         if place.unsaid:
-            # For the line. The text isn't changed here: a text that can't be formatted must not
-            # raise.
+            # For the line. The text stays: a text that can't be formatted must not raise here.
             record.unsaid = place.unsaid
             place.unsaid = 0
         return True

@@ -5,8 +5,7 @@ there for a page. A page's request has the page's origin. A page whose host name
 address (DNS rebinding) sends that host name.
 
 The decision that a reader may question: host names are refused unless they were listed, for GET as
-well. Scrapers use addresses or a handful of names, and a rule without exceptions is easy to
-remember.
+well. Scrapers use addresses or a few names, and a rule without exceptions is easy to remember.
 """
 
 from __future__ import annotations

@@ -42,8 +42,7 @@ logger = logging.getLogger(__name__)
 BACKLOG = 1024
 # Bytes of one request: Tornado keeps all of it before a handler is asked, whatever the path.
 _MAX_BODY = 64 * 1024
-# A request's head and its body must each arrive within this time; an idle connection is kept as
-# long.
+# A request's head and its body must each arrive in this time; an idle connection ends after it.
 _IDLE_SECONDS = 60.0
 # The key of the values of process_options, in click's context.
 _LOG_FORMAT: Final = "newsfabric.log_format"
@@ -106,7 +105,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], *, name: str, log_leve
         logger.critical("%s: %s", name, exc)
         sys.exit(1)
     except Exception:
-        # Python itself would write it past the log, in many lines.
+        # Python would write it on stderr, past the log, in many lines.
         logger.critical("%s ends by a fault of ours", name, exc_info=True)
         sys.exit(1)
 
@@ -217,7 +216,7 @@ class PlainHandler(HeadHandler):
 
 
 class LiveHandler(PlainHandler):
-    """A handler of ``/healthz/live``: 200 while the loop turns. Restart it if it is silent."""
+    """A handler of ``/healthz/live``: 200 while the loop turns. Restart a silent process."""
 
     def get(self) -> None:
         """Reply 200 with ``{"live": true}``."""

@@ -9,8 +9,8 @@
         print(published.identity)
 
 ``publish`` returns when the message is stored and routed (a receipt), or, with ``receipt=False``,
-when a broker has it. Until then it sends the message again with the same ``message_id``, by the
-next broker of the region and then by the next region. If a retry can't help it raises:
+when a broker has it. Until then it sends the message again with the same ``message_id``, through
+the next broker of the region and then through the next region. If a retry can't help it raises:
 :class:`~newsfabric.errors.Rejected`, :class:`~newsfabric.errors.Returned`,
 :class:`~newsfabric.errors.AccessRefused`, :class:`~newsfabric.errors.Unanswered`.
 

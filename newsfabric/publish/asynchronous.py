@@ -2,12 +2,13 @@
 
 A broker's confirm only means "taken"; the receipt reports "stored and routed", or why not. Without
 a reply in time the message is sent again with the same ``message_id``, by which the fabric knows a
-repeat. The repeat is sent by another broker: a broker can take messages and be unable to route
-them. The pauses grow: repeats would only set back a fabric that has a backlog.
+repeat. The repeat is sent through another broker: a broker can take messages and be unable to route
+them. The pauses grow: repeats would only slow a fabric with a backlog.
 
 The brokers of a region stand side by side, and there is a connection to each of them. With several
-regions the first is the nearest: messages are sent by its brokers while one of them is connected
-and replies, otherwise by the next region's. :mod:`newsfabric.publish.choice` makes this choice.
+regions the first is the nearest: messages are sent through its brokers while one of them is
+connected and replies, otherwise through the next region's. :mod:`newsfabric.publish.choice` makes
+this choice.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ FIRST_SECONDS: Final = 1.0
 
 
 class AsyncPublisher:
-    """A publisher by one broker of ``regions``, and by another one if that doesn't reply.
+    """A publisher through one broker of ``regions``, or another one if that doesn't reply.
 
     A region is the AMQP URLs of its brokers, separated by commas; the nearest region is first.
-    Messages of one publisher are sent by the same broker as long as it replies: so their order is
-    kept, and many publishers are spread over all brokers. Made by :meth:`open`; close it.
+    Messages of one publisher are sent through the same broker as long as it replies: so their order
+    is kept, and many publishers are spread over all brokers. Made by :meth:`open`; close it.
 
     ``receipt`` and ``copies`` are the defaults of :class:`~newsfabric.publish.Options`. A reply is
     waited for ``timeout`` seconds in all (None: for ever), and ``send_again`` seconds before the
@@ -138,8 +139,7 @@ class AsyncPublisher:
         """Return a publisher over links, one to each broker of each region, which it closes.
 
         ``arguments`` are those of its queues for receipts. On core brokers, where an operator
-        publishes, these are bound to exchange ``receipts``; elsewhere shovels bring receipts to
-        these queues.
+        publishes, these are bound to exchange ``receipts``; elsewhere shovels bring receipts.
         """
         publisher = cls(app_id, **settings)
         listed = [[one] if not isinstance(one, Sequence) else list(one) for one in regions]
@@ -352,8 +352,7 @@ class _Sending:
         return again
 
     def _lost(self, number: int, words: str) -> None:
-        """Handle the close of the channel to broker ``number``; Rejected if the message
-        caused it."""
+        """Handle the close of broker ``number``'s channel; Rejected if the message caused it."""
         if reason := refused(words, self.message):
             raise Rejected(reason, words)
         if is_no_entrance(words):

@@ -1,5 +1,4 @@
-"""The choice of a message's broker, and of the time that a reply is waited for. Pure: time is
-passed in.
+"""The choice of a message's broker, and of the time to wait for a reply. Pure: time is passed in.
 
 The brokers of a region stand side by side. A publisher chooses the order of each region's brokers
 once, at random, and then stays with the first of the nearest region. So many publishers are spread
@@ -7,10 +6,10 @@ over all brokers, and the messages of one publisher take one path and keep their
 failures. (A broker chosen for each message would spread a single publisher too, but no publisher is
 too much for one broker, and messages on two paths overtake each other.)
 
-A broker that was silent until another one replied is *doubted*. Messages are sent by the others
-then, so only the first ones wait for it; now and then it gets a copy of a message. Once it answers
-a message in time it isn't doubted any more. A late reply proves nothing: a broker that was stopped
-and continues, or that has a long backlog, sends many of these.
+A broker that was silent until another one replied is *doubted*. Messages are sent through the
+others then, so only the first ones wait for it; now and then it gets a copy of a message. Once it
+answers a message in time it isn't doubted any more. A late reply proves nothing: a broker that was
+stopped and continues, or that has a long backlog, sends many of these.
 
 A receipt takes 5 to 50 ms in a quiet region, and seconds under overload, where each repeat is one
 more copy to carry. So the first repeat waits for ``send_again``, or, if replies are slow, four
@@ -29,7 +28,7 @@ SEND_AGAIN: Final = 0.5
 SEND_AGAIN_AT_LAST: Final = 10.0
 #: Greatest length of the first pause where replies are slow.
 SLOW: Final = 2.0
-#: Seconds between copies that are sent by a doubted broker.
+#: Seconds between copies that are sent through a doubted broker.
 PROBE_EVERY: Final = 2.0
 
 _TIMES_USUAL: Final = 4
@@ -121,7 +120,7 @@ class Choice:
         return due
 
     def heard(self, number: int, key: str, now: float) -> None:
-        """Note a reply to message ``key`` by broker ``number``, awaited or not.
+        """Note a reply to message ``key`` through broker ``number``, awaited or not.
 
         If it answers the last probe in time, the broker isn't doubted any more.
         """
@@ -130,7 +129,7 @@ class Choice:
             self._trust(broker, now)
 
     def answered(self, number: int, course: Course, now: float) -> None:
-        """Note the first reply to a message, by broker ``number``."""
+        """Note the first reply to a message, through broker ``number``."""
         since = course.since(number)
         if since is None:
             # By a stranger, or a probe: this tells nothing about the time of replies.

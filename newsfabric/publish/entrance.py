@@ -17,12 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 class Entrance:
-    """A publisher by one broker. Begin with :meth:`open`; close it.
+    """A publisher through one broker. Begin with :meth:`open`; close it.
 
     ``on_receipt`` is called with each receipt's ``correlation_id`` and the receipt. ``user_id`` is
     the link's login, for messages that shall have it. ``arguments`` are those of the queue for
-    receipts, and ``receipts`` is the exchange that it is bound to, where shovels don't bring
-    receipts to queues.
+    receipts, ``receipts`` is the exchange that it is bound to, where no shovel brings receipts.
     """
 
     _consumer: Consumer

@@ -85,7 +85,7 @@ def make_message(topic: str, body: Any, options: Options, *, app_id: str, now_ms
 
 
 def check_limits(message: Message) -> None:
-    """Raise Rejected, in a router's words, for a ``message`` that would cost a channel or
+    """Raise Rejected, in a router's words, for a ``message`` that would close channel or
     connection.
 
     A client broker closes the channel for a body of more than 128 KiB, and the connection for

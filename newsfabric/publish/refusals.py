@@ -1,7 +1,7 @@
 """The message that made a broker close a channel, and the reason of the refusal. Pure.
 
 AMQP closes a channel for one bad message, without its delivery tag or id. RabbitMQ's words (the
-same in 3.10 to 4.3) name the fault, which tells the message from the others in flight. Messages
+same in 3.10 to 4.3) name the fault, which identifies the message among those in flight. Messages
 that the words don't name are sent again.
 """
 
@@ -23,8 +23,7 @@ _USER: Final = re.compile(r"PRECONDITION_FAILED - user_id property set to '(.*?)
 
 
 def refused(words: str, message: Message) -> str | None:
-    """Return the reason for which a broker's ``words`` refuse ``message``; None if they mean
-    another.
+    """Return why a broker's ``words`` refuse ``message``; None if they mean another message.
 
     It is one of :data:`newsfabric.messages.envelope.REJECT_REASONS`.
     """

@@ -44,9 +44,9 @@ async def follow(
     Begins with the last ``rewind`` of them, or with those routed ``since`` a time (seconds since
     the epoch): so messages that arrive during the connect aren't missed. ``on_subscribed`` is
     called with each topic as soon as its messages arrive, also after a reconnect, and ``on_gap``
-    before that if messages may have been missed; ``on_away`` is called with the reason of each
-    disconnect. Ends only with ReaderError if a topic was refused, or with a Disconnected that
-    forbids to reconnect.
+    before that if messages may have been missed; ``on_away`` is called with the reason of each lost
+    or failed connection. Ends only with ReaderError, if a topic was refused, or with a Disconnected
+    that forbids a reconnect.
     """
     seen: collections.OrderedDict[int, None] = collections.OrderedDict()
     positions: dict[str, str] = {}

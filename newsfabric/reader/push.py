@@ -91,6 +91,5 @@ def parse_push(text: str | bytes) -> Push:
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     line = text.decode("utf-8") if isinstance(text, bytes) else text
-    # A body may have line breaks between its values; strings escape theirs, so spaces are
-    # equivalent.
+    # A body may have line breaks between values; strings escape theirs, so spaces do as well.
     return Push(line.replace("\r", " ").replace("\n", " "), fields)

@@ -84,8 +84,8 @@ class Reader(abc.ABC):
     async def subscribe(
         self, topic: str, *, rewind: int | str | None = None, position: str | None = None
     ) -> None:
-        """Subscribe to ``topic``; the reply is a push, ``subscribed`` or ``error``, with ``topic``
-        as ``ref``.
+        """Subscribe to ``topic``; a ``subscribed`` or ``error`` push replies, with ``topic`` as
+        ``ref``.
 
         Messages begin after ``position`` if the gateway has all since then, else with ``rewind``.
         An event stream has one position, a :attr:`last_id`; the last one given is used.
@@ -144,7 +144,7 @@ class _WebSocket(Reader):
             opening = asyncio.ensure_future(
                 websocket_connect(url, connect_timeout=_CONNECT_TIMEOUT)
             )
-            # Shielded, since Tornado goes on connecting for a future that was cancelled.
+            # Shielded, since Tornado continues to connect for a future that was cancelled.
             try:
                 socket = await asyncio.shield(opening)
             except asyncio.CancelledError:

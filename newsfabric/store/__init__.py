@@ -35,8 +35,8 @@ class Store(Protocol):
     async def write(self, envelopes: Sequence[Envelope]) -> None:
         """Keep ``envelopes`` for their topics' ttl; after the return every process can read them.
 
-        The write is idempotent, and not atomic: after an error write all of ``envelopes`` again,
-        and so after a cancelled call.
+        The write is idempotent, and not atomic: after an error or a cancelled call some may be
+        written, so write all of them again.
         """
 
     async def history(
@@ -66,17 +66,17 @@ class Store(Protocol):
         For readers who resume: whether a reader has a message depends on all of its copies, so all
         copies are returned (order: id, router, epoch, seq). If there are more than ``limit``, the
         newest ``limit``; exactly ``limit`` envelopes mean that there may be older ones. Expired
-        envelopes are left out. StoreError if some envelopes had to be dropped before they expired:
-        the result may be incomplete.
+        envelopes are left out. StoreError if some had to be dropped before they expired: the result
+        may be incomplete.
 
         With ``region`` the read is at quorum in that region, and raises StoreUnavailable if that
         region doesn't answer: only such a read finds everything that the region's routers wrote.
-        Without, the read is as all others.
+        Without ``region`` the read is as all others.
         """
 
     async def latest(self, topic: str, *, limit: int) -> list[Envelope]:
-        """Return the newest envelope of each key of ``topic``, oldest first, at most ``limit`` and
-        1,000.
+        """Return the newest envelope of each key of ``topic``, oldest first: at most ``limit``, and
+        at most 1,000.
 
         The newest has the highest version, then the highest id; an envelope without a version is
         older than any with one. Envelopes without a key are left out. A newest envelope that has
@@ -91,11 +91,11 @@ class Store(Protocol):
 
         Only numbers with an index row are returned, the first ``limit`` of them; fewer than
         ``limit`` are all. With ``at_home`` the read is at quorum in the region that wrote the log,
-        and raises StoreUnavailable if that region doesn't answer: only there a number that isn't
-        found doesn't exist. Without, the read is as all others, and a number that isn't found may
-        still arrive. Messages with a shorter life (the topic's ttl, the publisher's expiration) are
-        read here for ten minutes at least. Index rows outlive their messages by two days, in which
-        the number is GONE. A message that can't be read is counted, and its number is HALF;
+        and raises StoreUnavailable if that region doesn't answer: a number that isn't found there
+        doesn't exist. Without ``at_home`` the read is as all others, and a number that isn't found
+        may still arrive. Messages with a shorter life (the topic's ttl, the publisher's expiration)
+        are read here for ten minutes at least. Index rows outlive their messages by two days, in
+        which the number is GONE. A message that can't be read is counted, and its number is HALF;
         everywhere else that is a StoreError.
         """
 
@@ -111,8 +111,7 @@ class Store(Protocol):
         """
 
     async def change_log(self, row: DirectoryRow) -> bool:
-        """Replace the log's row by ``row``, where that is allowed
-        (:meth:`DirectoryRow.may_replace`).
+        """Replace the log's row by ``row``, if :meth:`DirectoryRow.may_replace` allows it.
 
         True if ``row`` stands now: the call is idempotent. False if the log has ended or moved, or
         isn't listed. StoreError for a log of another region than this store's.
@@ -121,8 +120,7 @@ class Store(Protocol):
     async def log_days(self, *, at_home: bool = False) -> list[tuple[str, int]]:
         """Return (region, day) of every part of the directory that has rows, in order.
 
-        With ``at_home`` as this region has them, or StoreUnavailable: the region's own are all
-        there.
+        With ``at_home`` as this region has them, or StoreUnavailable: its own are complete.
         """
 
     async def directory(
@@ -135,12 +133,11 @@ class Store(Protocol):
         """
 
     async def mailboxes(self, topics: Sequence[str], *, limit: int) -> list[list[Kept]]:
-        """Return the newest ``limit`` messages, at most 1,000, of the mailbox of each of
-        ``topics``.
+        """Return the mailbox of each of ``topics``: the newest ``limit`` messages, at most 1,000.
 
         A mailbox has the messages that are neither dismissed nor expired, oldest first, each once,
-        with its marks. One call reads many, as in a crowd that reconnects each reader asks for its
-        own mailbox.
+        with its marks. One call reads many: crowds reconnect together, each reader with its own
+        mailbox.
         """
 
     async def kept(self, topic: str, id: str) -> Kept | None:
@@ -151,8 +148,7 @@ class Store(Protocol):
         """
 
     async def mark(self, marks: Sequence[UserMark]) -> None:
-        """Keep ``marks`` for as long as the marked messages; after the return every process can
-        read them.
+        """Keep ``marks`` as long as their messages; after the return every process can read them.
 
         Of two marks of one kind on one message the earlier stands, whichever is written first. No
         mark is ever removed. After an error, write all of ``marks`` again.

@@ -172,8 +172,7 @@ def cluster(
         auth_provider=auth,
         ssl_context=tls_context(address),
         connection_class=RefusalsPass,
-        # Cassandra 4.0 and later. To negotiate from the driver's newest version takes three
-        # attempts.
+        # Cassandra 4.0 and later. The driver's negotiation would take three tries.
         protocol_version=ProtocolVersion.V5,
         connect_timeout=CONNECT_S,
         control_connection_timeout=CONNECT_S,
@@ -219,8 +218,7 @@ class RefusalsPass(LibevConnection):  # type: ignore[misc]
 
     After the driver's own AuthenticationFailed a node is never tried again, and a new node refuses
     every login until it has the cluster's. Example: a region's only store node is replaced; a
-    router that reaches the new one a second too early would lack its region's store for as long as
-    it runs.
+    router that reaches the new one a second too early would lack its region's store until it ends.
     """
 
     @classmethod
@@ -259,7 +257,7 @@ def tls_context(address: Address) -> DriverTls | None:
 
 
 def wrapped(exc: Exception, what: str) -> StoreError:
-    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from``."""
+    """Return ``exc`` as our error, StoreUnavailable if a retry can help. Raise it ``from exc``."""
     if isinstance(exc, StoreError):
         return exc
     if isinstance(exc, ConfigError):

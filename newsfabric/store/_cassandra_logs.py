@@ -38,8 +38,7 @@ _TOGETHER: Final = 50
 _MOST_DAYS: Final = 10_000
 # Size of a row without a topic.
 _VOID_BYTES: Final = 128
-# Names are written again once a day, so that they don't expire before the rows of their logs: each
-# change of a row extends its TTL.
+# Names are written again once a day: each change of a log's row extends the row's TTL.
 _NAME_AGAIN_S: Final = 86_400.0
 _NO_ID: Final = uuid.UUID(int=0)
 

@@ -66,8 +66,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
     The driver's threads call it; requests succeed a little before the notification.
 
     The nodes that are up are read from the driver each time (``hosts``). Notifications can't be
-    added up: a node of the store's URL is notified before the driver knows its region, and not
-    again.
+    added up: a node of the store's URL is notified once, before the driver knows its region.
     """
 
     def __init__(self, centre: str, hosts: Callable[[], Iterable[Any]]) -> None:
@@ -99,7 +98,7 @@ class Presence(HostStateListener):  # type: ignore[misc]
             self._all_away = False
 
     def on_add(self, host: Any) -> None:
-        """Note a node that the driver has just heard of."""
+        """Note a node that is new to the driver."""
         self.on_up(host)
         self.look()
 

@@ -207,8 +207,7 @@ def plan(envelopes: Sequence[Envelope], topics: TopicTable, *, now_ms: int) -> P
         log_row = (e.router, e.epoch, block, e.seq, topic, key[0], stamp, log_ttl)
         add(INSERT_LOG, (e.router, e.epoch, block), log_row, _KEY_BYTES)
         if e.key is not None:
-            # Twice as long: the row that it replaced, routed at most a ttl later, must not come
-            # back.
+            # Twice as long: the replaced row, routed at most a ttl later, must not come back.
             stays = min(ttl + ttl_s(kept_ms), _MAX_TTL_S)
             version = -1 if e.version is None else e.version
             latest = (topic, e.key, version, row, stamp, stays)

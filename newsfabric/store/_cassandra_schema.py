@@ -156,8 +156,7 @@ def pending(
 ) -> tuple[Migration, ...]:
     """Return the ``migrations`` that aren't ``applied`` (version → name, checksum).
 
-    StoreError if an applied file has changed since, or if the cluster's schema is of a newer
-    release.
+    StoreError if an applied file has changed, or if the cluster's schema is of a newer release.
     """
     known = {m.version: m for m in migrations}
     if newer := sorted(set(applied) - set(known)):

@@ -139,8 +139,8 @@ class Session:
         wait: ReadWait = LONG_WAIT,
         at: str | None = None,
     ) -> list[Row]:
-        """Return the rows that ``statement`` finds: in this region, or in another if it doesn't
-        answer.
+        """Return the rows that ``statement`` finds in this region, or in another one if it is
+        silent.
 
         The other region lacks rows that this one wrote in its last moments and hadn't replicated.
         With ``at`` only that region is asked, and StoreUnavailable is raised if it doesn't answer.
@@ -172,8 +172,7 @@ class Session:
             raise
 
     async def transact(self, statement: str, values: Values) -> Row:
-        """Return the reply to a lightweight transaction of this region: first, whether it was
-        applied.
+        """Return the reply to a lightweight transaction of this region: first, if it was applied.
 
         A transaction that fails may have been applied, or may be applied later.
         """
@@ -244,8 +243,7 @@ class Session:
         if self._connecting is None and time.monotonic() >= self._rest_until:
             self._connecting = asyncio.create_task(self._connect(), name="store connect")
         if self._connecting is not None:
-            # Other callers wait for the same connection: the cancellation of one must not cancel
-            # it.
+            # Others wait for the same connection: the cancellation of one must not end it.
             await asyncio.shield(self._connecting)
         if self._link is None:
             assert self._failure is not None
@@ -345,8 +343,7 @@ def _connect(address: Address, login: Credentials | None) -> _Link:
         if address.centre not in centres:
             known = ", ".join(sorted(str(centre) for centre in centres))
             raise StoreError(f"{address}: no data centre {address.centre!r} (there is: {known})")
-        # The driver sends no more notifications of nodes that were away before their region was
-        # known.
+        # The driver doesn't notify again of nodes that were away before their region was known.
         presence.look()
         session.set_keyspace(address.keyspace)
         prepared = {text: session.prepare(text) for text in STATEMENTS}

@@ -175,7 +175,7 @@ class Rows:
 
 
 def wrapped(path: Path, exc: sqlite3.Error) -> StoreError:
-    """Return our own error for ``exc``: StoreUnavailable if a retry can help. Raise it ``from``."""
+    """Return ``exc`` as our error, StoreUnavailable if a retry can help. Raise it ``from exc``."""
     # Absent on errors that the Python module raises itself (misuse, not the file).
     code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)
     kind = StoreUnavailable if code & 0xFF in _PASSING else StoreError
@@ -192,8 +192,7 @@ def connect(path: Path, *, busy_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=busy_s, isolation_level=None, check_same_thread=False
     )
-    # A text with flipped bits must not hide all other rows of its page. The row's checksum finds
-    # it.
+    # A text with flipped bits must not hide its page's other rows. The row's checksum finds it.
     connection.text_factory = lambda raw: raw.decode(errors="replace")
     try:
         _use_wal(connection, time.monotonic() + busy_s)

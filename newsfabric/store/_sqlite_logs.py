@@ -60,8 +60,7 @@ def numbers(
         size = min(limit - len(found), _PAGE_ROWS)
         asked = log.router, log.epoch, first, last, size
         page = _page(connection, asked, [_MOST_FAILED])
-        # Near a row whose number has changed SQLite returns rows that weren't asked for, some
-        # twice.
+        # Near a row whose number has changed SQLite returns other rows, too, and some twice.
         asked_for = [fields for fields in page if is_whole(fields[0], first, last)]
         for fields in asked_for:
             number = _number(log, fields, now_ms, kept_until)

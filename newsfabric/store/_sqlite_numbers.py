@@ -2,10 +2,10 @@
 
 A message has a checksum of its own. Its row in ``log`` stays two days longer, and then alone tells
 that the number's time is over; or it tells that the number is void. A flipped bit in the row (in
-topic, id or number) would make a living message seem over.
+topic, id or number) could make the number of a living message GONE.
 
 So both kinds of row carry a check of their values. For a message it is the last :data:`_BITS` bits
-of the time at which the row expires, which is up to a minute later for that. A void number has the
+of the time at which the row expires, which is therefore up to 131 s later. A void number has the
 check in place of the id. The decision that a reader may question: the check isn't a column, so that
 this release and the one before can read each other's files. Rows of the release before have no
 check: there the expiry is exactly the ms that topic and id give, and a void number has an empty id.
@@ -53,8 +53,8 @@ def says_void(row: LogRow) -> bool:
 
 
 def _void_id(router: str, epoch: int, seq: int) -> str:
-    # Ten characters: of a text of eight one flipped bit in a row's head makes an empty text, which
-    # is valid too.
+    # Ten characters: one flipped bit in a row's head can turn a text of eight into an empty one,
+    # which is valid.
     return f"{_check((router, epoch, seq)):010x}"
 
 

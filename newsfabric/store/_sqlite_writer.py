@@ -27,8 +27,7 @@ from newsfabric.store import _sqlite_file as file
 
 logger = logging.getLogger(__name__)
 
-# Writes in one transaction: other processes wait for the lock meanwhile (about 15 ms for 1,000
-# rows).
+# Writes in one transaction: other processes wait for its lock (about 15 ms for 1,000 rows).
 _MOST_WRITES: Final = 1_000
 # Pause while there is more to delete: short turns, so that writes run in between.
 _PURGE_AGAIN_S: Final = 0.05

@@ -7,7 +7,7 @@ reads in its own region, or in another one while its own can't answer.
 
 A finished write is on a majority of this region's replicas: the death of any single node doesn't
 undo it, and every reader of this region finds it. Bronze too: all classes share the numbers of a
-log, and a lost number would be searched for ever.
+log, and gateways would look for a lost number for ever.
 
 The difference to the other stores: of two *different* envelopes with one id and one place in a log,
 which no router makes, either may stand.

@@ -32,8 +32,8 @@ Runs = tuple[tuple[int, int], ...]
 
 
 class Log(NamedTuple):
-    """All that ``router`` of ``region`` has routed since ``epoch``: its beginning, in ms by the
-    router's clock.
+    """The log of one life of ``router`` of ``region``, which began at ``epoch``: ms, by its own
+    clock.
 
     No epoch is used twice under one name.
     """
@@ -53,8 +53,7 @@ class DirectoryRow:
     """The directory's row of ``log``.
 
     All numbers up to ``low`` are settled. ``ended`` is the last number of a log that has ended.
-    ``voids`` are the numbers up to ``ended`` that are void, as the router that closed the log
-    found.
+    ``voids`` are its void numbers, as the router that closed the log found.
     """
 
     log: Log
@@ -65,8 +64,7 @@ class DirectoryRow:
 
     @property
     def told_ms(self) -> int:
-        """The latest time known from this row, in ms: its router's clock read this, or a bit
-        less.
+        """The latest time known from this row, in ms: its router's clock then, or a bit more.
 
         For a row of a router of the release before: when the log began.
         """

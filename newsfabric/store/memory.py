@@ -1,5 +1,4 @@
-"""The store of one process and its tests: nothing survives the process; all else is as in the
-others.
+"""The store of one process and its tests: nothing survives that; all else is as in the others.
 
 Bounded in bytes, not per topic: the topics ``user.<id>`` alone can be millions. At the bound the
 oldest twentieth of all rows is deleted, and its numbers are GONE.
@@ -26,7 +25,7 @@ DEFAULT_MAX_BYTES: Final = 128 * 1024 * 1024
 _OVERHEAD_BYTES: Final = 1_500
 # Above this bound the mark that was written first is forgotten.
 _MOST_MARKS: Final = 200_000
-# Above this bound, the log listed first of those that have ended is forgotten.
+# Above this bound the oldest log that has ended is forgotten, or the oldest of all.
 _MOST_LOGS: Final = 10_000
 # No row has this key.
 _NOTHING: Final[rules.RowKey] = ("", "", 0, 0)
@@ -151,7 +150,8 @@ class MemoryStore:
         return self._logs.setdefault((router, epoch), _LogRows())
 
     async def list_log(self, log: Log) -> bool:
-        """See :meth:`newsfabric.store.Store.list_log`; above 10,000 an ended log is deleted."""
+        """See :meth:`newsfabric.store.Store.list_log`; above 10,000 the oldest that ended is
+        deleted."""
         if log in self._directory:
             return False
         self._directory[log] = DirectoryRow(log)

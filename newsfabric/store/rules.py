@@ -157,8 +157,7 @@ def newest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelop
 
 
 def oldest_of_each(newest_first: Iterable[Envelope], limit: int) -> list[Envelope]:
-    """Return at most ``limit`` envelopes, newest first: the last one met of each identity that has
-    a body.
+    """Return at most ``limit`` envelopes, newest first: of each identity the last met with a body.
 
     The search ends at ``limit`` identities: an older copy beyond isn't looked for.
     """

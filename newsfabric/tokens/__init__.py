@@ -78,8 +78,7 @@ class KeySet:
     keys: tuple[Key, ...] = ()
 
     def candidates(self, kid: str | None) -> tuple[Key, ...]:
-        """Return the keys that a token with this ``kid`` may have been signed with; few, mostly
-        one.
+        """Return the keys that may have signed a token with this ``kid``; few, mostly one.
 
         A token without a ``kid`` is tried with the only key there is, or with keys without one.
         """
@@ -125,8 +124,7 @@ def is_user(text: str) -> bool:
 
 
 def verify(token: str, keys: KeySet, rules: TokenRules, now: float) -> Login:
-    """Return the login of ``token`` at ``now`` (seconds since the epoch); BadToken if it is
-    invalid.
+    """Return the login of ``token`` at ``now`` (seconds since the epoch); BadToken if invalid.
 
     With the reason ``unknown_key`` the token may be valid for newer keys.
     """

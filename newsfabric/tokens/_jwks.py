@@ -32,8 +32,7 @@ _PEM: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DO
 
 
 def parse_keys(data: bytes, *, secrets: bool) -> KeySet:
-    """Return the keys in ``data``; ValueError, with a text for a person, if there is none that
-    fits.
+    """Return the keys in ``data``; ValueError, with a text for a person, if none fits.
 
     Shared secrets are accepted if ``secrets``.
     """

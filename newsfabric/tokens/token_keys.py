@@ -86,8 +86,7 @@ class TokenKeys:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def look_again(self) -> bool:
-        """Read again after a token with an unknown key, unless that was done just now; return
-        whether.
+        """Read again, for a token with an unknown key, unless just done; return whether it was.
 
         A call during a read waits for that read.
         """

@@ -50,8 +50,7 @@ def shovel_value(link: ShovelLink, credentials: Credentials) -> dict[str, Any]:
         "src-protocol": "amqp091",
         "src-uri": _uris((link.source,), credentials),
         "src-queue": link.queue.name,
-        # A shovel declares its source queue if that is missing: with these arguments it is the same
-        # queue.
+        # A shovel declares a missing source queue: with these arguments it is the same one.
         "src-queue-args": link.queue.bounds.arguments(),
         # Enough for a link of 100 ms at 10,000 messages a second.
         "src-prefetch-count": 1000,

@@ -1,4 +1,4 @@
-"""The own exchanges and queues of each kind of broker: client broker, core broker, retail box."""
+"""Exchanges and queues of each kind of broker: client broker, core broker, retail box."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def keeper_queues(region: str) -> str:
 
 
 def core(topics: TopicTable) -> Part:
-    """Return all that each core broker has.
+    """Return the exchanges, queues and bindings of each core broker.
 
     All messages enter by ``router.1``, gold by ``router.2`` as well, where it waits only behind
     other gold.
@@ -111,8 +111,7 @@ def core(topics: TopicTable) -> Part:
 
 
 def feed_bindings(region: str, box: str, queue: str) -> tuple[Binding, ...]:
-    """Return the bindings of ``queue``, which feeds ``box``: all routed messages, orders, its load
-    reports.
+    """Return the bindings of ``queue``, which feeds ``box``: messages, orders, its load reports.
 
     The keepers of ``region`` bind it, since a user that may bind may make bindings without limit.
     """

@@ -135,8 +135,7 @@ def shovel_plan(
     *,
     places: Mapping[str, Sequence[Place]] | None = None,
 ) -> dict[Broker, Part]:
-    """Return all objects of ``region`` on each broker: its own, its shovels and their source
-    queues.
+    """Return ``region``'s objects on each broker: its own, its shovels and their source queues.
 
     ``places`` has, by :attr:`Link.id`, the places of a link that isn't at its preferred place:
     several while it moves, the newest first. A broker has one shovel of a name, so of two places
@@ -157,8 +156,7 @@ def shovel_plan(
 
 
 def taken_from(fabric: Fabric, cluster: Cluster, topics: TopicTable) -> Part:
-    """Return the queues that regions' shovels take from on each broker of ``cluster``, client or
-    proxy.
+    """Return the queues that shovels take from on each broker of ``cluster``, client or proxy.
 
     Their keepers would make these queues, too, but later: publishers may reach an empty broker
     first, and it would return their messages, for which there is no queue.

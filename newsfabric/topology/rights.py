@@ -148,8 +148,7 @@ def publisher(rights: PublisherRights) -> User:
 def limits(role: Role) -> dict[str, list[dict[str, Any]]]:
     """Return the part of a cluster's ``definitions.json`` that bounds the queues of others.
 
-    An operator policy applies beside the arguments of a queue's owner: the smaller bound of both
-    holds.
+    An operator policy applies beside the owner's arguments: the smaller bound of both holds.
     """
     if role == "core":
         pattern, bounds = f"^{exactly(BOX_QUEUES)}", BOX_BOUNDS

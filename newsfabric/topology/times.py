@@ -97,9 +97,8 @@ class Times:
 
     @functools.cached_property
     def late_ms(self) -> int:
-        """The age at which a message becomes late: another copy of it may be forgotten. That copy
-        may be older by :attr:`apart_ms`, and its time may be ahead of all known ones by
-        ``clock_ms``."""
+        """The age at which a message becomes late: another copy may be forgotten, as that may be
+        older by :attr:`apart_ms`, and its time may be ahead of all known ones by ``clock_ms``."""
         return self.identity_ms - self.apart_ms - self.clock_ms
 
 

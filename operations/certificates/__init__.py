@@ -1,9 +1,9 @@
 """Certificates of the fabric's own authority: made, renewed, rotated, checked.
 
 :mod:`~operations.certificates.making` makes and describes certificates, without I/O;
-:mod:`~operations.certificates.due` says which have to be made anew, and why;
-:mod:`~operations.certificates.folder` keeps an authority and what it signed as files;
+:mod:`~operations.certificates.due` decides which must be renewed, and why;
+:mod:`~operations.certificates.folder` stores an authority and its certificates as files;
 :mod:`~operations.certificates.checking` judges certificates of any authority.
 
-How connections use them is :mod:`newsfabric.tls`, which needs none of these.
+Connections use certificates by :mod:`newsfabric.tls`, which needs none of these.
 """

@@ -1,7 +1,7 @@
-"""Whether a certificate, of any authority, is what a connection needs.
+"""A check whether a certificate, of any authority, is fit for a connection.
 
 The chain is judged by ``cryptography``'s verifier (RFC 5280 and the Web's rules), which is stricter
-than OpenSSL: what passes here passes there.
+than OpenSSL: a certificate that passes here passes there.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _PRIVATE: Final = b"PRIVATE KEY-----"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One file: what its first certificate says, and each thing that is wrong, with its mend.
+    """The result for one file: its first certificate's content, and each error with its remedy.
 
-    ``key_checked`` is whether a private key was found to compare.
+    ``key_checked`` is True if a private key was found.
     """
 
     path: str
@@ -55,11 +55,12 @@ def check(
     now: datetime.datetime,
     before: datetime.timedelta,
 ) -> Checked:
-    """Judge the certificate in ``path``; what follows it there are intermediates.
+    """Judge the first certificate in ``path``; the others in the file are intermediates.
 
     ``authorities`` None: ``ca.pem`` beside it, else those that this machine trusts. ``key`` None:
-    in the same file, else ``key.pem`` beside it, else it isn't checked. ``hosts`` empty: it need
-    only be for its own names. ConfigError if a named file can't be read.
+    the one in the same file, else ``key.pem`` beside it, else none is checked. ``hosts`` empty: the
+    certificate need be only for its own names. ConfigError for authorities, a key or hosts that
+    can't be used.
     """
     try:
         pem = path.read_bytes()
@@ -98,7 +99,7 @@ def _chain(
 ) -> list[str]:
     if not says.names:
         return ["it names no host (no subjectAltName): have it made with one"]
-    # So that an expired one, which is said already, is judged by its authority all the same.
+    # Expiry is reported by _ending: the chain is judged at a time when the certificate was valid.
     at = min(max(now, says.begins), says.ends - _SECOND)
     policy = PolicyBuilder().store(Store(trusted)).time(at.replace(tzinfo=None))
     try:
@@ -128,7 +129,7 @@ def _subject(name: str) -> x509.DNSName | x509.IPAddress:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        # Of a wildcard any host below it will do.
+        # For a wildcard, any host that it covers will do.
         return x509.DNSName(name.replace("*", "any", 1))
 
 

@@ -1,6 +1,6 @@
-"""Which certificates have to be made anew, and why. Pure.
+"""Decides which certificates must be renewed, and why. Pure.
 
-Nothing that is still good is made anew: a playbook may ask as often as it likes.
+A certificate that is still good is never renewed: a playbook may ask as often as it likes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from operations.certificates.making import Description, Role
 
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,5})([dh])", re.ASCII)
 _UNITS: Final = {"d": datetime.timedelta(days=1), "h": datetime.timedelta(hours=1)}
-# A century: dates stay within what X.509 and Python can write.
+# A century: dates stay within the range of X.509 and Python.
 _MOST: Final = datetime.timedelta(days=36_525)
 
 
 def duration(text: str) -> datetime.timedelta:
-    """``90d`` or ``36h``; ConfigError for anything else."""
+    """Parse ``90d`` or ``36h``; ConfigError for anything else."""
     found = _DURATION.fullmatch(text)
     if found is None or int(found[1]) * _UNITS[found[2]] > _MOST:
         raise ConfigError(f"{text!r} is no time: write days or hours, 90d or 36h")
@@ -34,9 +34,9 @@ def why_due(
     now: datetime.datetime,
     before: datetime.timedelta,
 ) -> str | None:
-    """Why ``held`` has to be made anew although it says what it should; None if it needn't.
+    """Return why ``held`` must be renewed although its content is right; None if it needn't be.
 
-    ``signer`` identifies the authority that signs now; ``before`` is how long ahead of its end.
+    ``signer`` identifies the present authority. A certificate is due from ``before`` its end on.
     """
     if held.by != signer:
         return "another authority has signed it"
@@ -48,7 +48,7 @@ def why_due(
 
 
 def why_other(held: Description, names: Sequence[str], roles: Sequence[Role]) -> str | None:
-    """Why ``held`` isn't the certificate for ``names`` in ``roles``; None if it is."""
+    """Return why ``held`` isn't the certificate for ``names`` in ``roles``; None if it is."""
     if set(held.names) != set(names):
         return f"it is for {', '.join(held.names)}"
     if set(held.roles) != set(roles):
@@ -57,7 +57,7 @@ def why_other(held: Description, names: Sequence[str], roles: Sequence[Role]) ->
 
 
 def in_words(left: datetime.timedelta) -> str:
-    """``left`` as a person reads it: whole days, or whole hours below two days."""
+    """Return ``left`` as text for a person: whole days, or whole hours below two days."""
     if left <= datetime.timedelta(0):
         return "no time"
     days, hours = left.days, int(left.total_seconds() // 3600)

@@ -1,15 +1,15 @@
-"""An authority and what it has signed, as files in one folder.
+"""An authority and its certificates, as files in one folder.
 
 ::
 
-    ca.pem                  every authority that is to be trusted: give this one to all hosts
+    ca.pem                  all trusted authorities: give this one to all hosts
     authorities/ID/         cert.pem and key.pem of each authority
     signing                 the ID of the one that signs
     issued/NAME/            cert.pem, key.pem, and both.pem: key and certificate in one file
 
-A file is replaced whole or not at all. Keys are 0600 in folders of 0700. One process works in a
-folder at a time. An authority is replaced in three steps, between which hosts are given their
-files, so that nobody ever meets a certificate whose authority he doesn't know::
+Files are replaced atomically. Keys are 0600 in folders of 0700. One process works in a folder at a
+time. An authority is replaced in three steps. Hosts get their files between these, so that no host
+ever meets a certificate of an authority that it doesn't know::
 
     one ──trust──► both are trusted, the old one signs ──sign──► the new one signs ──drop──► one
 """
@@ -57,20 +57,20 @@ _BOTH: Final = "both.pem"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Done:
-    """What was done about one certificate. ``why`` is empty when nothing was."""
+    """The result for one certificate. ``why`` is empty if nothing was changed."""
 
     name: str
     why: str = ""
 
     @property
     def changed(self) -> bool:
-        """Whether anything was made anew."""
+        """True if anything was made or replaced."""
         return self.why != ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A certificate in the folder: what it is called there, what it says, why it is due."""
+    """A certificate in the folder: its name there, its content, whether it signs, why it is due."""
 
     name: str
     says: Description
@@ -103,9 +103,10 @@ class Folder:
         lifetime: datetime.timedelta,
         before: datetime.timedelta,
     ) -> Done:
-        """A certificate for ``names`` in ``roles``, unless there is a good one for ``names[0]``.
+        """Make a certificate for ``names`` in ``roles``, unless ``names[0]`` has a good one.
 
-        ConfigError for a name that can't be in a certificate, or an authority that ends soon.
+        ConfigError for a name that can't be in a certificate, an authority that ends soon or has no
+        key, or a ``lifetime`` of at most ``before``.
         """
         wanted = tuple(dict.fromkeys(checked_name(name) for name in names))
         signer = self._signer()
@@ -121,8 +122,8 @@ class Folder:
     def renew(
         self, names: Sequence[str], *, now: datetime.datetime, before: datetime.timedelta
     ) -> list[Done]:
-        """Make each of ``names`` (all, if there are none) anew that is due, as long as it was."""
-        # In a wrong folder nothing is due: that must not look as if all were well.
+        """Renew each of ``names`` (all, if there are none) that is due, for the same lifetime."""
+        # In a wrong folder nothing is due: this must not look like success.
         self._signer()
         found = []
         for name in names or self._issued_names():
@@ -134,12 +135,12 @@ class Folder:
         return found
 
     def trust(self, name: str, *, now: datetime.datetime, lifetime: datetime.timedelta) -> Done:
-        """First step of a rotation: another authority, which is trusted and doesn't sign yet."""
+        """Do the first step of a rotation: make another authority, trusted and not signing yet."""
         signer = self._signer()
         if any(self._has_key(one) for one in self._authority_ids() if one != signer):
             self._write_bundle()
             return Done(_BUNDLE)
-        # What is newer is told by when it begins, in whole seconds.
+        # Authorities are ordered by their start, in whole seconds: the new one's must be later.
         old = _described(self._path / _AUTHORITIES / signer / _CERTIFICATE)
         later = old.begins + CLOCKS_DIFFER + _SECOND
         self._add_authority(name, max(now, later), lifetime)
@@ -147,10 +148,10 @@ class Folder:
         return Done(_BUNDLE, "another authority is trusted")
 
     def recover(self, bundle: bytes) -> Done:
-        """Before the first step, where the folder was lost: ``bundle`` is the ca.pem of a host.
+        """Set up a lost folder anew, for the first step; ``bundle`` is the ca.pem of a host.
 
         Its authorities are trusted, and sign nothing: their keys aren't here. A folder that has an
-        authority is left alone. ConfigError if there is no authority in ``bundle``.
+        authority is left alone. ConfigError if ``bundle`` has anything but authorities.
         """
         if self._signing() is not None:
             return Done(_BUNDLE)
@@ -165,7 +166,7 @@ class Folder:
         return Done(_BUNDLE, "what hosts trust is trusted here")
 
     def sign(self) -> Done:
-        """Second step: the new authority signs from now on. :meth:`renew` then makes all anew.
+        """Do the second step: the new authority signs from now on. :meth:`renew` then renews all.
 
         ConfigError before the first step.
         """
@@ -181,9 +182,9 @@ class Folder:
         return Done(_SIGNING, "the new authority signs")
 
     def drop(self) -> Done:
-        """Third step: forget every authority but the one that signs.
+        """Do the third step: delete every authority but the one that signs.
 
-        ConfigError while a certificate of another one is in the folder.
+        ConfigError before the second step, and while a certificate of another one is in the folder.
         """
         signer = self._signer()
         others = [one for one in self._authority_ids() if one != signer]
@@ -201,7 +202,7 @@ class Folder:
         return Done(_BUNDLE, "the old authority is forgotten") if others else Done(_BUNDLE)
 
     def show(self, *, now: datetime.datetime, before: datetime.timedelta) -> list[Held]:
-        """Authorities, the oldest first, and then all that were issued, by name."""
+        """Return the authorities, the oldest first, and then all issued certificates, by name."""
         signer = self._signer()
         found = []
         for one in self._authority_ids():
@@ -228,7 +229,7 @@ class Folder:
         if not (folder / _CERTIFICATE).exists():
             return "there was none"
         held = self._issued(names[0])
-        # What a crash between two files left.
+        # A crash between two writes can leave files that don't belong together.
         files = (folder / _KEY, folder / _BOTH)
         if not all(file.exists() for file in files) or any(
             key_identifier(_read(file), str(file)) != held.key for file in files
@@ -275,11 +276,11 @@ class Folder:
         return found
 
     def _authority_ids(self) -> list[str]:
-        """The oldest first."""
+        """Return the identifiers, the oldest authority's first."""
         folder = self._path / _AUTHORITIES
         if not folder.is_dir():
             return []
-        # A folder is given its name when it is complete.
+        # A folder gets its name when it is complete.
         names = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
         return sorted(names, key=lambda one: (_described(folder / one / _CERTIFICATE).begins, one))
 
@@ -309,7 +310,7 @@ class Folder:
 
     def _issued_names(self) -> list[str]:
         folder = self._path / _ISSUED
-        # One without a certificate is what a crash left; `issue` completes it.
+        # A folder without a certificate was left by a crash; `issue` completes it.
         return sorted(path.parent.name for path in folder.glob(f"*/{_CERTIFICATE}"))
 
     def _issued(self, name: str) -> Description:
@@ -329,9 +330,9 @@ class Folder:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Folder]:
-    """The folder at ``path``, for this process alone until the end of the block.
+    """Open the folder at ``path``, for this process alone until the end of the block.
 
-    ConfigError if it can't be made or read, if others may write there (they could have hosts trust
+    ConfigError if it can't be made or read, if others may write there (they could make hosts trust
     their own authority), or if another process works in it.
     """
     try:
@@ -345,7 +346,7 @@ def opened(path: Path) -> Iterator[Folder]:
 
 @contextlib.contextmanager
 def looked_into(path: Path) -> Iterator[Folder]:
-    """The folder at ``path``, to see what it has: nothing is made, nor written.
+    """Open the folder at ``path`` for reading only: nothing is made, nor written.
 
     ConfigError as :func:`opened`, and if there is no folder.
     """
@@ -357,7 +358,7 @@ def looked_into(path: Path) -> Iterator[Folder]:
             )
         _check(path)
         with contextlib.ExitStack() as stack:
-            # A folder without it was never written to by a command of this release.
+            # A folder without the lock file was never written to by a command of this release.
             if (path / _LOCK).exists():
                 _lock(path, stack.enter_context((path / _LOCK).open()), fcntl.LOCK_SH)
             yield Folder(path)
@@ -422,7 +423,7 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replace ``path`` by ``content`` as a whole; nobody sees half of it, or with another mode."""
+    """Replace ``path`` atomically by ``content``; the file never has another mode."""
     descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:

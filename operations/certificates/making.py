@@ -1,8 +1,8 @@
 """Certificates and keys in PEM, made and described. No I/O, no clock: callers pass ``now``.
 
-Keys are P-256: Erlang, Java, OpenSSL and browsers take them, and a handshake costs less than RSA's.
-An authority's common name has a part of its key's identifier, so that an old authority and the new
-one are never mistaken for each other.
+Keys are P-256: Erlang, Java, OpenSSL and browsers accept them, and a handshake is cheaper than
+RSA's. An authority's common name has a part of its key's identifier, so that an old authority and
+the new one are never mistaken for each other.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from newsfabric.errors import ConfigError
 
 Role = Literal["server", "client"]
 
-#: What a clock may be behind ours and still find a new certificate good.
+#: How far a clock may be behind ours and still accept a new certificate.
 CLOCKS_DIFFER: Final = datetime.timedelta(minutes=5)
 _USES: Final = {
     "server": ExtendedKeyUsageOID.SERVER_AUTH,
     "client": ExtendedKeyUsageOID.CLIENT_AUTH,
 }
-#: Beside ValueError, what the library raises for a damaged certificate.
+#: Errors of the library for a damaged certificate, beside ValueError.
 _UNREADABLE: Final = (
     x509.InvalidVersion,
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
-    # A name that is a bit string.
+    # Raised for a name that is a bit string.
     TypeError,
 )
 # RFC 1123 section 2.1, in ASCII; a broker's user (router.oregon) is one, too.
@@ -59,8 +59,8 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What one certificate says. Identifiers are hex, of public keys: ``key`` of its own, ``by``
-    of the authority that signed it (empty: it doesn't say)."""
+    """The content of one certificate. Identifiers are of public keys, in hex: ``key`` of its own,
+    ``by`` of the authority that signed it (empty if not stated)."""
 
     subject: str
     names: tuple[str, ...]
@@ -73,7 +73,7 @@ class Description:
 
 
 def checked_name(text: str) -> str:
-    """``text`` as a certificate may name it, a host name or IP address; else ConfigError."""
+    """Return ``text`` as a certificate may name it, a host name or IP address; else ConfigError."""
     address = _address(text)
     if address is not None:
         return str(address)
@@ -84,7 +84,7 @@ def checked_name(text: str) -> str:
 
 
 def make_authority(name: str, *, now: datetime.datetime, lifetime: datetime.timedelta) -> Pair:
-    """A new authority, which may sign hosts' certificates and no other authority's."""
+    """Make an authority, which may sign hosts' certificates and no other authority's."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     subject = _subject(f"{name} {own.digest.hex()[:8]}")
@@ -107,10 +107,10 @@ def make_certificate(
     now: datetime.datetime,
     lifetime: datetime.timedelta,
 ) -> Pair:
-    """A new key with a certificate for ``names``, of which the first is its common name, too.
+    """Make a key with a certificate for ``names``, the first of which is its common name, too.
 
-    ``names`` and ``roles`` aren't empty. It ends no later than ``authority``. ConfigError for a
-    name that can't be in a certificate.
+    ``names`` and ``roles`` aren't empty. It ends no later than ``authority``. ConfigError for a key
+    of ``authority`` that isn't P-256.
     """
     signer = x509.load_pem_x509_certificate(authority.certificate)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -131,12 +131,13 @@ def make_certificate(
 
 
 def in_pem(certificate: x509.Certificate) -> bytes:
-    """``certificate`` as a file has it."""
+    """Return ``certificate`` in the encoding of files."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def describe(certificate: x509.Certificate) -> Description:
-    """What ``certificate`` says. ConfigError if it can't be read, or its key is of another kind."""
+    """Return the content of ``certificate``. ConfigError if it, or its kind of key, can't
+    be read."""
     try:
         return _described(certificate)
     except (ValueError, UnsupportedAlgorithm) as exc:
@@ -153,7 +154,7 @@ def _described(certificate: x509.Certificate) -> Description:
             case x509.AuthorityKeyIdentifier(key_identifier=bytes(identifier)):
                 by = identifier
             case x509.SubjectAlternativeName() as value:
-                # Others, such as URIs, name no host.
+                # Other kinds, such as URIs, name no host.
                 kinds = x509.DNSName | x509.IPAddress
                 names = tuple(str(one.value) for one in value if isinstance(one, kinds))
             case x509.ExtendedKeyUsage() as value:
@@ -173,14 +174,14 @@ def _described(certificate: x509.Certificate) -> Description:
 
 
 def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
-    """All certificates in ``pem``, at least one; else ConfigError, which names ``where``."""
+    """Return all certificates in ``pem``, at least one; else ConfigError, which names ``where``."""
     try:
         with warnings.catch_warnings():
-            # What breaks a rule and can be read all the same is for whoever checks it to refuse.
+            # A certificate that breaks a rule and can be read is left for a later check to refuse.
             warnings.simplefilter("ignore")
             found = x509.load_pem_x509_certificates(pem)
             for one in found:
-                # Read, and kept, when first asked for: what is wrong in them is said here.
+                # Parsed when first accessed, and cached: errors in them are reported here.
                 _ = one.extensions, one.subject, one.issuer
     except (ValueError, *_UNREADABLE) as exc:
         raise ConfigError(f"{where}: no certificate in PEM there: {exc}") from exc
@@ -188,7 +189,8 @@ def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
 
 
 def key_identifier(pem: bytes, where: str) -> str:
-    """The identifier of the private key in ``pem``, as in :class:`Description`; or ConfigError."""
+    """Return the identifier of the private key in ``pem`` (:class:`Description`); or
+    ConfigError."""
     try:
         key: PrivateKeyTypes = serialization.load_pem_private_key(pem, password=None)
         public = key.public_key()
@@ -244,7 +246,7 @@ def _usage(**told: bool) -> x509.KeyUsage:
 
 
 def _subject(name: str) -> x509.Name:
-    # A longer host name is in the alternative names alone, which is where everybody looks.
+    # A longer host name is whole only in the alternative names, which verifiers use.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_MAX_COMMON_NAME])])
 
 
@@ -268,7 +270,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM,
-        # What Java reads, too.
+        # A format that Java reads, too.
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )

@@ -1,11 +1,11 @@
 """The command ``newsfabric``.
 
-Commands are loaded when they are asked for, and what they need when they run, so that
-``--help`` is quick. Packages that ``operations`` may not import hang theirs in through the
-entry-point group ``newsfabric.commands``: say ``make setup`` after adding one. An error of ours is
+A command's module is loaded when the command is looked up, and its dependencies when it runs, so
+that ``--help`` is quick. Packages that ``newsfabric`` may not import add their commands through the
+entry-point group ``newsfabric.commands``: run ``make setup`` after adding one. An error of ours is
 one line on stderr and exit code 1.
 
-Here is what works with any fabric; what runs a fabric on one machine is in ``localfabric.cli``.
+These commands work with any fabric; those for a fabric on one machine are in ``localfabric.cli``.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ __all__ = ["cli", "main"]
 
 
 def main() -> None:
-    """Entry point of the ``newsfabric`` script."""
+    """Run the ``newsfabric`` script."""
     cli(prog_name="newsfabric")

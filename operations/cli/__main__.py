@@ -1,4 +1,4 @@
-"""``python -m operations.cli``, for where the script isn't on the PATH."""
+"""``python -m operations.cli``, for machines where the script isn't on the PATH."""
 
 from operations.cli import main
 

@@ -1,4 +1,4 @@
-"""``newsfabric certs``: an authority for inside the fabric, and certificates of any."""
+"""``newsfabric certs``: an authority for inside the fabric, and checks of any certificates."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NAME: Final = "newsfabric"
-# Half of an authority's life is more than most machines'; hosts' files are renewed by a playbook.
+# Most machines live less than half of an authority's life; a playbook renews the hosts' files.
 _AUTHORITY_LIFETIME: Final = "3650d"
 _LIFETIME: Final = "90d"
 _BEFORE: Final = "30d"
-# A file of authorities has one or two.
+# A file of authorities holds one or two.
 _MOST_BYTES: Final = 1 << 20
 
 
 def _duration(
     _context: click.Context, parameter: click.Parameter, value: str
 ) -> datetime.timedelta:
-    """``90d`` or ``36h``."""
+    """Parse ``90d`` or ``36h``."""
     from operations.certificates.due import duration
 
     try:

@@ -1,4 +1,4 @@
-"""The group of all commands: which there are, how they are loaded, how they fail."""
+"""The group of all commands: their names, their late loading, and their errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from newsfabric.safe_output import echo, escape_what_has_no_place, let_go_of_out
 from newsfabric.spelling import meant
 from operations.cli.options import with_state
 
-# Name → where it is and what --help says of it, so that --help loads none of these.
+# Name → place and line of --help, so that --help imports none of these.
 _COMMANDS: Final = {
     "top": ("operations.cli.top_command:top", "Show the operations board in a terminal."),
     "publish": ("operations.cli.message_commands:publish", "Publish one message."),
@@ -47,7 +47,7 @@ _COMMANDS: Final = {
     ),
 }
 _GROUP: Final = "newsfabric.commands"
-# What --help shows first, whoever hangs it in: a world from its start to its end, then the rest.
+# The order in --help, also of entry points' commands: a world from start to end, then the rest.
 _ORDER: Final = (
     *("up", "status", "top", "down", "doctor", "scale", "drain"),
     *("publish", "tail", "replay", "trace", "rejected", "token", "operator-token", "revoke"),
@@ -61,20 +61,20 @@ def _place(name: str) -> tuple[int, str]:
 
 
 class Failure(click.ClickException):
-    """One of our errors, as the command line shows it."""
+    """An error of ours, as the command line shows it."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write ``error: …`` to ``file``, or to stderr. click calls it, and exits with code 1."""
+        """Write ``error: …`` to ``file``, or to stderr; click calls this, and exits with 1."""
         echo(f"error: {self.format_message()}", err=True, file=file)
 
 
 class Commands(click.Group):
-    """Loads commands late, and turns our errors into one line and exit code 1."""
+    """A group that loads commands late, and turns our errors into one line and exit code 1."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """As click does, and whatever the machine refuses is one line, too: a folder, a full disk.
+        """Run as click does; an OSError is one line, too: a folder instead of a file, a full disk.
 
-        A pipe that nobody reads any more ends the command without a word: click sees to that.
+        A closed pipe ends the command silently: click does that.
         """
         escape_what_has_no_place()
         is_program = extra.get("standalone_mode", True)
@@ -94,7 +94,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; an unknown name is a usage error that says which one was meant."""
+        """Resolve as click does; an unknown name is a usage error that suggests similar names."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             meaning = meant(name, self.list_commands(ctx))
@@ -102,12 +102,12 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Our commands' names and those of entry points, in the order of --help."""
+        """Return our commands' names and those of entry points, in the order of --help."""
         names = {*_COMMANDS, *(point.name for point in entry_points(group=_GROUP))}
         return sorted(names, key=_place)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, whose module is imported now; None if there is none of that name."""
+        """Import and return the command; None if none has that name."""
         if cmd_name in _COMMANDS:
             module, _, name = _COMMANDS[cmd_name][0].partition(":")
             command = getattr(importlib.import_module(module), name)
@@ -118,7 +118,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the section Commands of --help: a line for each."""
+        """Write the section Commands of --help: one line for each."""
         names = self.list_commands(ctx)
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._help_of(name, ctx)) for name in names])

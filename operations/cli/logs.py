@@ -1,5 +1,5 @@
-"""``newsfabric logs list``, ``logs missing`` and ``logs void``: what each router has routed, by
-number, and what gateways lack of it."""
+"""``newsfabric logs list``, ``logs missing`` and ``logs void``: the numbers that each router has
+routed, those that gateways lack, and those that an operator gives up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from operations.worlds import running_world
 
 T = TypeVar("T")
 _RUN: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
-# Numbers of one log that may be made void at once: a mistyped digit mustn't write for hours.
+# Numbers of one log that one command may make void: a mistyped digit mustn't write for hours.
 _MOST: Final = 100_000
 _WIDE: Final = 200
 _SECONDS: Final = 5.0
@@ -97,7 +97,7 @@ def list_logs(
         echo("no logs")
     else:
         terminal = console()
-        # Whoever reads lines of a pipe wants whole ones.
+        # Lines in a pipe are read by programs: wide enough to be whole.
         (terminal if terminal.is_terminal else console(width=_WIDE)).print(_table(rows))
 
 
@@ -135,7 +135,7 @@ def missing(state: Path, gateways: tuple[str, ...], as_json: bool) -> None:
 
 
 def _ask_gateway(url: str) -> dict[str, Any]:
-    """What its ``/logs`` says, or ``{"error": why}``."""
+    """Return the reply of the gateway's ``/logs``, or ``{"error": reason}``."""
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter("write it as http://HOST:PORT", param_hint="'--gateway'")
     try:
@@ -159,7 +159,7 @@ def _say_missing(name: str, answer: dict[str, Any]) -> None:
         echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: {runs}")
     if answer["more"]:
         echo(f"{name}: and of {answer['more']:,} more logs")
-    # Gateways of the release before say nothing of these.
+    # Gateways of the previous release don't report these.
     for log in answer.get("unlisted", ()):
         echo(f"{name}: {log['region']} {log['router']} {log['epoch']}: not in the directory")
 
@@ -200,7 +200,7 @@ def void(
         return [seq for seq in range(first, last + 1) if seq not in there]
 
     async def make_void(store: Store) -> list[int]:
-        # Again: while somebody thought about it they may have come.
+        # Checked again: numbers may have arrived while the operator thought about it.
         still = await not_there(store)
         await store.void(log, still)
         return still
@@ -217,7 +217,7 @@ def void(
 
 
 async def _check(store: Store, log: Log, last: int) -> None:
-    """NewsfabricError unless the numbers of ``log`` up to ``last`` are its router's no more."""
+    """NewsfabricError unless the router is done with the numbers of ``log`` up to ``last``."""
     rows = await store.directory(log.region, log.day, at_home=True)
     row = next((row for row in rows if row.log == log), None)
     if row is None:

@@ -1,4 +1,4 @@
-"""Messages as the command line takes and shows them. Pure, but for reading ``@file``."""
+"""Messages as the command line takes and prints them. Pure, but for reading ``@file``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SHOWN: Final = 120
 
 
 def read_body(argument: str) -> bytes:
-    """The body in a command's argument: itself, ``-`` for stdin, ``@FILE`` for a file.
+    """Return the body in a command's argument: the argument, ``-`` for stdin, ``@FILE`` for a file.
 
-    ConfigError for a file that can't be read. The body is whatever it is: the fabric judges it.
+    ConfigError for a file that can't be read. The bytes aren't checked: the fabric judges them.
     """
     if argument == "-":
         return sys.stdin.buffer.read()
     if not argument.startswith("@"):
-        # The shell's bytes, also those that are no UTF-8: the fabric decides what it takes.
+        # The shell's bytes, even if they aren't UTF-8: the fabric decides which it takes.
         return argument.encode("utf-8", "surrogateescape")
     try:
         return Path(argument[1:]).read_bytes()
@@ -49,7 +49,7 @@ def make_message(
     version: int | None = None,
     type: str | None = None,
 ) -> Message:
-    """A publisher's message; ConfigError for what AMQP itself can't carry."""
+    """Make a publisher's message; ConfigError for texts that are too long for AMQP."""
     for name, text in (("topic", topic), ("message id", message_id), ("app id", app_id)):
         if (size := len(text.encode("utf-8", "surrogateescape"))) > _MAX_SHORT:
             raise ConfigError(f"the {name} has {size} bytes; AMQP takes at most {_MAX_SHORT}")
@@ -59,7 +59,7 @@ def make_message(
 
 
 def headline(body: Any) -> str:
-    """What a person wants to see of a body: its headline, else its beginning."""
+    """Return a body's headline for a person, else its beginning."""
     if isinstance(body, Mapping):
         for name in _HEADLINES:
             if isinstance(value := body.get(name), str) and value:
@@ -67,12 +67,12 @@ def headline(body: Any) -> str:
     try:
         return _short(orjson.dumps(body).decode())
     except orjson.JSONEncodeError:
-        # Of a release that took deeper ones (newsfabric.messages.envelope.MAX_DEPTH).
+        # Accepted by a release with a larger newsfabric.messages.envelope.MAX_DEPTH.
         return "(nested too deeply to be shown)"
 
 
 def message_line(fields: Mapping[str, Any], identity: str | None) -> str:
-    """A ``message`` push on one line: when it was published, topic, headline, identity."""
+    """Return a ``message`` push as one line: time of publishing, topic, headline, identity."""
     published = fields.get("published")
     when = _time(published) if isinstance(published, int) else "--:--:--"
     version = f" (v{fields['version']})" if fields.get("version") is not None else ""
@@ -81,12 +81,12 @@ def message_line(fields: Mapping[str, Any], identity: str | None) -> str:
 
 
 def trace_hint(identity: str) -> str:
-    """The line to copy, to see the way of the message with this ``identity``."""
+    """Return a line with the command that shows the way of the message with this ``identity``."""
     return f"its way: {line_to_copy(f'newsfabric trace {identity}')}"
 
 
 def rejection(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A rejected message as the management API shows it, in the words of the fabric."""
+    """Translate a rejected message of the management API into the fabric's words."""
     properties = entry.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
     headers = properties.get("headers")
@@ -106,7 +106,7 @@ def rejection(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rejection_line(found: Mapping[str, Any]) -> str:
-    """What :func:`rejection` returned, on one line for a person."""
+    """Return the result of :func:`rejection` as one line for a person."""
     at = found["rejected_at"]
     when = _time(at) if isinstance(at, int) else "--:--:--"
     by = f" by {found['app_id']}" if found["app_id"] else ""
@@ -115,7 +115,7 @@ def rejection_line(found: Mapping[str, Any]) -> str:
 
 
 def _text_body(entry: Mapping[str, Any]) -> str:
-    """The original bytes as text, what isn't UTF-8 escaped."""
+    """Return the original bytes as text, with escapes for bytes that aren't UTF-8."""
     payload = str(entry.get("payload", ""))
     if entry.get("payload_encoding") != "base64":
         return payload
@@ -130,6 +130,6 @@ def _time(ms: int) -> str:
 
 
 def _short(text: str) -> str:
-    # One line, and nothing that would act on the terminal.
+    # One line, without control characters of a terminal.
     line = "".join(c if c.isprintable() else " " for c in text)
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"

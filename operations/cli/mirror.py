@@ -1,6 +1,6 @@
-"""Runs a mirror for the command line: links, signals, what is printed and written.
+"""The mirror on the command line: links, signals, printed lines and the written report.
 
-It has a link to one of the original's core brokers, whichever answers: each has the whole stream.
+It links to the first of the original's core brokers that answers: each has the whole stream.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_command(
     admin_port: int | None,
     log_format: logs.LogFormat,
 ) -> bool:
-    """Run, print and write; whether the command shall fail.
+    """Run the mirror, print and write the results; return whether the command shall fail.
 
     ConfigError if the folder for ``report`` doesn't exist.
     """
@@ -85,13 +85,13 @@ async def _run(
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
-        # The first ends the mirroring, the second the waiting for what is under way.
+        # The first signal ends the mirroring, the second the wait for messages under way.
         (hurry if stop.is_set() else stop).set()
 
     with contextlib.ExitStack() as handled:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal)
-            # A loop of uvloop that is closed would keep it.
+            # uvloop's loop would keep the handler after it is closed.
             handled.callback(loop.remove_signal_handler, number)
         mirror = Mirror(original, other, options)
         here = await connect(original.core_urls, name=_NAME, credentials=original.credentials)
@@ -108,7 +108,7 @@ async def _run(
 
 @contextlib.asynccontextmanager
 async def _metrics(port: int | None, here: Link, there: Link) -> AsyncIterator[None]:
-    """Pages for operators' programs on loopback until the end of the block; None: none."""
+    """Serve metrics and readiness on loopback until the end of the block; None: serve nothing."""
     if port is None:
         yield
         return

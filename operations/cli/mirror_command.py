@@ -1,4 +1,4 @@
-"""``newsfabric mirror``: a share of one fabric's live traffic into another, and a comparison."""
+"""``newsfabric mirror``: plays a share of a fabric's live traffic into another, and compares."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--log-format",
-    # As newsfabric.process.logs has them, which --help must not load.
+    # The values of newsfabric.process.logs, which --help must not import.
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,

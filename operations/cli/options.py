@@ -12,22 +12,22 @@ import click
 from click.core import ParameterSource
 
 DEFAULT_STATE: Final = ".world"
-# As click asks of whoever keeps something in a context.
+# A key of the form that click asks for in a context's ``meta``.
 _STATE: Final = "newsfabric.state"
-# A command that an error tells to run; one that names its world already needs no other.
+# A command that an error's text suggests; one with --state already needs no other.
 _HINT: Final = re.compile(r"`(newsfabric (?:(?!--state)[^`])+)`")
 
-# Shown below a command's options, as it is written.
+# Printed below a command's options, unwrapped.
 EXAMPLES: Final = "\b\nExamples:\n  "
 
 
 def examples(*lines: str) -> str:
-    """An epilog of examples, one a line."""
+    """Return an epilog of examples, one a line."""
     return EXAMPLES + "\n  ".join(lines)
 
 
 class _State(click.Path):
-    """A folder, as it is known everywhere: absolute, no links in it."""
+    """The type of a folder that is made absolute, with its links resolved."""
 
     def __init__(self) -> None:
         super().__init__(file_okay=False, path_type=Path)
@@ -43,7 +43,7 @@ def _remember(context: click.Context, option: click.Parameter, value: Path) -> P
 
 
 def with_state(text: str, context: click.Context) -> str:
-    """``text``, each command in it that has a world as one would have to write it here.
+    """Return ``text``, with the ``--state`` of this command added to each command that takes it.
 
     Example: `newsfabric down` is `newsfabric down --state /tmp/w2` after `--state /tmp/w2`.
     """
@@ -60,7 +60,7 @@ def with_state(text: str, context: click.Context) -> str:
 
 
 def line_to_copy(command: str) -> str:
-    """``command`` as one would have to write it here, with the ``--state`` of this one."""
+    """Return ``command`` for a person to copy, with the ``--state`` of the running command."""
     context = click.get_current_context(silent=True)
     return command if context is None else with_state(f"`{command}`", context).strip("`")
 
@@ -79,7 +79,7 @@ def _from_here(path: Path) -> str:
 
 
 def state_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--state``, the world that a command is about."""
+    """Add ``--state``, the folder of the world that a command is about."""
     return click.option(
         "--state",
         type=_State(),
@@ -93,7 +93,7 @@ def state_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def region_option(text: str) -> Callable[..., Any]:
-    """``--region``; ``text`` says what for."""
+    """Add ``--region`` with the help ``text``."""
     return click.option("--region", metavar="NAME", help=f"{text}  [default: the first]")
 
 

@@ -43,10 +43,10 @@ def run_publish(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Publish one message and print its receipt's id, or the receipt; Rejected if it was.
+    """Publish one message and print its receipt's id, or the receipt; Rejected if it was rejected.
 
-    To stderr goes by which other region it went, where its own is away; for a person, too, the line
-    that traces it, and that nothing came on this topic before.
+    Stderr gets the region that took it, if the first one's entrance is away. Without ``as_json`` it
+    also gets the line that traces the message, and a hint if the topic was unused before.
     """
     content = read_body(body)
     world = world_to_publish_to(state, lambda text: echo(text, err=True))
@@ -87,7 +87,7 @@ def run_publish(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """The receipt; by which other entrance it came, in words; whether nothing came before it."""
+    """The receipt; the detour through another entrance, as text; True if the topic was unused."""
 
     receipt: Receipt
     detour: str
@@ -110,7 +110,7 @@ async def _send(
     async with wait_limited(waiting, None) as wait:
         wait.began()
         opening = publisher_by(ways, seconds=seconds)
-        # Asked while it connects, and before there is anything of this message.
+        # Asked while the publisher connects, before anything of this message is stored.
         opened, was_unused = await asyncio.gather(opening, is_unused(message.topic, topics, desks))
         async with opened as publisher:
             receipt = await send_with_retry(publisher, message, seconds)

@@ -1,4 +1,4 @@
-"""``newsfabric publishers``: what a client cluster must know of the publishers in topics.toml."""
+"""``newsfabric publishers``: definitions for a client cluster of the publishers in topics.toml."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Recorded days: files of one JSON message a line, with the second of the day it was sent at.
+"""Recorded days: files of one JSON message a line, with the second of the day when it was sent.
 
-Reading and scheduling are pure; :func:`play` sends what is due and collects the receipts.
+Reading and scheduling are pure; :func:`play` sends due messages and collects the receipts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIELDS: Final = ("at", "topic", "key", "version", "message_id", "app_id", "type
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One recorded message. ``at`` is in seconds since midnight."""
+    """A recorded message. ``at`` is in seconds since midnight."""
 
     at: float
     topic: str
@@ -45,7 +45,7 @@ class Line:
 
 
 def read_recording(path: Path) -> list[Line]:
-    """The lines of a recording in order; ConfigError names file and line of what is wrong."""
+    """Read a recording's lines, sorted by time; ConfigError names file and line of an error."""
     try:
         text = path.read_bytes()
     except OSError as exc:
@@ -61,7 +61,7 @@ def read_recording(path: Path) -> list[Line]:
 
 
 def parse_line(line: bytes, where: str) -> Line:
-    """One line of a recording; ConfigError says ``where`` and what."""
+    """Parse one line of a recording; ConfigError states ``where`` and the error."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as exc:
@@ -96,13 +96,13 @@ def _checked(
 
 
 def schedule(lines: Sequence[Line], speed: float) -> Iterator[tuple[float, Line]]:
-    """Each line and how many seconds after the start it is due; ``speed`` 0: at once."""
+    """Yield each line with its due time in seconds after the start; 0 for all if ``speed`` is 0."""
     for line in lines:
         yield (0.0 if speed == 0 else (line.at - lines[0].at) / speed), line
 
 
 def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
-    """``line`` as a message. ``suffix`` makes its id that of one replay; empty keeps the id."""
+    """Make a message of ``line``. ``suffix`` is added to its id for each replay, unless empty."""
     message_id = line.message_id or f"line-{number}"
     return make_message(
         line.topic,
@@ -118,17 +118,17 @@ def message_of(line: Line, *, number: int, suffix: str, now_ms: int) -> Message:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What became of the messages of a replay, which begins with number ``begun_at``."""
+    """Counts of a replay's receipts; its first message has the number ``begun_at``."""
 
     routed: int = 0
     rejected: Counter[str] = dataclasses.field(default_factory=Counter)
     begun_at: int = 1
-    # Numbers that are answered while one before them isn't.
+    # Answered numbers that come after one without an answer.
     _ahead: set[int] = dataclasses.field(default_factory=set)
     _behind: int = 0
 
     def count(self, number: int, receipt: Receipt) -> None:
-        """Message ``number`` has been answered."""
+        """Count the receipt of message ``number``."""
         if receipt.status == "routed":
             self.routed += 1
             self._settle(number)
@@ -136,7 +136,7 @@ class Tally:
             self.reject(number, receipt.reason or "?")
 
     def reject(self, number: int, reason: str) -> None:
-        """Message ``number`` can't be accepted."""
+        """Count message ``number`` as rejected."""
         self.rejected[reason] += 1
         self._settle(number)
 
@@ -148,12 +148,12 @@ class Tally:
 
     @property
     def open_at(self) -> int:
-        """The first message that isn't answered: all before it are."""
+        """The first message without an answer: all before it are answered."""
         return self.begun_at + self._behind
 
     @property
     def answered(self) -> int:
-        """How many have their receipts."""
+        """The number of messages with receipts."""
         return self.routed + self.rejected.total()
 
 
@@ -168,9 +168,9 @@ async def play(
     topics: TopicTable,
     tally: Tally,
 ) -> None:
-    """Send every line when it is due, by ``publishers`` in turn; returns when all are answered.
+    """Send every line when it is due, by ``publishers`` in turn; return when all are answered.
 
-    ``tally`` is kept up to date. The first of ``lines`` is number ``tally.begun_at``.
+    ``tally`` is kept up to date. The first of ``lines`` has the number ``tally.begun_at``.
     """
     places = asyncio.Semaphore(_AT_ONCE)
     began = asyncio.get_running_loop().time()

@@ -17,8 +17,8 @@ from operations.cli.wait_limit import GIVE_UP_AFTER, wait_limited
 
 
 async def show_rejected(region: Region, *, limit: int, as_json: bool) -> None:
-    """Print what lies in the queues of rejected messages of ``region``'s core brokers, and leave it
-    there. ManagementError if none of them answers."""
+    """Print the messages in the queues of rejected ones of ``region``'s core brokers, and leave
+    them there. ManagementError if no broker answers."""
     urls = ", ".join(node.management_url for node in region.core)
     async with wait_limited(lambda: f"waiting for {urls}", GIVE_UP_AFTER) as wait:
         wait.began()
@@ -36,8 +36,8 @@ async def show_rejected(region: Region, *, limit: int, as_json: bool) -> None:
 async def read_rejected(
     nodes: Sequence[Node], limit: int, *, within: float = 5.0
 ) -> tuple[list[dict[str, Any]], Mapping[str, ManagementError]]:
-    """What ``nodes`` have of rejected messages, at most ``limit`` each, and what was wrong with
-    those that don't answer ``within`` that many seconds."""
+    """Return the rejected messages of ``nodes``, at most ``limit`` each, and the errors of nodes
+    that don't answer ``within`` that many seconds."""
 
     async def of(node: Node) -> list[dict[str, Any]]:
         async with Management(node.management_url, Credentials(), timeout=within) as management:
@@ -57,8 +57,8 @@ async def read_rejected(
 
 
 def each_once(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rejections as several brokers have them, the oldest first. Routers tell all brokers the same,
-    so what is the same is one."""
+    """Merge the rejections of several brokers, the oldest first. A router publishes a rejection to
+    all brokers alike, so equal ones are one."""
     once = {json.dumps(each, sort_keys=True): each for each in found}
     return sorted(once.values(), key=_when)
 

@@ -25,10 +25,10 @@ from operations.worlds import World, world_to_publish_to
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What is asked for.
+    """The command's options.
 
-    ``suffix`` makes message ids those of one replay, empty keeps them; ``seconds`` is how long no
-    receipt may come.
+    ``suffix`` makes message ids those of one replay, empty keeps them; after ``seconds`` without
+    any receipt the replay gives up.
     """
 
     file: Path
@@ -38,7 +38,7 @@ class Replay:
     seconds: float
 
     def again_from(self, number: int) -> str:
-        """The command that goes on at message ``number``: repeats of others are known as that."""
+        """Return the command that resumes at ``number``; messages sent again are duplicates."""
         ids = f"--id-suffix {self.suffix}" if self.suffix else "--keep-ids"
         words = ["newsfabric", "replay", str(self.file), "--speed", f"{self.speed:g}"]
         words += [word for name in self.regions for word in ("--region", name)]
@@ -56,9 +56,9 @@ def run_replay(
     start_at: int,
     seconds: float,
 ) -> None:
-    """Replay ``file`` and say what became of it; NewsfabricError if anything was rejected.
+    """Replay ``file`` and print the counts; NewsfabricError if anything was rejected.
 
-    NewsfabricError, too, if it gave up: with the command that goes on from there.
+    NewsfabricError, too, if it gave up: with the command that resumes.
     """
     lines = read_recording(file)
     if start_at > len(lines):

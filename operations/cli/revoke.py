@@ -1,8 +1,8 @@
-"""``newsfabric revoke``: tells every region's routers at once, whatever is cut between them.
+"""``newsfabric revoke``: notifies every region's routers at once, also while regions are cut off.
 
-It goes straight into ``intake`` of each core broker that answers: the others' routers aren't waited
-for. Publishers can't: what comes from them came through a shovel, and routers reject this topic
-then.
+The revocation is published directly to ``intake`` of each core broker that answers; the first
+receipt of a region suffices. Publishers can't do this: their messages arrive through a shovel, and
+routers reject this topic from a shovel.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from operations.worlds import running_world
 
 
 def run_revoke(user: str, *, state: Path, fabric_file: Path | None, seconds: float) -> None:
-    """Revoke, and say what came of it; NewsfabricError when no region has taken it.
+    """Revoke ``user`` and print the result; NewsfabricError if no region has taken it.
 
-    Each region is waited for ``seconds``. ConfigError for what can't be a user's id.
+    Each region has ``seconds`` to answer. ConfigError if ``user`` can't be a user's id.
     """
     if not is_user(user):
         raise ConfigError(f"{user!r} is no user's id (letters, digits, _ and -, at most 64)")
@@ -47,7 +47,7 @@ async def _tell_routers(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
     names = ", ".join(region.name for region in fabric.regions)
-    # Each region has its own time.
+    # Each region has a time-out of its own.
     async with wait_limited(lambda: f"waiting for the routers of {names}", None) as wait:
         wait.began()
         return await tell_all(fabric, user, credentials, seconds)
@@ -56,9 +56,9 @@ async def _tell_routers(
 async def tell_all(
     fabric: Fabric, user: str, credentials: Credentials, seconds: float
 ) -> dict[str, str | None]:
-    """Revoke ``user`` now, everywhere at once; what went wrong in each region, None for nothing.
+    """Revoke ``user`` now, in all regions at once; return each region's error, None for success.
 
-    A region gets ``seconds`` to answer.
+    A region has ``seconds`` to answer.
     """
     at_ms = time.time_ns() // 1_000_000
     answers = (_tell(region, user, at_ms, credentials, seconds) for region in fabric.regions)

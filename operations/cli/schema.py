@@ -16,7 +16,7 @@ from operations.cli.options import examples, json_option
 if TYPE_CHECKING:
     from newsfabric.store._cassandra_schema import Schema
 
-# As `shovels plan` does.
+# The exit code of `shovels plan`, too.
 EXIT_CHANGES: Final = 2
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

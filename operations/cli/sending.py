@@ -1,4 +1,4 @@
-"""What the commands that publish have in common: who they are, and how they send again."""
+"""Common parts of the commands that publish: their app id, and their retries."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _AFTER_RETURN: Final = 0.5
 async def publisher_by(
     ways: Mapping[str, Sequence[str]], *, seconds: float | None
 ) -> AsyncPublisher:
-    """A publisher by the first of ``ways``, and by the next ones while that is away.
+    """Open a publisher on the first of ``ways``, which uses the next ones while the first is away.
 
-    They are as :meth:`~operations.worlds.World.publishing_ways` has them; a message waits for an
-    answer for ``seconds``, None: for ever.
+    ``ways`` is the value of :meth:`~operations.worlds.World.publishing_ways`. A message waits for
+    an answer for ``seconds``, None: for ever.
     """
     regions = [",".join(urls) for urls in ways.values()]
     return await AsyncPublisher.open(regions, app_id=APP_ID, timeout=seconds)
 
 
 def waiting_for_receipts(urls: Iterable[str], publishers: Iterable[AsyncPublisher]) -> str:
-    """What is waited for, and what is known of why it doesn't come."""
+    """Return the brokers that a receipt is awaited from, and their known errors, as text."""
     troubles = "; ".join(filter(None, (publisher.troubles() for publisher in publishers)))
     where = f"waiting for a receipt from {', '.join(map(mask, urls))}"
     return f"{where} ({troubles})" if troubles else where
 
 
 def in_its_name(message: Message, topics: TopicTable) -> Message:
-    """``message`` as an operator publishes it for its ``app_id``, where publishers have rights."""
+    """Return ``message`` as published by an operator for ``app_id``, if publishers have rights."""
     if not topics.publishers:
         return message
     properties = dataclasses.replace(message.properties, user_id=message.properties.app_id)
@@ -48,10 +48,10 @@ def in_its_name(message: Message, topics: TopicTable) -> Message:
 async def send_with_retry(
     publisher: AsyncPublisher, message: Message, seconds: float | None = None
 ) -> Receipt:
-    """Send ``message``, which has a ``message_id``, until there is a receipt; return that.
+    """Send ``message``, which has a ``message_id``, until there is a receipt; return the receipt.
 
-    A broker that has just started returns messages until its shovels are back: here that is no
-    error before ``seconds`` have passed.
+    A broker that has just started returns messages until its shovels are back: here this is an
+    error only after ``seconds``.
     """
     clock = asyncio.get_running_loop().time
     until = clock() + (float("inf") if seconds is None else seconds)

@@ -20,9 +20,9 @@ from operations.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, wait_limit
 from operations.hosts.described import read_hosts
 from operations.worlds import world_to_read
 
-# A gateway has its own bound, and says which.
+# A gateway has a bound of its own, and its error states it.
 _MOST: Final = 1_000_000
-# What is added to a gateway's refusal.
+# Texts appended to a gateway's error.
 _HINTS: Final[Mapping[int, str]] = {
     ErrorCode.UNAUTHORIZED: "; tail isn't logged in: it reads public topics alone",
     ErrorCode.UNKNOWN_TOPIC: "; `newsfabric topics match TOPIC` says what may have been meant",
@@ -40,9 +40,9 @@ def run_tail(
     rewind: str | None,
     as_json: bool,
 ) -> None:
-    """Print messages until there were ``count`` or ``seconds`` have passed.
+    """Print messages until there were ``count``, or ``seconds`` have passed.
 
-    NewsfabricError if there were fewer by then, or no gateway could be had.
+    NewsfabricError if there were fewer by then, or no gateway could be reached.
     """
     back: int | str | None = rewind
     with suppress(ValueError):
@@ -71,7 +71,7 @@ def _endpoints_url(state: Path, region: str | None) -> str:
 
 
 def started_at() -> float:
-    """When this process was started, in seconds since the epoch."""
+    """Return the start time of this process, in seconds since the epoch."""
     # proc(5): the start is field 22; the command, in parentheses before, may hold anything.
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
@@ -95,7 +95,7 @@ async def _print(
                 topics,
                 transport=transport,
                 rewind=rewind,
-                # Not since it has connected: "tail & publish" must print the message.
+                # Not since the connection: "tail & publish" must print the message.
                 since=started_at(),
                 on_subscribed=gateways.subscribed,
                 on_away=gateways.lost,
@@ -109,7 +109,7 @@ async def _print(
 
 
 class _Gateways:
-    """The gateways of one region, and whether one of them has taken us."""
+    """The gateways of one region, and whether a connection to one of them is subscribed."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -121,20 +121,20 @@ class _Gateways:
         return f"waiting for a gateway ({self._why})"
 
     def begin(self, wait: WaitLimit) -> None:
-        """Tell ``wait`` from now on."""
+        """Report to ``wait`` from now on."""
         self._wait = wait
         wait.began()
 
     def subscribed(self, topic: str) -> None:
-        """One has, and messages of ``topic`` come."""
-        # Not for the eyes alone: a script that reads it knows that what it publishes now is shown.
+        """Note that a gateway has subscribed us to ``topic``."""
+        # Scripts read this line, too: messages published after it are printed.
         echo(f"subscribed to {topic}", err=True)
         if self.away and self._wait is not None:
             self.away = False
             self._wait.ended()
 
     def lost(self, why: Disconnected) -> None:
-        """None has, or not any more."""
+        """Note that a connection was lost, or couldn't be made."""
         self._why = str(why)
         if not self.away and self._wait is not None:
             self.away = True
@@ -149,7 +149,7 @@ class _Printer:
         self._newest: str | None = None
 
     def is_last(self, push: Push) -> bool:
-        """Print one message; whether it was the last one wanted."""
+        """Print one message; return whether it was the last one wanted."""
         if self._as_json:
             echo(push.text_with_identity)
         else:
@@ -159,6 +159,6 @@ class _Printer:
         return self.printed == self._count
 
     def end(self) -> None:
-        """Say how to see the way of the last message that was printed, if there was one."""
+        """Print the command that shows the way of the last message printed, if there was one."""
         if self._newest is not None and not self._as_json:
             echo(trace_hint(self._newest), err=True)

@@ -1,4 +1,4 @@
-"""What ``newsfabric top`` does with its options."""
+"""The actions behind the options of ``newsfabric top``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from operations.top.state import MAX_FILTER, Followed, State
 from operations.top.terminal import Top
 from operations.worlds import running_world
 
-# A pipe has no width: enough for every column.
+# A pipe has no width: wide enough for every column.
 _WIDE: Final = 160
 
 
 def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str]:
-    """The frontdesks to ask, in their order: those ``given``, else those of the world in
+    """Return the frontdesks to ask, in their order: those ``given``, else those of the world in
     ``state``, with ``region``'s first. ConfigError for one that is no http or https URL."""
     for url in given:
         if not is_frontdesk_url(url):
@@ -35,7 +35,7 @@ def desk_urls(state: Path, region: str | None, given: Sequence[str]) -> list[str
         return list(given)
     if (hosts := read_hosts(state)) is not None:
         return hosts.frontdesk_urls(region)
-    # Also of a world that isn't ready, or half dead: that is when one looks.
+    # A world that isn't ready, or partly dead, is accepted: that is when the board is needed.
     return running_world(state).frontdesk_urls(region)
 
 
@@ -52,9 +52,9 @@ def run_top(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Show the board of the first of ``urls`` that answers, until the operator leaves.
+    """Show the board of the first of ``urls`` that answers, until the operator quits.
 
-    ConfigError for two things to follow, or a token that would go over plain http.
+    ConfigError for two things to follow, or a token that would be sent over plain http.
     """
     wanted = [Followed(View(kind), name) for kind, name in followed.items() if name is not None]
     if len(wanted) > 1:
@@ -94,7 +94,7 @@ def run_top(
 
 
 def _print(document: dict[str, Any]) -> None:
-    # In ASCII: names in it may hold what a terminal would obey.
+    # In ASCII: names in it may hold control characters of a terminal.
     echo(json.dumps(document, separators=(",", ":")))
 
 

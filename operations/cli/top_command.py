@@ -13,7 +13,7 @@ from operations.cli.options import (
     token_over_http_option,
 )
 
-# As operations.top.lines has them, which --help must not load.
+# The values of operations.top.lines, which --help must not import.
 VIEWS = ("boxes", "services", "shovels", "nodes", "topics", "publishers", "events")
 SORTS = ("name", "readers", "rate", "delay", "age")
 

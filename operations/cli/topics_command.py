@@ -1,4 +1,4 @@
-"""``newsfabric topics``: what a topics.toml means, before anything runs with it."""
+"""``newsfabric topics``: checks a topics.toml before anything runs with it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""``newsfabric topology``: what whoever deploys must know of feeds and of the fabric.
+"""``newsfabric topology``: definitions of brokers, for deployment tools.
 
-``export`` prints all that a cluster's brokers must know: as ``newsfabric users``, with the
-exchanges and queues, and without a file of a password: whoever deploys has them in a vault, and
-pipes them in. ``publishers`` prints who needs one.
+``export`` prints all definitions of a cluster's brokers: those of ``newsfabric users``, and
+exchanges and queues. It reads the passwords from a pipe, not from a folder: deployment tools have
+them in a vault. ``publishers`` prints the users that need one.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _definitions(
 
 
 def _passwords(file: IO[bytes]) -> dict[str, str]:
-    """What ``file`` has. An error says nothing of what is in it."""
+    """Return the passwords in ``file``. An error states nothing of its content."""
     try:
         found = json.load(file)
     except ValueError:

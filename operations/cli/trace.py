@@ -1,4 +1,4 @@
-"""``newsfabric trace``: asks every router and gateway, then the stores, and shows the way."""
+"""``newsfabric trace``: asks every router and gateway, then the stores, and prints the way."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ _PAGE_WIDTH: Final = 160
 
 
 def places_at(urls: Iterable[str]) -> list[Process]:
-    """Processes of which only the URLs are known."""
+    """Return processes of which only the URLs are known."""
     return [Process("", url, "", url.rstrip("/")) for url in dict.fromkeys(urls)]
 
 
 async def gather(
     text: str, places: Sequence[Process], fabric: Fabric | None, topic: str | None = None
 ) -> Evidence:
-    """All that the processes at ``places``, their stores and the brokers of ``fabric`` know.
+    """Return all that the processes at ``places``, their stores and the brokers of ``fabric`` know.
 
-    ``topic`` is where the stores look for what no process remembers.
+    The stores are asked for ``topic`` if no process remembers the message.
     """
     asked = await _ask_all(text, places)
     known = identities(asked)
     if len(known) > 1:
         return Evidence(asked=asked, stored={}, rejected=[])
     if known and has_missing(asked):
-        # The beginning of an id is that of one region's id: gold has another in the next.
+        # An id's beginning finds the copies of one region: gold has another id in the next one.
         asked = await _ask_all(next(iter(known)), places)
     topic = topic_of(asked) or topic
     stored = {} if topic is None else await _all_stored(ids(asked, text), topic, asked, places)
@@ -81,7 +81,7 @@ def show_trace(
     topic: str | None,
     as_json: bool,
 ) -> None:
-    """Print the way of the message ``text``; TraceError if there is none, or more than one."""
+    """Print the way of the message ``text``; TraceError if none matches, or more than one."""
     evidence = asyncio.run(_gather_evidence(text, places, fabric, topic))
     if len(identities(evidence.asked)) > 1:
         raise TraceError(_unclear(text, candidates(evidence.asked)))
@@ -97,7 +97,7 @@ def show_trace(
 async def _gather_evidence(
     text: str, places: Sequence[Process], fabric: Fabric | None, topic: str | None
 ) -> Evidence:
-    # Each of them has three seconds.
+    # Each process has a time-out of three seconds.
     what = f"waiting for {len(places)} routers and gateways"
     async with wait_limited(lambda: what, GIVE_UP_AFTER) as wait:
         wait.began()
@@ -105,7 +105,7 @@ async def _gather_evidence(
 
 
 async def describe(text: str, world: World, *, topic: str) -> str:
-    """What `newsfabric trace` shows of the message ``text`` of ``topic``, as plain lines."""
+    """Return the output of `newsfabric trace` for message ``text`` of ``topic``, as plain lines."""
     found = trace(text, await gather(text, world.processes, world.fabric, topic))
     page = console(file=io.StringIO(), width=_PAGE_WIDTH)
     with page.capture() as captured:
@@ -128,7 +128,7 @@ async def _ask(text: str, place: Process) -> Asked:
 async def _all_stored(
     known: Sequence[str], topic: str, asked: Sequence[Asked], places: Sequence[Process]
 ) -> dict[str, list[Mapping[str, Any]] | None]:
-    """By region, what one router that answers finds: all of them ask the same store."""
+    """Return by region the rows that one router finds: all routers of a region read one store."""
     routers = {
         who.region: place.url
         for who, place in zip(asked, places, strict=True)
@@ -181,7 +181,7 @@ def _page(found: Mapping[str, Any]) -> RenderableType:
     for each in found["rejected"]:
         parts.append(Text(f"rejected  {rejection_line(each)}", style="red"))
     if not found["ids"]:
-        # It was refused, so there is nobody who should have it.
+        # A rejected message has no readers that should have it.
         return Group(*parts)
     for region, rows in found["stored"].items():
         parts.append(Text(f"store in {region}: {_rows(rows)}"))

@@ -1,9 +1,9 @@
-"""Whether anything was published to a topic before: a frontdesk is asked, by its history.
+"""A check whether a topic is unused: asks a frontdesk for its history.
 
-A fabric has no list of topics: entries of topics.toml with wildcards allow more than anybody will
-use, so a misspelt one is routed and read by nobody. What a frontdesk can say for sure is that the
-store has nothing of it, so that, and no more, is said. Of topics that aren't public it tells
-nothing, and one that an entry names as it is can't be misspelt: neither is asked for.
+A fabric has no list of its topics: wildcards in topics.toml allow more than are ever used, so a
+message to a misspelt topic is routed and read by nobody. A frontdesk knows for sure only that the
+store has no message of a topic, so the hint states no more. Two kinds of topics aren't asked for: a
+frontdesk reveals nothing of those that aren't public, and a topic named in an entry isn't misspelt.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from newsfabric.http.fetching import fetch
 from newsfabric.topics import TopicTable
 from operations.topic_checks import match
 
-# Seconds for all of them: publishing doesn't wait for longer.
+# Time-out in seconds for all frontdesks: publishing doesn't wait for longer.
 _PATIENCE: Final = 1.0
-# One message, and what is around it.
+# One message, and the JSON around it.
 _MAX_BYTES: Final = 512 * 1024
 
 
 async def is_unused(topic: str, topics: TopicTable, frontdesks: Iterable[str]) -> bool:
-    """Whether the store has no message of ``topic``; False, too, where nobody can say.
+    """Return whether the store has no message of ``topic``; False if that is unknown.
 
     The first of ``frontdesks`` (their URLs) that answers decides.
     """
@@ -49,8 +49,8 @@ async def is_unused(topic: str, topics: TopicTable, frontdesks: Iterable[str]) -
 
 
 def refusal_hint(reason: str, topic: str, topics: TopicTable) -> str:
-    """What is added to a refusal for ``reason``: the topics that one which isn't there is spelt
-    like. Empty where nothing helps."""
+    """Return the end of an error for ``reason``: the topics of a similar spelling. Empty if there
+    are none, or for another reason."""
     meant = _meant(topic, topics) if reason == "topic_not_allowed" else ""
     return f"; {meant}" if meant else ""
 
@@ -61,7 +61,7 @@ def _meant(topic: str, topics: TopicTable) -> str:
 
 
 def unused_hint(topic: str, topics: TopicTable) -> str:
-    """What is said of a topic that nothing was published to, with those that are spelt like it."""
+    """Return the hint for an unused topic, with the topics of a similar spelling."""
     meant = _meant(topic, topics) or "a spelling mistake?"
     shown = f"`newsfabric topics match {topic}` shows what it falls under"
     return f"nothing of {topic} is kept from before: a new topic, or {meant} {shown}"

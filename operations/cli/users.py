@@ -1,4 +1,4 @@
-"""``newsfabric users``: what a cluster must know of the fabric's own users."""
+"""``newsfabric users``: definitions for a cluster of the fabric's own users."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def users(
 
 
 def place_and_role(where: str, boxes: Iterable[str] = ()) -> tuple[str, Role | None]:
-    """PLACE and ROLE in ``where``, None for a box's own broker; ConfigError if there can't be
+    """Parse PLACE and ROLE in ``where``, None for a box's own broker; ConfigError if there can't be
     such a place or one of ``boxes``."""
     place, _, role = where.partition("/")
     for name in (place, *boxes):

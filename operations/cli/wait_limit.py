@@ -1,4 +1,4 @@
-"""What a command waits for: it says so after a moment, and doesn't wait for ever."""
+"""A time limit for a command: reports its waiting after two seconds, gives up at the limit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from newsfabric.safe_output import echo
 from operations.worlds import World
 
 SAY_AFTER: Final = 2.0
-# A broker that was killed is back in half of that.
+# A broker that was killed is back in half of this time.
 GIVE_UP_AFTER: Final = 30.0
-# How many parts of a world a hint names.
+# The largest number of parts of a world that a hint names.
 _NAMED: Final = 3
 HINT: Final = "`newsfabric status` shows what is left of the world, `newsfabric up` starts one"
 
 
 class WaitLimit:
-    """Counts what is waited for. Made by :func:`wait_limited`."""
+    """A count of the things waited for. Made by :func:`wait_limited`."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class WaitLimit:
         self._line: asyncio.TimerHandle | None = None
 
     def began(self) -> None:
-        """One more thing is waited for."""
+        """Count one more thing to wait for."""
         self._under_way += 1
         if self._under_way == 1:
             self._begin_anew()
 
     def ended(self) -> None:
-        """One of them has come. For the others the time begins anew: the world is there."""
+        """Count one as arrived. The time for the others begins anew: the world is alive."""
         self._under_way -= 1
         self._begin_anew()
 
     def _begin_anew(self) -> None:
         self.rest()
-        # What is cancelled because the time is over ends, too.
+        # Tasks that are cancelled because the time is over call ``ended``, too.
         if self._under_way and not self._limit.expired():
             self._line = self._loop.call_later(SAY_AFTER, lambda: self._say(self._what()))
             if self._seconds is not None:
                 self._limit.reschedule(self._loop.time() + self._seconds)
 
     def rest(self) -> None:
-        """Say nothing more, and let the time not run."""
+        """Cancel the report, and stop the time."""
         if self._line is not None:
             self._line.cancel()
             self._line = None
@@ -73,10 +73,10 @@ async def wait_limited(
     say: Callable[[str], None] = lambda text: echo(text, err=True),
     hint: Callable[[], str] = lambda: HINT,
 ) -> AsyncGenerator[WaitLimit]:
-    """Say ``what`` (like "waiting for a receipt") when nothing has come for two seconds.
+    """Print ``what`` (like "waiting for a receipt") after two seconds without an arrival.
 
-    NewsfabricError, which ends with a ``hint``, when nothing has come for ``seconds``; with None it
-    waits for as long as its block does.
+    NewsfabricError, which ends with a ``hint``, after ``seconds`` without an arrival; None: no
+    limit.
     """
     limit = asyncio.timeout(None)
     try:
@@ -93,7 +93,7 @@ async def wait_limited(
 
 
 def hint_about(world: World) -> str:
-    """What to do when nothing comes of ``world``."""
+    """Return advice for an operator whose command gets no answer of ``world``."""
     names = world.unwell()
     if not names:
         return HINT

@@ -1,6 +1,6 @@
-"""A fabric on machines of its own, seen and broken over ssh: its driver is ssh and systemd.
+"""A fabric on machines of its own, inspected and broken over ssh, with systemd.
 
-A folder with ``hosts.json`` is one (:mod:`operations.hosts.described`), as a folder with
-``world.json`` is a world of processes on this machine. Nothing of ours needs to run on the
-machines for it but Python and systemd.
+A folder with ``hosts.json`` is such a fabric (:mod:`operations.hosts.described`), as a folder with
+``world.json`` is a world of processes on this machine. The machines need only Python and systemd
+for it, no program of ours.
 """

@@ -1,4 +1,4 @@
-"""``hosts.json``: which machines a fabric has, and how they are reached. Pure but for reading it.
+"""``hosts.json``: the machines of a fabric, and how to reach them. Pure but for reading the file.
 
 ::
 
@@ -7,8 +7,8 @@
      "frontdesks": {"oregon": "http://10.77.1.21:8080"},
      "commands": {"cut": ["…"], "heal": ["…"], "kill": ["…"], "boot": ["…"]}}
 
-``commands`` are optional: programs that cut and heal the link between two places, pull a machine's
-plug and boot it again. Each is given the names after its own words.
+``commands`` are optional: programs that cut and heal the link between two places, cut a machine's
+power and boot it again. The names of places or machines follow as arguments.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Verb = Literal["cut", "heal", "kill", "boot"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """One machine: in a region, or a proxy cluster, called ``place``."""
+    """A machine of the region or proxy cluster ``place``."""
 
     name: str
     place: str
@@ -47,7 +47,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hosts:
-    """What ``hosts.json`` says; ``folder`` is where it lies."""
+    """The content of ``hosts.json``; ``folder`` is the file's."""
 
     folder: Path
     ssh: tuple[str, ...]
@@ -61,11 +61,11 @@ class Hosts:
         return list(dict.fromkeys(host.place for host in self.hosts))
 
     def links(self) -> dict[str, tuple[str, str]]:
-        """The link between each two places, by its name."""
+        """Return the link between each two places, by its name."""
         return {f"{a}-{b}-link": (a, b) for a, b in itertools.combinations(self.places, 2)}
 
     def frontdesk_urls(self, first: str | None) -> list[str]:
-        """Frontdesks, that of the region ``first`` before the others; never empty.
+        """Return the frontdesks, that of the region ``first`` before the others; never empty.
 
         ConfigError if there is none, or none in that region.
         """
@@ -78,10 +78,10 @@ class Hosts:
 
 
 def read_hosts(folder: Path) -> Hosts | None:
-    """The fabric described in ``folder``; None if none is.
+    """Return the fabric described in ``folder``; None if there is none.
 
     ConfigError if it can't be read, or if somebody else may have written it: it names programs,
-    which run as whoever asks.
+    which run with the rights of the caller.
     """
     path = folder / HOSTS_FILE
     try:
@@ -107,7 +107,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
 
 
 def parse_hosts(folder: Path, document: Any) -> Hosts:
-    """What the document says; ValueError, which says what is wrong with it."""
+    """Parse the document; ValueError with the error in it."""
     fields = json_fields.mapping(document, "the document")
     hosts = tuple(_host(entry) for entry in json_fields.listed(fields, "hosts", _MOST_HOSTS))
     if len({host.name for host in hosts}) != len(hosts):
@@ -135,7 +135,7 @@ def _host(entry: Any) -> Host:
 
 def _name(fields: Mapping[str, Any], name: str) -> str:
     found = json_fields.text(fields, name)
-    # It becomes a word of ssh's command line, where a leading dash would be an option.
+    # It becomes an argument of ssh, where a leading dash would be an option.
     if not is_name(found):
         raise ValueError(f"{name} {found!r} is no name")
     return found

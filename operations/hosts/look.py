@@ -1,7 +1,7 @@
-"""What runs on this machine, as JSON on stdout. It is sent to machines and run there.
+"""Prints this machine's services as JSON. The program is sent to machines and run there.
 
-So it imports nothing but the standard library, and is fine with Python 3.10 and later. Where a
-gateway runs, it is asked for its load and its engine, at the admin port of its command line.
+So it imports nothing but the standard library, and works with Python 3.10 and later. A gateway is
+asked for its load and its engine, at the admin port of its command line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_BYTES = 65_536
 
 
 def units(said: str) -> list[dict[str, object]]:
-    """What ``systemctl show`` says of units: name, state, main process, and how that is."""
+    """Parse the output of ``systemctl show``: name, state and main process of each unit."""
     found: list[dict[str, object]] = []
     for block in said.strip().split("\n\n"):
         fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -43,10 +43,10 @@ def units(said: str) -> list[dict[str, object]]:
 
 
 def _is_wanted(fields: dict[str, str]) -> bool:
-    """Whether a unit is there and should run.
+    """Return whether a unit is installed and should run.
 
-    No template, none that is installed for others to run, and none whose ``Condition…=`` systemd
-    has found unmet here: it isn't started then, and that is no failure (systemd.unit(5)).
+    Templates are left out, and inactive units that are disabled, or for which systemd has found a
+    ``Condition…=`` unmet: systemd doesn't start these, and that is no failure (systemd.unit(5)).
     """
     unmet = fields.get("ConditionResult") == "no"
     asked = fields.get("ConditionTimestampMonotonic", "0") != "0"
@@ -56,7 +56,7 @@ def _is_wanted(fields: dict[str, str]) -> bool:
 
 
 def admin_port(pid: int) -> str | None:
-    """The admin port of a gateway's process; None if its command line has none."""
+    """Return the admin port of a gateway's process; None if its command line has none."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -67,7 +67,7 @@ def admin_port(pid: int) -> str | None:
 
 
 def process_state(pid: int) -> str | None:
-    """The letter of proc(5); None if there is no such process."""
+    """Return the letter of proc(5); None if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -75,7 +75,7 @@ def process_state(pid: int) -> str | None:
 
 
 def fetch_json(url: str) -> object:
-    """The JSON at ``url``; None where none comes."""
+    """Return the JSON at ``url``; None without a valid answer."""
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as said:  # noqa: S310
             return json.loads(said.read(_MOST_BYTES))
@@ -84,7 +84,7 @@ def fetch_json(url: str) -> object:
 
 
 def main() -> None:
-    """Print the units, and what a gateway answers, as JSON; each question has five seconds."""
+    """Print the units, and the gateway's answers, as JSON; each request has five seconds."""
     done = subprocess.run(
         ["systemctl", "show", "--all", f"--property={','.join(PROPERTIES)}", *UNITS],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Running commands on hosts, several at once, each with a bound on time and on what it says."""
+"""Runs commands on hosts, several at once, each with bounds on time and output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AT_ONCE: Final = 8
 _MOST_BYTES: Final = 1 << 20
 _MOST_UNITS: Final = 100
 _LONGEST_TEXT: Final = 300
-# systemd.unit(5), without what it escapes.
+# systemd.unit(5), without escaped characters.
 _UNIT: Final = re.compile(r"[A-Za-z0-9@:._-]{1,255}", re.ASCII)
 _LOOK: Final = Path(look.__file__)
 
@@ -43,13 +43,13 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """What a person calls it: ``oregon-core-1/router@1``."""
+        """The name for a person: ``oregon-core-1/router@1``."""
         return f"{self.host.name}/{self.unit.removeprefix('newsfabric-')}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """What a host has said: its units, and of a retail box its gateway's load and engine."""
+    """The report of a host: its units, and of a retail box its gateway's load and engine."""
 
     units: tuple[Unit, ...]
     load: dict[str, Any]
@@ -57,13 +57,13 @@ class Seen:
 
 
 def on_all(hosts: Iterable[Host], act: Callable[[Host], Found]) -> list[Found]:
-    """``act`` on each of ``hosts``, some at once."""
+    """Call ``act`` with each of ``hosts``, some at once."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(act, hosts))
 
 
 def look_at(hosts: Hosts) -> dict[str, Seen | None]:
-    """What runs on each host, by its name; None for one that isn't reached."""
+    """Return the report of each host, by its name; None for one that isn't reached."""
     script = _LOOK.read_bytes()
 
     def one(host: Host) -> Seen | None:
@@ -77,9 +77,9 @@ def look_at(hosts: Hosts) -> dict[str, Seen | None]:
 
 
 def seen(host: Host, document: Any) -> Seen:
-    """What :mod:`operations.hosts.look` printed; ValueError, KeyError or TypeError otherwise.
+    """Parse the output of :mod:`operations.hosts.look`; ValueError, KeyError or TypeError.
 
-    Who broke into a host says what he likes here, and operators read it on a terminal.
+    An attacker on a host controls this text, and operators read it on a terminal.
     """
     units = document["units"]
     if len(units) > _MOST_UNITS:
@@ -107,7 +107,7 @@ def _unit_name(text: Any) -> str:
 
 
 def _plain(answer: Any) -> dict[str, Any]:
-    """Of a JSON answer the numbers and the short printable texts."""
+    """Return the numbers and the short printable texts of a JSON answer."""
     if not isinstance(answer, dict):
         return {}
     return {
@@ -119,15 +119,15 @@ def _plain(answer: Any) -> dict[str, Any]:
 
 
 def run(hosts: Hosts, host: Host, words: Sequence[str], given: bytes = b"") -> bytes:
-    """What ``words`` say on ``host``. WorldError if they fail, or take too long."""
-    # ssh hands them to a shell there.
+    """Return the output of ``words`` on ``host``. WorldError if they fail, or take too long."""
+    # ssh passes the text to a shell there.
     return run_here([*hosts.ssh, host.name, shlex.join(words)], given)
 
 
 def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS) -> bytes:
-    """What a program of this machine says, at most 1 MiB.
+    """Return the output of a program on this machine, at most 1 MiB.
 
-    WorldError if it fails, takes too long, or says more.
+    WorldError if it fails, takes too long, or prints more.
     """
     try:
         process = subprocess.Popen(
@@ -165,7 +165,7 @@ def run_here(words: Sequence[str], given: bytes = b"", seconds: float = SECONDS)
 
 
 def _give(pipe: IO[bytes], given: bytes) -> None:
-    # Who ends without having listened says why elsewhere.
+    # A program that ends without reading reports its error elsewhere.
     with contextlib.suppress(BrokenPipeError), pipe:
         pipe.write(given)
 

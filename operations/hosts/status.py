@@ -1,8 +1,8 @@
-"""How a fabric on hosts is, in the shape of ``newsfabric status --json``. Pure.
+"""The state of a fabric on hosts, in the shape of ``newsfabric status --json``. Pure.
 
-What only a world of processes knows is null: a region's ``routed``. Shovels aren't asked for here;
-``newsfabric top --view shovels`` shows them. A host that isn't reached is a service called by the
-host's name that doesn't run.
+A region's ``routed``, known only for a world of processes, is null. Shovels aren't asked for here;
+``newsfabric top --view shovels`` shows them. A host that isn't reached is listed as a service that
+doesn't run, with the host's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ All = Mapping[str, Seen | None]
 
 
 def hosts_status(hosts: Hosts, seen: All) -> dict[str, Any]:
-    """The document of ``newsfabric status --json``, with the keys that a world's has."""
+    """Return the document of ``newsfabric status --json``, with the keys of a world's."""
     regions = [place for place in hosts.places if not _is_proxy(hosts, place)]
     proxies = [place for place in hosts.places if _is_proxy(hosts, place)]
     return {
@@ -101,5 +101,5 @@ def _gateway(unit: Unit, found: Seen) -> dict[str, Any]:
 
 
 def hosts_unwell(hosts: Hosts, seen: All) -> list[Host]:
-    """Those that weren't reached."""
+    """Return the hosts that weren't reached."""
     return [host for host in hosts.hosts if seen[host.name] is None]

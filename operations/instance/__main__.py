@@ -1,4 +1,4 @@
-"""``python -m operations.instance``: what a machine of an autoscaling group does by itself."""
+"""``python -m operations.instance``: the programs of a machine of an autoscaling group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from operations.instance.leaving import Leaving
 from operations.instance.metadata import Metadata
 from operations.instance.settle import chown, described, renew, settle, systemctl
 
-# The agent's drain, then the gateway's end, then whoever must be killed.
+# The agent's drain, then the gateway's end, then the killing of processes that still run.
 _SPARE_SECONDS = 90.0
 
 
@@ -42,7 +42,7 @@ def settle_command() -> None:
 def _settle() -> None:
     root = Path("/")
     description = described(root)
-    # Other parts are Ansible's.
+    # Machines of other parts are set up by Ansible.
     if description is None:
         return
     metadata = Metadata.of(os.environ)
@@ -102,7 +102,7 @@ def leave_command() -> None:
                 await asyncio.wait_for(stop.wait(), POLL_SECONDS)
             except TimeoutError:
                 continue
-        # AWS was told: there is nothing left to do, and nothing to be started again.
+        # AWS was notified: nothing is left to do, and the unit must not be restarted.
         await stop.wait()
 
     service.run(watch, name="leave", log_level="info")

@@ -1,8 +1,8 @@
 """``admit``: gives each box of the group its user on the core, and its password by Secrets Manager.
 
-Runs beside core nodes, two of them or more; none leads, and both make the same. Who may log in as
-a box is decided here: a box that stands in no group gets nothing. A password is known to the core
-(as a hash), to Secrets Manager, and to that one machine (docs/design/0024-users-and-rights.md).
+Runs beside core nodes, two of them or more; none leads, and all do the same. Only boxes listed by
+the group get a user. A password is known to the core (as a hash), to Secrets Manager, and to that
+one machine (docs/design/0024-users-and-rights.md).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Place:
 
 
 class Passwords(Protocol):
-    """What ``admit`` asks of AWS; each call blocks."""
+    """The calls to AWS that ``admit`` makes; each blocks."""
 
     def instances(self, group: str) -> set[str]:
-        """Ids of the autoscaling group's instances."""
+        """Return the ids of the autoscaling group's instances."""
         ...
 
     def box_password(self, prefix: str, box: str, machine: str, key: str | None) -> str:
-        """The password of ``box``, made if need be."""
+        """Return the password of ``box``, which is made if there is none."""
         ...
 
     def forget_box(self, prefix: str, box: str) -> None:
@@ -60,11 +60,11 @@ class Users(Protocol):
     """The core's users (:class:`newsfabric.brokers.management.Management`)."""
 
     async def user_names(self) -> set[str]:
-        """Names of all users."""
+        """Return the names of all users."""
         ...
 
     async def import_definitions(self, document: dict[str, object]) -> None:
-        """Add or replace the users that ``document`` (definitions.json) has."""
+        """Add or replace the users in ``document`` (definitions.json)."""
         ...
 
     async def delete_user(self, name: str) -> None:
@@ -73,19 +73,19 @@ class Users(Protocol):
 
 
 class Admission:
-    """Admits boxes, step by step."""
+    """The admission of boxes, step by step."""
 
     def __init__(self, place: Place, cloud: Passwords, users: Users) -> None:
         self._place, self._cloud, self._users = place, cloud, users
         self._admissions = Admissions()
-        # Of each box that couldn't be admitted or forgotten the last time.
+        # The boxes for which the last step failed.
         self._failures: dict[str, RepeatedFailures] = {}
 
     async def step(self, now: float) -> None:
-        """Look once at ``now``; CloudError or ManagementError if that fails.
+        """Do one step at ``now``; CloudError or ManagementError if the lists can't be read.
 
-        What fails for one box is said seldom and tried again by the next step, and keeps no other
-        box from its user.
+        An error of one box is logged seldom and retried by the next step, and doesn't affect other
+        boxes.
         """
         place = self._place
         listed = await asyncio.to_thread(self._cloud.instances, place.group)
@@ -124,7 +124,7 @@ class Admission:
 
 
 async def admit(stop: asyncio.Event, admission: Admission) -> None:
-    """Step every few seconds until ``stop``; what fails is said seldom and tried again."""
+    """Do a step every few seconds until ``stop``; an error is logged seldom and retried."""
     failures = RepeatedFailures()
     while not stop.is_set():
         try:

@@ -1,4 +1,4 @@
-"""What boxes and their core ask of AWS: secrets, lifecycle, the group's instances.
+"""Calls of boxes and their core to AWS: secrets, lifecycle, the group's instances.
 
 boto3 finds login and region as AWS's own tools do (on a machine: its role). Calls block, each for
 some seconds at most; a secret is in no error and no log line.
@@ -23,7 +23,7 @@ _BOX_TAG: Final = "Box"
 
 
 class CloudError(NewsfabricError):
-    """AWS doesn't answer or refuses; ``code`` is its own word for that, empty without an answer."""
+    """AWS doesn't answer or refuses; ``code`` is AWS's error code, empty without an answer."""
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)
@@ -31,9 +31,9 @@ class CloudError(NewsfabricError):
 
 
 class Cloud:
-    """AWS, as the role of this machine may use it, in the AWS region ``region``.
+    """AWS, with the rights of this machine's role, in the AWS region ``region``.
 
-    CloudError for a region that there isn't, and for whatever AWS refuses.
+    CloudError for an unknown region, and for each refusal of AWS.
     """
 
     def __init__(self, region: str) -> None:
@@ -44,7 +44,7 @@ class Cloud:
             raise CloudError(f"AWS: {exc}") from exc
 
     def secret(self, name: str) -> str:
-        """The secret's text; CloudError also for one that is binary."""
+        """Return the secret's text; CloudError also for a binary one."""
         answer = _ask(f"secret {name}", lambda: self._secrets.get_secret_value(SecretId=name))
         text = answer.get("SecretString")
         if not isinstance(text, str):
@@ -52,9 +52,9 @@ class Cloud:
         return text
 
     def box_password(self, prefix: str, box: str, machine: str, key: str | None) -> str:
-        """The password of ``box``, made now if it has none.
+        """Return the password of ``box``, made now if it has none.
 
-        Only the machine whose ARN is ``machine`` may read it: a box's role asks for that tag.
+        Only the machine whose ARN is ``machine`` may read it: a box's role requires that tag.
         ``key``: the KMS key that encrypts it.
         """
         name = prefix + box
@@ -68,13 +68,13 @@ class Cloud:
         try:
             _ask(f"secret {name}", lambda: self._secrets.create_secret(**wanted))
         except CloudError as exc:
-            # Another core node was faster, or we did it before.
+            # Made by another core node, or by us before.
             if exc.code != "ResourceExistsException":
                 raise
         return self.secret(name)
 
     def forget_box(self, prefix: str, box: str) -> None:
-        """Delete the password of ``box``, for good; one that is gone is fine."""
+        """Delete the password of ``box`` for good, if there is one."""
         name = prefix + box
         try:
             _ask(
@@ -86,7 +86,7 @@ class Cloud:
                 raise
 
     def instances(self, group: str) -> set[str]:
-        """Ids of the group's instances, whatever state they are in."""
+        """Return the ids of the group's instances, in any state."""
         answer = _ask(
             f"group {group}",
             lambda: self._groups.describe_auto_scaling_groups(AutoScalingGroupNames=[group]),
@@ -94,7 +94,7 @@ class Cloud:
         return {each["InstanceId"] for each in _only(answer["AutoScalingGroups"], group)}
 
     def beat(self, group: str, hook: str, box: str) -> None:
-        """The hook waits once more for its whole time."""
+        """Restart the time-out of the hook."""
         _ask(
             "heartbeat",
             lambda: self._groups.record_lifecycle_action_heartbeat(
@@ -103,7 +103,7 @@ class Cloud:
         )
 
     def complete(self, group: str, hook: str, box: str) -> None:
-        """AWS may end the instance."""
+        """Let AWS end the instance."""
         _ask(
             "lifecycle",
             lambda: self._groups.complete_lifecycle_action(

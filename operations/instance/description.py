@@ -1,7 +1,7 @@
-"""``instance.json``: what a machine is told at its boot. Pure.
+"""``instance.json``: the configuration of a machine at its boot. Pure.
 
-It holds no secret, only names of secrets. It comes from user data, which who may change launch
-templates writes; still each word is checked, since it becomes lines of files that root writes.
+It holds no secret, only names of secrets. It comes from user data, which only people with rights on
+launch templates can write; still each word is checked, since root writes it into files.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from newsfabric.http.networks import parse_networks
 from newsfabric.numbers import is_whole
 from newsfabric.settings import is_name, without_login
 
-#: More than any that Terraform writes: user data has 16 KiB at most.
+#: More than Terraform ever writes: user data has 16 KiB at most.
 MAX_BYTES: Final = 64 << 10
 _MANY: Final = 64
-# One word of a line NAME="…" in a unit's environment.
+# A word in a line NAME="…" of a unit's environment.
 _WORD: Final = re.compile(r"[!#-\[\]-~]{1,1024}", re.ASCII)
 _SECRET: Final = re.compile(r"[A-Za-z0-9/_+=.@-]{1,200}", re.ASCII)
-# What EC2 calls its instances. It is also the box's name.
+# An EC2 instance's id, which is also the box's name.
 INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SecretNames:
-    """Where in Secrets Manager a box's secrets are. A box's own is ``boxes`` and its id."""
+    """Names in Secrets Manager of a box's secrets. A box's own is ``boxes`` followed by its id."""
 
     tls: str
     store: str
@@ -40,7 +40,7 @@ class SecretNames:
 class Description:
     """A box of the autoscaling group ``group``. URLs hold no login; lists keep their order.
 
-    In ``public_url`` ``{box}`` stands for the instance's id.
+    ``{box}`` in ``public_url`` stands for the instance's id.
     """
 
     region: str
@@ -62,7 +62,7 @@ class Description:
 
 
 def role_of(text: str) -> str:
-    """Which part of the fabric the machine is. ConfigError if it doesn't say."""
+    """Return the part of the fabric that the machine is. ConfigError if there is none."""
     role = _document(text).get("role")
     if not isinstance(role, str):
         raise ConfigError("instance.json: no role")
@@ -70,7 +70,7 @@ def role_of(text: str) -> str:
 
 
 def parse(text: str) -> Description:
-    """The box in ``instance.json``; ConfigError names the field that is wrong."""
+    """Parse the box in ``instance.json``; ConfigError names the field that is wrong."""
     found = _document(text)
     region = _text(found, "region")
     if not is_name(region):

@@ -1,8 +1,8 @@
 """The files that make a machine a box: from its description, its name and its secrets. Pure.
 
-They are read by the units and settings that the image has in ``/opt/newsfabric/box`` (Ansible's
-role ``instance`` makes those of the same templates as ``site.yml``). What differs between two boxes
-is in the units' environment, by the names that the commands' options have there.
+The image has units and settings in ``/opt/newsfabric/box`` that read these files (Ansible's role
+``instance`` makes them of the same templates as ``site.yml``). Values that differ between boxes are
+in the units' environment, under the names of the commands' options there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from newsfabric.topology import retail_definitions
 from newsfabric.topology.roles import box_user, user_name
 from operations.instance.description import Description
 
-# Each may be as large as Secrets Manager has them, and none is empty.
+# The largest size of a value in Secrets Manager.
 MAX_SECRET: Final = 65_536
 TLS: Final = "/etc/newsfabric/tls"
 #: The password of the store's login.
@@ -36,10 +36,10 @@ class File:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """What Secrets Manager has for this box; ``repr`` hides it.
+    """The secrets of this box, from Secrets Manager; ``repr`` hides them.
 
-    ``box`` is its own password on the core and its broker, ``store`` that of the store's login,
-    ``tls`` PEM texts: ``ca.pem``, and with a certificate ``cert.pem`` and ``key.pem``.
+    ``box`` is its own password on the core and its broker, ``store`` the store's login, ``tls`` PEM
+    texts: ``ca.pem``, and perhaps ``cert.pem`` with ``key.pem``.
     """
 
     box: str = dataclasses.field(repr=False)
@@ -48,7 +48,7 @@ class Secrets:
 
 
 def password_in(text: str, name: str) -> str:
-    """The one line that is a password; ConfigError says nothing of it."""
+    """Return the password that is the whole text; ConfigError, which doesn't quote it."""
     word = text.strip()
     if not 8 <= len(word) <= 512 or not word.isascii() or not word.isprintable():
         raise ConfigError(f"secret {name}: a password of 8 to 512 characters belongs there")
@@ -56,7 +56,7 @@ def password_in(text: str, name: str) -> str:
 
 
 def login_in(text: str, name: str) -> dict[str, str]:
-    """``{"username": …, "password": …}``; ConfigError says nothing of it."""
+    """Parse ``{"username": …, "password": …}``; ConfigError, which doesn't quote it."""
     found = _strings(text, name)
     if set(found) != {"username", "password"} or not found["username"].isidentifier():
         raise ConfigError(f'secret {name}: {{"username": …, "password": …}} belongs there')
@@ -64,7 +64,7 @@ def login_in(text: str, name: str) -> dict[str, str]:
 
 
 def pem_in(text: str, name: str) -> dict[str, str]:
-    """``{"ca.pem": …}``, perhaps with ``cert.pem`` and ``key.pem``; ConfigError as above."""
+    """Parse ``{"ca.pem": …}``, perhaps with ``cert.pem`` and ``key.pem``; ConfigError as above."""
     found = _strings(text, name)
     if set(found) not in ({"ca.pem"}, {"ca.pem", "cert.pem", "key.pem"}) or not all(
         value.startswith("-----BEGIN ") for value in found.values()
@@ -74,7 +74,7 @@ def pem_in(text: str, name: str) -> dict[str, str]:
 
 
 def shared_files(store: Mapping[str, str], tls: Mapping[str, str]) -> list[File]:
-    """What all boxes share, and what others may change while a box runs."""
+    """Return the files that all boxes share, and that may change while a box runs."""
     pem = [File(f"{TLS}/{name}", text) for name, text in tls.items() if name != "key.pem"]
     if "key.pem" in tls:
         pem.append(File(f"{TLS}/key.pem", tls["key.pem"], 0o640, "rabbitmq"))
@@ -82,7 +82,7 @@ def shared_files(store: Mapping[str, str], tls: Mapping[str, str]) -> list[File]
 
 
 def files(description: Description, box: str, secrets: Secrets, cookie: str) -> list[File]:
-    """All that ``settle`` writes, in its order. ``box`` is the instance's id."""
+    """Return all files that ``settle`` writes, in its order. ``box`` is the instance's id."""
     user = user_name("box", box)
     common = {
         "NEWSFABRIC_NAME": box,
@@ -115,18 +115,18 @@ def files(description: Description, box: str, secrets: Secrets, cookie: str) -> 
         File("/etc/newsfabric/newsfabric-gateway.env", _environment(common | gateway)),
         File("/etc/newsfabric/newsfabric-retail-agent.env", _environment(common | agent)),
         File("/etc/rabbitmq/definitions.json", json.dumps(definitions), 0o640, "rabbitmq"),
-        # The box's broker is alone, so nobody has to know it; the package's would be every box's.
+        # The box's broker is in no cluster; the package's cookie would be the same on every box.
         File("/etc/newsfabric/secrets/cookie", cookie, 0o600),
     ]
 
 
 def _environment(values: Mapping[str, str]) -> str:
-    """Lines of an ``EnvironmentFile=``; what is empty isn't said. Values hold no quotes."""
+    """Return the lines of an ``EnvironmentFile=``, without empty values. Values hold no quotes."""
     return "".join(f'{name}="{value}"\n' for name, value in values.items() if value)
 
 
 def _strings(text: str, name: str) -> dict[str, str]:
-    """An object of texts. An error says nothing of what is in it."""
+    """Parse an object of texts. An error doesn't quote its content."""
     try:
         found = json.loads(text) if len(text) <= MAX_SECRET else None
     except ValueError:

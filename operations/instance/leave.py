@@ -1,12 +1,12 @@
-"""``leave``: notices that AWS ends this box, drains it, and tells AWS when that is done.
+"""``leave``: notices that AWS ends this box, drains it, and notifies AWS at the end.
 
-The drain is the agent's and the gateway's own: they are stopped, the agent first, as
-``drain-retail.yml`` does it. :mod:`operations.instance.leaving` decides; this asks and acts. AWS
-that can't be reached doesn't keep the box from draining: the hook ends by its own time then.
+The drain is that of agent and gateway: they are stopped, the agent first, as ``drain-retail.yml``
+does. :mod:`operations.instance.leaving` decides; this module asks and acts. A box drains even if
+AWS can't be reached: then the hook ends by its time-out.
 
-While the box stays, it has the secrets that all boxes share read again every few minutes
+While the box stays, the secrets that all boxes share are read again every few minutes
 (:func:`operations.instance.settle.renew`, in a unit of its own, which may write). Not in a drain:
-the gateway is left alone then.
+the gateway isn't disturbed then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from operations.instance.metadata import MetadataError
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 5.0
-#: So long a box may have a password of the store that is no more.
+#: The longest time for which a box may have a replaced password of the store.
 RENEW_SECONDS: Final = 300.0
 RENEW: Final = "newsfabric-renew.service"
 #: In this order: the agent needs the gateway for its drain.
@@ -37,7 +37,7 @@ class InstanceMetadata(Protocol):
     """The machine's metadata."""
 
     def target_state(self) -> str | None:
-        """Where the group is bringing this instance."""
+        """Return the lifecycle state that the group is bringing this instance to."""
         ...
 
 
@@ -45,11 +45,11 @@ class LifecycleHook(Protocol):
     """The hook that waits for this box."""
 
     def beat(self, group: str, hook: str, box: str) -> None:
-        """Say that the drain goes on, which puts off the hook's time-out."""
+        """Report that the drain continues, which restarts the hook's time-out."""
         ...
 
     def complete(self, group: str, hook: str, box: str) -> None:
-        """Say that the instance may be ended."""
+        """Report that the instance may be ended."""
         ...
 
 
@@ -61,12 +61,12 @@ class BoxDrain(Protocol):
         ...
 
     def over(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return whether the drain has ended, with success or not."""
         ...
 
 
 class StoppedServices:
-    """Drains by stopping the services, one after the other, in the background."""
+    """A drain that stops the services, one after the other, in the background."""
 
     def __init__(self) -> None:
         self._left = list(_STOP)
@@ -77,7 +77,7 @@ class StoppedServices:
         self._next()
 
     def over(self) -> bool:
-        """Whether all have stopped."""
+        """Return whether all have stopped."""
         if self._stopping is not None and self._stopping.poll() is not None:
             if self._stopping.returncode != 0:
                 logger.warning("systemctl stop: exit code %d", self._stopping.returncode)
@@ -90,7 +90,7 @@ class StoppedServices:
 
 
 class Watch:
-    """Watches for the end of ``box``, whose hook is ``hook`` of ``group``."""
+    """A watch for the end of ``box``; ``place`` is its group, the lifecycle hook and its id."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Watch:
         self._failures = RepeatedFailures()
 
     def look(self, now: float) -> bool:
-        """Look once at ``now`` and act; whether AWS has been told that the box may go."""
+        """Look once at ``now`` and act; return whether AWS was notified that the box may go."""
         drained = self._draining and self._drain.over()
         match self._leaving.step(now, self._state(now), drained=drained):
             case Step.DRAIN:

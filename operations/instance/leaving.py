@@ -1,7 +1,7 @@
-"""How a box leaves that AWS ends: drained first, with a bound. Pure: owns no clock and no process.
+"""Decides how a box leaves that AWS ends: drained first, in bounded time. Pure, without a clock.
 
-Told once that it is to end, it ends: AWS takes that back from no instance. Silence tells nothing:
-a box whose metadata don't answer goes on.
+After the first notice it leaves: AWS never takes that back. Metadata without an answer are no
+notice: the box stays.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import dataclasses
 import enum
 from typing import Final
 
-#: In ``autoscaling/target-lifecycle-state`` when the hook ``…_TERMINATING`` waits for us.
+#: The ``autoscaling/target-lifecycle-state`` while the hook ``…_TERMINATING`` waits for us.
 TERMINATED: Final = "Terminated"
 
 
 class Step(enum.Enum):
-    """What is to be done now."""
+    """The action that is due."""
 
     STAY = enum.auto()
     DRAIN = enum.auto()
     WAIT = enum.auto()
-    #: Tell AWS that the drain goes on, and look again.
+    #: Report to AWS that the drain continues, and look again.
     BEAT = enum.auto()
-    #: Tell AWS that it may go. Call :meth:`Leaving.told` when AWS has heard it.
+    #: Report to AWS that the machine may go. After success call :meth:`Leaving.told`.
     COMPLETE = enum.auto()
-    #: AWS has heard it and ends the machine.
+    #: AWS was notified and ends the machine.
     GONE = enum.auto()
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Leaving:
-    """``limit``: seconds after which it says that it may go, drained or not."""
+    """``limit``: seconds after which AWS is notified that the box may go, drained or not."""
 
     limit: float
     beat_every: float = 30.0
@@ -39,9 +39,9 @@ class Leaving:
     _heard: bool = False
 
     def step(self, now: float, state: str | None, *, drained: bool) -> Step:
-        """What to do at ``now``; ``state`` is what the metadata say, None: they don't.
+        """Return the action at ``now``; ``state`` is the metadata's answer, None without one.
 
-        After :attr:`Step.DRAIN` the caller begins to drain; ``drained`` is whether that is over.
+        After :attr:`Step.DRAIN` the caller begins to drain; ``drained`` is True once that is over.
         """
         if self._since is None:
             if state != TERMINATED:
@@ -58,9 +58,9 @@ class Leaving:
         return Step.WAIT
 
     def overdue(self, now: float) -> bool:
-        """Whether the drain has had its time."""
+        """Return whether the drain has used up its time."""
         return self._since is not None and now - self._since >= self.limit
 
     def told(self) -> None:
-        """AWS has heard that the box may go."""
+        """Note that AWS was notified that the box may go."""
         self._heard = True

@@ -1,6 +1,6 @@
-"""A machine's metadata (IMDSv2): which instance it is, and whether AWS is about to end it.
+"""A machine's metadata (IMDSv2): its instance id, and whether AWS is about to end it.
 
-Asked at a fixed address, without a proxy, with a token. Answers are bounded.
+Requests go to a fixed address, without a proxy, with a token. Answers are bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from newsfabric.errors import NewsfabricError
 from operations.instance.description import INSTANCE_ID
 
-# The variable is AWS's own, for its tools as for us.
+# AWS's own name of the variable, for its tools as for us.
 ENDPOINT: Final = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 _DEFAULT: Final = "http://169.254.169.254"
 _MAX_BYTES: Final = 16 << 10
@@ -22,13 +22,13 @@ _STATE: Final = "autoscaling/target-lifecycle-state"
 
 
 class MetadataError(NewsfabricError):
-    """The metadata don't answer, or with nonsense. Try again."""
+    """The metadata service doesn't answer, or with an invalid answer. Retry later."""
 
 
 class Metadata:
-    """Asks the service at ``endpoint``; each call waits ``timeout`` seconds for each answer.
+    """The service at ``endpoint``; each call waits ``timeout`` seconds for each answer.
 
-    MetadataError for an endpoint that is no http URL, and from each call without a sound answer.
+    MetadataError for an endpoint that is no http URL, and from each call without a valid answer.
     """
 
     def __init__(self, endpoint: str = _DEFAULT, *, timeout: float = 2.0) -> None:
@@ -41,25 +41,25 @@ class Metadata:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Metadata:
-        """The service that ``environ`` names, else EC2's."""
+        """Return the service that ``environ`` names, else EC2's."""
         return cls(environ.get(ENDPOINT, _DEFAULT))
 
     def instance_id(self) -> str:
-        """Like ``i-0123456789abcdef0``."""
+        """Return the instance's id, like ``i-0123456789abcdef0``."""
         found = self._get("instance-id")
         if found is None or INSTANCE_ID.fullmatch(found) is None:
             raise MetadataError("metadata: no instance-id")
         return found
 
     def aws_region(self) -> str:
-        """AWS's name of the region, like ``us-west-2``."""
+        """Return AWS's name of the region, like ``us-west-2``."""
         found = self._get("placement/region")
         if not found:
             raise MetadataError("metadata: no placement/region")
         return found
 
     def target_state(self) -> str | None:
-        """The lifecycle state that the group is bringing this instance to; None without a group."""
+        """Return the state to which the group is bringing this instance; None without a group."""
         return self._get(_STATE)
 
     def _get(self, path: str) -> str | None:

@@ -1,12 +1,12 @@
 """``settle``: makes this machine a box, at each boot, and starts its services.
 
-It writes what :mod:`operations.instance.files` says, each file whole or not at all, and installs
-the units that the image has. A second run writes the same. What can't be had yet (metadata, AWS,
-the password that the core gives) is an error of one line: systemd starts it again after some
-seconds, and until it has worked the box isn't ready and gets no reader.
+It writes the files of :mod:`operations.instance.files`, each atomically, and installs the image's
+units. A second run writes the same. If metadata, AWS or the password from the core isn't available
+yet, it fails with one line: systemd retries after some seconds, and until it has worked the box
+isn't ready and gets no reader.
 
-``renew``: reads again what all boxes share, while the box runs. It starts nothing: a box that was
-drained stays so.
+``renew``: reads again the files that all boxes share, while the box runs. It starts no service: a
+drained box stays so.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from operations.instance.files import (
 
 logger = logging.getLogger(__name__)
 
-#: What the image has for a box: Ansible's role ``instance`` writes it.
+#: The image's files for a box, written by Ansible's role ``instance``.
 IMAGE: Final = "opt/newsfabric/box"
 INSTANCE: Final = "etc/newsfabric/instance.json"
 _COOKIE: Final = "etc/newsfabric/secrets/cookie"
-# Where the image's files go. Units of /run count less than those that Ansible writes to /etc.
+# The targets of the image's files. Units in /run have lower priority than Ansible's in /etc.
 _UNITS: Final = "run/systemd/system"
 _COPIES: Final = {
     "newsfabric-gateway.service": f"{_UNITS}/newsfabric-gateway.service",
@@ -52,7 +52,7 @@ _COPIES: Final = {
     "enabled_plugins": "etc/rabbitmq/enabled_plugins",
 }
 GATEWAY: Final = "newsfabric-gateway.service"
-# There while the gateway may have a password of the store that was replaced.
+# Exists while the gateway may have a password of the store that was replaced.
 _OLDER: Final = "etc/newsfabric/gateway-is-older"
 SERVICES: Final = (
     "rabbitmq-server.service",
@@ -66,14 +66,14 @@ class SecretsOf(Protocol):
     """Secrets Manager, as far as a box uses it."""
 
     def secret(self, name: str) -> str:
-        """The secret's text."""
+        """Return the secret's text."""
         ...
 
 
 def described(root: Path) -> Description | None:
-    """The box that this machine is told to be; None if it is told to be another part.
+    """Return the box that ``instance.json`` describes; None if it describes another part.
 
-    ConfigError for a description that can't be read, is longer than 64 KiB, or is none.
+    ConfigError for a description that can't be read, is longer than 64 KiB, or is invalid.
     """
     path = root / INSTANCE
     try:
@@ -97,7 +97,7 @@ def settle(
 ) -> None:
     """Write the files of ``box`` below ``root``, and start its services by ``run``.
 
-    ``give(path, user, group)`` changes who owns a file; without it nobody does (tests).
+    ``give(path, user, group)`` changes a file's owner; None leaves it (tests).
     """
     names = description.secrets
     found = Secrets(
@@ -126,11 +126,11 @@ def renew(
     *,
     give: Callable[[Path, str, str], None] | None = None,
 ) -> None:
-    """Write what all boxes share where it is another by now; the rest as :func:`settle`.
+    """Write the files that all boxes share, if changed; the rest as :func:`settle`.
 
-    Certificates are read again by whoever uses them. Of the store's password the gateway has a
-    copy: its control plane is killed, and the next one has the new one. Readers stay with the data
-    plane. A run that ends before that leaves a mark, by which the next one does it.
+    Programs read certificates again by themselves. The gateway has a copy of the store's password:
+    its control plane is killed, and the next one has the new password. Readers stay with the data
+    plane. A run that ends before the kill leaves a file, by which the next run does it.
     """
     names = description.secrets
     store = login_in(cloud.secret(names.store), names.store)
@@ -150,14 +150,14 @@ def renew(
 
 
 def systemctl(command: Sequence[str]) -> None:
-    """Run it; ConfigError with what it said if it fails."""
+    """Run ``command``; ConfigError with its stderr if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     if done.returncode != 0:
         raise ConfigError(f"{' '.join(command)}: {done.stderr.strip()[:500]}")
 
 
 def chown(path: Path, user: str, group: str) -> None:
-    """Give ``path`` to these."""
+    """Change the owner and group of ``path``."""
     shutil.chown(path, user, group)
 
 
@@ -175,11 +175,11 @@ def _write(
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
-    # Never readable to others, not even for a moment.
+    # Never readable by others, not even for a moment.
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "w", encoding="utf-8") as stream:
         stream.write(file.text)
-    # Before it is given away: afterwards only its owner may.
+    # Before the change of owner: afterwards only the owner may.
     new.chmod(file.mode)
     if give is not None:
         give(new, user, file.group)

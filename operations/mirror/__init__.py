@@ -1,10 +1,10 @@
-"""The mirror: a share of one fabric's live traffic, played into another one whose answers don't
-matter, and a comparison of both.
+"""The mirror: plays a share of one fabric's live traffic into another, whose failures don't matter,
+and compares both.
 
-Pure: which messages go and as what (:mod:`~operations.mirror.copying`), what became of each
-(:mod:`~operations.mirror.ledger`, :mod:`~operations.mirror.delays`), how many readers
-(:mod:`~operations.mirror.crowd`, :mod:`~operations.mirror.board`), what is shown
-(:mod:`~operations.mirror.report`). What does I/O is thin: the carrier of messages, the observers,
-the process of the readers, and the run that holds them together. docs/mirror.md says what is
-promised to the original.
+Pure: which messages are copied, and how (:mod:`~operations.mirror.copying`), the outcome of
+each (:mod:`~operations.mirror.ledger`, :mod:`~operations.mirror.delays`), how many readers
+(:mod:`~operations.mirror.crowd`, :mod:`~operations.mirror.board`), the printed report
+(:mod:`~operations.mirror.report`). The parts with I/O are thin: the carrier of messages, the
+observers, the process of the readers, and the run that connects them. docs/mirror.md states the
+promises to the original.
 """

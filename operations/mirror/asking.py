@@ -1,7 +1,7 @@
-"""Asks a frontdesk's ``/board.json`` how many readers its fabric has, every two seconds.
+"""Polls a frontdesk's ``/board.json`` every two seconds for the number of its fabric's readers.
 
-The token is read anew each time, so that it can be replaced, and goes into a header, never into a
-URL.
+The token is read from its file for each request, so that it can be replaced. It is sent in a
+header, never in a URL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_BYTES: Final = 16 << 20
 
 
 class Asking:
-    """``crowded`` is the last answer, None before the first; ``trouble`` why there is none now."""
+    """``crowded`` is the last answer, None before the first; ``trouble`` the current error."""
 
     def __init__(self, url: str, token_file: Path | None) -> None:
         self.crowded: Crowded | None = None
@@ -33,7 +33,7 @@ class Asking:
         self._token_file = token_file
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Poll for ever."""
         http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_MAX_BYTES)
         try:
             while True:

@@ -1,4 +1,4 @@
-"""What a frontdesk's ``/board.json`` says of a fabric's readers. Pure."""
+"""The readers of a fabric, read from a frontdesk's ``/board.json``. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from operations.board_document import parse_board
 
-# More than the fabric is for.
+# Above the largest number that a fabric is built for.
 _MOST: Final = 1e9
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Crowded:
-    """All regions of a fabric together."""
+    """The sums over all regions of a fabric."""
 
     readers: int = 0
     connects_per_second: float = 0.0
@@ -22,8 +22,8 @@ class Crowded:
 
 
 def read_board(document: Any) -> Crowded:
-    """The crowd in a parsed ``board.json``; ValueError if it isn't one."""
-    # Who reads in a region that doesn't answer isn't known.
+    """Return the sums in a parsed ``board.json``; ValueError if it isn't one."""
+    # The number of readers in a region that doesn't answer is unknown.
     regions = [region for region in parse_board(document).regions if not region.is_unheard]
     totals = [region.totals for region in regions]
     if all(each.readers is None for each in totals):

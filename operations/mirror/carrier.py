@@ -1,14 +1,14 @@
-"""Hears the original's messages and publishes copies into the other fabric, never waiting for it.
+"""Consumes the original's messages and publishes copies into the other fabric, without waiting.
 
-It hears what routers give to exchange ``postoffice`` of one core broker: each has every message of
-every region, already accepted, once for each region that routed it. A gateway would send
-only what somebody subscribes to, and the client clusters have it before it was found good.
+The source is exchange ``postoffice`` of one core broker: routers publish there every message of
+every region, already accepted, once for each region that routed it. A gateway would send only
+messages of subscribed topics, and client clusters have messages before they are validated.
 
-Nothing of the other fabric reaches back to the original: each message is acknowledged as it comes,
-then waits in a buffer, from which the oldest go when it is full, and each after ten seconds: what
-is older is no live traffic any more. What the other broker refuses, or has not confirmed when its
-link breaks, isn't sent again. If the mirror itself is too slow, or stands still, the core's queue
-drops its oldest (``x-max-length``), and it goes with the connection.
+The other fabric has no effect on the original: each message is acknowledged on arrival, then waits
+in a buffer. A full buffer drops its oldest; any message is dropped after ten seconds, since it is
+no live traffic any more. A message that the other broker refuses, or has not confirmed when its
+link breaks, isn't sent again. If the mirror itself is too slow, or stopped, the core's queue drops
+its oldest (``x-max-length``), and the queue is deleted with the connection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OnOutcome = Callable[[int, Outcome], None]
 
 
 class SendBuffer:
-    """Copies that wait to be sent; at the bound the oldest go. Pure, times in seconds."""
+    """Copies that wait to be sent; at the bound the oldest are dropped. Pure, times in seconds."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class SendBuffer:
         oldest: float = OLDEST,
     ) -> None:
         self._most, self._most_bytes, self._oldest = most, most_bytes, oldest
-        # Each with when it came.
+        # Each with its time of arrival.
         self._waiting: collections.deque[tuple[float, int, Message]] = collections.deque()
         self._bytes = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting copies."""
         return len(self._waiting)
 
     def push(self, identity: int, copy: Message, now: float) -> list[int]:
-        """Add one; the identities of those that had to go."""
+        """Add a copy; return the identities of the dropped ones."""
         self._waiting.append((now, identity, copy))
         self._bytes += len(copy.body)
         gone = self.expire(now)
@@ -70,24 +70,24 @@ class SendBuffer:
         return gone
 
     def expire(self, now: float) -> list[int]:
-        """Let those go that are too old; their identities."""
+        """Drop the copies that are too old; return their identities."""
         gone = []
         while self._waiting and now - self._waiting[0][0] >= self._oldest:
             gone.append(self.pop()[0])
         return gone
 
     def pop(self) -> tuple[int, Message]:
-        """The oldest; IndexError if there is none."""
+        """Remove and return the oldest; IndexError if there is none."""
         _, identity, copy = self._waiting.popleft()
         self._bytes -= len(copy.body)
         return identity, copy
 
 
 class Carrier:
-    """Carries from one link to the other. Made by :meth:`open`; :meth:`run` sends.
+    """A carrier of messages from one link to the other. :meth:`open` begins, :meth:`run` sends.
 
-    ``on_heard`` is called with each message that may go, whether or not it is in the share, and
-    ``on_outcome`` with what comes of each that is. ``left_out`` counts the others by their reason.
+    ``on_heard`` is called with each message that may be copied, in the share or not,
+    ``on_outcome`` with each outcome of those in the share. ``left_out`` counts others by reason.
     """
 
     _consumer: Consumer
@@ -104,7 +104,7 @@ class Carrier:
     ) -> None:
         self.left_out: collections.Counter[str] = collections.Counter()
         self.heard = 0
-        #: Why the last one that failed did, and whether that is how it is now.
+        #: The last error, and whether there was no success since.
         self.refusal = ""
         self.refuses = False
         self._copying = copying
@@ -117,7 +117,7 @@ class Carrier:
         self._queue = f"mirror.{secrets.token_hex(8)}"
 
     async def open(self, original: Link, other: Link, patterns: Sequence[str]) -> Carrier:
-        """Begin to hear what matches ``patterns``."""
+        """Begin to consume the messages that match ``patterns``."""
         self._publisher = await other.publisher(in_flight=IN_FLIGHT)
 
         async def declare(declare: Declare) -> None:
@@ -137,16 +137,16 @@ class Carrier:
 
     @property
     def waiting(self) -> int:
-        """How many copies wait to be sent."""
+        """The number of copies that wait to be sent."""
         return len(self._buffer)
 
     def expire(self) -> None:
-        """Let go what has waited for too long; to be called each second."""
+        """Drop copies that have waited for too long; to be called each second."""
         for identity in self._buffer.expire(self._clock()):
             self._on_outcome(identity, "dropped")
 
     async def stop(self) -> None:
-        """Hear nothing more; what waits is still sent."""
+        """Stop consuming; waiting copies are still sent."""
         self._stopped = True
         await self._consumer.cancel()
 
@@ -160,7 +160,7 @@ class Carrier:
             self.expire()
             if self._buffer:
                 self._send(*self._buffer.pop())
-            # Deliveries come in between, however much waits.
+            # Let deliveries be handled in between, however long the backlog is.
             await asyncio.sleep(0)
 
     def _on_delivery(self, delivery: Delivery) -> None:
@@ -187,7 +187,7 @@ class Carrier:
             self._ended(identity, exc)
             return
         except ValueError as exc:
-            # It has no form on the wire. What a broker has brought always has one.
+            # It can't be encoded. Messages received from a broker always can.
             self._fail(identity, "refused", exc)
             return
         self._on_outcome(identity, "sent")

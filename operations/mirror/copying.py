@@ -1,12 +1,12 @@
-"""Which of the original's messages go into the other fabric, and as what. Pure.
+"""Decides which of the original's messages are copied into the other fabric, and how. Pure.
 
-The mirror hears routed envelopes, so what was rejected never comes here. A share is cut by
-identity: all copies and repeats of a message are in it or none, every mirror cuts the same, and a
-smaller share lies within a larger one.
+The mirror consumes routed envelopes, so rejected messages never arrive here. A share is cut by
+identity: it has all copies and repeats of a message or none, every mirror cuts alike, and a smaller
+share lies within a larger one.
 
-A copy has what makes the other fabric know it for the same message (``message_id``, ``app_id``,
-topic, ``timestamp_in_ms``, body), so that it may come twice without harm. It has no ``reply_to``:
-nobody waits for an answer. It has no ``traceparent`` either, or the other fabric's spans would
+A copy has all fields that the other fabric computes the identity from (``message_id``, ``app_id``,
+topic, ``timestamp_in_ms``, body), so that a duplicate does no harm. It has no ``reply_to``: no
+publisher waits for a receipt. It has no ``traceparent`` either, or the other fabric's spans would
 appear in traces of the original.
 """
 
@@ -31,8 +31,8 @@ from newsfabric.messages.envelope import (
 from newsfabric.topics import CANARY_TOPIC, CONTROL_WORD, NOTES, TopicClass, TopicPolicy, TopicTable
 from newsfabric.topology.times import TIMES
 
-#: Why a message doesn't go. ``own``: the fabric says it to itself, and the other one says its own.
-#: ``public_there``: it is private here, and everyone's by the other's topics.toml.
+#: The reason why a message isn't copied. ``own``: the fabric's own, and the other one makes its
+#: own. ``public_there``: private here, and public by the other's topics.toml.
 LeftOut = Literal[
     "own", "unknown_topic", "private", "public_there", "expired", "unreadable", "repeated"
 ]
@@ -44,10 +44,10 @@ _REMEMBERED_SECONDS: Final = TIMES.identity_ms / 1000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heard:
-    """A message that may go. ``copy`` is what is published, None if it isn't in the share.
+    """A message that may be copied. ``copy`` is the message to publish, None if outside the share.
 
-    ``identity`` is the original's, ``identity_there`` what the other fabric will find. ``public``:
-    everyone may read the topic here. ``taken_ms`` is by the clock of the router here.
+    ``identity`` is the original's, ``identity_there`` the one that the other fabric will compute.
+    ``public``: everyone may read the topic here. ``taken_ms`` is by the clock of the router here.
     """
 
     topic: str
@@ -60,12 +60,12 @@ class Heard:
 
 
 def in_share(identity: int, share: float) -> bool:
-    """Whether ``identity`` is in ``share`` (0 to 1)."""
+    """Return whether ``identity`` is in ``share`` (0 to 1)."""
     return identity < share * (1 << IDENTITY_BITS)
 
 
 def carried_patterns(topics: TopicTable, *, with_private: bool) -> tuple[str, ...]:
-    """What the mirror's queue is bound with: it isn't even sent what it may not carry.
+    """Return the bindings of the mirror's queue: most topics it may not copy don't reach it.
 
     An earlier entry may still make a topic private: :class:`Copying` decides.
     """
@@ -74,11 +74,11 @@ def carried_patterns(topics: TopicTable, *, with_private: bool) -> tuple[str, ..
 
 
 class Copying:
-    """Decides for one message after the other.
+    """The decision for each message.
 
-    ``topics`` are the original's, ``others`` the other fabric's where they are known: then a
-    private message goes only to where it is private too, and copies say whom they are from where
-    publishers have rights.
+    ``topics`` are the original's, ``others`` the other fabric's, if known: then a private message
+    is copied only if the topic is private there too, and copies name their publisher if publishers
+    have rights there.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Copying:
         self._with_private = with_private
         self._others = others
         self._says_user = others is not None and bool(others.publishers)
-        # Identities heard, the oldest first, and when.
+        # Identities of consumed messages, the oldest first, with their times.
         self._seen: collections.OrderedDict[int, float] = collections.OrderedDict()
 
     def look(self, message: Message, now: float) -> Heard | LeftOut:
-        """What to do with ``message``, heard at ``now`` (seconds since the epoch)."""
+        """Return the decision about ``message``, consumed at ``now`` (seconds since the epoch)."""
         policy = self._policy(message.topic)
         if isinstance(policy, str):
             return policy
@@ -153,7 +153,7 @@ class Copying:
 
 
 def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
-    """``envelope`` as a publisher's message; ``says_user`` names the publisher to the broker."""
+    """Return ``envelope`` as a publisher's message; its ``user_id`` is set if ``says_user``."""
     headers: dict[str, Any] = {"timestamp_in_ms": envelope.published_ms}
     for name in ("key", "version"):
         if (value := getattr(envelope, name)) is not None:
@@ -171,7 +171,7 @@ def copy_of(envelope: Envelope, *, says_user: bool, now_ms: int) -> Message:
 
 
 def identity_there(envelope: Envelope) -> int:
-    """The identity of its copy: the same, unless the original had neither id nor stamp."""
+    """Return the copy's identity: the same, unless the original had neither id nor timestamp."""
     return identity_of(
         app_id=envelope.app_id,
         message_id=envelope.message_id,
@@ -184,7 +184,7 @@ def identity_there(envelope: Envelope) -> int:
 def _expiration(envelope: Envelope, now_ms: int) -> str | None:
     if envelope.expires_ms is None:
         return None
-    # What is left of it: the other fabric counts from when it routes the copy.
+    # The remaining time: the other fabric counts from the routing of the copy.
     return str(min(max(0, envelope.expires_ms - now_ms), MAX_EXPIRATION))
 
 

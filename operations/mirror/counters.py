@@ -1,7 +1,7 @@
-"""A mirror's metrics. The ledger and the carrier know the sums; :class:`Counters` tells what they
-have grown by, once a second.
+"""A mirror's metrics. Once a second :class:`Counters` adds the growth of the sums of ledger and
+carrier.
 
-Delays aren't sums: the ledger gives each of them to :func:`observe`.
+Delays aren't sums: the ledger reports each of them to :func:`observe`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ CONNECTS: Final = metrics.counter(
 
 
 def observe(side: Side, topic_class: TopicClass, seconds: float) -> None:
-    """A message of ``topic_class`` took ``seconds`` to the observer of ``side``."""
+    """Record that a message of ``topic_class`` took ``seconds`` to the observer of ``side``."""
     # A publisher's clock may be ahead.
     DELAY.labels(side, topic_class).observe(max(0.0, seconds))
 
 
 class Counters:
-    """What was told of one run's sums so far."""
+    """The values of one run's sums that the metrics have so far."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[Counter, tuple[str, ...]], int] = {}
@@ -65,7 +65,7 @@ class Counters:
         waiting: int,
         readers: Mapping[str, Any],
     ) -> None:
-        """Bring the metrics up to date; ``readers`` is what their process said last."""
+        """Bring the metrics up to date; ``readers`` is the last report of the readers' process."""
         self._grow(HEARD, heard)
         for reason, count in left_out.items():
             self._grow(LEFT_OUT, count, reason)

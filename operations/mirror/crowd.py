@@ -1,12 +1,12 @@
-"""How many readers come and go in the other fabric, and what each of them subscribes to. Pure.
+"""Numbers of readers that connect and leave in the other fabric, and the topics of each. Pure.
 
-Readers are as many as the share of the original's, and as many come in a second as its share of
-connects; so as many leave. At first they come faster, at ``ramp`` a second, or it would take a day
-to have them all.
+The number of readers is the share of the original's. The readers that connect in a second are its
+share of connects; as many leave. At first readers connect faster, at ``ramp`` a second, or it would
+take a day to reach the number.
 
-Nobody counts subscriptions by topic. What boxes do count is deliveries and readers, so it is known
-how many messages a second an average reader gets. Each mirrored reader takes each topic with one
-probability, so that it would get as many there at the full rate.
+Subscriptions by topic aren't counted anywhere. Boxes count deliveries and readers, so the messages
+a second of an average reader are known. Each mirrored reader subscribes to each topic with one
+probability, chosen so that a reader would receive as many there at the full rate.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Final
 
 from operations.mirror.board import Crowded
 
-#: A reader may have 128 topics, and says them all at once.
+#: A reader may have 128 topics, and subscribes to all at once.
 MOST_TOPICS: Final = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the crowd shall be: how many, how many come each second, topics and their probability.
+    """The target of the crowd: readers, connects a second, topics and their probability.
 
-    It goes to the readers' process as JSON.
+    Sent to the readers' process as JSON.
     """
 
     readers: int
@@ -38,7 +38,7 @@ class Wanted:
 def wanted(
     original: Crowded, rates: Mapping[str, float], *, share: float, max_readers: int
 ) -> Wanted:
-    """``share`` of the ``original``, of connects as of readers, and ``max_readers`` at most.
+    """Return ``share`` of the ``original``, of connects as of readers, and ``max_readers`` at most.
 
     ``rates`` are messages a second of each topic heard there.
     """
@@ -46,7 +46,7 @@ def wanted(
         share = max_readers / original.readers
     most = sorted(rates, key=lambda topic: (-rates[topic], topic))[:MOST_TOPICS]
     return Wanted(
-        # Nobody comes to read nothing.
+        # Without a topic there is nothing to read.
         readers=min(max_readers, round(share * original.readers)) if most else 0,
         connects_per_second=share * original.connects_per_second,
         topics=tuple(most),
@@ -55,7 +55,7 @@ def wanted(
 
 
 def probability(original: Crowded, messages_per_second: float) -> float:
-    """With which a reader takes each topic, 0 to 1."""
+    """Return the probability, 0 to 1, with which a reader subscribes to each topic."""
     if original.readers <= 0 or messages_per_second <= 0:
         return 1.0
     each = original.deliveries_per_second / original.readers
@@ -63,20 +63,21 @@ def probability(original: Crowded, messages_per_second: float) -> float:
 
 
 def chosen(topics: Sequence[str], probability: float, rng: random.Random) -> list[str]:
-    """One reader's topics: one at least, if there is any."""
+    """Choose one reader's topics: at least one, if there is any."""
     found = [topic for topic in topics if rng.random() < probability]
     return found or ([rng.choice(topics)] if topics else [])
 
 
 @dataclasses.dataclass(slots=True)
 class Turnover:
-    """Counts out who comes and who goes. ``ramp`` is in readers a second."""
+    """Computes the connects and leaves of each step. ``ramp`` is in readers a second."""
 
     ramp: float
     _coming: float = 0.0
 
     def step(self, wanted: Wanted, here: int, seconds: float) -> tuple[int, int]:
-        """How many come and how many leave, ``seconds`` after the last step, with ``here`` now."""
+        """Return the connects and leaves, ``seconds`` after the last step, with ``here``
+        readers."""
         missing = max(0, wanted.readers - here)
         usual = wanted.connects_per_second * seconds if wanted.readers else 0.0
         self._coming += max(usual, min(self.ramp * seconds, missing))

@@ -1,11 +1,11 @@
-"""What became of each message of the share, here and there, and the sums of it. Pure.
+"""The outcome of each message of the share, here and there, and the sums. Pure.
 
-A side is *watched* for a message if its observer had been subscribed to the topic for a second when
-the mirror heard the message, and wasn't cut off until the message was judged. What isn't
-watched isn't counted there: neither as delivered nor as missing.
+A side is *watched* for a message under two conditions. Its observer had been subscribed to the
+topic for a second when the mirror heard the message. It wasn't disconnected until the message was
+judged. Without both, the side doesn't count the message: neither as delivered nor as missing.
 
-A message is judged ``patience`` seconds after it was heard, or when there is no room for another.
-Times are seconds since the epoch, of one clock that doesn't jump.
+A message is judged ``patience`` seconds after the mirror heard it, or when there is no room for
+another. Times are seconds since the epoch, of one clock that doesn't jump.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Side = Literal["here", "there"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 CLASSES: Final[tuple[TopicClass, ...]] = get_args(TopicClass)
 #: ``waiting`` in the mirror; ``sent`` without a confirm yet; ``taken``: confirmed. The others are
-#: ends: ``dropped`` by the mirror at its bound, ``refused`` by the broker, ``unconfirmed`` because
+#: final: ``dropped`` by the mirror at its bound, ``refused`` by the broker, ``unconfirmed`` because
 #: the link broke.
 Outcome = Literal["waiting", "sent", "taken", "dropped", "refused", "unconfirmed"]
 
 _MOST_ENTRIES: Final = 100_000
 _MOST_EARLY: Final = 10_000
-# For so long a subscription must stand before what it misses counts.
+# The age (s) of a subscription after which a message that doesn't arrive counts as missing.
 SETTLED: Final = 1.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Sight:
-    """One message on one side."""
+    """A message on one side."""
 
     watched: bool = False
     connection: int | None = None
@@ -57,7 +57,7 @@ class _Entry:
 
 
 class SideTally:
-    """One class on one side. ``delays`` are all of the run's, ``recent`` since :meth:`turn`."""
+    """Sums of one class on one side. ``delays`` are the run's, ``recent`` since :meth:`turn`."""
 
     def __init__(self) -> None:
         self.watched = 0
@@ -69,7 +69,7 @@ class SideTally:
         self.recent = Delays()
 
     def document(self) -> dict[str, Any]:
-        """This side's part of the mirror's JSON document; delays are in ms."""
+        """Return this side's part of the mirror's JSON document; delays are in ms."""
         return {
             "watched": self.watched,
             "delivered": self.delivered,
@@ -82,7 +82,7 @@ class SideTally:
 
 
 class Tally:
-    """One class: how many messages were in the share, what came of sending them, both sides."""
+    """The sums of one class: messages in the share, outcomes of the sending, both sides."""
 
     def __init__(self) -> None:
         self.shared = 0
@@ -90,15 +90,15 @@ class Tally:
         self.sides: dict[Side, SideTally] = {side: SideTally() for side in SIDES}
 
     def document(self) -> dict[str, Any]:
-        """One class's part of the mirror's JSON document."""
+        """Return this class's part of the mirror's JSON document."""
         sides: dict[str, Any] = {side: tally.document() for side, tally in self.sides.items()}
         return {"shared": self.shared, "outcomes": dict(self.outcomes)} | sides
 
 
 class Ledger:
-    """Every message that is under way, and the sums of those that were judged.
+    """All messages that aren't judged yet, and the sums of the judged ones.
 
-    ``on_delay`` is given each delay, in seconds.
+    ``on_delay`` is called with each delay, in seconds.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class Ledger:
         on_delay: Callable[[Side, TopicClass, float], None] = lambda *_: None,
     ) -> None:
         self.tallies: dict[TopicClass, Tally] = {name: Tally() for name in CLASSES}
-        #: Given to the other fabric's broker.
+        #: Messages given to the other fabric's broker.
         self.sent = 0
-        #: Seen by the observer of the original and never heard by the mirror.
+        #: Messages that the observer of the original received and the mirror never heard.
         self.unheard = 0
         self._closed = False
         self._patience = patience
@@ -119,15 +119,15 @@ class Ledger:
         self._on_delay = on_delay
         # By identity, the oldest first.
         self._entries: collections.OrderedDict[int, _Entry] = collections.OrderedDict()
-        # Only where it isn't the original's.
+        # The original's identity by the copy's, only where the two differ.
         self._original: dict[int, int] = {}
-        # What the observer had before the mirror heard of it: connection, time, whether it is new.
+        # Messages that the observer received before the mirror: connection, time, whether fresh.
         self._early: collections.OrderedDict[int, tuple[int, float, bool]] = (
             collections.OrderedDict()
         )
 
     def __len__(self) -> int:
-        """How many aren't judged yet."""
+        """Return the number of messages that aren't judged yet."""
         return len(self._entries)
 
     def note_original(
@@ -141,7 +141,7 @@ class Ledger:
         watched_there: bool,
         identity_there: int | None = None,
     ) -> None:
-        """The mirror heard a message of the share; ``taken`` is when its router took it in."""
+        """Note a message of the share, heard ``now``; its router took it in at ``taken``."""
         there = identity if identity_there is None else identity_there
         entry = _Entry(topic_class, now, taken, there, _Sight(watched_here), _Sight(watched_there))
         while len(self._entries) >= self._most:
@@ -154,14 +154,14 @@ class Ledger:
             self._note(entry, "here", early[0], early[1])
 
     def close(self, now: float) -> None:
-        """The mirror hears nothing more: what only the observer sees from ``now`` on says nothing,
-        nor what it was just about to hear."""
+        """Note that the mirror hears nothing more. Messages that only the observer receives from
+        ``now`` on aren't counted as unheard, nor those of the last second before."""
         self._closed = True
         while self._early and next(reversed(self._early.values()))[1] > now - SETTLED:
             self._early.popitem()
 
     def went(self, identity: int, outcome: Outcome, now: float) -> None:
-        """What came of sending it, so far."""
+        """Note the outcome so far of sending the copy."""
         entry = self._entries.get(identity)
         if entry is None:
             return
@@ -175,7 +175,7 @@ class Ledger:
     def arrived(
         self, side: Side, identity: int, *, connection: int, now: float, fresh: bool = False
     ) -> None:
-        """An observer got it. ``fresh``: it was routed after that observer had subscribed."""
+        """Note a message at an observer. ``fresh``: routed after that observer had subscribed."""
         if side == "there":
             identity = self._original.get(identity, identity)
         entry = self._entries.get(identity)
@@ -200,14 +200,14 @@ class Ledger:
             self._on_delay(side, entry.topic_class, now - began)
 
     def lost_sight(self, side: Side) -> None:
-        """The observer of ``side`` was cut off: what hasn't come yet isn't watched any more."""
+        """Note a disconnect of the observer of ``side``: missing messages aren't watched now."""
         for entry in self._entries.values():
             sight = entry.sight(side)
             if sight.connection is None:
                 sight.watched = False
 
     def judge(self, now: float) -> None:
-        """Judge what is old enough; ``float("inf")`` judges everything."""
+        """Judge the messages that are old enough; ``float("inf")`` judges all."""
         while self._entries:
             identity, entry = next(iter(self._entries.items()))
             if now - entry.heard < self._patience:

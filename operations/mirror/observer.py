@@ -1,8 +1,8 @@
-"""A reader of the mirror's own on one side, which says what comes and since when it would have.
+"""A reader of the mirror's own on one side, which reports its messages and its subscriptions.
 
-It subscribes to topics as they are named, up to a bound, and to all of them again after each
-disconnect. It doesn't resume: what it missed meanwhile isn't watched (operations.mirror.ledger), so
-that an observer's own bad luck is no finding. How often it was cut off is one.
+It subscribes to topics as :meth:`Observer.watch` names them, up to a bound, and to all of them
+again after each disconnect. It doesn't resume: messages in between aren't watched
+(operations.mirror.ledger), so an observer's own disconnect is no finding. Their number is one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CONNECT_WITHIN: Final = 15.0
 
 
 class Observer:
-    """One side's. ``on_message`` gets each message of the ``share``: identity, connection, and
-    whether it is fresh, which is routed a second or more after the subscription, so no replay."""
+    """The observer of one side. ``on_message`` gets each message of the ``share``: identity,
+    connection, and whether it is fresh: routed a second or more after subscribing, so no replay."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class Observer:
 
     @property
     def connected(self) -> bool:
-        """Whether at least one topic is subscribed to."""
+        """True if at least one topic is subscribed."""
         return bool(self._since)
 
     @property
     def refused(self) -> frozenset[str]:
-        """Topics that this fabric won't let it read."""
+        """The topics that this fabric doesn't let it read."""
         return frozenset(self._refused)
 
     def watch(self, topic: str) -> None:
@@ -67,7 +67,7 @@ class Observer:
             self._more.set()
 
     def watches(self, topic: str, now: float) -> bool:
-        """Whether what was routed at ``now`` would come."""
+        """Return whether a message routed at ``now`` should arrive."""
         since = self._since.get(topic)
         return since is not None and now - since >= SETTLED
 

@@ -1,9 +1,8 @@
-"""The two fabrics that a mirror stands between: where their brokers and frontdesks are.
+"""The two fabrics of a mirror: the addresses of their brokers and frontdesks.
 
-Each is a world's folder or a ``fabric.json``. Who logs in at the brokers comes from the
-environment: ``NEWSFABRIC_FROM_USERNAME`` and ``NEWSFABRIC_TO_USERNAME``, each with
-``…_PASSWORD_FILE`` or ``…_PASSWORD``; ``guest`` otherwise, whom brokers let in from their own
-machine.
+Each is a world's folder or a ``fabric.json``. The logins for brokers come from the environment:
+``NEWSFABRIC_FROM_USERNAME`` and ``NEWSFABRIC_TO_USERNAME``, each with ``…_PASSWORD_FILE`` or
+``…_PASSWORD``; ``guest`` otherwise, which brokers accept only from their own machine.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ TO_LOGIN: Final = "NEWSFABRIC_TO"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One fabric as the mirror sees it. ``region`` is the one whose brokers and observer are used,
-    ``endpoints_urls`` are all regions', its own first. ``topics`` None: not known."""
+    """A fabric as the mirror sees it. ``region`` is the one whose brokers and observer are used;
+    ``endpoints_urls`` has all regions', its own first. ``topics`` None: not known."""
 
     region: str
     core_urls: tuple[str, ...]
@@ -40,7 +39,7 @@ class Place:
 def find_place(
     path: Path, *, region: str | None, topics: Path | None, environ: Mapping[str, str], login: str
 ) -> Place:
-    """The fabric of ``path``; ``topics`` in the place of a world's own.
+    """Return the fabric at ``path``; ``topics`` replaces a world's own.
 
     WorldError or ConfigError if there is none, or no such ``region``.
     """
@@ -56,7 +55,7 @@ def find_place(
 def place_of(
     fabric: Fabric, region: str | None, topics: TopicTable | None, credentials: Credentials
 ) -> Place:
-    """``region`` of ``fabric``, the first one for None."""
+    """Return ``region`` of ``fabric``, the first one for None."""
     own = fabric.regions[0] if region is None else fabric.region(region)
     return Place(
         region=own.name,
@@ -70,7 +69,7 @@ def place_of(
 
 
 def check_apart(original: Place, other: Place) -> None:
-    """ConfigError if both are one fabric: its messages would come round to it."""
+    """ConfigError if both are one fabric: its messages would loop back to it."""
     here = {_broker(url) for url in (*original.core_urls, *original.client_urls)}
     if here & {_broker(url) for url in (*other.core_urls, *other.client_urls)}:
         raise ConfigError("--from and --to are the same fabric")

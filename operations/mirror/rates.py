@@ -1,7 +1,7 @@
-"""How many messages a second each topic has had lately. Pure, and bounded.
+"""The recent rate of messages of each topic. Pure, and bounded.
 
-Old messages count less and less, half as much after twenty seconds. When there is no room for
-another topic, it isn't counted until a rare one has been forgotten.
+Old messages count less and less, half as much after twenty seconds. Without room for another topic,
+the topic isn't counted until a rare one has been forgotten.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _RARE: Final = 0.05
 
 
 class Rates:
-    """Counts from ``began`` (seconds) on."""
+    """Rates of topics, counted from ``began`` (seconds) on."""
 
     def __init__(self, began: float, *, most: int = _MOST) -> None:
         self._began = began
         self._most = most
-        # What is left of its messages, and as of when.
+        # The decayed count of its messages, and the time of that value.
         self._left: dict[str, tuple[float, float]] = {}
         self._swept = began
 
@@ -34,15 +34,15 @@ class Rates:
         self._left[topic] = (left * _decay(now - at) + 1.0, now)
 
     def per_second(self, now: float) -> dict[str, float]:
-        """Messages a second by topic; what was 20 s ago counts half."""
-        # What a steady rate would have left by now.
+        """Return the messages a second by topic; a message of 20 s ago counts half."""
+        # The decayed count of a steady rate of one a second.
         seconds = _TAU * (1.0 - _decay(max(1.0, now - self._began)))
         return {
             topic: left * _decay(now - at) / seconds for topic, (left, at) in self._left.items()
         }
 
     def _sweep(self, now: float) -> bool:
-        """Forget the rare, if that wasn't just done; whether there is room."""
+        """Forget rare topics, unless that was just done; return whether there is room."""
         if now - self._swept >= _SWEEP_EVERY:
             self._swept = now
             kept = {t: v for t, v in self._left.items() if v[0] * _decay(now - v[1]) > _RARE}

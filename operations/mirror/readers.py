@@ -1,13 +1,12 @@
 """The process of the mirrored readers: ``python -m operations.mirror.readers``.
 
-It has a process of its own so that a thousand readers take nothing from the carrier and the
-observers, whose delays are measured. Its first line on stdin says where the endpoints are, each
-later one what the crowd shall be (:class:`operations.mirror.crowd.Wanted`). Each second a line on
-stdout says what became of it. It ends when stdin is closed.
+A process of its own, so that a thousand readers don't delay the carrier and the observers, whose
+delays are measured. Its first line on stdin has the URLs of the endpoints, each later one the
+target of the crowd (:class:`operations.mirror.crowd.Wanted`). Each second it writes its counts as a
+line to stdout. It ends when stdin is closed.
 
-A mirrored reader asks for the endpoints, chooses a gateway, connects, subscribes, and takes what
-comes until it is told to leave. Who is disconnected doesn't come back by itself: the crowd is
-filled up with others.
+A mirrored reader asks for the endpoints, chooses a gateway, connects, subscribes, and receives
+until it is told to leave. A disconnected reader doesn't reconnect: new readers fill the crowd up.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _NOBODY: Final = Wanted(readers=0, connects_per_second=0.0, topics=(), probabili
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """What became of the readers so far. ``turned_away``: they came when too many were coming."""
+    """Counts of the readers so far. ``turned_away``: not begun, since too many were connecting."""
 
     opened: int = 0
     failed: int = 0
@@ -59,20 +58,20 @@ class Crowd:
         self._endpoints = endpoints
         self._turnover = Turnover(ramp)
         self._rng = random.Random(seed)  # noqa: S311 - no secret
-        # All of them, and those of them that aren't subscribed yet.
+        # All readers, and those of them that aren't subscribed yet.
         self._readers: set[asyncio.Task[None]] = set()
         self._coming: set[asyncio.Task[None]] = set()
-        # Who can't get in is followed by others after a pause, as a page's readers would be.
+        # After a failure no reader begins during a pause, as the readers of a page back off.
         self._backoff = Backoff(base=0.2, cap=10.0, reset_after=5.0)
         self._not_before = 0.0
 
     @property
     def here(self) -> int:
-        """How many are connected and subscribed."""
+        """The number of readers that are connected and subscribed."""
         return len(self._readers) - len(self._coming)
 
     async def run(self) -> None:
-        """Let readers come and go until cancelled; then all leave."""
+        """Let readers connect and leave until cancelled; then all leave."""
         try:
             last = time.monotonic()
             while True:
@@ -86,9 +85,9 @@ class Crowd:
             await asyncio.gather(*self._readers, return_exceptions=True)
 
     def step(self, now: float, seconds: float) -> None:
-        """Begin what is due."""
+        """Begin the connects and leaves that are due."""
         come, leave = self._turnover.step(self.wanted, len(self._readers), seconds)
-        # Who is still connecting leaves once it is in: a half-made connection can't be closed.
+        # A reader that is still connecting leaves later: a half-made connection can't be closed.
         here = list(self._readers - self._coming)
         for task in self._rng.sample(here, min(leave, len(here))):
             self.counts.left += 1
@@ -148,7 +147,7 @@ class Crowd:
             self._not_before = now + self._backoff.failed(now, self._rng)
 
     def line(self) -> dict[str, Any]:
-        """What is said each second."""
+        """Return the counts that are written each second."""
         return {
             "readers": self.here,
             "wanted": self.wanted.readers,
@@ -159,7 +158,7 @@ class Crowd:
 
 
 def parse_wanted(line: bytes) -> Wanted:
-    """What :func:`orjson.dumps` made of a Wanted."""
+    """Parse the JSON that :func:`orjson.dumps` made of a Wanted."""
     fields = orjson.loads(line)
     return Wanted(**fields | {"topics": tuple(fields["topics"])})
 

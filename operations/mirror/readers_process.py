@@ -1,4 +1,4 @@
-"""Starts the readers' process, tells it what is wanted, and keeps what it says."""
+"""Starts the readers' process, sends it the target of the crowd, and keeps its last report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTHING_SAID: Final[dict[str, Any]] = {
 
 
 class ReadersProcess:
-    """``said`` is its last line. If it dies there are no readers any more, and ``said`` says so."""
+    """``said`` is its last line. After its death ``said`` has no readers, and the trouble."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.said = dict(NOTHING_SAID)
@@ -34,13 +34,13 @@ class ReadersProcess:
     async def start(
         cls, endpoints: Sequence[str], *, ramp: float, seed: int
     ) -> AsyncIterator[ReadersProcess]:
-        """It runs until the context ends; then all readers leave."""
+        """Start the process, which runs until the context ends; then all readers leave."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", _MODULE),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=without_secrets(os.environ),
-            # Ctrl-C is the mirror's to hear.
+            # Ctrl-C is for the mirror to handle.
             start_new_session=True,
         )
         found = cls(process)
@@ -60,13 +60,13 @@ class ReadersProcess:
             await listening
 
     def tell(self, wanted: Wanted) -> None:
-        """What the crowd shall be from now on."""
+        """Send the target of the crowd from now on."""
         self._write(wanted)
 
     def _write(self, value: Any) -> None:
         stdin = self._process.stdin
         assert stdin is not None
-        # It reads all the time; if it doesn't, a later line says the same.
+        # The process reads all the time; a dropped line is repeated by a later one.
         if not stdin.is_closing() and stdin.transport.get_write_buffer_size() < 1 << 20:
             stdin.write(orjson.dumps(value) + b"\n")
 

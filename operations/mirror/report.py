@@ -1,4 +1,4 @@
-"""What a mirror shows: a line every few seconds, a table at the end, a document. Pure."""
+"""Texts of a mirror: a line every few seconds, a table and lines at the end. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COLUMNS: Final = (
 
 
 def recent(ledger: Ledger, side: Side, part: float) -> float | None:
-    """Delay of the last interval over all classes, in ms: the worst of the classes'."""
+    """Return the delay of the last interval in ms: the largest of the classes'."""
     each = (tally.sides[side].recent.ms(part) for tally in ledger.tallies.values())
     return max((ms for ms in each if ms is not None), default=None)
 
 
 def live_line(document: Mapping[str, Any], ledger: Ledger) -> str:
-    """How it goes, on one line; delays are those of the last interval."""
+    """Return the state on one line; delays are those of the last interval."""
     messages = document["messages"]
     parts = [f"heard {messages['heard']}, sent {messages['sent']}"]
     parts += [
@@ -44,7 +44,7 @@ def live_line(document: Mapping[str, Any], ledger: Ledger) -> str:
 
 
 def rows(document: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
-    """The table: of each class both sides, where there was anything."""
+    """Yield the table's rows: both sides of each class that had messages."""
     for name in CLASSES:
         found = document["classes"][name]
         if not found["shared"]:
@@ -57,7 +57,7 @@ def rows(document: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
 
 
 def closing_lines(document: Mapping[str, Any]) -> Iterable[str]:
-    """What is said below the table."""
+    """Yield the lines below the table."""
     messages, readers = document["messages"], document["readers"]
     yield (
         f"{messages['heard']} messages heard in {document['seconds']:.0f} s, "
@@ -89,7 +89,8 @@ def closing_lines(document: Mapping[str, Any]) -> Iterable[str]:
 def failures(
     document: Mapping[str, Any], *, fail_on_loss: bool, fail_over_delay: float | None
 ) -> list[str]:
-    """Why the command shall fail; ``fail_over_delay`` is in ms. Nothing compared is no success."""
+    """Return why the command shall fail; ``fail_over_delay`` is in ms. No comparison is a
+    failure."""
     if not fail_on_loss and fail_over_delay is None:
         return []
     classes = document["classes"]
@@ -110,13 +111,12 @@ def failures(
 
 
 def plain(text: str) -> str:
-    """``text`` of somebody else on one line of 200 characters, with nothing that acts on a
-    terminal."""
+    """Return ``text`` of somebody else as one line of at most 200 characters, all printable."""
     return "".join(c if c.isprintable() else " " for c in text[:_SHOWN])
 
 
 def ms_text(ms: float | None) -> str:
-    """A delay for a person."""
+    """Return a delay as text for a person."""
     return "-" if ms is None else f"{ms:.1f} ms"
 
 

@@ -40,10 +40,10 @@ _MOST: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    """What was asked for. Seconds throughout.
+    """The options of the command. Times are in seconds.
 
-    ``share`` is of messages, ``reader_share`` of readers; ``readers`` is a fixed number in the
-    place of that. ``seconds`` None: until it is stopped.
+    ``share`` is of messages, ``reader_share`` of readers; ``readers`` is a fixed number instead of
+    ``reader_share``. ``seconds`` None: until it is stopped.
     """
 
     share: float = 0.1
@@ -65,13 +65,13 @@ class MirrorOptions:
 
     @property
     def plays_readers(self) -> bool:
-        """Whether there are to be readers at all."""
+        """True if there are to be readers at all."""
         share = self.reader_share if self.readers is None else self.readers
         return self.max_readers > 0 and share > 0
 
 
 class Mirror:
-    """Everything of one run. ``clock`` is in seconds since the epoch, and doesn't jump."""
+    """All parts of one run. ``clock`` is in seconds since the epoch, and doesn't jump."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Mirror:
             clock=self.clock,
             on_heard=self._heard,
             on_outcome=self._went,
-            # What is judged must have had its end.
+            # A judged message must have its final outcome.
             buffer=SendBuffer(oldest=min(OLDEST, options.patience)),
         )
         self.observers: dict[Side, Observer] = {
@@ -121,7 +121,7 @@ class Mirror:
         return Observer(
             url,
             clock=self.clock,
-            # An identity may be another there; what the ledger doesn't know it leaves aside.
+            # A copy's identity may differ; the ledger ignores identities that it doesn't know.
             share=self.options.share if side == "here" else 1.0,
             on_message=on_message,
             on_lost=lambda: self.ledger.lost_sight(side),
@@ -201,7 +201,7 @@ class Mirror:
         return wanted(known, rates, share=options.reader_share, max_readers=options.max_readers)
 
     async def settle(self, hurry: asyncio.Event) -> None:
-        """Hear no more, and return when all that was sent is judged, or ``hurry`` is set."""
+        """Stop consuming, and return when all messages are judged, or ``hurry`` is set."""
         await self.carrier.stop()
         self.ledger.close(self.clock())
         with contextlib.suppress(TimeoutError):
@@ -212,7 +212,7 @@ class Mirror:
         self.ledger.judge(float("inf"))
 
     def document(self) -> dict[str, Any]:
-        """All that is known by now, as ``--json`` prints it."""
+        """Return the results so far, as ``--json`` prints them."""
         ledger, options = self.ledger, self.options
         classes = {name: ledger.tallies[name].document() for name in CLASSES}
         outcomes: dict[str, int] = {}
@@ -253,7 +253,7 @@ class Mirror:
         }
 
     def _troubles(self, readers: dict[str, Any]) -> dict[str, str]:
-        """What doesn't work now, and why, in the words of whoever said so."""
+        """Return the current errors by the part that reports them."""
         found = {
             name: str(link.trouble)
             for name, link in self._links.items()
@@ -268,7 +268,7 @@ class Mirror:
 
 
 def _steady_clock() -> Callable[[], float]:
-    # It doesn't jump, yet can be compared with publishers' stamps.
+    # It doesn't jump, yet can be compared with publishers' timestamps.
     offset = time.time() - time.monotonic()
     return lambda: offset + time.monotonic()
 
@@ -282,7 +282,7 @@ async def run_mirror(
     hurry: asyncio.Event,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Run it until ``stop`` is set or its seconds are over; returns the document of all of it."""
+    """Run ``mirror`` until ``stop`` is set or its seconds are over; return the final document."""
     options = mirror.options
     async with mirror.running(original, other):
         saying = asyncio.create_task(_say(mirror, say))

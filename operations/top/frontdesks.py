@@ -1,9 +1,9 @@
-"""Boards from frontdesks: of one while it answers, of the next when it doesn't.
+"""Boards from frontdesks: from one while it answers, from the next when it doesn't.
 
-A frontdesk that is silent for :data:`SILENT` seconds is gone, whatever its connection says: it has
-an update each second. Then the next one is asked, after the last one the first, ever more seldom.
-Each board names the other regions' frontdesks, and these are asked too, after those that were
-given; but a board must not lead from https to plain http, unless that is allowed.
+A frontdesk without an update for :data:`SILENT` seconds is away, whatever its connection's state:
+it sends one each second. Then the next one is asked; after the last the first, with a growing pause
+before. Each board names the other regions' frontdesks, which are asked after the given ones; but a
+board must not lead from https to plain http, unless that is allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from newsfabric.tokens.bearer import bearing, is_private, read_token
 from operations.board_document import MAX_REGIONS, Board, parse_board, plain
 
 SILENT: Final = 4.0
-# A thousand boxes have about two megabytes.
+# A board of a thousand boxes has about two megabytes.
 MAX_BYTES: Final = 32 << 20
 _ONCE_TIMEOUT: Final = 10.0
 
@@ -37,7 +37,7 @@ Login = Callable[[], str | None]
 
 
 def is_frontdesk_url(text: str) -> bool:
-    """Whether ``text`` is the base URL of something that speaks HTTP."""
+    """Return whether ``text`` is an http or https URL with a host."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -46,9 +46,9 @@ def is_frontdesk_url(text: str) -> bool:
 
 
 def login_from(path: Path | None) -> Login:
-    """Reads the token in the file anew each time, so that it may be replaced meanwhile.
+    """Return a function that reads the token file each time, so that the token may be replaced.
 
-    None without a file; ConfigError when it is called and the file has no token.
+    The function returns None without a file; it raises ConfigError if the file has no token.
     """
 
     def login() -> str | None:
@@ -63,7 +63,7 @@ def login_from(path: Path | None) -> Login:
 
 
 class Frontdesks:
-    """Asks one frontdesk of several. ``over_http``: a board may lead from https to plain http."""
+    """A stream of one of several frontdesks. ``over_http``: a board may lead from https to http."""
 
     def __init__(
         self,
@@ -81,29 +81,29 @@ class Frontdesks:
         self._may_be_read = over_http or not is_private(self._urls[0])
         self._at = 0
         self._reading: asyncio.Task[None] | None = None
-        # Whether the one that is asked has answered, and whether any ever has.
+        # Whether the current frontdesk has answered, and whether any ever has.
         self._answers = False
         self._ever = False
         self._refused: set[str] = set()
 
     @property
     def url(self) -> str:
-        """Which one is asked."""
+        """The URL of the current frontdesk."""
         return self._urls[self._at]
 
     @property
     def is_first(self) -> bool:
-        """Whether that is the one that was wanted most."""
+        """True if the current frontdesk is the preferred one."""
         return self._at == 0
 
     def ask_next(self) -> None:
-        """Leave this one for the next, if there is another."""
+        """Leave the current frontdesk for the next, if there is another."""
         if self._reading is not None and len(self._urls) > 1:
             self._reading.cancel()
 
     async def run(self) -> None:
-        """Read until cancelled. NewsfabricError when all that are known refuse us, and none
-        ever answered."""
+        """Read until cancelled. NewsfabricError when all known frontdesks refuse us, and none ever
+        answered."""
         backoff = Backoff(base=0.5, cap=5.0)
         while True:
             self._answers = False
@@ -115,11 +115,11 @@ class Frontdesks:
             if self._answers:
                 backoff = Backoff(base=0.5, cap=5.0)
             if self.is_first:
-                # Also when it has answered: it may end each answer at once.
+                # Even if it has answered: it may end each stream at once.
                 await asyncio.sleep(backoff.failed(time.monotonic()))
 
     async def _read(self) -> str:
-        """Read this one until it ends; why it did."""
+        """Read the current stream until it ends; return the reason, empty if it was left."""
         self._reading = asyncio.create_task(self._stream())
         try:
             await asyncio.wait([self._reading])
@@ -131,7 +131,7 @@ class Frontdesks:
                 self._refused.add(self.url)
             return plain(exc.reason).replace("/board/stream: ", ": ", 1)
         except ConfigError as exc:
-            # A file that is being replaced is whole again in a moment; one that never was isn't.
+            # A file that is being replaced is valid again in a moment; one that never was isn't.
             if not self._ever:
                 raise
             return str(exc)
@@ -175,7 +175,7 @@ class Frontdesks:
 
 
 async def fetch_once(urls: Sequence[str], login: Login) -> tuple[Board, dict[str, Any]]:
-    """The board of the first that answers, as values and as its document; NewsfabricError if
+    """Return the board of the first that answers, as values and as its document; NewsfabricError if
     none does."""
     troubles = []
     http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_BYTES)

@@ -1,7 +1,7 @@
-"""Bytes from a terminal's keyboard as keys. Pure.
+"""A parser of bytes from a terminal's keyboard into keys. Pure.
 
-A key is a character, or one of the names below. Whatever else a terminal sends (mouse, function
-keys, a pasted control) is no key and is dropped whole, so that its rest isn't taken for letters.
+A key is a character, or one of the names below. All other input (mouse, function keys, a pasted
+control) is no key, and its sequence is dropped whole, so that its end isn't taken for letters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERRUPT: Final = "interrupt"
 
 # ECMA-48 section 5.4: parameters, intermediates, and a final byte; or SS3 and one character.
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|O([@-~]))")
-# One that has only begun.
+# The beginning of a sequence.
 _BEGUN: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)\Z")
 _FINALS: Final = {
     "A": UP,
@@ -48,21 +48,21 @@ _CONTROLS: Final = {
     "\x1b": ESCAPE,
     "\x03": INTERRUPT,
 }
-# More than any key has: a stream of nothing but parameters must not be kept.
+# More than the sequence of any key: endless parameters must not be kept.
 _MOST_BEGUN: Final = 32
 
 
 class Keyboard:
-    """Turns what was read, in pieces of any size, into keys."""
+    """Parses the bytes read, in pieces of any size, into keys."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
     def feed(self, read: bytes) -> list[str]:
-        """The keys that ``read`` completes.
+        """Return the keys that ``read`` completes.
 
-        An escape at its end is the key: terminals write a sequence at once.
+        An escape as its last byte is the key Escape: terminals write a sequence at once.
         """
         text = self._rest + self._decoder.decode(read)
         self._rest = ""

@@ -1,6 +1,6 @@
-"""The tables of ``newsfabric top``: which columns each has, and a board as their lines. Pure.
+"""The tables of ``newsfabric top``: the columns of each, and the lines of a board. Pure.
 
-A column that finds no room is left out, the least needed first; the name takes what is left.
+A column without room is left out, the least needed first; the name gets the remaining width.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from operations.board_document import Board, BoardRegion, Box, Busy, Event, Node, Service, Shovel
 from operations.top import words
 
-# Canaries come each second; so old (ms) one is late, and its shovel is about to be made anew.
+# Ages (ms) of a canary, which arrives each second: it is late; its shovel will soon be remade.
 LATE_MS: Final = 3_000
 STALE_MS: Final = 10_000
 
 
 class View(enum.StrEnum):
-    """The tables there are."""
+    """The tables."""
 
     BOXES = "boxes"
     SERVICES = "services"
@@ -32,7 +32,7 @@ class View(enum.StrEnum):
 
 
 class Sort(enum.StrEnum):
-    """What lines are sorted by. All but names begin with the largest."""
+    """The keys to sort by. All but names begin with the largest."""
 
     NAME = "name"
     READERS = "readers"
@@ -42,7 +42,7 @@ class Sort(enum.StrEnum):
 
 
 class Mood(enum.StrEnum):
-    """How a line does."""
+    """The condition that a line shows."""
 
     WELL = "well"
     WARNING = "warning"
@@ -52,8 +52,8 @@ class Mood(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """``width`` in cells; 0 for the one that takes what is left. ``spare``: the higher, the
-    sooner it is left out; 0 never is."""
+    """``width`` in cells; 0 for the column that gets the remaining width. ``spare``: the column
+    with the highest is left out first, one with 0 never."""
 
     title: str
     width: int
@@ -63,7 +63,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line. ``key`` is its own as long as what it shows exists."""
+    """A line. ``key`` identifies the thing that it shows, as long as that exists."""
 
     key: str
     name: str
@@ -73,14 +73,14 @@ class Line:
     by: Mapping[Sort, float | None]
 
     def has(self, text: str) -> bool:
-        """Whether ``text`` is in it, whatever the case."""
+        """Return whether a cell contains ``text``, in any case."""
         wanted = text.casefold()
         return any(wanted in cell.casefold() for cell in (*self.cells, self.region))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """A view: its columns, its lines, and by what they can be sorted, the first by default."""
+    """A view: its columns, its lines, and the keys it can be sorted by, the default first."""
 
     columns: tuple[Column, ...]
     lines: Callable[[Board], Iterator[Line]]
@@ -88,11 +88,11 @@ class Table:
 
 
 def sorted_lines(board: Board, view: View, sort: Sort, *, reverse: bool, text: str) -> list[Line]:
-    """The lines of ``view`` that have ``text``, sorted; what has no number comes last."""
+    """Return the lines of ``view`` with ``text``, sorted; lines without a number are last."""
     table = TABLES[view]
     found = [line for line in table.lines(board) if not text or line.has(text)]
     if view is View.EVENTS:
-        # As they happened, the newest first: there is no other order to look for.
+        # As they happened, the newest first: events have no other order.
         return found if reverse else found[::-1]
     sort = sort if sort in table.sorts else table.sorts[0]
     found.sort(key=lambda line: (line.name, line.key), reverse=sort is Sort.NAME and reverse)
@@ -107,9 +107,9 @@ def _rank(value: float | None, sign: int) -> float:
 
 
 def fitting(columns: Sequence[Column], width: int, least: int = 16) -> list[tuple[int, int]]:
-    """Which columns fit into ``width`` cells, as (index, cells), a space between them.
+    """Return the columns that fit into ``width`` cells, as (index, cells), a space between two.
 
-    ``least`` is the room that the open column gets before one is left out for it.
+    Columns are left out until the column of width 0 has at least ``least`` cells.
     """
     kept = list(range(len(columns)))
     while True:
@@ -123,7 +123,7 @@ def fitting(columns: Sequence[Column], width: int, least: int = 16) -> list[tupl
 
 
 def box_lines(board: Board) -> Iterator[Line]:
-    """A line for each box."""
+    """Yield a line for each box."""
     for box in board.all(lambda region: region.boxes):
         yield Line(
             key=f"{box.region}/{box.name}",
@@ -166,7 +166,7 @@ def _remark(one: Box | Service) -> str:
 
 
 def service_lines(board: Board) -> Iterator[Line]:
-    """A line for each process beside a core."""
+    """Yield a line for each process beside a core."""
     for one in board.all(lambda region: region.services):
         running = None if one.started is None else max(0.0, board.now - one.started)
         yield Line(
@@ -189,7 +189,7 @@ def service_lines(board: Board) -> Iterator[Line]:
 
 
 def shovel_lines(board: Board) -> Iterator[Line]:
-    """A line for each shovel."""
+    """Yield a line for each shovel."""
     for one in board.all(lambda region: region.shovels):
         yield Line(
             key=f"{one.region}/{one.runs_on}/{one.name}",
@@ -210,7 +210,7 @@ def shovel_lines(board: Board) -> Iterator[Line]:
 
 
 def node_lines(board: Board) -> Iterator[Line]:
-    """A line for each RabbitMQ node."""
+    """Yield a line for each RabbitMQ node."""
     for one in board.all(lambda region: region.nodes):
         yield Line(
             key=f"{one.cluster}/{one.name}",
@@ -235,12 +235,12 @@ def _node_state(one: Node) -> str:
 
 
 def topic_lines(board: Board) -> Iterator[Line]:
-    """The busiest topics of each region that is heard."""
+    """Return the busiest topics of each region that is heard."""
     return (_busy_line(one) for region in _heard(board) for one in region.topics)
 
 
 def publisher_lines(board: Board) -> Iterator[Line]:
-    """The busiest publishers of each region that is heard."""
+    """Return the busiest publishers of each region that is heard."""
     return (_busy_line(one) for region in _heard(board) for one in region.publishers)
 
 
@@ -260,7 +260,7 @@ def _busy_line(one: Busy) -> Line:
 
 
 def event_lines(board: Board) -> Iterator[Line]:
-    """A line for each event."""
+    """Yield a line for each event."""
     for one in board.events:
         yield Line(
             key=str(one.seq),
@@ -273,7 +273,7 @@ def event_lines(board: Board) -> Iterator[Line]:
 
 
 def state_mood(state: str) -> Mood:
-    """How a process does that is in ``state``."""
+    """Return the mood of a process in ``state``."""
     if state in ("ready", "left"):
         return Mood.WELL
     if state == "unheard":

@@ -1,6 +1,6 @@
-"""The rows of the screen, from a board and what is looked at. Pure: rich's Text is a value.
+"""The rows of the screen, from a board and an operator's view of it. Pure: rich's Text is a value.
 
-Rows are cut to the width in cells, so that wide letters in a name don't move what stands behind.
+Rows are cut to the width in cells, so that wide letters in a name don't move the text after it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from operations.top.lines import (
 )
 from operations.top.state import ACTIONS, Followed, Seen, State
 
-# Updates come each second; a board that is older than that many ms is called old.
+# Updates arrive each second: an older board (ms) is shown with its age.
 OLD_MS: Final = 3_000
-# How many updates the bars of a followed thing go back.
+# The largest number of updates that the bars of a followed thing show.
 TRAIL: Final = 300
 _REASONS: Final = 2
 _ENDLESS: Final = 1_000_000
@@ -61,7 +61,7 @@ _REGION_COLUMNS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """What came from frontdesks: the last board, how old (ms) it is, and what is to be said."""
+    """The data from frontdesks: the last board, its age (ms), and a notice for the operator."""
 
     board: Board | None = None
     old_ms: float = 0.0
@@ -69,38 +69,38 @@ class Feed:
 
 
 class Trail:
-    """The last values of what is followed, for the bars; bounded to :data:`TRAIL`."""
+    """The last values of the followed thing, for the bars; at most :data:`TRAIL`."""
 
     def __init__(self) -> None:
         self._of: Followed | None = None
         self._values: dict[str, collections.deque[float | None]] = {}
 
     def note(self, followed: Followed | None, board: Board) -> None:
-        """A new board has come, or something else is followed."""
+        """Add the values of a new board, or begin anew if another thing is followed."""
         if followed != self._of:
             self._of, self._values = followed, {}
         if followed is None:
             return
         new = dict(_traced(followed, board))
         for name in new.keys() | self._values.keys():
-            # A region more or less has no more values than it was there for.
+            # A region that joins has a shorter trail; one that leaves gets unknown values.
             trail = self._values.setdefault(name, collections.deque(maxlen=TRAIL))
             trail.append(new.get(name))
 
     def of(self, name: str) -> list[float | None]:
-        """The values of ``name`` so far, the newest last."""
+        """Return the values of ``name`` so far, the newest last."""
         return list(self._values.get(name, ()))
 
 
 def lines_of(board: Board | None, state: State) -> list[Line]:
-    """The lines of the view that ``state`` is in."""
+    """Return the lines of the view in ``state``."""
     if board is None:
         return []
     return sorted_lines(board, state.view, state.sort, reverse=state.reverse, text=state.filter)
 
 
 def screen(feed: Feed, state: State, trail: Trail, width: int, height: int) -> list[Text]:
-    """Exactly ``height`` rows of ``width`` cells."""
+    """Return exactly ``height`` rows of ``width`` cells."""
     head = _head(feed, state, width, height)
     foot = [_foot(state, width)]
     room = max(0, height - len(head) - len(foot))
@@ -118,13 +118,13 @@ def screen(feed: Feed, state: State, trail: Trail, width: int, height: int) -> l
 
 
 def page_of(feed: Feed, state: State, width: int, height: int) -> Seen:
-    """What a key is about on a screen of that size."""
+    """Return the context of a key on a screen of that size."""
     room = height - len(_head(feed, state, width, height)) - 2
     return Seen(lines_of(feed.board, state), max(1, room))
 
 
 def listing(board: Board, state: State, width: int) -> list[Text]:
-    """Everything at once, for a pipe or a file: no keys, no end of the page."""
+    """Return all rows at once, for a pipe or a file: without keys, and not cut to a page."""
     rows = [*_head(Feed(board=board), state, width)[:-1], _row(width, Text(""))]
     trail = Trail()
     if state.followed is not None:
@@ -134,9 +134,9 @@ def listing(board: Board, state: State, width: int) -> list[Text]:
 
 
 def has_gone(board: Board, followed: Followed) -> bool:
-    """Whether what is followed should be on the board and isn't.
+    """Return whether the followed thing should be on the board and isn't.
 
-    Of topics and publishers a board has the busiest only, so nothing can be said of them.
+    A board has only the busiest topics and publishers, so the absence of one means nothing.
     """
     if followed.view is View.BOXES:
         return _find(board.all(lambda region: region.boxes), followed) is None
@@ -149,7 +149,7 @@ def has_gone(board: Board, followed: Followed) -> bool:
 
 
 def _head(feed: Feed, state: State, width: int, height: int = _ENDLESS) -> list[Text]:
-    """What stands above the table; on a screen of that ``height`` at most half of it, if it can."""
+    """Return the rows above the table; at most half of a screen of ``height``, if possible."""
     board = feed.board
     title = Text("newsfabric top", style="bold")
     if board is not None:
@@ -198,7 +198,7 @@ def _regions(board: Board, width: int, reasons: int) -> Iterator[Text]:
 def _region_cells(region: BoardRegion) -> list[str]:
     head = [region.name, region.state, words.span(region.age)]
     if region.is_unheard:
-        # What it did when it was heard last isn't what it does.
+        # Its numbers are as old as its last report.
         return [*head, *([words.UNKNOWN] * (len(_REGION_COLUMNS) - len(head)))]
     totals = region.totals
     return [
@@ -252,7 +252,7 @@ _SORTED: Final = {
 
 
 def _title(column: Column, state: State) -> str:
-    """The column's title, marked if it is sorted by."""
+    """Return the column's title, marked if the table is sorted by it."""
     table = TABLES[state.view]
     if not table.sorts:
         return column.title
@@ -353,7 +353,7 @@ def _busy(board: Board, followed: Followed, trail: Trail, width: int) -> Iterato
 
 
 def _traced(followed: Followed, board: Board) -> Iterator[tuple[str, float | None]]:
-    """What there are bars of."""
+    """Yield the names and values that bars are drawn of."""
     if followed.view is View.BOXES:
         box = _find(board.all(lambda region: region.boxes), followed)
         yield from () if box is None else _box_values(box)
@@ -412,7 +412,7 @@ def _bars(width: int, name: str, value: str, values: list[float | None]) -> Text
 
 
 def _figures(width: int, figures: Iterable[tuple[str, float]]) -> Iterator[Text]:
-    """Metrics by their names, in as many columns as there is room for."""
+    """Yield metrics sorted by name, in as many columns as fit."""
     cell = 38
     across = max(1, (width + 2) // (cell + 2))
     pieces = []

@@ -1,6 +1,6 @@
-"""What an operator looks at, and the table of keys that change it. Pure.
+"""An operator's view of the board, and the table of keys that change it. Pure.
 
-The help page and the bottom line are made of the same table, so no key is forgotten there.
+The help page and the bottom line are made of the same table, so no key is missing there.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from operations.top import keys
 from operations.top.lines import TABLES, Line, Sort, View
 
 MAX_FILTER: Final = 64
-# What can be looked at alone. Of a topic or a publisher there is one in each region.
+# Views whose lines can be followed. A topic or a publisher is one line in each region.
 FOLLOWED: Final = frozenset({View.BOXES, View.SERVICES, View.TOPICS, View.PUBLISHERS})
 
 
 class Effect(enum.Enum):
-    """What the program has to do, beside showing something else."""
+    """An action of the program beside a change of the view."""
 
     QUIT = enum.auto()
     NEXT_DESK = enum.auto()
@@ -27,7 +27,7 @@ class Effect(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Followed:
-    """The one thing that is looked at. Without a ``region``, wherever it is."""
+    """The one thing that is followed. Without a ``region``, in any region."""
 
     view: View
     name: str
@@ -36,7 +36,7 @@ class Followed:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is looked at. ``selected`` is a line's key, empty for the first one."""
+    """The operator's view. ``selected`` is a line's key, empty for the first one."""
 
     view: View = View.BOXES
     sort: Sort = Sort.READERS
@@ -51,19 +51,20 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """What a key is about: the lines of the view in their order, and how many are on a page."""
+    """The context of a key: the lines of the view in their order, and the number on a page."""
 
     lines: Sequence[Line]
     page: int
 
     def position(self, selected: str) -> int:
-        """Where the line with that key is; 0 if there is none."""
+        """Return the index of the line with that key; 0 if there is none."""
         return next((n for n, line in enumerate(self.lines) if line.key == selected), 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Action:
-    """``keys`` do it; ``shown`` is how they are called, ``short`` is for the bottom line."""
+    """An action of ``keys``; ``shown`` is their name on the help page, ``short`` the
+    bottom line's."""
 
     keys: tuple[str, ...]
     shown: str
@@ -73,7 +74,7 @@ class Action:
 
 
 def press(state: State, key: str, seen: Seen) -> State | Effect:
-    """What ``key`` makes of ``state``, or what it asks for. An unknown key does nothing."""
+    """Return the state after ``key``, or the effect it asks for. An unknown key does nothing."""
     if key == keys.INTERRUPT:
         return Effect.QUIT
     if state.typing:

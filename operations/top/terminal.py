@@ -1,7 +1,7 @@
-"""The terminal of ``newsfabric top``: keys in, rows out, and everything as it was at the end.
+"""The terminal of ``newsfabric top``: reads keys, writes rows, and restores everything at the end.
 
-Only rows that differ from what stands there are written, which is what makes it bearable over a
-slow line.
+Only rows that differ from those on the screen are written, which makes it bearable over a slow
+line.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from operations.top.keys import Keyboard
 from operations.top.screen import Feed, Trail, page_of, screen
 from operations.top.state import Effect, State, press
 
-# How often what is shown gets older by itself.
+# The interval (s) of redrawing without a new board, for the age of the shown one.
 _EVERY: Final = 1.0
 _READ: Final = 4096
 
 
 class Top:
-    """One run of it, on the terminal that ``console`` writes to and stdin reads from."""
+    """A run, on the terminal that ``console`` writes to and stdin reads from."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Top:
         self._state = state
         self._keyboard = Keyboard()
         self._trail = Trail()
-        # The newest board, and the one that is shown: another while it stands still.
+        # The newest board, and the shown one, which stays the same while paused.
         self._board: Board | None = None
         self._shown: Board | None = None
         self._came = 0.0
@@ -59,7 +59,7 @@ class Top:
         self._quit = asyncio.Event()
 
     async def run(self) -> None:
-        """Until ``q``. NewsfabricError when every frontdesk refuses us from the beginning."""
+        """Run until ``q``. NewsfabricError when every frontdesk refuses us from the beginning."""
         with self._terminal():
             frontdesks = asyncio.create_task(self._frontdesks.run())
             quitting = asyncio.create_task(self._quit.wait())
@@ -78,7 +78,7 @@ class Top:
         if not frontdesks.cancelled():
             frontdesks.result()
 
-    # --- what comes ---
+    # --- input ---
 
     def _on_board(self, board: Board, document: dict[str, Any]) -> None:
         self._board = with_events_before(board, self._board)
@@ -125,7 +125,7 @@ class Top:
             if follows_another and self._shown is not None:
                 self._trail.note(state.followed, self._shown)
 
-    # --- what is shown ---
+    # --- output ---
 
     def _feed(self) -> Feed:
         old = asyncio.get_running_loop().time() - self._came
@@ -172,7 +172,7 @@ class Top:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
         def sleep() -> None:
-            # Ctrl-Z: the shell gets its terminal back as it was.
+            # Ctrl-Z: the shell gets its terminal back in its old state.
             leave()
             os.kill(os.getpid(), signal.SIGSTOP)
             enter()

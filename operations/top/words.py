@@ -1,4 +1,4 @@
-"""How numbers, times and ages are written in a narrow column. Pure."""
+"""Texts of numbers, times and ages for a narrow column. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 def count(value: float | None) -> str:
-    """A number in at most six characters: 12345, 123.4k, 1.2M."""
+    """Return a number in at most six characters: 12345, 123.4k, 1.2M."""
     if value is None:
         return UNKNOWN
     if value < 99_999.5:
@@ -24,14 +24,14 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """So many a second as text: 0, 0.4, 37, 12345; None is unknown."""
+    """Return a rate a second as text: 0, 0.4, 37, 12345; None is unknown."""
     if value is None:
         return UNKNOWN
     return f"{value:.1f}" if 0 < value < 9.95 else count(value)
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds as text: 0.4, 12, 1.2s; None is unknown."""
+    """Return milliseconds as text: 0.4, 12, 1.2s; None is unknown."""
     if value is None:
         return UNKNOWN
     if value < 9.95:
@@ -40,7 +40,7 @@ def ms(value: float | None) -> str:
 
 
 def span(value: float | None) -> str:
-    """How long, given in ms: 0.8s, 12s, 3m, 5h, 9d."""
+    """Return a duration, given in ms, as text: 0.8s, 12s, 3m, 5h, 9d."""
     if value is None:
         return UNKNOWN
     seconds = value / 1000
@@ -55,26 +55,26 @@ def span(value: float | None) -> str:
 
 
 def not_heard(value: float | None) -> str:
-    """That nothing was heard of something for so long, given in ms."""
+    """Return the text of a silence of ``value`` ms."""
     return f"not heard for {span(value)}"
 
 
 def share(value: float | None, whole: float | None) -> str:
-    """``value`` in percent of ``whole``."""
+    """Return ``value`` in percent of ``whole``."""
     if value is None or not whole:
         return UNKNOWN
     return f"{min(999.0, 100 * value / whole):.0f}%"
 
 
 def clock(at_ms: float | None) -> str:
-    """The time of day in UTC, as logs have it."""
+    """Return the time of day in UTC, as in logs."""
     if not at_ms or at_ms > 1e14:
         return UNKNOWN
     return time.strftime("%H:%M:%S", time.gmtime(at_ms / 1000))
 
 
 def figure(name: str, value: float) -> str:
-    """The value of the metric ``name``; a time is a date."""
+    """Return the value of the metric ``name`` as text; a timestamp as a date."""
     metric = name.partition(".")[0]
     if metric.endswith("_timestamp_seconds") and 0 <= value <= LAST_DATE:
         return time.strftime("%Y-%m-%d", time.gmtime(value))
@@ -82,7 +82,7 @@ def figure(name: str, value: float) -> str:
 
 
 def spark(values: list[float | None], width: int) -> str:
-    """The last ``width`` values as bars, from zero to the largest; a gap where nothing is known."""
+    """Return the last ``width`` values as bars, from zero to the largest; a space if unknown."""
     shown = values[-width:] if width > 0 else []
     largest = max((value for value in shown if value is not None), default=0.0)
     return "".join(" " if value is None else _bar(value, largest) for value in shown)

@@ -13,13 +13,13 @@ from newsfabric.settings import Node
 
 @pytest.fixture
 def name() -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(params=["stub", pytest.param("rabbitmq", marks=pytest.mark.broker)])
 async def broker(request: pytest.FixtureRequest, name: str) -> AsyncIterator[BrokerHandle]:
-    """The same handle on both implementations."""
+    """Yield the same handle on the stub and on RabbitMQ."""
     handle: StubHandle | RabbitHandle
     if request.param == "stub":
         handle = StubHandle()
@@ -31,7 +31,7 @@ async def broker(request: pytest.FixtureRequest, name: str) -> AsyncIterator[Bro
 
 @pytest.fixture
 async def rabbit(rabbitmq: Node, name: str) -> AsyncIterator[RabbitHandle]:
-    """The session's node behind a proxy of the test's own."""
+    """Put the session's node behind a proxy of the test's own."""
     handle = await RabbitHandle.on(rabbitmq, name)
     yield handle
     await handle.close()

@@ -1,4 +1,4 @@
-"""What attacks are tried on: both engines, and brokers as their generated definitions make them."""
+"""The targets of attacks: both engines, and brokers with their generated definitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 def core(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guarded]:
-    """The core of oregon, with a feed of each box, as agents and keepers make them."""
+    """Run oregon's core with a feed of each box, as agents and keepers make it."""
     with guarded("core", tmp_path_factory.mktemp("core"), rabbitmq_home) as node:
         for box in BOXES:
             arguments = box_feed(box, 1, "amqp://").queue.bounds.arguments()
@@ -40,6 +40,6 @@ def core(
 def client(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Guarded]:
-    """The client cluster of oregon, with publishers ``cms`` and ``web``."""
+    """Run oregon's client cluster, with publishers ``cms`` and ``web``."""
     with guarded("client", tmp_path_factory.mktemp("client"), rabbitmq_home) as node:
         yield node

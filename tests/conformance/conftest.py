@@ -1,4 +1,4 @@
-"""What conformance tests share."""
+"""Set-up shared by the conformance tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 import pytest
 
-# The suites' modules are found here by ``python tests/conformance/…`` too.
+# ``python tests/conformance/…`` finds the suites' modules in this folder too.
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("sockjs_suite", "sockjs_http_cases", "sockjs_websocket_cases")

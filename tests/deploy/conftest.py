@@ -1,4 +1,4 @@
-"""Which of Ansible's programs the tests run, and the playbooks' own that makes logins."""
+"""Ansible's programs for the tests, and the playbooks' own program that makes logins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOGINS: Final = ROOT / "deploy/ansible/roles/cassandra/files/store_login.py"
 
 
 def program(name: str) -> str:
-    """The path of one of Ansible's programs; without it the test is skipped, and fails in CI."""
+    """Return the path of one of Ansible's programs; without it, skip the test or fail in CI."""
     own = ROOT / ".tools" / "ansible" / "bin" / name
     found = str(own) if own.exists() else shutil.which(name)
     if found is None:
@@ -27,22 +27,22 @@ def program(name: str) -> str:
     return found
 
 
-# Not for a session: tests/support/spreading.py would have one worker run all of Ansible's tests.
+# Not for a session: then tests/support/spreading.py lets one worker run all of Ansible's tests.
 @pytest.fixture(scope="module")
 def playbook() -> str:
-    """``ansible-playbook``."""
+    """Return the path of ``ansible-playbook``."""
     return program("ansible-playbook")
 
 
 @pytest.fixture(scope="module")
 def inventory() -> str:
-    """``ansible-inventory``."""
+    """Return the path of ``ansible-inventory``."""
     return program("ansible-inventory")
 
 
 @pytest.fixture(scope="module")
 def store_login() -> ModuleType:
-    """What playbooks run at a store node to make its logins."""
+    """Load the program that playbooks run at a store node to make its logins."""
     spec = importlib.util.spec_from_file_location("store_login", _LOGINS)
     assert spec is not None
     assert spec.loader is not None

@@ -1,6 +1,6 @@
-"""A fleet of six machines of the tests' own, for those marked ``fleet``.
+"""A fleet of six machines of the tests' own, for tests marked ``fleet``.
 
-``NEWSFABRIC_FLEET_SUITE`` says which Debian its machines have, as it does to the fleet's program.
+``NEWSFABRIC_FLEET_SUITE`` names the machines' Debian release, as for the fleet's program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _not_here(reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def layers() -> Path:
-    """The image's layers, as `make test-fleet` has made them."""
+    """Return the image's layers, which `make test-fleet` has made."""
     if found := missing():
         _not_here("; ".join(found))
     folders = Folders.at(CHECKOUT / ".fleet")
@@ -43,10 +43,10 @@ def layers() -> Path:
 
 @contextlib.contextmanager
 def fleet_in(folder: Path, layers: Path) -> Iterator[Fleet]:
-    """A fleet with an image and no machines; it is ended in any case."""
+    """Make a fleet with an image and no machines, and end it in any case."""
     folders = Folders.at(folder)
     folders.top.mkdir()
-    # Links are enough: nothing writes to a layer.
+    # Links are enough: no process writes to a layer.
     subprocess.run(["cp", "-al", layers, folders.layers], check=True)
     fleet = Fleet(folders, print)
     try:
@@ -60,7 +60,7 @@ def fleet_in(folder: Path, layers: Path) -> Iterator[Fleet]:
 def fabric_in(
     folders: pytest.TempPathFactory, layers: Path, port_base: int, more: Sequence[str]
 ) -> Iterator[Fleet]:
-    """The fleet of six and the machines ``more``, of which site.yml has made a fabric."""
+    """Boot six machines and the machines ``more``, and let site.yml make a fabric of them."""
     with fleet_in(folders.mktemp("fleet") / "a fleet's folder", layers) as fleet:
         fleet.up(6, suite=SUITE, port_base=port_base)
         fleet.boot(more, new=False)
@@ -70,19 +70,19 @@ def fabric_in(
 
 @pytest.fixture
 def empty_fleet(layers: Path, tmp_path: Path) -> Iterator[Fleet]:
-    """A fleet with an image and no machines."""
+    """Make a fleet with an image and no machines."""
     with fleet_in(tmp_path / "a fleet's folder", layers) as fleet:
         yield fleet
 
 
 @pytest.fixture(scope="session")
 def port_base() -> int:
-    """Where the boards' forwards are: not where those of a fleet that people use are."""
+    """Return the first port of the boards' forwards, away from the ports of a fleet in use."""
     return int(os.environ.get("NEWSFABRIC_TEST_PORTS", "19000"))
 
 
 @pytest.fixture
 def fleet(empty_fleet: Fleet, port_base: int) -> Fleet:
-    """Six machines that have booted."""
+    """Boot a fleet of six machines."""
     empty_fleet.up(6, suite=SUITE, port_base=port_base)
     return empty_fleet

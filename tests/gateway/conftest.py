@@ -1,4 +1,4 @@
-"""A data plane that crashes fails the test that started it."""
+"""A check after each test: a data plane that crashes fails the test that started it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["box"]
 
 @pytest.fixture(autouse=True)
 def dataplanes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
-    """All that are started in this test. With a panic, its place is in the captured stderr."""
+    """Record the data planes of this test. After a panic, the captured stderr has its place."""
     started: list[Process] = []
 
     def noted(*told: Any) -> Process:
@@ -29,5 +29,5 @@ def dataplanes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
     yield started
     assert crashed(started) == [], "a data plane has crashed"
     for process in started:
-        # Left alone on purpose: nobody needs it any more.
+        # A test may leave data planes running on purpose.
         process.kill()

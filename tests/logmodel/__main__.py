@@ -1,4 +1,4 @@
-"""``python -m tests.logmodel``: plays histories and looks for one that breaks an invariant."""
+"""``python -m tests.logmodel``: plays histories, in search of one that breaks an invariant."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROGRESS_EVERY = 10.0
 
 @dataclasses.dataclass(slots=True)
 class Found:
-    """What a run found."""
+    """The results of a run."""
 
     histories: int = 0
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -56,7 +56,7 @@ class Found:
 
 
 def seed_range(text: str) -> range:
-    """``A-B``, both included, or one seed."""
+    """Parse ``A-B``, both included, or one seed."""
     first, _, last = text.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds such as 0-200")
@@ -126,7 +126,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The exit code: 1 if an invariant was broken."""
+    """Run the program; return its exit code: 1 if an invariant was broken."""
     parser = arguments()
     told = parser.parse_args(args)
     if told.list:

@@ -1,4 +1,4 @@
-"""What truly happened in a history. The checks read it; routers, gateways and readers never do."""
+"""The true events of a history. Only the checks read it, never routers, gateways or readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.logmodel.rows import Copy
 
 
 class InvariantBroken(Exception):
-    """A history broke an invariant. ``invariant`` is L1 to L5, ``what`` says how."""
+    """A history broke an invariant: ``invariant`` is L1 to L5, ``what`` the details."""
 
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")
@@ -18,18 +18,18 @@ class InvariantBroken(Exception):
 
 
 class Book:
-    """Every number and message, and how often things happened."""
+    """Every number and message of a history, and counts of events."""
 
     def __init__(self) -> None:
-        #: When a message counted as routed for the first time, and its topic.
+        #: The time at which a message was first due to all connected readers, and its topic.
         self.routed: dict[int, tuple[float, str]] = {}
         self.identity_of: dict[Copy, int] = {}
         self.copies: dict[int, list[Copy]] = {}
         self.published: set[Copy] = set()
         #: The numbers that were confirmed to a publisher.
         self.receipts: dict[int, list[Copy]] = {}
-        #: What a gateway had offered that told a reader ``recovered: true`` without it, and the
-        #: reader's topic. If it turns out to be a message, that was wrong.
+        #: Copies already offered to a gateway that told a reader ``recovered: true`` without them,
+        #: and the reader's topic. If such a copy turns out to be a message, the reply was wrong.
         self.withheld: dict[tuple[Copy, str], None] = {}
         self.counts: collections.Counter[str] = collections.Counter()
 
@@ -38,14 +38,14 @@ class Book:
         self.copies.setdefault(identity, []).append(copy)
 
     def is_routed(self, identity: int, topic: str, now: float) -> None:
-        """From now on it is owed to whoever is connected."""
+        """Record that every connected reader must get the message from now on."""
         self.routed.setdefault(identity, (now, topic))
 
     def receipt(self, identity: int, copy: Copy) -> None:
         self.receipts.setdefault(identity, []).append(copy)
 
     def concluded(self, log: Log, by_region: str) -> None:
-        """Somebody of ``by_region`` ended this log."""
+        """Record that a router of ``by_region`` ended this log; only its own region may (L5)."""
         self.counts["closed"] += 1
         if log.region != by_region:
             raise InvariantBroken("L5", f"{by_region} closed the log {log.router} of {log.region}")

@@ -1,6 +1,6 @@
-"""Brokers, simulated: what publishers send to one router, and what routers send to all gateways.
+"""Brokers, simulated: from publishers to one router each, and from routers to all gateways.
 
-They drop, double and delay. A delivery that a dead or frozen router held goes to another one.
+They drop, duplicate and delay. A delivery held by a dead or frozen router is sent to another one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.logmodel.settings import APART, QUEUE_TTL
 
 
 class Cuts:
-    """Which regions are cut off from each other, and until when."""
+    """The cuts between pairs of regions, each with the time of its end."""
 
     def __init__(self, world: AnyWorld) -> None:
         self._world = world
@@ -21,7 +21,7 @@ class Cuts:
         self._ends[a, b] = self._ends[b, a] = until
 
     def end(self, a: str, b: str) -> float:
-        """When the last cut between them ends or ended."""
+        """Return the time at which the last cut between them ends or ended."""
         return self._ends.get((a, b), 0.0)
 
     def between(self, a: str, b: str) -> bool:
@@ -41,7 +41,7 @@ class Brokers:
     # From routers to gateways.
 
     def publish(self, region: str, item: Published | Tick, *, local_only: bool = False) -> None:
-        """To every gateway, over both exchanges; or the local one alone took it."""
+        """Send to every gateway; with ``local_only``, only the local exchange accepted the item."""
         world = self._world
         random = world.rng.random
         loss = 0.0 if world.is_quiet else self._loss
@@ -70,7 +70,7 @@ class Brokers:
     # From publishers to routers.
 
     def enqueue(self, region: str, delivery: Delivery) -> None:
-        """To one router of the region, as long as there is one."""
+        """Deliver to a router of the region, or retry while there is none."""
         world = self._world
         able = [r for r in world.routers if r.region == region and r.takes_more]
         if able:

@@ -1,7 +1,7 @@
-"""The invariants L1 to L5 of the design, checked against what truly happened.
+"""The invariants L1 to L5 of the design, checked against the true events.
 
-L5 is checked by the book at each closing, "twice" of L3 by readers at each message, L4 at each
-answer, and the rest at the end of a history, when all is healed.
+The book checks L5 at each closing, and readers check L3 ("twice") at each message. L4 is checked at
+each reply, and the rest at the end of a history, when all is healed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.logmodel.rows import VOID, Copy, Row
 
 
 def check_end(world: AnyWorld) -> None:
-    """Everything that must be true once all is healed."""
+    """Check everything that must be true once all is healed."""
     check_receipts(world)
     check_withheld(world)
     for gateway in world.gateways:
@@ -24,7 +24,7 @@ def check_end(world: AnyWorld) -> None:
 
 
 def check_receipts(world: AnyWorld) -> None:
-    """L1: what was confirmed to a publisher has its rows, is within its log, and isn't void."""
+    """Check L1: a number confirmed to a publisher has its rows, is in its log, and isn't void."""
     for copies in world.book.receipts.values():
         for copy in copies:
             log, number = copy
@@ -39,7 +39,7 @@ def check_receipts(world: AnyWorld) -> None:
 
 
 def check_marks(world: AnyWorld, gateway: AnyGateway) -> None:
-    """L2: no mark passed a message that wasn't offered. L3: nothing is missing any more."""
+    """Check L2: no mark passed a message that wasn't offered; L3: no number is missing."""
     for known in gateway.logs:
         log = known.log
         row = world.stores[log.region].directory.get(log)
@@ -62,7 +62,7 @@ def check_marks(world: AnyWorld, gateway: AnyGateway) -> None:
 
 
 def check_owed(world: AnyWorld, reader: AnyReader) -> None:
-    """L3: who is connected got everything. L4: so did who resumed."""
+    """Check L3: a connected reader got everything; and L4: so did a reader that resumed."""
     gateway = reader.gateway
     if reader.owed_since is None or gateway is None or not gateway.is_alive:
         return
@@ -75,7 +75,7 @@ def check_owed(world: AnyWorld, reader: AnyReader) -> None:
 def check_answer(
     world: AnyWorld, gateway: AnyGateway, reader: AnyReader, given: Sequence[int]
 ) -> None:
-    """L4: who is told ``recovered: true`` has, or is given, all that is past at this gateway."""
+    """Check L4: with ``recovered: true``, a reader has or is given all that is past here."""
     for identity in _owed(world, reader):
         if identity in reader.got or identity in given:
             continue
@@ -92,7 +92,7 @@ def check_answer(
 def _note_withheld(
     world: AnyWorld, gateway: AnyGateway, reader: AnyReader, given: Sequence[int]
 ) -> None:
-    """What was offered here already, though its rows aren't at home yet: they may come."""
+    """Note copies already offered here whose rows aren't at home yet: the rows may still arrive."""
     book = world.book
     has = reader.got.union(given, reader.past)
     for copy in gateway.offered:
@@ -102,7 +102,7 @@ def _note_withheld(
 
 
 def check_withheld(world: AnyWorld) -> None:
-    """L4 once more: it will not come live, since it was offered before."""
+    """Check L4 again: a noted copy that became a message isn't sent live, as it was offered."""
     for copy, topic in world.book.withheld:
         routed = world.book.routed.get(world.book.identity_of[copy])
         if routed is not None and routed[1] == topic and _is_message(world, copy):

@@ -1,6 +1,6 @@
 """Closing a log whose router is gone, by the project's own rules (:mod:`wholesale.router.closing`).
 
-The faults override what these rules ask.
+Faults override the methods that these rules call.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tests.logmodel.rows import VOID, Row
 from tests.logmodel.settings import WINDOW
 from wholesale.router.closing import CLOSE_AFTER, EndSearch, Watch
 
-#: A number's index row and its message, each None if it has none: ``read(number)``.
+#: Returns a number's index row and its message row, each None if missing: ``read(number)``.
 Reading = Callable[[int], tuple[Row | None, Row | None]]
 
 
 class Closing:
-    """The logs of others as one router watches them."""
+    """The logs of other routers, as one router watches them."""
 
-    #: For how long a row must not have moved, by our own clock.
+    #: Seconds for which a row must not have moved, by this router's own clock.
     close_after = CLOSE_AFTER
 
     def __init__(self, region: str, router: str, *, window: int = WINDOW) -> None:
@@ -31,22 +31,22 @@ class Closing:
 
     @property
     def end_of_search(self) -> int:
-        """So many numbers in a row without any row end it: no more are ever under way."""
+        """The run of numbers without a row that ends the search: no more can be under way."""
         return self.window
 
     def is_ours(self, log: Log) -> bool:
-        """Whether anything may be concluded here about this log."""
+        """Return whether this router may conclude anything about the log."""
         return log.region == self.region
 
     def may_close(self, log: Log, row: DirectoryRow, now: float) -> bool:
-        """Whether a row that is still so has been so for long enough. Call it at each look."""
+        """Return whether the row has stayed unchanged for long enough. Call it at each look."""
         stored = as_in_store(row)
         watch = self._watched.setdefault(log, Watch(stored.log.region))
         watch.close_after = self.close_after
         return self.is_ours(log) and watch.may_close(stored, now)
 
     def end_of(self, row: DirectoryRow, read: Reading) -> tuple[Ending, list[Row]]:
-        """Where the log ends, and the messages found beyond ``low``."""
+        """Return the log's end, and the messages found beyond ``low``."""
         search = EndSearch(as_in_store(row), window=self.end_of_search)
         found: dict[int, Row] = {}
 
@@ -70,10 +70,10 @@ class Closing:
 
     @staticmethod
     def is_message(index: Row | None, message: Row | None) -> bool:
-        """Whether a number is a message: it has both rows."""
+        """Return whether a number is a message: it has both rows."""
         return index is not None and index is not VOID and message is not None
 
     @staticmethod
     def is_given_out(index: Row | None) -> bool:
-        """Whether this row shows that its number was given out. Void rows do, too."""
+        """Return whether this row, which may be void, shows that its number was given out."""
         return index is not None

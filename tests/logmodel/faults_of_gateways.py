@@ -1,4 +1,4 @@
-"""Faults of what a gateway does: each is a subclass of one rule that breaks one sentence of it."""
+"""Faults in a gateway: each is a subclass of one rule that breaks one sentence of that rule."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.logmodel.resuming import Resuming
 from tests.logmodel.rows import Copy
 from tests.logmodel.settings import IDENTITY_WINDOW
 
-# A gateway with the fault void_wrong reads a number so often before it takes it for void.
+# Failed reads of a number that the fault void_wrong allows; the next one makes the number void.
 VOID_AFTER_TRIES = 3
 
 
-# What it knows of logs.
+# A gateway's knowledge of logs.
 
 
 class StartBeyond(KnownLog):
@@ -64,7 +64,7 @@ class PassedLost(KnownLog):
         return super().left()._replace(passed=passed)
 
 
-# What it offers and looks up.
+# Offers and look-ups.
 
 
 class RuleFiveOff(LateMessages):
@@ -161,7 +161,7 @@ class TailAnywhere(Gateway):
         return True
 
 
-# What it remembers and answers.
+# Memory and replies.
 
 
 class DroppedUnnoted(TopicMemory):

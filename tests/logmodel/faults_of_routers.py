@@ -1,4 +1,4 @@
-"""Faults of what a router does: each is a subclass of one rule that breaks one sentence of it."""
+"""Faults in a router: each is a subclass of one rule that breaks one sentence of that rule."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class VoidAfterWrite(Numbering):
 
 
 class VoidsWhatTimedOut(Router):
-    """At times a write times out and is given up at once, so that the fault matters often."""
+    """At times let a write time out and give it up at once, so that the fault matters often."""
 
     def write(self, job: Job) -> None:
         rng = self.world.rng
@@ -83,7 +83,7 @@ class DirectoryLate(Router):
 
 
 class CoarseEpochs(Router):
-    """Epochs are minutes, so that two of one name often choose the same."""
+    """Make epochs whole minutes, so that two routers of one name often choose the same."""
 
     def next_epoch(self) -> int:
         return max(self.clock_ms() // 60_000 * 60_000, self._epoch + 1)

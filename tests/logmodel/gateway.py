@@ -1,8 +1,8 @@
 """A gateway, simulated: it follows every log by number, and offers each message once to its hub.
 
-What it knows and decides is in ``known``, ``late``, ``memory``, ``positions`` and ``resuming``.
-Here are its feed, its reads of what is missing, its control plane that is replaced, and its deaf
-times; ``resumes`` answers readers.
+Its knowledge and decisions are in the project's ``gateway.logs`` and in ``late``, ``memory``,
+``positions`` and ``resuming``. This module has its feed, its reads of missing numbers, the
+replacement of its control plane, and its deaf times; ``resumes`` answers readers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.logmodel.resuming import Resuming
 from tests.logmodel.rows import VOID, Copy, Published, Row, Tick
 from tests.logmodel.settings import IDENTITY_WINDOW, TOPICS
 
-# How far a gateway's clock is wrong.
+# Seconds by which a gateway's clock is wrong at most.
 CLOCK_ERROR = 2.0
 
 
 class Gateway:
-    """One gateway from its start to its end."""
+    """A gateway from its start to its end."""
 
     def __init__(self, world: AnyWorld, region: str) -> None:
         self.world = world
@@ -45,7 +45,7 @@ class Gateway:
         self.late = world.parts.late()
         self.resuming: Resuming = world.parts.resuming(region)
         self.answers = Answers(world, self, self.resuming)
-        #: When a message was given to readers: what the hub knows it by.
+        #: The time at which each message was given to readers; the hub drops its later copies.
         self._given_at: dict[int, float] = {}
         self._came_early: list[Published | Tick] = []
         self._left: dict[Log, Left] = {}
@@ -54,7 +54,7 @@ class Gateway:
         self._left_times: tuple[Any, ...] = ()
         self._given_since: list[Copy] = []
         self._leave_at = 0.0
-        #: How much of the directory's changes was read.
+        #: The number of the directory's changes that were read.
         self._directory_read = 0
         world.at(world.now + world.rng.uniform(0, 2), self._begin)
 
@@ -62,24 +62,24 @@ class Gateway:
         return self.world.now + self.clock_error
 
     def latest(self, *, was_read: bool) -> float:
-        """What the age of a message goes by. One that was read may be older by as much as clocks
-        have been apart."""
+        """Return the time by which messages age. A message read from a store may be older than it
+        looks, by as much as clocks have been apart."""
         latest_ms = self.logs.times.latest_ms(int(self.clock() * 1000), self.world.now)
         return (latest_ms + (self.spread_ms() if was_read else 0)) / 1000
 
     def reached(self, region: str) -> float:
-        """The latest time of that region's routers that anybody has told."""
+        """Return the latest time that this region's routers have told."""
         wall_ms = int(self.clock() * 1000)
         return self.logs.times.reached_ms(region, wall_ms, self.world.now) / 1000
 
     def spread_ms(self) -> int:
-        """How far clocks have been apart."""
+        """Return how far clocks have been apart, in ms."""
         return self.logs.times.spread_ms(int(self.clock() * 1000), self.world.now)
 
-    # Its start, and that of a new control plane.
+    # The start of the gateway, and of a new control plane.
 
     def _begin(self) -> None:
-        """Read the whole directory, then listen: what is before each log's start is past."""
+        """Read the whole directory, then listen: all before each log's start is past."""
         world = self.world
         if not self.is_alive:
             return
@@ -104,9 +104,9 @@ class Gateway:
         self._poll()
 
     def _leave(self) -> None:
-        """Leave to a successor what this control plane knows."""
+        """Leave the control plane's knowledge to a successor."""
         for known in self.logs:
-            # Of a log that was left as it is when it was whole nothing changes any more.
+            # A log that was whole when its state was left never changes again.
             if known.log not in self._left_whole:
                 self._left[known.log] = known.left()
                 if known.is_whole:
@@ -117,7 +117,7 @@ class Gateway:
         self._given_since = []
 
     def replace(self) -> None:
-        """A new control plane goes on from what was left, and from what the data plane reports."""
+        """Start a new control plane from the state that was left and the data plane's report."""
         if not self.is_listening:
             return
         self.logs = self._new_logs()
@@ -131,11 +131,11 @@ class Gateway:
             known.doubt(number)
 
     def reported(self) -> list[Copy]:
-        """By number, what the data plane was given since the last control plane left its state."""
+        """Return the copies that the data plane was given since state was last left."""
         return self._given_since
 
     def forget_topic(self, topic: str) -> None:
-        """The memory of a topic is lost."""
+        """Lose the memory of a topic."""
         if self.is_listening:
             self.memory[topic] = self.world.parts.memory(self.logs.tops)
 
@@ -148,7 +148,7 @@ class Gateway:
     # Logs.
 
     def _new_logs(self) -> Logs:
-        """Nothing is known yet, by the project's own code with this world's sizes."""
+        """Return the project's own code, with this world's sizes and no knowledge yet."""
         world = self.world
         logs: Logs = world.parts.logs()
         logs.known_log = world.known_log
@@ -163,10 +163,10 @@ class Gateway:
         self._directory_read = len(store.changes)
         self.logs.directory_read(int(self.clock() * 1000), self.world.now)
 
-    # The feed, and what is offered to the hub.
+    # The feed, and offers to the hub.
 
     def take(self, item: Published | Tick) -> None:
-        """A message or a tick arrives."""
+        """Receive a message or a tick."""
         world = self.world
         if not self.is_alive:
             return
@@ -174,7 +174,7 @@ class Gateway:
             self._came_early.append(item)
             return
         if world.now < self.deaf_until:
-            # Some of it waits in the queue, the rest is lost.
+            # A part of the feed waits in the queue, the rest is lost.
             if world.rng.random() < 0.4:
                 world.at(self.deaf_until + world.rng.random(), self.take, item)
             return
@@ -185,7 +185,7 @@ class Gateway:
             self.offer((item.log, item.number), item.row)
 
     def offer(self, copy: Copy, row: Row, *, was_read: bool = False) -> None:
-        """Deal with a number that came or was read. It may stay missing until it can be."""
+        """Process a number that was received or read; until that is possible, it stays missing."""
         log, number = copy
         if self.logs.has(log, number):
             return
@@ -223,15 +223,15 @@ class Gateway:
         memory.trim()
 
     def gave(self, identity: int) -> None:
-        """Readers here were given it: no copy of it may be offered to them again."""
+        """Note that readers here got the message: no copy of it may be offered to them again."""
         self._given_at[identity] = self.world.now
 
     def note_replayed(self, identity: int) -> None:
-        """A late copy of what a replay gave mustn't be offered to the same reader."""
+        """Note a replayed message: a late copy of it must not be offered to the same reader."""
         self.gave(identity)
 
     def _look_up(self, copy: Copy, row: Row) -> bool | None:
-        """Whether readers here were given another copy; None: a region can't be asked."""
+        """Return whether readers here got another copy; None if a region can't be asked."""
         stores = self.world.stores
         from_ms, to_ms = self.late.span(row.routed_at, self.spread_ms())
         for region in self.regions_looked_up():
@@ -240,7 +240,7 @@ class Gateway:
             self.world.book.counts["looked_up"] += 1
             messages = stores[region].messages
             copies = stores[region].copies.get(row.identity, ())
-            # As :meth:`newsfabric.store.Store.since`.
+            # As in :meth:`newsfabric.store.Store.since`.
             found = (c for c in copies if from_ms <= int(messages[c].routed_at * 1000) < to_ms)
             if self.late.was_given(copy, found, self.logs):
                 return True
@@ -249,7 +249,7 @@ class Gateway:
     def regions_looked_up(self) -> list[str]:
         return self.world.regions
 
-    # Repair: what is missing is read by number.
+    # Repair: missing numbers are read by number.
 
     def _poll(self) -> None:
         world = self.world
@@ -290,29 +290,29 @@ class Gateway:
                 self.offer((log, number), row, was_read=True)
 
     def not_found(self, known: KnownLog, number: int) -> None:
-        """A read of it found nothing. That says only that these replicas are behind."""
+        """Do nothing after a read without a row: that proves only that these replicas lag."""
 
     def may_read_tail(self, log: Log, at: str) -> bool:
-        """Only where it was written: what lies elsewhere may never get home."""
+        """Return whether to read the tail there: only at home, as others' rows may stay abroad."""
         return at == log.region
 
     def counts_row(self, copy: Copy, row: Row, *, read_at: str) -> bool:
-        """Whether what a read of a topic found in that region may be given to a reader."""
+        """Return whether a row found there by a read of a topic may be given to a reader."""
         return self.resuming.counts(copy, self.logs)
 
     def position(self) -> Position:
-        """Of a reader who was given everything until now."""
+        """Return the position of a reader that was given everything until now."""
         time_ms, logs = self.logs.listing.at(int(self.clock() * 1000))
         listed = {hash_: Listed(known.mark, known.whole_ms) for hash_, known in logs}
         position: Position = self.world.parts.position(time_ms, listed)
         return position
 
     def reader_at(self, position: Position) -> ReaderAt:
-        """A reader who comes with ``position``."""
+        """Return the state of a reader that resumes with ``position``."""
         reader_at: ReaderAt = self.world.parts.reader_at(position, self.logs)
         return reader_at
 
 
 def each(runs: Iterable[tuple[int, int]]) -> list[int]:
-    """The numbers of these runs."""
+    """Return the numbers of these runs."""
     return [number for first, last in runs for number in range(first, last + 1)]

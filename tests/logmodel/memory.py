@@ -1,7 +1,7 @@
-"""What a gateway remembers of one topic, and of which logs it has forgotten what.
+"""A gateway's memory of one topic, and the numbers of each log that it has forgotten.
 
-Pure. A reader whose position covers everything that was forgotten is answered from memory, and
-that is a proof: whatever it lacks is remembered here, or will come live.
+Pure. If a reader's position covers all forgotten numbers, it is answered from memory. That is a
+proof: each message that the reader lacks is remembered here, or will be sent live.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tests.logmodel.settings import MEMORY_SIZE
 
 
 class TopicMemory:
-    """The latest messages of a topic with all their copies that came."""
+    """The latest messages of a topic, with all their received copies."""
 
     def __init__(self, tops: Callable[[], Mapping[Log, int]]) -> None:
-        """``tops``: of each log the number up to which nothing of it is remembered."""
+        """``tops``: returns for each log the number up to which nothing of it is remembered."""
         self.copies: dict[int, set[Copy]] = {}
         self._forgotten = Forgotten(tops)
         self._reads = 0
 
     def add(self, identity: int, copy: Copy) -> None:
-        """A message, or another copy of one that is remembered."""
+        """Add a message, or another copy of one that is remembered."""
         held = self.copies.get(identity)
         if held is None:
             self.copies[identity] = {copy}
@@ -32,33 +32,33 @@ class TopicMemory:
             held.add(copy)
 
     def dropped(self, copy: Copy) -> None:
-        """A copy of a message that isn't remembered any more was dropped as known.
+        """Note a dropped copy of a message that isn't remembered any more.
 
-        It counts as forgotten: somebody with a position from elsewhere may know this copy alone.
+        It counts as forgotten: a reader with a position from elsewhere may know only this copy.
         """
         self.forget(copy)
 
     def forget(self, copy: Copy) -> None:
-        """Nobody who lacks this copy can be answered from memory."""
+        """Note a forgotten copy: a reader that lacks it can't be answered from memory."""
         self._forgotten.add(*copy)
 
     def lacks(self, has_all: HasAll) -> list[Log]:
-        """The logs of which something was forgotten that a reader may lack."""
+        """Return the logs of which a reader may lack a forgotten number."""
         return self._forgotten.lacks(has_all)
 
     def begin_read(self) -> None:
-        """A read of the store for this topic begins; until its end nothing is trimmed."""
+        """Begin a read of the store for this topic; until its end nothing is trimmed."""
         self._reads += 1
 
     def end_read(self) -> None:
         self._reads -= 1
 
     def is_held(self) -> bool:
-        """Whether a read is under way: memory and its result together are everything."""
+        """Return whether a read is under way: only memory and its result together are complete."""
         return self._reads > 0
 
     def trim(self) -> None:
-        """Forget the oldest messages beyond what memory keeps."""
+        """Forget the oldest messages above the limit of memory."""
         if self.is_held():
             return
         while len(self.copies) > MEMORY_SIZE:

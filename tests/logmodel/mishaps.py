@@ -1,4 +1,4 @@
-"""What happens in a history: publications, mishaps, readers who come and go, and the healing."""
+"""The events of a history: publications, mishaps, readers that come and go, and the healing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clock_steps(world: AnyWorld) -> None:
 
 
 def clock_goes_wrong(world: AnyWorld) -> None:
-    """By any amount, or right again: of a router, of a gateway, or of all that is in a region."""
+    """Step clocks by any amount, or set them right: one clock, or all of a region."""
     rng = world.rng
     region = rng.choice(world.regions)
     stores = world.stores
@@ -55,9 +55,9 @@ def store_goes_down(world: AnyWorld) -> None:
 
 
 def store_is_overloaded(world: AnyWorld) -> None:
-    """For minutes no write of messages is confirmed there; their rows come late, or elsewhere.
+    """For minutes, confirm no write of messages; rows arrive late, or in another region.
 
-    If a router dies amid it, its log may be closed before its rows come.
+    If a router dies in that time, its log may be closed before its rows arrive.
     """
     rng = world.rng
     region = rng.choice(world.regions)
@@ -68,9 +68,9 @@ def store_is_overloaded(world: AnyWorld) -> None:
 
 
 def region_has_an_outage(world: AnyWorld) -> None:
-    """Its store is down for minutes amid much work, and its routers are restarted afterwards.
+    """Take a store down for minutes of much work, and restart its routers afterwards.
 
-    If the router doesn't try to write meanwhile, voids come in a row.
+    If a router doesn't try to write in that time, a run of its numbers becomes void.
     """
     rng = world.rng
     region = rng.choice(world.regions)
@@ -116,7 +116,7 @@ def control_plane_is_replaced(world: AnyWorld) -> None:
 
 
 def gateway_is_exchanged(world: AnyWorld) -> None:
-    """One ends, another one begins; every region keeps at least one."""
+    """End one gateway and begin another one; every region keeps at least one."""
     old = world.rng.choice(world.gateways)
     old.stop()
     world.gateways.remove(old)
@@ -138,10 +138,10 @@ def reader_comes(world: AnyWorld) -> None:
         reader.come(world.rng.choice(world.gateways))
 
 
-# The share of histories in which all routers of a region die amid their work, and stay dead.
+# The share of healings in which all routers of a region die amid their work, and stay dead.
 REGION_DIES = 0.5
 
-# How often, by weight.
+# The frequency of each event, by weight.
 _SHARES: tuple[tuple[int, Callable[[AnyWorld], None]], ...] = (
     (290, publications),
     (40, router_dies),
@@ -163,23 +163,23 @@ _SHARES: tuple[tuple[int, Callable[[AnyWorld], None]], ...] = (
 )
 _WEIGHTS = [share for share, _ in _SHARES]
 _ACTS = [act for _, act in _SHARES]
-# The share of acts by which a clock goes wrong, if clocks do.
+# The share of acts after which a clock goes wrong, if clocks may.
 _CLOCKS = 0.1
 
 
-# How many acts a history has. Each length has about the same share of all that is played.
+# The number of acts of a history. Each length takes about the same share of the total time.
 _LENGTHS = (20, 60, 150, 300)
 _LENGTH_WEIGHTS = (15, 5, 2, 1)
 
 
 def play(world: AnyWorld) -> None:
-    """One history: chaos, the healing, and time enough for everything to be settled."""
+    """Play one history: chaos, the healing, and time enough for everything to be settled."""
     rng = world.rng
     world.run(rng.choice([0, 5, 30]))
     pace = rng.choice([1.0, 5.0, 20.0])
     _chaos(world, rng.choices(_LENGTHS, _LENGTH_WEIGHTS)[0], pace)
     if rng.random() < 0.15:
-        # Long enough for logs to leave positions; then some chaos among old positions.
+        # Long enough for logs to leave positions; then some chaos with old positions.
         heal(world)
         world.run(POSITION_REACH + 3600)
         world.is_quiet = False
@@ -203,7 +203,7 @@ def _chaos(world: AnyWorld, acts: int, pace: float) -> None:
 
 
 def heal(world: AnyWorld) -> None:
-    """Everything works again; but at times a region's routers are dead for good."""
+    """Make everything work again; at times, a region's routers stay dead."""
     rng = world.rng
     dead = rng.choice(world.regions) if rng.random() < REGION_DIES else None
     if dead is not None:
@@ -220,17 +220,17 @@ def heal(world: AnyWorld) -> None:
 
 
 def _settle(world: AnyWorld) -> None:
-    """Until every row has come, and all was written, closed and read.
+    """Wait until every row has arrived, and all was written, closed and read.
 
-    Rows of a cut come up to half an hour after its end.
+    Rows delayed by a cut arrive up to half an hour after its end.
     """
     world.run(max(1200, world.last_row_at + 300 - world.now))
 
 
 def _region_dies(world: AnyWorld, region: str) -> None:
-    """All its routers die amid their work.
+    """Kill all routers of a region amid their work.
 
-    Nobody is left there who could close a log: what its store has must be found all the same.
+    No router is left there that could close a log: gateways must find its store's messages anyway.
     """
     _many_publications(world)
     world.run(world.rng.uniform(0.5, 4))
@@ -240,7 +240,7 @@ def _region_dies(world: AnyWorld, region: str) -> None:
 
 
 def _all_readers_come(world: AnyWorld) -> None:
-    """Replays are cut short at times: who isn't connected after one comes again."""
+    """Connect all readers; a reader whose replay is cut short comes again."""
     for _ in range(20):
         away = [reader for reader in world.readers if reader.gateway is None]
         if not away:

@@ -1,10 +1,10 @@
 """The faults that can be put in, by name.
 
-A model that finds no counterexample says something only if it finds faults. Each of these breaks
-one sentence of the design. "As written" are those that the design's first text had, until this
-model's forerunner found a counterexample. A fault that isn't found says how far the model is to be
-trusted, not that its rule may go: a test of the part itself holds that (test_logs, test_log_times,
-test_late and test_log_clock of their packages).
+A model without a counterexample proves something only if it finds faults. Each of these breaks one
+sentence of the design. "As written" marks faults of the design's first text, for which this model's
+forerunner found counterexamples. A fault that isn't found limits the trust in the model; its rule
+is still needed, and a test of the part itself holds it (test_logs, test_log_times, test_late and
+test_log_clock of their packages).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.logmodel.parts import Parts, parts_with
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mutation:
-    """One fault: what it does, and the parts that have it."""
+    """A fault: its effect in words, and the parts that have it."""
 
     says: str
     faults: tuple[type, ...]
-    #: The design's first text said it.
+    #: True if the design's first text had this fault.
     as_written: bool = False
-    #: Whether a history of this model found it.
+    #: True if a history of this model found it.
     is_found: bool = True
 
 
@@ -180,12 +180,12 @@ MUTATIONS: dict[str, Mutation] = {
     "hold_off": Mutation("memory is trimmed while a store is read", (gateways.TrimsDuringReads,)),
 }
 
-#: Stands for all faults of the first text together.
+#: The name for all faults of the first text together.
 AS_WRITTEN = "as_written"
 
 
 def parts_of(names: Iterable[str]) -> Parts:
-    """The design with these faults; KeyError with the name that there isn't."""
+    """Return the design with these faults; KeyError for an unknown name."""
     chosen: dict[str, Mutation] = {}
     for name in names:
         if name == AS_WRITTEN:

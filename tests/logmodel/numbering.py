@@ -1,5 +1,5 @@
-"""A router's log: the project's own numbers and lease, and what becomes of what it held too long,
-which the project's stages do by themselves.
+"""A router's log: the project's own numbers and lease, and the fate of messages held too long,
+which the project's stages decide themselves.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from wholesale.router import numbering
 
 
 class Numbering(numbering.Numbering):
-    """The numbers of ``log``, and what each outcome does to them."""
+    """The numbers of ``log``, and the effect of each outcome on them."""
 
     def __init__(self, log: Log, *, window: int = WINDOW) -> None:
         super().__init__(window=window)
         self.log = log
 
     def may_give(self, now: float) -> bool:
-        """Whether it may give out one more number."""
+        """Return whether the router may give out one more number."""
         return self.is_listed and self.room > 0 and self.has_lease(now)
 
     @staticmethod
     def ends_void(held: float, *, tried: bool) -> bool:
-        """Whether a number ends void whose message was ``held`` for so many seconds.
+        """Return whether a number ends void, if its message was ``held`` for so many seconds.
 
         Never if its row was ``tried``: a late row would be a message with a void number.
         """
@@ -30,20 +30,20 @@ class Numbering(numbering.Numbering):
 
     @staticmethod
     def is_too_old(held: float) -> bool:
-        """Whether its message mustn't be published any more: a copy of it may be routed anew."""
+        """Return whether a message is too old to be published: a copy may be routed anew."""
         return held > HOLD
 
     def stored(self, number: int) -> None:
-        """Its rows are confirmed. Nothing is settled by that."""
+        """Note that its rows are confirmed, which settles nothing yet."""
 
     def confirmed(self, number: int) -> None:
-        """Stored, and both exchanges confirmed it."""
+        """Settle a number that is stored and that both exchanges confirmed."""
         self.settle(number)
 
     def voided(self, number: int) -> None:
-        """Its void row is confirmed."""
+        """Settle a number whose void row is confirmed."""
         self.settle(number)
 
     def expired(self, number: int) -> None:
-        """Stored, and too old to be published."""
+        """Settle a number that is stored, and too old to be published."""
         self.settle(number)

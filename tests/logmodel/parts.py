@@ -1,4 +1,4 @@
-"""The parts that a history is made of. Each can be exchanged: for one with a fault, or for the
+"""The parts of which a history is made. Each can be replaced: by one with a fault, or by the
 project's own code with the same methods.
 """
 
@@ -46,7 +46,7 @@ DESIGN = Parts()
 
 
 def parts_with(subclasses: Iterable[type]) -> Parts:
-    """The design, where these subclasses take the place of the parts that they are made from."""
+    """Return the design, with these subclasses in place of their base classes."""
     given = list(subclasses)
     changed = {}
     for field in dataclasses.fields(Parts):
@@ -55,6 +55,6 @@ def parts_with(subclasses: Iterable[type]) -> Parts:
         if len(mine) == 1:
             changed[field.name] = mine[0]
         elif mine:
-            # Several faults in one part: each overrides what it overrides.
+            # Several faults in one part: each overrides its own methods.
             changed[field.name] = type(part.__name__, tuple(mine), {})
     return dataclasses.replace(DESIGN, **changed)

@@ -9,7 +9,7 @@ from tests.logmodel.settings import POSITION_REACH
 
 
 class Position(position.Position):
-    """A version vector: of each listed log a mark, and a time that bounds searches."""
+    """A version vector: a mark for each listed log, and a time that bounds searches."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What the parts of a world need of it and of each other, where an import would be a circle."""
+"""The interfaces between a world and its parts, where an import would make a circle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AnyWorld(Protocol):
 
 
 class AnyRouter(Protocol):
-    """What closes logs for a router needs of it."""
+    """The interface of a router for the part that closes logs."""
 
     region: str
     name: str
@@ -58,7 +58,7 @@ class AnyRouter(Protocol):
 
 
 class AnyGateway(Protocol):
-    """What readers, checks and brokers need of a gateway."""
+    """The interface of a gateway for readers, checks and brokers."""
 
     region: str
     is_alive: bool
@@ -77,7 +77,7 @@ class AnyGateway(Protocol):
 
 
 class AnyReader(Protocol):
-    """What checks need of a reader."""
+    """The interface of a reader for checks."""
 
     topic: str
     keeps_position: bool

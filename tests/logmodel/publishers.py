@@ -1,4 +1,4 @@
-"""Publishers, simulated: they send a message, and again while they have no receipt."""
+"""Publishers, simulated: they send a message, and repeat it while they have no receipt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.logmodel.protocols import AnyWorld
 from tests.logmodel.rows import Delivery
 from tests.logmodel.settings import TOPICS
 
-# A publisher repeats a message for so long after it sent it first; APART counts on it.
+# Seconds after the first sending in which a publisher repeats a message; APART relies on it.
 REPEATS = 450.0
 
 
@@ -21,7 +21,7 @@ class Message:
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether its class is sent to every region."""
+        """True if its class is sent to every region."""
         return self.topic == "a"
 
 
@@ -34,7 +34,7 @@ class Publishers:
         self._serials = itertools.count(1)
 
     def publish(self) -> None:
-        """Somebody has something new to say."""
+        """Send a new message."""
         rng = self._world.rng
         topic = rng.choice(TOPICS[:2] if rng.random() < 0.9 else TOPICS)
         message = Message(next(self._identities), topic, self._world.now)
@@ -54,7 +54,7 @@ class Publishers:
             world.at(world.now + pause, self._maybe_again, message)
 
     def _maybe_again(self, message: Message) -> None:
-        """Without a receipt, and sometimes with one: it may not have come. In any region."""
+        """Repeat without a receipt, at times with one (it may be lost); in any region."""
         world, rng = self._world, self._world.rng
         if message.identity not in world.book.receipts or rng.random() < 0.3:
             self._send(message, rng.choice(world.regions))

@@ -1,7 +1,7 @@
-"""Readers, simulated. They roam, keep the position that they were given last, and come back.
+"""Readers, simulated: they roam, keep the last position that they were given, and come back.
 
-A *ghost* stays connected to one gateway from its start, so that what is owed to the connected is
-checked without a resume.
+A *ghost* stays connected to one gateway from its start. So the messages owed to connected readers
+are checked without a resume.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Reader:
         #: The gateway that is to answer its resume.
         self.waits_for: AnyGateway | None = None
         self.position: Position | None = None
-        #: All that it ever got, and what it got on this connection.
+        #: All messages that it ever got, and those that it got on this connection.
         self.got: set[int] = set()
         self._got_here: set[int] = set()
-        #: Owed is what was routed since, but for what is past: offered before it came.
+        #: The start of its debt: messages routed later are owed to it, except those offered before.
         self.owed_since: float | None = None
         self.past: set[int] = set()
         self._was_cut_short = False
 
     def come(self, gateway: AnyGateway) -> None:
-        """Connect: with its position, or without one as who knows nothing."""
+        """Connect with its position, or without one like a new reader."""
         if self.position is not None:
             self.waits_for = gateway
             gateway.answers.resume(self, self.position)
@@ -43,13 +43,13 @@ class Reader:
             self.begin(gateway)
 
     def begin(self, gateway: AnyGateway) -> None:
-        """It is connected, and all that comes now is owed to it."""
+        """Connect to a gateway; all messages are owed to the reader from now on."""
         self._owe_from_now(gateway)
         self._got_here = set()
         self._join(gateway)
 
     def resumed(self, gateway: AnyGateway, given: Sequence[int], *, is_proved: bool) -> None:
-        """The answer: these messages, and whether they are all (``recovered``)."""
+        """Receive the reply: messages, and whether they are proved to be all (``recovered``)."""
         world = self.world
         self.waits_for = None
         world.book.counts["recovered" if is_proved else "not_recovered"] += 1
@@ -62,7 +62,7 @@ class Reader:
         self._got_here = set()
         self._was_cut_short = bool(given) and world.rng.random() < 0.2
         if self._was_cut_short:
-            # The connection ends amid the replay: its position is the one it came with.
+            # The connection ends amid the replay: its position stays the one with which it came.
             given = given[: len(given) // 2]
             if not is_proved:
                 self.position = None
@@ -72,7 +72,7 @@ class Reader:
             self._join(gateway)
 
     def get(self, identity: int, position: Position | None) -> None:
-        """A message comes, with a position if it is a live one."""
+        """Receive a message, with a position if it is a live one."""
         if identity in self._got_here:
             raise InvariantBroken("L3", f"a {self} got message {identity} twice on one connection")
         self._got_here.add(identity)

@@ -1,4 +1,4 @@
-"""The part of a simulated gateway that answers readers who come back."""
+"""The part of a simulated gateway that answers readers that resume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.logmodel.settings import RESUME_PATIENCE
 
 
 class Answers:
-    """From memory if it has forgotten nothing that the reader lacks, else from stores."""
+    """Replies from memory, if nothing forgotten is lacked by the reader, or else from stores."""
 
     def __init__(self, world: AnyWorld, gateway: AnyGateway, resuming: Resuming) -> None:
         self._world = world
@@ -20,7 +20,7 @@ class Answers:
         self._resuming = resuming
 
     def resume(self, reader: Reader, position: Position) -> None:
-        """Answer now, or after reads; ``reader.resumed`` is called then."""
+        """Answer now, or after reads; the answer is a call of ``reader.resumed``."""
         if not self._gateway.is_listening:
             return
         memory = self._gateway.memory[reader.topic]
@@ -53,7 +53,7 @@ class Answers:
         elif not is_proved and self._world.now < until:
             self._try(reader, position, memory, until)
         else:
-            # If memory was lost meanwhile, what it forgot was not what the read was for.
+            # If memory was lost meanwhile, the new one has forgotten other messages.
             is_same = memory is self._gateway.memory[reader.topic]
             self._answer(reader, position, rows, is_proved=is_proved and is_same)
             memory.end_read()
@@ -62,7 +62,7 @@ class Answers:
     def _read(
         self, topic: str, position: Position, memory: TopicMemory
     ) -> tuple[dict[Copy, Row], bool]:
-        """The topic's rows where they prove something, else ours; and whether all is proved."""
+        """Read the topic where that proves something, else here; return if all is proved."""
         stores, is_proved = self._world.stores, True
         rows: dict[Copy, Row] = {}
         lacking = memory.lacks(self._gateway.reader_at(position).has_all)
@@ -78,7 +78,7 @@ class Answers:
         return rows, is_proved
 
     def _found(self, region: str, topic: str, since: float) -> dict[Copy, Row]:
-        """What a read of the topic finds there and what counts of it."""
+        """Return the rows that a read of the topic finds there, without those that don't count."""
         store, gateway = self._world.stores[region], self._gateway
         return {
             copy: row

@@ -1,8 +1,8 @@
-"""What a reader who comes back is given, and which reads prove that it is everything.
+"""The messages that a resuming reader is given, and the reads that prove that they are all.
 
-Pure. ``recovered: true`` is a fact: every message of the topic that its position doesn't cover was
-remembered, or was read at quorum in the region that wrote it, or will come live. Which messages a
-reader lacks is the project's own rule (:meth:`gateway.logs.ReaderAt.lacks`).
+Pure. ``recovered: true`` is a fact: every message of the topic that the position doesn't cover was
+remembered, or was read at quorum in the region that wrote it, or will be sent live. Whether a
+reader lacks a message is decided by the project's own rule (:meth:`gateway.logs.ReaderAt.lacks`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Resuming:
         self.region = region
 
     def reads(self, lacking: Iterable[Log], position: Position) -> dict[str, float]:
-        """The regions to be read, and since when: those that wrote what memory lacks."""
+        """Return the regions that wrote the lacking logs, each with the time to read from."""
         since: dict[str, float] = {}
         for log in lacking:
             at, from_s = self.read_at(log), position.since_ms(log) / 1000
@@ -31,20 +31,20 @@ class Resuming:
         return since
 
     def read_at(self, log: Log) -> str:
-        """Where a read proves something about a log: a quorum of the region that wrote it."""
+        """Return the region where a read at quorum proves something: the one that wrote the log."""
         return log.region
 
     def counts(self, copy: Copy, logs: Logs) -> bool:
-        """Whether a message's row counts that a read of its topic found.
+        """Return whether a message's row counts that a read of its topic found.
 
-        Only if it was given here. Any other may be half of a number, or may end void, or lie
-        beyond the end of its log, even if both of its rows are at home: they may have come after
-        somebody there looked for the end. If it is a message it comes live.
+        Only if it was given here. Any other may be half of a number, or may end void, or lie beyond
+        the end of its log, even if both of its rows are at home: they may have arrived after a
+        router there searched for the end. If such a row is a message, it will be sent live.
         """
         return logs.gave(*copy)
 
     def given(self, copies: Mapping[int, set[Copy]], reader: ReaderAt) -> list[int]:
-        """Which of these messages the reader is given, by identity."""
+        """Return the identities of those messages that the reader is given."""
         return [
             identity
             for identity, places in copies.items()

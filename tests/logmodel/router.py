@@ -1,6 +1,6 @@
 """A router, simulated: it numbers messages, writes their rows and publishes them.
 
-What it may do and when is in ``numbering``, ``directory`` and ``closing``. Here are its mishaps:
+The rules for this are in ``numbering``, ``directory`` and ``closing``. This module has its mishaps:
 it dies, freezes at any step, wakes, is started again, and its clock is wrong.
 """
 
@@ -20,29 +20,29 @@ from tests.logmodel.rows import VOID, Copy, Delivery, Published, Row, Tick
 from tests.logmodel.settings import APART, HEARTBEAT, HOLD
 from wholesale.router.log_clock import LogClock
 
-# How far a router's clock is wrong.
+# Seconds by which a router's clock is wrong at most.
 CLOCK_ERROR = 10.0
-# Or, in some histories: past a lease, the margins of times, a ttl, the reach of positions.
+# Larger errors, in some histories: beyond a lease, the margins of times, a TTL, positions' reach.
 FAR_OFF = (45.0, 120.0, 900.0, 4_000.0, 30_000.0)
 
 
 def far_off(rng: random.Random) -> float:
-    """An error of a clock that somebody set wrong."""
+    """Return the error of a clock that an operator set wrong."""
     return rng.choice(FAR_OFF) * rng.uniform(-1.2, 1.2)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """A message that a router has in hand."""
+    """A message that a router is processing."""
 
     delivery: Delivery
     taken_at: float
-    #: The connection over which it came, by count: another one can't acknowledge it.
+    #: The count of the connection that brought it: a later connection can't acknowledge it.
     connection: int
     log: Numbering | None = None
     number: int = 0
     row: Row = VOID
-    #: Its row may lie in the store.
+    #: True if its row may be in the store.
     tried: bool = False
     is_done: bool = False
     was_published: bool = False
@@ -58,7 +58,7 @@ class Job:
 
 
 class Router:
-    """One router under its name, through all its lives."""
+    """A router under its name, through all its lives."""
 
     def __init__(self, world: AnyWorld, region: str, name: str) -> None:
         self.world = world
@@ -72,7 +72,7 @@ class Router:
         self.start()
 
     def start(self) -> None:
-        """A life begins, with a log of its own."""
+        """Begin a life, with a log of its own."""
         rng = self.world.rng
         self._life += 1
         if self.world.profile.clocks and rng.random() < 0.3:
@@ -98,18 +98,18 @@ class Router:
         return int((self.world.now + self.clock_error) * 1000)
 
     def clock_ms(self) -> int:
-        """What it gives its logs, rows and messages."""
+        """Return the time that the router gives its logs, rows and messages."""
         return self.log_clock.now_ms(self.wall_ms(), self.world.now)
 
     def compare_clocks(self) -> None:
-        """With the store's."""
+        """Compare its clock with the store's."""
         world, store = self.world, self.world.stores[self.region]
         if not world.stores.is_down(self.region):
             store_ms = int((world.now + store.clock_error) * 1000)
             self.log_clock.compare(self.wall_ms(), world.now, [store_ms])
 
     def later(self, seconds: float, step: Callable[..., None], *args: Any) -> None:
-        """Its own next step: not if it is dead by then, and after its sleep if it is frozen."""
+        """Schedule a step of its own: not done if dead by then, delayed while it is frozen."""
         self.world.at(self.world.now + seconds, self._step, self._life, step, args)
 
     def _step(self, life: int, step: Callable[..., None], args: tuple[Any, ...]) -> None:
@@ -125,7 +125,7 @@ class Router:
     # Its log.
 
     def _begin_log(self) -> None:
-        """After what the directory tells, and when the clock is known to be right."""
+        """Begin a log, later than all times in the directory, once the clock is known as right."""
         world = self.world
         self.numbering = self._new_numbering(0)
         self.compare_clocks()
@@ -145,11 +145,11 @@ class Router:
         return numbering
 
     def next_epoch(self) -> int:
-        """In ms. It may be taken, by another one of this name: then the directory refuses it."""
+        """Return an epoch in ms; if another router of this name has it, the directory refuses."""
         return max(self.clock_ms(), self._epoch + 1)
 
     def list_log(self, numbering: Numbering) -> None:
-        """Write the directory row, which comes before the first number."""
+        """Write the directory row, which must exist before the first number."""
         world = self.world
         if numbering is not self.numbering:
             return
@@ -169,12 +169,12 @@ class Router:
         self.later(0.01, self._renewed, numbering, asked_at)
 
     def _beat(self) -> None:
-        """Write ``low`` to the directory; that the row moves says that the router lives."""
+        """Write ``low`` to the directory; the moved row shows that the router lives."""
         self.later(self.world.pause(4, 9, quiet=9), self._beat)
         world, numbering = self.world, self.numbering
         if not numbering.is_listed or world.stores.is_directory_down(self.region):
             return
-        # Some are applied late and never answered.
+        # Some writes are applied late and never answered.
         is_lost = world.rng.random() < 0.05
         after = world.rng.uniform(1, 20) if is_lost else world.rng.uniform(0.01, 0.3)
         ask = (numbering, world.now, self.clock_ms(), numbering.low, is_lost)
@@ -202,7 +202,7 @@ class Router:
             self._go_on()
 
     def _refused(self, numbering: Numbering) -> None:
-        """Others closed our log: what we still owe goes into a new one."""
+        """Go on after others closed our log: unacknowledged messages get numbers of a new one."""
         if numbering is not self.numbering:
             return
         if self._is_leaving:
@@ -225,7 +225,7 @@ class Router:
     # Messages: taken, numbered, written, published, acknowledged.
 
     def deliver(self, delivery: Delivery) -> None:
-        """The broker pushes it; from now on it is ours until we are gone."""
+        """Receive a message from the broker, which holds it for us until the connection is lost."""
         self._unacknowledged[delivery.serial] = delivery
         self.later(self.world.rng.uniform(0, 0.1), self._take, delivery, self._connection)
 
@@ -236,7 +236,7 @@ class Router:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Number whatever may be numbered now."""
+        """Number all messages that may be numbered now."""
         now = self.world.now
         self.clock_ms()
         for job in self._jobs:
@@ -257,7 +257,7 @@ class Router:
         self.write(job)
 
     def write(self, job: Job) -> None:
-        """Write its rows, again and again until that is confirmed."""
+        """Write its rows, repeated until that is confirmed."""
         world, rng = self.world, self.world.rng
         if job.is_done:
             return
@@ -285,9 +285,9 @@ class Router:
             self.later(0.31 + rng.choice([0, 0, 0.5]), self._stored, job)
 
     def _tries_in_vain(self) -> bool:
-        """Whether its driver sends writes while the store is down, or knows that it is.
+        """Return whether its driver sends writes while the store is down, or knows that it is.
 
-        Decided once for each outage: else a router would hardly ever make voids in a row.
+        Decided once for each outage: otherwise it would hardly ever void several numbers in a row.
         """
         end = self.world.stores.down[self.region]
         if self._outage[0] != end:
@@ -295,7 +295,7 @@ class Router:
         return self._outage[1]
 
     def apply_rows(self, job: Job, late: float, index: bool, message: bool) -> None:
-        """Each row for itself. Of a write that timed out they may lie in other regions only."""
+        """Apply each row by itself; after a time-out, rows may be in other regions only."""
         world, rng, stores = self.world, self.world.rng, self.world.stores
         copy, row = job.copy, job.row
         if index:
@@ -314,7 +314,7 @@ class Router:
                         world.bring(world.now + rng.uniform(0, 5), put, other, copy, row)
 
     def write_void(self, job: Job) -> None:
-        """End its number as a void row, written until confirmed."""
+        """End its number with a void row, written until confirmed."""
         world, rng = self.world, self.world.rng
         self._finish(job)
         failed = world.stores.is_down(self.region) or rng.random() < world.profile.partial
@@ -336,17 +336,17 @@ class Router:
             return
         job.numbering.stored(job.number)
         if not job.numbering.has_lease(world.now):
-            # Not even too old: if its log was closed meanwhile, this number may not be in it.
+            # Not even given up: if its log was closed meanwhile, the number may be beyond its end.
             self.later(rng.uniform(0.5, 3), self._stored, job)
         elif job.numbering.is_too_old(world.now - job.taken_at):
-            # Stored, never published, no receipt; but its number is a message.
+            # Stored, never published, without a receipt; but its number is a message.
             world.book.is_routed(job.row.identity, job.row.topic, world.now)
             self._finish(job)
             self._settled(job, job.numbering.expired)
         elif not self.is_connected:
             self.later(rng.uniform(0.5, 3), self._stored, job)
         else:
-            # Between what it checked and what it does it may freeze.
+            # The router may freeze between its check and its action.
             pause = rng.choice([0.01, 0.1, 0.1, 5.0, 20.0]) if rng.random() < 0.3 else 0.01
             self.later(pause, self._publish, job, self._connection)
 
@@ -378,14 +378,14 @@ class Router:
         self._settled(job, job.numbering.confirmed)
 
     def _finish(self, job: Job) -> None:
-        """Acknowledge it: nothing more is done for this message."""
+        """Acknowledge a message: its processing has ended."""
         job.is_done = True
         self._unacknowledged.pop(job.delivery.serial, None)
 
     # A clean end.
 
     def leave(self) -> None:
-        """Take nothing more, settle what has a number, end the log, stop."""
+        """Accept no more messages, settle all numbers, end the log, stop."""
         if not self.takes_more:
             return
         self._is_leaving = True
@@ -412,7 +412,7 @@ class Router:
             self.world.stores.write_directory(self.region, log, finished)
             self.world.book.counts["finished"] += 1
 
-    # What is done to it.
+    # Mishaps.
 
     def kill(self) -> None:
         if self.is_alive:
@@ -420,7 +420,7 @@ class Router:
             self.is_alive = False
 
     def freeze(self, seconds: float) -> None:
-        """Stop at whatever step it is; the broker notices after a heartbeat or two."""
+        """Stop at any step; the broker notices after half a heartbeat to a whole one."""
         world = self.world
         if not self.is_alive or world.now < self._frozen_until:
             return
@@ -442,7 +442,7 @@ class Router:
         self.is_connected = True
 
     def _lose_connection(self) -> None:
-        """The broker gives what it had not acknowledged to others."""
+        """Lose the connection: the broker redelivers unacknowledged messages to other routers."""
         world = self.world
         self._connection += 1
         back, self._unacknowledged = self._unacknowledged, {}

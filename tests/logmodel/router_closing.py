@@ -9,7 +9,7 @@ from tests.logmodel.rows import Row
 
 
 class Closer:
-    """Watches the directory of its router's region, and closes what doesn't move."""
+    """A watcher of its router's region in the directory; it closes logs whose row doesn't move."""
 
     def __init__(self, world: AnyWorld, router: AnyRouter) -> None:
         self._world = world
@@ -18,7 +18,7 @@ class Closer:
         self._closing = world.parts.closing(router.region, router.name, window=world.window)
 
     def watch(self) -> None:
-        """Look at every open log of the directory, and again in some seconds."""
+        """Look at every open log of the directory, and again some seconds later."""
         world = self._world
         self._router.later(world.pause(5, 15, quiet=20), self.watch)
         self._router.compare_clocks()
@@ -40,7 +40,7 @@ class Closer:
     def _ask_to_close(
         self, log: Log, row: DirectoryRow, ending: Ending, messages: list[Row]
     ) -> None:
-        # The transaction is on its way: it is applied even if we die now.
+        # The transaction is sent: it is applied even if this router dies now.
         self._world.at(self._world.now + 0.05, self._apply_close, log, row, ending, messages)
 
     def _apply_close(

@@ -1,6 +1,6 @@
-"""What lies in stores and is published: plain values.
+"""Values that are stored or published.
 
-A *copy* is one number of one log. A message that several routers numbered has several copies, and
+A *copy* is one number of one log. A message that several routers numbered has several copies, but
 one identity.
 """
 
@@ -14,7 +14,7 @@ Copy = tuple[Log, int]
 
 
 class Row(NamedTuple):
-    """A message as its row in the store has it."""
+    """A message's row in the store."""
 
     identity: int
     topic: str
@@ -36,7 +36,7 @@ class Published(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What a router says of its log when it has nothing else to say."""
+    """A router's last number and low, sent when it has nothing else to send."""
 
     log: Log
     number: int

@@ -10,26 +10,26 @@ import dataclasses
 
 from newsfabric.topology.times import TIMES
 
-# A broker closes the connection of a frozen router after this.
+# The time until a broker has closed the connection of a frozen router.
 HEARTBEAT = 30.0
-# Numbers under way above low. 4,096 in the design. A history draws its own, up to this one.
+# The most numbers under way above low: 4,096 in the design. A history draws its own, up to this.
 WINDOW = 6
 SMALLEST_WINDOW = 3
-# Gateways remember for so long which messages they gave to readers.
+# Gateways remember for this time the messages that they gave to readers.
 IDENTITY_WINDOW = TIMES.identity_ms / 1000
 # Copies of one message are numbered within this time (docs/guarantees.md).
 APART = TIMES.apart_ms / 1000
 # A router publishes nothing that it has held for longer, and queues keep nothing for longer.
 HOLD = TIMES.hold_ms / 1000
 QUEUE_TTL = 150.0
-# A position counts a log that it doesn't list as seen whole if it began so long before. Six hours
-# in the design; here still more than a cut and the late rows after it.
+# A position counts an unlisted log as seen completely if it began this long before. Six hours in
+# the design; here still more than a cut and the late rows after it.
 POSITION_REACH = 4500.0
-# Messages that the memory of a topic keeps.
+# The number of messages that the memory of a topic keeps.
 MEMORY_SIZE = 3
-# A gateway asks another region's store for so long before it says ``recovered: false``.
+# A gateway asks another region's store for this long before it replies ``recovered: false``.
 RESUME_PATIENCE = 2.0
-# A log without a tick for so long is silent.
+# A log without a tick for this long is silent.
 SILENT_AFTER = 2.0
 
 # "a" is of a class that is published in all regions; "c" has few messages.
@@ -38,12 +38,12 @@ TOPICS = ("a", "b", "c")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What a run can change.
+    """The settings that a run can change.
 
-    ``partial``: the share of writes that time out; each of their rows is applied or not, or late.
-    ``stray``: the share of these whose rows lie in another region before they lie in their own.
-    ``regions``: how many; 0: three in every fifth seed, else two.
-    ``clocks``: whether clocks of routers, gateways and stores step by hours, too.
+    ``partial``: the share of writes that time out; each of their rows is applied, lost, or late.
+    ``stray``: the share of these whose rows reach another region before their own.
+    ``regions``: their number; 0: three in every fifth seed, else two.
+    ``clocks``: whether clocks of routers, gateways and stores also step by hours.
     """
 
     partial: float = 0.1

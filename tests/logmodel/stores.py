@@ -1,7 +1,7 @@
 """The regions' stores, simulated: rows of logs, messages, the directory, and their replication.
 
-A region's own store is consistent: whoever reads there at quorum sees what was written there. A
-number's index row and its message's row are written, lost, late and replicated apart.
+A region's own store is consistent: a read there at quorum sees all that was written there. A
+number's index row and its message's row are written, lost, late and replicated independently.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tests.logmodel.settings import TOPICS
 
 
 class Store:
-    """What one region's store has."""
+    """The content of one region's store."""
 
     def __init__(self, region: str) -> None:
         self.region = region
-        #: How far its clock is wrong.
+        #: Seconds by which its clock is wrong.
         self.clock_error = 0.0
         self.index: dict[Copy, Row] = {}
         self.messages: dict[Copy, Row] = {}
@@ -27,11 +27,11 @@ class Store:
         self.directory: dict[Log, DirectoryRow] = {}
         #: The logs of the directory that haven't ended, in their order.
         self.open_logs: dict[Log, None] = {}
-        #: Each change of the directory in its order: who reads it all may read what is new of it.
+        #: The log of each change in order: after a full read, a gateway reads only new changes.
         self.changes: list[Log] = []
 
     def put_index(self, copy: Copy, row: Row) -> bool:
-        """Whether it is news. A void row replaces a message's, and nothing replaces a void row."""
+        """Return whether the row changed: void replaces a message's, and nothing replaces void."""
         old = self.index.get(copy)
         if old is not None and (old is VOID or row is not VOID):
             return False
@@ -59,26 +59,26 @@ class Store:
         return True
 
     def find(self, copy: Copy) -> Row | None:
-        """A number as it is here: its message, VOID, or None: one row without the other."""
+        """Return a number's message, VOID, or None, also if one of its two rows is missing."""
         index = self.index.get(copy)
         return index if index is None or index is VOID else self.messages.get(copy)
 
     def rows_of(self, copy: Copy) -> tuple[Row | None, Row | None]:
-        """Its index row and its message."""
+        """Return its index row and its message, each None if missing."""
         return self.index.get(copy), self.messages.get(copy)
 
 
 class Stores:
-    """All regions' stores: which can be asked, and how rows get from one to another."""
+    """The stores of all regions: their outages, and the replication between them."""
 
     def __init__(self, world: AnyWorld) -> None:
         self._world = world
         self._stores = {region: Store(region) for region in world.regions}
-        # Until when.
+        # Per region, the end of its outage or overload.
         self.down: dict[str, float] = {}
         self.directory_down: dict[str, float] = {}
         self.overloaded: dict[str, float] = {}
-        # Seconds between regions, on average.
+        # The mean lag between regions, in seconds.
         self._lag = world.rng.choice([0.1, 1.0, 30.0])
 
     def __getitem__(self, region: str) -> Store:
@@ -88,11 +88,11 @@ class Stores:
         return self.down.get(region, 0) > self._world.now
 
     def is_directory_down(self, region: str) -> bool:
-        """Whether no directory row of this region can be changed."""
+        """Return whether no directory row of this region can be changed."""
         return self.is_down(region) or self.directory_down.get(region, 0) > self._world.now
 
     def is_overloaded(self, region: str) -> bool:
-        """Whether all writes of messages time out at home, though it can be read."""
+        """Return whether all writes of messages time out at home, although reads work."""
         return self.overloaded.get(region, 0) > self._world.now
 
     def heal(self) -> None:
@@ -100,11 +100,11 @@ class Stores:
             until.clear()
 
     def can_ask(self, asking: str, region: str) -> bool:
-        """Whether somebody in one region can read the store of the other."""
+        """Return whether a process in one region can read the store of the other."""
         return not self.is_down(region) and not self._world.cuts.between(asking, region)
 
     def put_index(self, region: str, copy: Copy, row: Row) -> None:
-        """A row arrives. What lies in a foreign region first doesn't get home from there."""
+        """Add a row. If it reached a foreign region first, it isn't replicated home from there."""
         if self._stores[region].put_index(copy, row) and region == copy[0].region:
             for other in self._others(region):
                 self._replicate(region, other, self.put_index, copy, row)
@@ -115,7 +115,7 @@ class Stores:
                 self._replicate(region, other, self.put_message, copy, row)
 
     def write_directory(self, region: str, log: Log, row: DirectoryRow) -> None:
-        """A transaction was applied in ``region``; all others hear of it."""
+        """Apply a transaction in ``region``, and replicate it to all others."""
         if self._stores[region].put_directory(log, row):
             for other in self._others(region):
                 self._replicate(region, other, self._hear_directory, log, row)

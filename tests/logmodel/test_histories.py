@@ -1,4 +1,4 @@
-"""Histories of the design break no invariant, and those of each fault do."""
+"""Histories of the design break no invariant, and histories with a fault do."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.logmodel.world import history
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Most faults show sooner where more writes time out.
+# Most faults show sooner if more writes time out.
 SOME_PARTIAL = Profile(partial=0.3)
 
-#: Where each fault is found soon: the profile, the first seed, and how many histories it took when
-#: this was written (2026-11-28). The test plays more, since any change of the model changes them.
-#: Some first seeds are chosen, since these are rare. Of covered_unsettled one was found in the
-#: 195,000 histories that were played before the design had its rule. Of covered_void the first was
-#: found after 1,331 histories, of void_is_gap after 225, of
-#: blind_directory after 500, of rule5_local after 247, of hold_off after 670.
+#: For each fault a place where it is found soon: the profile, the first seed, and the number of
+#: histories that it took when this was written (2026-11-28). The test plays more, since any change
+#: of the model changes all histories. Some first seeds are chosen, because the fault rarely shows:
+#: covered_unsettled was found once in the 195,000 histories played before the design had its rule.
+#: covered_void was found after 1,331 histories, void_is_gap after 225, blind_directory after 500,
+#: rule5_local after 247, hold_off after 670.
 FOUND_SOON: dict[str, tuple[Profile, int, int]] = {
     AS_WRITTEN: (SOME_PARTIAL, 0, 9),
     "low_at_store": (SOME_PARTIAL, 50, 15),
@@ -96,8 +96,8 @@ def test_routers_of_one_name_and_one_epoch_break_nothing() -> None:
         history(seed, SOME_PARTIAL, parts_with([CoarseEpochs]))
 
 
-# A hundred take a minute or more on a busy machine, and a change of the design alone can break one:
-# who makes such a change plays thousands with `python -m tests.logmodel`.
+# A hundred take a minute or more on a busy machine, and only a change of the design can break one:
+# after such a change, play thousands with `python -m tests.logmodel`.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
@@ -134,7 +134,7 @@ def _first_broken(name: str, profile: Profile, first: int) -> InvariantBroken | 
 
 
 def test_a_seed_is_the_same_history_in_every_process() -> None:
-    # What iterates over sets of strings would differ by the seed of their hashes.
+    # An iteration over a set of strings would differ with the seed of their hashes.
     command = [sys.executable, "-m", "tests.logmodel", "--seeds", "7-8", "--json"]
     runs = []
     for hash_seed in ("1", "2"):

@@ -1,6 +1,6 @@
-"""Worked examples, in numbers, of what the model has of its own; the rules are the project's.
+"""Worked examples, in numbers, of the model's own rules; all other rules are the project's.
 
-What a gateway knows of logs, its positions and what memory lacks have tests of their own
+A gateway's knowledge of logs, its positions and its forgotten numbers have tests of their own
 (tests/gateway: test_known_log, test_logs, test_position, test_forgotten).
 """
 
@@ -114,7 +114,7 @@ def test_a_message_of_which_it_has_another_copy_is_not_given_again() -> None:
 
 
 def test_a_covered_number_that_may_be_void_is_none_that_it_has() -> None:
-    # Number 2 of LOG is covered, but was read and isn't settled: it may have been passed over.
+    # Number 2 of LOG is covered, but was read and isn't settled: elsewhere it may count as void.
     logs = known({LOG: (1, 2), ABROAD: (1,)}, low=1)
     next(known for known in logs if known.log == LOG).doubt(2)
     copies = {102: {(LOG, 2), (ABROAD, 1)}}
@@ -122,12 +122,12 @@ def test_a_covered_number_that_may_be_void_is_none_that_it_has() -> None:
 
 
 def test_of_what_a_topic_has_only_numbers_count_that_were_given_here() -> None:
-    # 1 and 4 were seen; 2 is settled, and comes live if it is a message; of 3 nothing is known.
+    # 1 and 4 were seen; 2 is settled, and is sent live if it is a message; nothing is known of 3.
     logs = known({ABROAD: (1, 4)}, low=2)
     resuming = Resuming("A")
     numbers = (1, 2, 3, 4)
     assert [resuming.counts((ABROAD, n), logs) for n in numbers] == [True, False, False, True]
-    # It has ended without 3, though both rows of 3 came later, and with 5, which is void.
+    # The log has ended: 3 is void, although both of its rows arrived later, and so is 5.
     row = DirectoryRow(ABROAD, version=9, low=2, ended=5, voids=((3, 3), (5, 5)))
     logs.learn(row, now=1000.0)
     assert [resuming.counts((ABROAD, n), logs) for n in (3, 5, 6)] == [False, False, False]

@@ -1,4 +1,4 @@
-"""Worked examples, in numbers, of what a router does: numbering, the directory, closing."""
+"""Worked examples, in numbers, of a router's rules: numbering, the directory, closing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def begun(at: float = 0.0) -> Numbering:
     return numbering
 
 
-# Numbering: what tests/wholesale/router/test_numbering.py doesn't ask of the project's own.
+# Numbering: cases that tests/wholesale/router/test_numbering.py doesn't test on the project's own.
 
 
 def test_nothing_is_numbered_before_the_directory_row_is_written() -> None:
@@ -119,7 +119,7 @@ def test_a_log_ends_with_the_last_message_that_is_found() -> None:
 
 
 def test_the_example_of_the_design_note_ends_at_eleven() -> None:
-    # 12 was being written when the power went: it has an index row and no message.
+    # 12 was being written when the power failed: it has an index row and no message.
     rows = {11: (MESSAGE, MESSAGE), 12: (MESSAGE, None)}
     assert end_of(9, rows) == Ending(11, frozenset({10}))
 

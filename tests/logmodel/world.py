@@ -1,6 +1,6 @@
-"""One history's world: virtual time, and everything that lives in it.
+"""The world of one history: virtual time, and all the parts that live in it.
 
-The same seed, profile and parts are the same history, in every process: nothing here iterates over
+The same seed, profile and parts give the same history in every process: no code here iterates over
 a set where the order could matter.
 """
 
@@ -25,7 +25,7 @@ from tests.logmodel.router import Router
 from tests.logmodel.settings import DEFAULT, SMALLEST_WINDOW, TOPICS, WINDOW, Profile
 from tests.logmodel.stores import Stores
 
-# Later than any age that is reckoned with, so that no time is negative.
+# Later than any age that is computed, so that no time is negative.
 FIRST_SECOND = 1_000_000.0
 
 
@@ -33,8 +33,8 @@ _WITH_WINDOW: dict[tuple[type[KnownLog], int], type[KnownLog]] = {}
 
 
 def with_window(known: type[KnownLog], window: int) -> type[KnownLog]:
-    """``known`` with this window. One class for each: a new one for each history makes CPython,
-    and PyPy much more, forget what it has optimised."""
+    """Return ``known`` with this window. There is one class for each: a new class for each history
+    makes CPython, and PyPy much more, discard its optimised code."""
     made = _WITH_WINDOW.get((known, window))
     if made is None:
         made = _WITH_WINDOW[known, window] = type("KnownLog", (known,), {"window": window})
@@ -52,13 +52,13 @@ class World:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = itertools.count()
         self.regions = ["A", "B", "C"][: profile.regions or (3 if seed % 5 == 4 else 2)]
-        #: Numbers that may be under way above low.
+        #: The limit of numbers under way above low.
         self.window = rng.randint(SMALLEST_WINDOW, WINDOW)
-        #: What a gateway knows of a log, with this window.
+        #: The class of a gateway's knowledge of a log, with this window.
         self.known_log = with_window(parts.known, self.window)
-        #: Healed: nothing is lost any more.
+        #: True while all is healed: nothing is lost any more.
         self.is_quiet = False
-        #: When the last row comes that was sent before the healing.
+        #: The time at which the last row arrives that was sent before the healing.
         self.last_row_at = 0.0
         self.book = Book()
         self.cuts = Cuts(self)
@@ -71,7 +71,7 @@ class World:
             self.begin_router(region, f"{region}1")
             self.begin_router(region, f"{region}2")
         if rng.random() < 0.3:
-            # Somebody starts a second one under a name that is taken.
+            # An operator starts a second router under a name that is taken.
             self.at(self.now + rng.uniform(0, 600), self.begin_router, "A", "A1")
         self.gateways: list[Gateway] = []
         for region in self.regions:
@@ -85,20 +85,20 @@ class World:
         self.gateways.append(self.parts.gateway(self, region))
 
     def at(self, when: float, step: Callable[..., None], *args: Any) -> None:
-        """Call ``step`` at that time. What is due at one time happens in the order of calls."""
+        """Call ``step`` at that time; steps of the same time run in the order of scheduling."""
         heapq.heappush(self._events, (when, next(self._order), step, args))
 
     def bring(self, when: float, step: Callable[..., None], *args: Any) -> None:
-        """As :meth:`at`, of a row that is on its way to a store."""
+        """Schedule a step like :meth:`at`, for a row that is on its way to a store."""
         if not self.is_quiet:
             self.last_row_at = max(self.last_row_at, when)
         self.at(when, step, *args)
 
     def pause(self, shortest: float, longest: float, *, quiet: float) -> float:
-        """A random pause of what happens again and again.
+        """Return a random pause of an activity that repeats.
 
-        Most of a history is the time after the healing, when little happens: there it is about
-        ``quiet`` seconds, which is only so that histories take less time to play.
+        Most of a history is the time after the healing, when little happens: there the pause is
+        about ``quiet`` seconds, only to make the history faster to play.
         """
         if self.is_quiet:
             return quiet * (0.7 + 0.6 * self.rng.random())

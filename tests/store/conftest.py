@@ -1,4 +1,4 @@
-"""Fixtures for tests of stores: each in turn, open and empty."""
+"""Fixtures for tests of stores: each store in turn, open and empty."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="session")
 def keyspace(cassandra: LocalCassandra) -> Iterator[Keyspace]:
-    """One keyspace for all tests of the store; each empties it first."""
+    """Make one keyspace for all tests of the store; each test empties it first."""
     made = Keyspace(cassandra, "contract")
     yield made
     made.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have the keyspace made before a test of it, as it would be if the test named it: what is made
-    amid a test counts as left behind by that test."""
+    """Request the keyspace before each test that uses it, as if the test named it: objects made
+    during a test count as left behind by that test."""
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
         if isinstance(item, pytest.Function) and params.get("opener", "memory") not in STORES:
@@ -57,7 +57,7 @@ async def store(opener: Opener, tmp_path: Path, clock: Clock) -> AsyncIterator[S
 
 
 async def _answered(store: Store) -> None:
-    """Ask until there is an answer: a node that shares a busy machine may miss the first time."""
+    """Ask until the store answers: a node on a busy machine may time out at first."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:

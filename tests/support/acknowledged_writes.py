@@ -1,7 +1,7 @@
-"""What a store has acknowledged: a program that writes until it can't, and what it said.
+"""Messages that a store acknowledged: a program that writes until a write fails, and its output.
 
-``python acknowledged_writes.py URL FIRST`` writes messages from number FIRST on, some at once, and
-prints the number of each on a line of its own, when the store has it.
+``python acknowledged_writes.py URL FIRST`` writes messages from number FIRST on, up to 8 at once.
+It prints the number of each message on its own line when the store has acknowledged it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 TOPICS = TopicTable([TopicPolicy(pattern="#", ttl=3600.0)])
 LOG = Log("oregon", "oregon-router-1", 1_735_689_600_000)
 AT_ONCE = 8
-# As many numbers as a store is asked for at once.
+# Numbers that one read asks the store for.
 PAGE = 4_096
 
 
@@ -36,7 +36,7 @@ class Writer:
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
     def acknowledged(self, most: int | None = None) -> set[int]:
-        """The next ``most`` numbers that the store has acknowledged; all until its end if None."""
+        """Return the next ``most`` acknowledged numbers; None: all until the program ends."""
         assert self._process.stdout is not None
         said: set[int] = set()
         while most is None or len(said) < most:
@@ -47,7 +47,7 @@ class Writer:
         return said
 
     def killed(self) -> set[int]:
-        """Kill it; the numbers that were acknowledged before."""
+        """Kill the program; return the numbers acknowledged before, of those not yet returned."""
         self._process.kill()
         said = self.acknowledged()
         assert self._process.stdout is not None
@@ -57,7 +57,7 @@ class Writer:
 
 
 async def lost(store: Store, numbers: set[int]) -> set[int]:
-    """Which of ``numbers`` the store doesn't have as they were written."""
+    """Return those of ``numbers`` that the store doesn't have, or has with another body."""
     whole: set[int] = set()
     for first in range(min(numbers), max(numbers) + 1, PAGE):
         page = await store.numbers(LOG, first=first, last=first + PAGE - 1, limit=PAGE)
@@ -66,12 +66,12 @@ async def lost(store: Store, numbers: set[int]) -> set[int]:
 
 
 def body(number: int) -> bytes:
-    """What message ``number`` says."""
+    """Return the body of message ``number``."""
     return b"%d" % number * 100
 
 
 def message(number: int) -> Envelope:
-    """Message ``number``, routed now."""
+    """Return message ``number``, with the present time as its time of routing."""
     identity = identity_of(
         app_id=None, message_id=str(number), topic="", published_ms=None, body=b""
     )

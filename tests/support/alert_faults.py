@@ -1,7 +1,7 @@
-"""Where the fault of each alert is really made: the test that makes it, by file. Pure data.
+"""The test that makes the fault of each alert really happen, by file. Pure data.
 
-tests/test_observability.py holds it against deploy/observability/rules/alerts.yml, so that an alert
-without a fault fails.
+tests/test_observability.py compares this table with deploy/observability/rules/alerts.yml, so that
+an alert without a fault fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MADE_IN: Final[dict[str, tuple[str, str]]] = {
     "NewsfabricShovelsMissing": (_FIRES, "test_brokers_that_are_away"),
 }
 
-#: Alert → why one machine can't make its fault; deploy/observability/README.md says it too.
+#: Alert → the reason why one machine can't make its fault; also in deploy/observability/README.md.
 NOT_MADE: Final[dict[str, str]] = {
     "NewsfabricClockApart": "all processes of one machine have its clock"
     " (tests/wholesale/router/test_clock_watch.py)",

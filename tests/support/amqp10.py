@@ -1,7 +1,7 @@
-"""As much AMQP 1.0 as an attack needs: log in, begin a session, attach links, send a request.
+"""The part of AMQP 1.0 that an attack needs: log in, begin a session, attach links, send a request.
 
-Types are those of part 1 of the standard, performatives those of part 2. What a peer answers isn't
-decoded: a test asks the broker itself what came of it.
+Types are those of part 1 of the standard, performatives those of part 2. Replies aren't decoded:
+a test asks the broker itself for the effect.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def array(*symbols: str) -> bytes:
 
 
 def pairs(items: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """A map."""
+    """Encode a map."""
     data = b"".join(key + value for key, value in items)
     return b"\xd1" + struct.pack(">II", len(data) + 4, 2 * len(items)) + data
 
@@ -68,7 +68,7 @@ def described(descriptor: int, *fields: bytes) -> bytes:
 
 
 def source(address: bytes = NULL, *, filters: bytes = NULL, dynamic: str = "") -> bytes:
-    """``dynamic`` is the capability of a node that the broker is to make."""
+    """Encode a source; ``dynamic`` is the capability of a node that the broker is to create."""
     if dynamic:
         fields = (NULL, NULL, symbol("link-detach"), NULL, TRUE, NULL, NULL, NULL, NULL, NULL)
         return described(_SOURCE, *fields, array(dynamic))
@@ -80,7 +80,7 @@ def target(address: bytes = NULL) -> bytes:
 
 
 class Connection:
-    """One of ``user``; use as a context manager. :class:`Ended` when the broker ends it."""
+    """A connection of ``user``: a context manager. :class:`Ended` if the broker ends it."""
 
     def __init__(self, port: int, user: str, password: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
@@ -104,7 +104,7 @@ class Connection:
         self._socket.close()
 
     def session(self) -> int:
-        """Begin one; its channel."""
+        """Begin a session; return its channel."""
         channel = self._sessions
         self._sessions += 1
         self._handles[channel] = 0
@@ -122,7 +122,7 @@ class Connection:
         to: bytes,
         properties: bytes = NULL,
     ) -> bytes:
-        """Attach a link from ``at`` to ``to``; the frame that answers."""
+        """Attach a link from ``at`` to ``to``; return the frame that answers."""
         handle = self._handles[channel]
         self._handles[channel] += 1
         role = TRUE if receives else FALSE
@@ -132,7 +132,7 @@ class Connection:
         return self._hear(_ATTACH)
 
     def request(self, channel: int, method: str, path: str, body: bytes) -> bytes:
-        """Ask the broker's management node for something, in one frame; the frame that answers."""
+        """Send a request in one frame to the management node; return the frame that answers."""
         pair = {"properties": pairs([(symbol("paired"), TRUE)])}
         node = text("/management")
         self.attach(channel, "m", receives=False, at=source(text("/me")), to=target(node), **pair)
@@ -172,7 +172,7 @@ class Connection:
             raise Ended(str(exc)) from exc
 
     def _hear(self, descriptor: int) -> bytes:
-        """The next frame of this kind."""
+        """Return the next frame with this descriptor."""
         while True:
             frame = self._frame()
             if frame[:2] == b"\x00\x53":
@@ -200,5 +200,5 @@ class Connection:
 
 
 def uint_id(value: int) -> bytes:
-    """A message's number."""
+    """Encode a message id that is a number."""
     return b"\x80" + struct.pack(">Q", value)

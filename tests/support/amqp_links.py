@@ -1,4 +1,4 @@
-"""Brokers and links as tests handle them: the stub, and a real node behind a proxy."""
+"""Brokers and links for tests: the stub, and a real node behind a proxy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from newsfabric.amqp.link import connect
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.settings import Node
 
-# What a slow shared machine may need; nothing waits this long unless it is broken.
+# Seconds that a slow shared machine may need; only a broken test waits this long.
 PATIENCE = 60.0
 
 
 class Inbox:
-    """Collects deliveries of one consumer; ``await next()`` for each."""
+    """A collector of the deliveries of one consumer; ``await next()`` for each."""
 
     def __init__(self) -> None:
         self._deliveries: asyncio.Queue[Delivery] = asyncio.Queue()
@@ -57,13 +57,13 @@ class BrokerHandle(Protocol):
     """A broker that can be cut off from its links."""
 
     async def link(self) -> Link:
-        """A link that is up."""
+        """Return a link that is up."""
 
     async def cut(self) -> None:
-        """Every link loses its connection and gets no other until :meth:`heal`."""
+        """Disconnect every link, and refuse new connections until :meth:`heal`."""
 
     async def heal(self) -> None:
-        """Links can connect again."""
+        """Let links connect again."""
 
 
 class StubHandle:
@@ -87,7 +87,7 @@ class StubHandle:
 
 
 class Proxy:
-    """A TCP relay on loopback that can be cut, refuse, or fall silent."""
+    """A TCP relay on loopback that can reset and refuse connections, or fall silent."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = host, port
@@ -98,11 +98,11 @@ class Proxy:
         self._flowing.set()
         self._downstream: list[asyncio.StreamWriter] = []
         self.accepted = 0
-        # What the other side gets of what one side says.
+        # Changes the bytes of either side before the other side receives them.
         self.passing: Callable[[bytes], bytes] = lambda data: data
 
     def before(self, url: str) -> str:
-        """``url``, with the proxy for the broker."""
+        """Return ``url`` with the proxy's port instead of the broker's."""
         return url.replace(f":{self._target[1]}/", f":{self._port}/")
 
     @property
@@ -114,7 +114,7 @@ class Proxy:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
-        """Reset all connections and refuse new ones until :meth:`start`."""
+        """Reset all connections, and refuse new ones until :meth:`start`."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -123,11 +123,11 @@ class Proxy:
         await asyncio.gather(*self._relays, return_exceptions=True)
 
     def silence(self) -> None:
-        """Keep connections open and let nothing through, as a dead route does."""
+        """Keep connections open but forward nothing, like a dead route."""
         self._flowing.clear()
 
     def inject(self, data: bytes) -> None:
-        """Let the links' side receive ``data`` as if the broker had sent it."""
+        """Send ``data`` to the links, as if the broker had sent it."""
         for writer in self._downstream:
             writer.write(data)
 
@@ -146,7 +146,7 @@ class Proxy:
             finally:
                 upstream_writer.transport.abort()
         except (OSError, asyncio.CancelledError):
-            # Cut, or one end went away.
+            # The proxy was cut, or one end closed.
             return
         finally:
             writer.transport.abort()
@@ -189,7 +189,7 @@ class RabbitHandle:
         return link
 
     async def new_link(self, *urls: str, **options: Any) -> Link:
-        """A link that need not be up yet; closed with the others."""
+        """Return a link that need not be up yet; it is closed with the others."""
         link = await connect(urls or [self.proxy.url], name=self._name, **options)
         self._links.append(link)
         return link

@@ -1,7 +1,7 @@
-"""The protocol as one table: what the gateway's own code answers to each verb, asked here.
+"""The protocol as one table: the reply of the gateway's own code to each verb.
 
-A whole gateway without transports is asked every verb in every situation that changes its answer.
-The simulation of clients/js plays against it. Run as a program it prints the table::
+Every verb is sent to a whole gateway without transports, in every situation that changes the reply.
+The simulation of clients/js plays against the table. Run as a program, it prints the table::
 
     PYTHONPATH=. python tests/support/answers.py > clients/js/test/simulation/protocol.json
 """
@@ -39,7 +39,7 @@ TABLE: Final = TopicTable(
         TopicPolicy(pattern="user.*", access="owner"),
     ]
 )
-#: What a verb's topic is to user 42. "malformed" is none.
+#: The topics of verbs, named by their relation to user 42. "malformed" is no valid topic.
 TOPICS: Final = {
     "public": "news.world",
     "registered": "desk.rates",
@@ -54,7 +54,7 @@ _PATIENCE: Final = 2_000
 
 
 class _Reader(Connection):
-    """Keeps what it is sent."""
+    """A reader that keeps every push it is sent."""
 
     transport = "websocket"
     variant = Variant.RAW
@@ -75,7 +75,7 @@ class _Reader(Connection):
 
 
 class _Upstream:
-    """Marks are always on their way."""
+    """A mailbox service that accepts every user mark."""
 
     async def send(self, mark: UserMark) -> None:
         pass
@@ -93,7 +93,7 @@ def _tokens() -> dict[str, Any]:
 
 
 def _situations() -> list[tuple[str, dict[str, Any], bool]]:
-    """Each verb by the name of its row, and whether the reader has its topic already."""
+    """Return each row's name and verb, and whether the reader is subscribed to its topic."""
     rows: list[tuple[str, dict[str, Any], bool]] = [
         ("ping", {"action": "ping"}, False),
         ("ping limits", {"action": "ping", "limits": True}, False),
@@ -129,7 +129,7 @@ async def _settled(reader: _Reader, count: int) -> None:
 
 
 def _shape(push: dict[str, Any]) -> dict[str, Any]:
-    """``push`` without what is another one each time: those fields are true if they are set."""
+    """Return ``push`` without fields that differ each time, or with only whether they are set."""
     shape = {name: value for name, value in push.items() if name not in ("ref", "topic", "id")}
     for field in ("position", "expires_at"):
         if field in shape:
@@ -157,7 +157,7 @@ async def _answer(core: Core, who: str, verb: dict[str, Any], has_topic: bool) -
 
 
 async def _bad_tokens(core: Core) -> dict[str, Any]:
-    """What ends a connection that is told one bad token too many."""
+    """Return the number of bad tokens that end a connection, and the push that ends it."""
     reader = _Reader(core)
     while reader.is_open:
         reader.received('{"action": "login", "token": "not a token"}')
@@ -165,7 +165,7 @@ async def _bad_tokens(core: Core) -> dict[str, Any]:
 
 
 async def protocol(folder: Path) -> dict[str, Any]:
-    """The table: closes, limits, topics, and the answer to each row for each reader."""
+    """Return the table: closes, limits, topics, and the reply to each row for each reader."""
     keys = keys_file(folder, ed25519())
     tokens = TokenSettings(keys=keys, audience=AUDIENCE, issuer=ISSUER)
     core = Core(
@@ -182,7 +182,7 @@ async def protocol(folder: Path) -> dict[str, Any]:
             answers[f"{who}: {name}"] = answer
     bad_tokens = await _bad_tokens(core)
     await core.close()
-    # One that starts has neither its place in the logs nor the revocations yet.
+    # A gateway that is starting hasn't read the directory of logs or the revocations yet.
     starting = Core(core.settings, TABLE, MemoryStore(TABLE))
     for name, verb, has_topic in _situations():
         answer = None if has_topic else await _answer(starting, "nobody", verb, has_topic)
@@ -209,7 +209,7 @@ def _close(reason: CloseReason) -> dict[str, Any]:
 
 
 def as_text(table: dict[str, Any]) -> str:
-    """``table`` as JSON, a row on each line."""
+    """Return ``table`` as JSON, one row on each line."""
     parts = []
     for name, rows in table.items():
         lines = [f"    {json.dumps(key)}: {json.dumps(row)}" for key, row in rows.items()]

@@ -1,4 +1,4 @@
-"""Certificates: an authority of one's own, and what it signs."""
+"""Certificates for tests: authorities, and the certificates that they sign."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Certified:
 
 
 class Authority:
-    """A new one, for ten days from yesterday on; its files are in ``folder``."""
+    """A new authority, valid for ten days from yesterday on; its files are in ``folder``."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -34,12 +34,12 @@ class Authority:
         self.file.write_bytes(self._pair.certificate)
 
     def sign(self, *names: str, role: Role = "server", days: float = 3) -> Pair:
-        """A certificate that ends ``days`` after yesterday: at less than 1 it has expired."""
+        """Return a certificate that ends ``days`` after yesterday: below 1, it has expired."""
         asked = names or (HOST,)
         return make_certificate(self._pair, asked, [role], now=self._begins, lifetime=days * DAY)
 
     def issue(self, *names: str, role: Role = "server", days: float = 3) -> Certified:
-        """The same as files, called as the first of ``names``."""
+        """Sign a certificate like :meth:`sign`, as files named after the first of ``names``."""
         called = f"{self._name}-{names[0] if names else 'server'}"
         files = (self._folder / f"{called}-{what}.pem" for what in ("certificate", "key"))
         found = Certified(self.file, *files)
@@ -48,7 +48,7 @@ class Authority:
 
 
 def put(pair: Pair, files: Certified) -> None:
-    """Replace certificate and key in ``files`` by ``pair``, each as a whole."""
+    """Replace certificate and key in ``files`` by ``pair``, each file atomically."""
     for path, content in ((files.key, pair.key), (files.certificate, pair.certificate)):
         new = path.with_suffix(".new")
         new.write_bytes(content)
@@ -56,5 +56,5 @@ def put(pair: Pair, files: Certified) -> None:
 
 
 def certify(folder: Path, name: str) -> Certified:
-    """A new authority, which has signed one server's certificate for 127.0.0.1."""
+    """Make a new authority, and return a server's certificate for 127.0.0.1 signed by it."""
     return Authority(folder, name).issue()

@@ -1,7 +1,7 @@
-"""A frontdesk as far as the operations board knows it, of a made-up fabric; also a program.
+"""The part of a frontdesk that the operations board uses, with a made-up fabric; also a program.
 
-``python tests/support/board_desk.py --port 8090`` prints its address, and lives until it is ended.
-The policy it sends is stricter than a frontdesk's: a page that works here works there.
+``python tests/support/board_desk.py --port 8090`` prints its address, and runs until it is ended.
+Its Content-Security-Policy is stricter than a frontdesk's: a page that works here works there.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ COOKIE: Final = "newsfabric_board"
 
 @dataclasses.dataclass(eq=False)
 class BoardDesk:
-    """What it serves, and what a test can do to it.
+    """A frontdesk that serves the board, and the changes that a test can make to it.
 
-    ``token`` asks for a login, by cookie or header, which is ``operator``'s. ``document`` is served
-    in place of the fabric's, whatever it is. ``asked`` are the paths and ``shown`` the
-    ``Authorization`` of requests.
+    With ``token``, requests need a login as ``operator``, by cookie or header. A ``document`` is
+    served instead of the fabric's. ``asked`` are the paths and ``shown`` the ``Authorization``
+    headers of the requests.
     """
 
     fabric: MadeUpFabric
@@ -51,49 +51,49 @@ class BoardDesk:
 
     @property
     def url(self) -> str:
-        """Of the frontdesk."""
+        """The frontdesk's URL."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def page_url(self) -> str:
-        """Of the board's page."""
+        """The URL of the board's page."""
         return f"{self.url}/board"
 
     def open(self) -> None:
-        """Listen; on the same port again after :meth:`close`."""
+        """Listen; after :meth:`close` on the same port again."""
         (socket,) = bind_sockets(self.port, "127.0.0.1", reuse_port=True)
         self.port = socket.getsockname()[1]
         self.server = HTTPServer(self._application())
         self.server.add_socket(socket)
 
     async def close(self) -> None:
-        """As when the frontdesk dies: streams end, connections are refused."""
+        """End all streams and refuse connections, as if the frontdesk died."""
         if self.server is not None:
             self.server.stop()
             await self.server.close_all_connections()
             self.server = None
 
     async def send(self) -> None:
-        """An update to everyone who listens."""
+        """Send an update on every stream."""
         await asyncio.gather(*(stream.update() for stream in list(self.streams)))
 
     async def show(self, document: Any) -> None:
-        """Serve ``document`` from now on, to everyone who listens at once."""
+        """Serve ``document`` from now on, and send it on every stream at once."""
         self.document = document
         await self.send()
 
     def fall_silent(self) -> None:
-        """Connections stay, and nothing comes over them any more."""
+        """Keep all connections open, but send nothing on the streams any more."""
         self.is_silent = True
         for stream in self.streams:
             stream.is_silent = True
 
     def speak(self) -> None:
-        """Silent no more, to who comes anew."""
+        """End the silence, for new streams only."""
         self.is_silent = False
 
     async def live(self, every: float = 1.0) -> None:
-        """Time passes, and an update is sent, until cancelled."""
+        """Move the fabric's clock and send an update every ``every`` seconds, until cancelled."""
         due = time.monotonic()
         while True:
             self.fabric.tick(int(every * 1000))
@@ -102,7 +102,7 @@ class BoardDesk:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     def answer(self, after_seq: int = 0) -> str:
-        """The document as JSON."""
+        """Return the document as JSON."""
         made = self.fabric.document(after_seq) if self.document is None else self.document
         return json.dumps(made, separators=(",", ":"))
 
@@ -124,7 +124,7 @@ class BoardDesk:
 
 
 class FileHandler(StaticFileHandler):
-    """As the frontdesk serves pages."""
+    """A file, with the headers that the frontdesk gives its pages."""
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Security-Policy", POLICY)
@@ -140,7 +140,7 @@ class PageHandler(FileHandler):
 
 
 class DeskHandler(RequestHandler):
-    """Whatever needs a login, if there is one."""
+    """A resource that needs a login, if the desk has a token."""
 
     def initialize(self, desk: BoardDesk) -> None:
         self.desk = desk
@@ -173,7 +173,7 @@ class PlotsHandler(DeskHandler):
 
 
 class StreamHandler(DeskHandler):
-    """Server-sent events: ``update``, at once and whenever the desk sends one."""
+    """Server-sent events: ``update``, sent at once and whenever the desk sends one."""
 
     async def get(self) -> None:
         self.set_header("Content-Type", "text/event-stream")
@@ -226,8 +226,7 @@ class LogoutHandler(RequestHandler):
 async def opened_desk(
     fabric: MadeUpFabric | None = None, *, every: float = 1.0, **given: Any
 ) -> AsyncIterator[BoardDesk]:
-    """A desk that answers, and sends an update ``every`` so many seconds; time passes when the test
-    says so."""
+    """Open a desk that sends an update every ``every`` seconds; the test moves the clock."""
     desk = BoardDesk(fabric or MadeUpFabric(boxes=4), **given)
     desk.open()
     beating = asyncio.create_task(_beat(desk, every))
@@ -247,7 +246,7 @@ async def _beat(desk: BoardDesk, every: float) -> None:
 
 
 def eventful(fabric: MadeUpFabric) -> None:
-    """What a bad quarter of an hour leaves on the board."""
+    """Put the faults and events of a bad quarter of an hour on the board."""
     home, *others = fabric.regions
     fabric.happens("process_ready", home, f"{home}-retail-{fabric.boxes}")
     fabric.tick(41_000)

@@ -1,4 +1,4 @@
-"""Parts of a board's document (``/board.json``), ordinary but where a test says otherwise."""
+"""Parts of a board's document (``/board.json``), with ordinary values that a test can replace."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A made-up fabric, as ``/board.json`` tells of it: living figures, and faults to order. No I/O.
+"""A made-up fabric for ``/board.json``: figures that change, and faults on demand. No I/O.
 
-Everything follows from the seed and the seconds passed in, so that two runs see the same.
+All values follow from the seed and the times passed in, so that two runs are equal.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class MadeUpFabric:
         self._began_ms = self.now_ms
 
     def tick(self, ms: int = 1000) -> None:
-        """Time passes."""
+        """Move the clock ``ms`` forward."""
         self.now_ms += ms
         self.ticks += 1
 
     def happens(self, kind: str, region: str, who: str, **values: Any) -> None:
-        """One more event."""
+        """Append an event."""
         self._seq += 1
         text = _TEXTS[kind].format(who=who, **values)
         event = {
@@ -92,27 +92,27 @@ class MadeUpFabric:
         self.events = [*self.events, event][-MAX_EVENTS:]
 
     def silence(self, name: str) -> None:
-        """A process says nothing more."""
+        """Let a process fall silent."""
         self.silent[name] = self.now_ms - 3000
         self.happens("process_gone", self._region_of(name), name)
 
     def speak(self, name: str) -> None:
-        """It is back."""
+        """Let a silent process report again."""
         ago = (self.now_ms - self.silent.pop(name)) // 1000
         self.happens("process_back", self._region_of(name), name, ago=ago)
 
     def cut(self, region: str) -> None:
-        """A region's frontdesk is out of reach."""
+        """Make a region's frontdesk unreachable."""
         self.away[region] = self.now_ms - 6000
         self.happens("region_away", region, region)
 
     def mend(self, region: str) -> None:
-        """It answers again."""
+        """Make a region's frontdesk reachable again."""
         del self.away[region]
         self.happens("region_back", region, region)
 
     def document(self, after_seq: int = 0) -> dict[str, Any]:
-        """What ``/board.json`` says, with the events after that one."""
+        """Return the document of ``/board.json``, with the events after ``after_seq``."""
         home = self.regions[0] if self.regions else "nowhere"
         return {
             "frontdesk": self.frontdesk or f"{home}-frontdesk-1",
@@ -124,7 +124,7 @@ class MadeUpFabric:
         }
 
     def plots(self, points: int = 720) -> dict[str, Any]:
-        """What ``/board/plots.json`` says: the last hour."""
+        """Return the document of ``/board/plots.json``: by default the last hour."""
         last = self.now_ms // EVERY_MS * EVERY_MS
         at = [last - EVERY_MS * (points - 1 - n) for n in range(points)]
         return {
@@ -325,7 +325,7 @@ class MadeUpFabric:
         }
 
     def _wave(self, name: str, period: float) -> float:
-        """Something in -1..1 that changes slowly, differently for each name."""
+        """Return a value in -1..1 that changes slowly, and differently for each name."""
         phase = self._phases.get(name)
         if phase is None:
             phase = self._phases[name] = random.Random(name).uniform(0, math.tau)

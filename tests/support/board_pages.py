@@ -1,7 +1,7 @@
-"""The operations board's page in a real browser, on a frontdesk that is made up (board_desk.py).
+"""The operations board's page in a real browser, on a made-up frontdesk (board_desk.py).
 
-Whatever the page does, nothing may be said on its console: an error there, or a breach of the
-policy that the frontdesk sends, fails the test.
+Every line on the page's console fails the test: an error there, or a breach of the
+Content-Security-Policy that the frontdesk sends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from board_desk import BoardDesk
 from playwright.async_api import Browser, Page, expect
 
 _RULES: Final = "['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice']"
-# What a lost frontdesk leaves on every browser's console, whoever asks.
+# Lines that every browser writes to the console when it loses the frontdesk.
 _UNREACHABLE: Final = re.compile(r"net::ERR_|status of 401|status of 403")
 
 
@@ -26,7 +26,7 @@ _UNREACHABLE: Final = re.compile(r"net::ERR_|status of 401|status of 403")
 async def board(
     browser: Browser, desk: BoardDesk, *, shown: bool = True, **options: Any
 ) -> AsyncIterator[Page]:
-    """The page, once it shows something; options are the browser's for it."""
+    """Open the page, by default waiting for live data; ``options`` are the browser context's."""
     context = await browser.new_context(**options)
     page = await context.new_page()
     said: list[str] = []
@@ -42,7 +42,7 @@ async def board(
 
 
 def tile(page: Page, name: str, region: str = "oregon") -> Any:
-    """The tile of box ``name``, without its region's name."""
+    """Return the tile of box ``name``, given without its region's name."""
     found = page.get_by_role("region", name=region, exact=True)
     return found.get_by_role("list", name="Boxes of").get_by_role(
         "button", name=re.compile(rf"^{name} ")
@@ -50,16 +50,16 @@ def tile(page: Page, name: str, region: str = "oregon") -> Any:
 
 
 async def axe_faults(page: Page) -> list[tuple[str, str]]:
-    """What axe-core finds: its rule and the element. The page must have been let evaluate texts."""
+    """Return axe-core's findings: rule and element. The page must be allowed to evaluate text."""
     await page.evaluate(f"{_axe()};0")
     found = await page.evaluate(f"axe.run(document, {{runOnly: {_RULES}}})")
-    # Rules that found nothing to look at would find no fault either.
+    # A rule that found no element to check would find no fault either.
     assert len(found["passes"]) > 20
     return [(fault["id"], node["html"]) for fault in found["violations"] for node in fault["nodes"]]
 
 
 def _axe() -> str:
-    """The source of axe-core; skips without it on a laptop, fails in CI."""
+    """Return the source of axe-core; without it, skip on a laptop and fail in CI."""
     file = Path(__file__).parents[2] / "clients" / "js" / "node_modules" / "axe-core" / "axe.min.js"
     if not file.exists():
         missing = "axe-core is not installed: scripts/setup javascript"

@@ -1,7 +1,7 @@
-"""Makes docs/board-light.png, -dark.png and -phone.png when it is run as a program.
+"""The program that makes docs/board-light.png, -dark.png and -phone.png.
 
-The fabric in them is made up, and always the same. Chromium must be installed; if ``pngquant`` is,
-the pictures become a third of their size.
+The fabric in them is made up, and always the same. Chromium must be installed; with ``pngquant``,
+the pictures shrink to a third of their size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A gateway that has just begun, for tests of what it remembers and reads of its topics' past."""
+"""A gateway that has just begun, for tests of its memory and its reads of its topics' past."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ TABLE = TopicTable(
 )
 TOPIC = "news.a"
 OREGON = Log("oregon", "oregon-router-1", START_MS)
-# When number 0 was routed; one more came each second.
+# The routing time of number 0; one more number was routed each second.
 BEGAN = START_MS / 1000
-# When the gateway began. Up to number 90 all is past.
+# The time at which the gateway began. All numbers up to 90 are past.
 NOW = BEGAN + 600
 LOW = 90
 
 
 class Store(MemoryStore):
-    """Counts reads. Each finds what there is at once, and then waits for ``gate``."""
+    """A store that counts reads. Each read finds its rows at once, and then waits for ``gate``."""
 
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
@@ -85,7 +85,7 @@ class Box:
         )
 
     def comes(self, *envelopes: Envelope) -> None:
-        """The feed brings these, and none of them is a copy."""
+        """Offer ``envelopes`` to the hub as the feed does; none of them may be a copy."""
         for one in envelopes:
             assert self.hub.offer(one, self.now) is not None
 
@@ -96,7 +96,7 @@ class Box:
         return await self.past.recover(verb, self.now)
 
     async def waiting(self, *verbs: Subscribe) -> list[asyncio.Task[Recalled]]:
-        """Those who say ``verbs``, while the store is asked for what they want."""
+        """Recover ``verbs``; return the tasks once one of them waits for the store."""
         self.store.gate.clear()
         before = self.store.reads
         tasks = [asyncio.create_task(self.recover(verb)) for verb in verbs]
@@ -112,7 +112,7 @@ async def box() -> AsyncIterator[Box]:
 
 
 def message(number: int, **fields: Any) -> Envelope:
-    """Number ``number``, routed so many seconds after the first."""
+    """Return number ``number``, routed ``number`` seconds after number 0."""
     return envelope(number, **{"at": number * 1_000, "topic": TOPIC, **fields})
 
 

@@ -1,4 +1,4 @@
-"""Several RabbitMQ nodes with names of one's choice, side by side."""
+"""Several RabbitMQ nodes, side by side, with names that the test chooses."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Brokers(LocalBrokers):
 
 
 def freeze(node: LocalNode) -> None:
-    """Stop ``node`` as it is: its sockets stay open, and it says nothing until :func:`thaw`."""
+    """Stop ``node`` but keep its sockets open; it is silent until :func:`thaw`."""
     for process in _machine(node):
         pause(process)
 
 
 def thaw(node: LocalNode) -> None:
-    """Let ``node`` go on."""
+    """Let ``node`` run again."""
     for process in _machine(node):
         unpause(process)
 
 
 def _machine(node: LocalNode) -> list[ProcessId]:
-    # Erlang's helpers come and go; one that has just gone has no command line.
+    # Erlang's helper processes start and end; one that has just ended has no command line.
     return [one for one in marked(node.folder) if any("beam" in s for s in arguments_of(one)[:1])]

@@ -1,4 +1,4 @@
-"""A keyspace with our tables on a node for tests, emptied whenever a test wants a new store."""
+"""A keyspace with our tables on a node for tests; each new store of a test finds it empty."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLES = (
 
 
 class Keyspace:
-    """Makes stores in one keyspace of ``node``; close it at the end."""
+    """Stores in one keyspace of ``node``; close it at the end."""
 
     def __init__(self, node: LocalCassandra, name: str) -> None:
         self.address: Address = parse_address(node.url(name))
@@ -37,14 +37,14 @@ class Keyspace:
             schema.apply(lambda line: None)
         self._cluster = cluster(self.address, None)
         self._session = self._cluster.connect(name)
-        # Without a commit log a table is emptied several times as fast.
+        # Without a commit log, truncating a table is several times as fast.
         self._session.execute(f"ALTER KEYSPACE {name} WITH durable_writes = false")
         self._dirty = False
 
     def emptied(
         self, topics: TopicTable, now_ms: Callable[[], int], **options: Any
     ) -> CassandraStore:
-        """A store, and nothing in it. Of what an earlier one wrote nothing is left."""
+        """Return an empty store: the rows of earlier stores are deleted."""
         if self._dirty:
             with ThreadPoolExecutor(len(TABLES)) as threads:
                 list(threads.map(self._truncate, TABLES))
@@ -54,11 +54,11 @@ class Keyspace:
     def opened(
         self, topics: TopicTable, now_ms: Callable[[], int], **options: Any
     ) -> CassandraStore:
-        """Another store with the same content."""
+        """Return another store with the same content."""
         return CassandraStore(self.address, topics, environ={}, now_ms=now_ms, **options)
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Rows of a CQL statement."""
+        """Return the rows of a CQL statement."""
         return [tuple(row) for row in self._session.execute(statement)]
 
     def _truncate(self, table: str) -> None:

@@ -1,4 +1,4 @@
-"""Debian's Chromium under Playwright: headless, and with no way to anything but this machine."""
+"""Debian's Chromium under Playwright: headless, and unable to reach any other machine."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ FLAGS: Final = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 
-# Milliseconds. Playwright's five seconds are too few on a machine with other tests beside it.
+# Milliseconds. Playwright's five seconds are too few on a machine that runs other tests too.
 _PATIENCE: Final = 60_000
 for _expect in (async_api.expect, sync_api.expect):
     _expect.set_options(timeout=_PATIENCE)
 
 
 def named(hosts: Sequence[str]) -> str:
-    """A flag beside those: ``hosts`` (patterns) are this machine. The last one given counts."""
+    """Return a flag that maps ``hosts`` (patterns) to this machine, instead of that in FLAGS."""
     here = "".join(f"MAP {host} 127.0.0.1, " for host in hosts)
     return f"--host-resolver-rules={here}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 
 
 def find_chromium() -> str:
-    """Path of Chromium; skips without one on a laptop, fails in CI."""
+    """Return Chromium's path; without Chromium, skip on a laptop and fail in CI."""
     path = shutil.which("chromium")
     if path is None:
         if os.environ.get("CI"):
@@ -48,7 +48,7 @@ def find_chromium() -> str:
 
 @contextlib.contextmanager
 def launched() -> Iterator[Browser]:
-    """A browser, closed at the end."""
+    """Start a browser, and close it at the end."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         yield browser

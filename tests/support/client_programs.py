@@ -1,6 +1,6 @@
 """The publishers' libraries as programs: one for each language, all with the same behaviour.
 
-What each takes and prints is in tests/clients/driver.py.
+tests/clients/driver.py describes their input and output.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from newsfabric.errors import SetupError
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A driver, and how long it may take over one run."""
+    """A driver, and its timeout in seconds for one run."""
 
     command: Sequence[str]
     timeout: float = 120.0
 
     async def run(self, settings: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
-        """What it prints for ``messages``; fails the test if it fails."""
+        """Run it with ``messages``; return the lines it prints, decoded. Fail if it fails."""
         told, _ = await self.run_and_listen(settings, *messages)
         return told
 
     async def run_and_listen(
         self, settings: dict[str, Any], *messages: dict[str, Any]
     ) -> tuple[list[Any], str]:
-        """The same, and what it logs."""
+        """Return the same, and the program's log."""
         lines = "".join(json.dumps(message) + "\n" for message in messages)
-        # A program that ends before it reads is an answer too. `asyncio`'s pipe to it may be
-        # closed before the first line is written, and then raises; `subprocess` doesn't.
+        # A program may end before it reads its input: `asyncio` raises if the pipe is closed
+        # before the first line is written; `subprocess` doesn't.
         ended = await asyncio.to_thread(
             subprocess.run,
             [*self.command, json.dumps(settings)],
@@ -52,7 +52,7 @@ class Program:
 
 
 def program(language: str) -> Program:
-    """The driver in ``language``; skips where its toolchain is missing, fails in CI."""
+    """Return the driver in ``language``; without its toolchain, skip on a laptop and fail in CI."""
     try:
         return Program(command(language))
     except SetupError as exc:

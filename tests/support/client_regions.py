@@ -1,4 +1,4 @@
-"""Regions to publish to: virtual hosts of one broker, each with a router of a few lines."""
+"""Regions that a test publishes to: virtual hosts of one broker, each with a minimal router."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUEST = Credentials()
 
 
 class Region:
-    """One region. ``answers`` says what its router says to the n-th message: nothing for None."""
+    """A region. ``answers`` returns the router's reply to the n-th message; None means no reply."""
 
     consumer: Consumer
     publisher: ConfirmingPublisher
@@ -39,7 +39,7 @@ class Region:
         self._routers: set[str] = set()
 
     async def open(self, *, queue: bool = True) -> Self:
-        """Make it; without ``queue`` nobody waits for messages there."""
+        """Make the virtual host; without ``queue``, its router consumes no messages."""
         await self._management._send("PUT", f"/vhosts/{self.vhost}", {})
         everything = {"configure": ".*", "write": ".*", "read": ".*"}
         await self._management._send("PUT", f"/permissions/{self.vhost}/guest", everything)
@@ -59,7 +59,7 @@ class Region:
         await self._management._delete(f"/vhosts/{self.vhost}")
 
     async def saw(self, count: int, *, seconds: float = 60) -> list[Message]:
-        """Wait until ``count`` messages have come; all that came."""
+        """Wait until ``count`` messages have arrived; return all that arrived."""
         async with asyncio.timeout(seconds):
             while len(self.seen) < count:
                 self.arrived.clear()
@@ -67,12 +67,12 @@ class Region:
         return self.seen
 
     async def _connections(self) -> set[str]:
-        """Names of the connections to this region."""
+        """Return the names of the connections to this region."""
         entries: Any = await self._management._get("/connections/username/guest")
         return {entry["name"] for entry in entries if entry.get("vhost") == self.vhost}
 
     async def user(self, rights: PublisherRights) -> str:
-        """The region's URL for a publisher with ``rights`` and no more."""
+        """Return the region's URL for a publisher with ``rights`` and no more."""
         name, user = rights.app_id, publisher(rights)
         await self.add_user(name)
         await self._management._send("PUT", f"/permissions/{self.vhost}/{name}", user.permissions())
@@ -81,33 +81,33 @@ class Region:
         return Credentials(name, "secret").in_url(self.url)
 
     async def add_user(self, name: str) -> str:
-        """The region's URL for somebody who may log in and nothing else."""
+        """Return the region's URL for a user who may log in and has no other rights."""
         await self._management._send("PUT", f"/users/{name}", {"password": "secret", "tags": ""})
         return Credentials(name, "secret").in_url(self.url)
 
     async def close_to(self, name: str) -> None:
-        """Take no more connections of user ``name``, in whatever region."""
+        """Refuse new connections of user ``name``, in all regions."""
         await self._management._send("PUT", f"/user-limits/{name}/max-connections", {"value": 0})
 
     async def open_to(self, name: str) -> None:
-        """Take connections of user ``name`` again."""
+        """Accept connections of user ``name`` again."""
         await self._management._delete(f"/user-limits/{name}/max-connections")
 
     async def close_to_all(self) -> None:
-        """Take no more connections."""
+        """Refuse all new connections."""
         limit = f"/vhost-limits/{self.vhost}/max-connections"
         await self._management._send("PUT", limit, {"value": 0})
 
     async def without_exchange(self) -> None:
-        """Have no exchange ``publish`` any more: no entrance of a fabric."""
+        """Delete exchange ``publish``, so that the virtual host is no entrance of a fabric."""
         await self._management._delete(f"/exchanges/{self.vhost}/{topology.PUBLISH}")
 
     async def cut_publishers(self) -> None:
-        """Close the connections that aren't the router's."""
+        """Close all connections except the router's."""
         async with asyncio.timeout(60):
             while not (names := await self._connections() - self._routers):  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
-            # RabbitMQ 3.10 lists a connection at once, and finds it seconds later.
+            # RabbitMQ 3.10 lists a connection at once, but can close it only seconds later.
             while names & await self._connections():
                 for name in names:
                     await self._management._delete(f"/connections/{quote(name, safe='')}")
@@ -150,7 +150,7 @@ class Region:
 
 
 class Regions:
-    """Makes regions on one broker, and takes them down at the end. Made by :meth:`on`."""
+    """A factory of regions on one broker, which deletes them at the end. Made by :meth:`on`."""
 
     def __init__(self, node: Node, management: Management, stack: AsyncExitStack) -> None:
         self._node, self._management, self._stack = node, management, stack
@@ -170,6 +170,6 @@ class Regions:
 
 
 def settings(*regions: Region | str, **given: Any) -> dict[str, Any]:
-    """What a driver takes, with a pause so long that nothing is sent again by itself."""
+    """Return a driver's settings, with a pause so long that the driver itself retries nothing."""
     urls = [region if isinstance(region, str) else region.url for region in regions]
     return {"regions": urls, "app_id": "cms", "send_again": 10.0, **given}

@@ -1,4 +1,4 @@
-"""Client and core clusters in memory, as their definitions make them, and what boxes report."""
+"""Client and core clusters in memory, with the exchanges of the topology, and boxes' reports."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def core_cluster() -> StubBroker:
 
 
 def reported(report: LoadReport, *, by: str | None = None) -> Message:
-    """``report`` as it comes out of the shovel of the box ``by``, the one that it is about."""
+    """Return ``report`` as the shovel of box ``by`` delivers it; by default the box it is about."""
     return said_by_box(encode_load(report), by or report.box)
 
 
 def said_by_box(message: Message, box: str = "oregon-retail-1") -> Message:
-    """``message`` as it comes out of the shovel of ``box``, which says whose word it is."""
+    """Return ``message`` as the shovel of ``box`` delivers it, with that shovel's user id."""
     properties = dataclasses.replace(message.properties, user_id=user_name("box", box))
     return dataclasses.replace(message, properties=properties)
 

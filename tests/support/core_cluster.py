@@ -31,7 +31,7 @@ TIMEOUT = 60.0
 
 
 async def until(holds: Callable[[], Any]) -> None:
-    """Let the loop turn until ``holds()``; TimeoutError when it never does."""
+    """Run the event loop until ``holds()`` is true; TimeoutError after 60 s."""
     async with asyncio.timeout(TIMEOUT):
         while not holds():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(0)
@@ -43,7 +43,7 @@ def message(topic: str = "news.world", body: bytes = b"{}", **properties: Any) -
 
 @dataclasses.dataclass
 class CoreCluster:
-    """A core cluster in memory with taps on what a router sends out."""
+    """A core cluster in memory, with taps on the messages that a router publishes."""
 
     broker: StubBroker
     link: StubLink
@@ -70,7 +70,7 @@ class CoreCluster:
             self.broker.publish("intake", each)
 
     def arrived(self, exchange: str) -> list[Message]:
-        """Everything that was published to ``exchange`` so far, ticks left out."""
+        """Return all messages published to ``exchange`` so far, without ticks."""
         new = self.broker.take(self.taps[exchange])
         self.seen[exchange] += [m for m in new if m.properties.type != control.TICK]
         return self.seen[exchange]
@@ -86,7 +86,7 @@ class CoreCluster:
         return [control.decode_tick(m) for m in found if m.properties.type == control.TICK]
 
     async def none_owed(self, router: Router) -> None:
-        """Wait until the broker has nothing left and the router owes nothing."""
+        """Wait until the broker's queues are empty and the router has settled all its messages."""
         await until(lambda: all(self.broker.depth(q) == 0 for q in topology.router_queues()))
         async with asyncio.timeout(TIMEOUT):
             await router.settled()
@@ -106,9 +106,9 @@ async def running(
     epoch: int = EPOCH,
     awake: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Router]:
-    """A router on ``core`` that takes what comes into ``queues``.
+    """Run a router on ``core`` that consumes ``queues``.
 
-    Its clocks stand still by default: ids have the time ``EPOCH``, and a lease doesn't end.
+    Its clocks stand still by default: ids have the time ``EPOCH``, and a lease never ends.
     """
     link = link or core.link
     router = Router(

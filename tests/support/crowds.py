@@ -1,4 +1,4 @@
-"""Many readers on plain sockets, who do as little as readers can: connect, subscribe, not read."""
+"""Many readers on plain sockets that do the least a reader can: connect, subscribe, never read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HANDSHAKE = (
 
 
 class Crowd:
-    """Readers at ``port``."""
+    """Readers connected to ``port``."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -24,7 +24,7 @@ class Crowd:
     @classmethod
     @contextlib.contextmanager
     def at(cls, port: int) -> Iterator[Crowd]:
-        """Who is there at the end leaves without a word."""
+        """Make a crowd; at the end, reset the connections that are left."""
         crowd = cls(port)
         try:
             yield crowd
@@ -32,19 +32,19 @@ class Crowd:
             crowd.reset()
 
     def come(self, count: int, *, topic: str = "", receive_buffer: int = 0) -> None:
-        """So many more connect, and subscribe to ``topic``. Whom the gateway turns away stays."""
+        """Connect ``count`` more, and subscribe to ``topic``; refused readers stay in the crowd."""
         for _ in range(count):
             sock = self._knock(receive_buffer)
             if topic:
                 sock.sendall(_frame({"action": "subscribe", "topic": topic}))
 
     def knock(self, count: int) -> None:
-        """So many more connect and wait for no answer."""
+        """Connect ``count`` more, and wait for no answer."""
         for _ in range(count):
             self._open(0)
 
     def reset(self) -> None:
-        """All are gone at once, as behind a network that broke."""
+        """Reset all connections at once, as after a network failure."""
         for sock in self._sockets:
             linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -54,7 +54,7 @@ class Crowd:
     def _knock(self, receive_buffer: int) -> socket.socket:
         sock = self._open(receive_buffer)
         sock.sendall(_HANDSHAKE)
-        # The head of an answer: nothing else comes before a reader has said something.
+        # The head of the HTTP answer: the gateway sends no more before a reader's first verb.
         answer = b""
         while b"\r\n\r\n" not in answer:
             answer += sock.recv(1)
@@ -71,7 +71,7 @@ class Crowd:
 
 
 def _frame(verb: dict[str, str]) -> bytes:
-    """A text frame with a mask of zeros."""
+    """Encode a text frame with a mask of zeros."""
     text = json.dumps(verb).encode()
     assert len(text) < 126
     return bytes((0x81, 0x80 | len(text))) + bytes(4) + text

@@ -1,7 +1,7 @@
-"""A real data plane as a process of its own, and a control plane of a few lines that drives it.
+"""A real data plane as its own process, and a control plane of a few lines that drives it.
 
-For what a whole gateway would only blur: exact counters, connections to the control socket that
-break its rules, readers while nobody is attached.
+For cases that a whole gateway would blur: exact counters, connections to the control socket that
+break its rules, and readers while no control plane is attached.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from newsfabric.topics import SlowPolicy, TopicPolicy
 
 LISTENS = "readers on port "
 GREETING = b"GET /sockjs HTTP/1.1\r\nHost: x\r\n\r\n"
-# Not the data plane's to serve.
+# A request that the data plane doesn't serve itself.
 PAGE = b"GET /events?topic=news.breaking HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def told(*, native: dict[str, Any] | None = None, **settings: Any) -> GatewaySettings:
-    """Settings of a quick gateway."""
+    """Return the settings of a gateway that drains and lingers for a short time."""
     fast = {"drain_seconds": 0.0, "linger": 0.2, **settings}
     return GatewaySettings(
         name="box-1", region="oregon", native=NativeSettings(**(native or {})), **fast
@@ -52,7 +52,7 @@ def told(*, native: dict[str, Any] | None = None, **settings: Any) -> GatewaySet
 
 @dataclasses.dataclass
 class Dataplane:
-    """The process, its control socket and what it logs."""
+    """The process, its control socket and its log."""
 
     process: subprocess.Popen[bytes]
     path: Path
@@ -64,12 +64,12 @@ class Dataplane:
 
     @property
     def port(self) -> int:
-        """Where readers come in."""
+        """The port for readers."""
         _, _, rest = self.log.read_text().partition(LISTENS)
         return int(rest.split(":")[0])
 
     def descriptors(self) -> int:
-        """Open descriptors: each I/O thread has a table of its own."""
+        """Count open file descriptors: each I/O thread has a table of its own."""
         tables = Path(f"/proc/{self.pid}/task").iterdir()
         return sum(len(list((table / "fd").iterdir())) for table in tables)
 
@@ -79,19 +79,19 @@ class Dataplane:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU used so far."""
+        """Seconds of CPU time used so far."""
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
 
     def leave_room_for(self, descriptors: int) -> None:
-        """From now on each table may have so many more descriptors than now (the fullest one)."""
+        """Limit each thread's table to ``descriptors`` more than the fullest table has now."""
         tables = Path(f"/proc/{self.pid}/task").iterdir()
         most = max(int(fd.name) for table in tables for fd in (table / "fd").iterdir())
         hard = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)[1]
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (most + 1 + descriptors, hard))
 
     async def ended(self, patience: float = PATIENCE) -> int:
-        """Its exit code, when it has ended."""
+        """Wait until the process has ended; return its exit code."""
         async with asyncio.timeout(patience):
             while (code := self.process.poll()) is None:  # noqa: ASYNC110 - no event tells it
                 await asyncio.sleep(0.01)
@@ -99,7 +99,7 @@ class Dataplane:
 
     @contextlib.asynccontextmanager
     async def reader(self, **options: Any) -> AsyncIterator[RawSocket]:
-        """A TCP connection to the readers' port."""
+        """Open a TCP connection to the readers' port."""
         async with raw_socket(self.port, **options) as raw:
             yield raw
 
@@ -108,13 +108,13 @@ class Dataplane:
 async def dataplane(
     folder: Path, *options: str, listening: socket.socket | None = None
 ) -> AsyncIterator[Dataplane]:
-    """A data plane that was just started; killed at the end. It must never have panicked."""
+    """Start a data plane, and kill it at the end; fail if it ended with an error or panicked."""
     path, log = folder / "control", folder / "log"
     words = [word for option in options for word in option.split("=")]
     if listening is not None:
         words += ["--fd", str(listening.fileno())]
     with log.open("wb") as stderr:
-        # Not asyncio's: that would have to be awaited to be killed.
+        # Not asyncio's: killing an asyncio process needs an await.
         process = subprocess.Popen(  # noqa: ASYNC220
             [find_program(), "--control", path, *words],
             stderr=stderr,
@@ -123,7 +123,7 @@ async def dataplane(
     plane = Dataplane(process, path, log)
     try:
         async with asyncio.timeout(PATIENCE):
-            # A line may come in pieces; this one ends in what each thread may open.
+            # A line may arrive in pieces; this one ends with each thread's limit of descriptors.
             while not path.exists() or "descriptors" not in log.read_text().partition(LISTENS)[2]:
                 assert process.poll() is None, log.read_text()
                 await asyncio.sleep(0.005)
@@ -138,9 +138,9 @@ async def dataplane(
 
 @contextlib.asynccontextmanager
 async def taking_over(plane: Dataplane) -> AsyncIterator[Successor]:
-    """A newer data plane that takes over from ``plane``; killed at the end."""
+    """Start a newer data plane that takes over from ``plane``; kill it at the end."""
     command = [find_program(), "--take-over", "--control", plane.path]
-    # As above.
+    # As in `dataplane`.
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: ASYNC220
         try:
             yield Successor(process)
@@ -149,13 +149,13 @@ async def taking_over(plane: Dataplane) -> AsyncIterator[Successor]:
 
 
 class Successor:
-    """See :func:`taking_over`."""
+    """A data plane that takes over readers: see :func:`taking_over`."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     async def serves(self) -> None:
-        """Return when it has all readers."""
+        """Wait until the successor has all readers."""
         assert self._process.stdout is not None
         line = asyncio.to_thread(self._process.stdout.readline)
         assert await asyncio.wait_for(line, PATIENCE) == b"serving\n"
@@ -165,7 +165,7 @@ class Successor:
 async def raw_socket(
     port: int, *, receive_buffer: int = 0, host: str = "127.0.0.1"
 ) -> AsyncIterator[RawSocket]:
-    """A TCP connection that says what it likes."""
+    """Open a TCP connection on which a test can send any bytes."""
     sock = socket.socket()
     if receive_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -180,7 +180,7 @@ async def raw_socket(
 
 
 class Control:
-    """A control plane that lets everyone subscribe to everything. Made by :func:`attached`."""
+    """A control plane that accepts every subscription. Made by :func:`attached`."""
 
     def __init__(self, path: Path, settings: GatewaySettings) -> None:
         self.settings = settings
@@ -204,33 +204,33 @@ class Control:
         self._link.send(command)
 
     def settle(self, settings: GatewaySettings) -> None:
-        """Other limits from now on."""
+        """Send other settings, for all later limits."""
         self.settings = settings
         self.send(commands.settings(settings, capacity=settings.capacity))
 
     async def until(self, condition: Any) -> None:
-        """Return once ``condition`` holds; asked again after each event."""
+        """Wait until ``condition`` holds, checked again after each event."""
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
     async def count(self) -> dict[str, int]:
-        """All counters, fresh."""
+        """Return fresh values of all counters."""
         self._counters.pop("accepts", None)
         self.send(commands.count())
         await self.until(lambda: "accepts" in self._counters)
         return self._counters
 
     async def until_counter(self, name: str, least: int) -> int:
-        """Return the counter's value once it is ``least`` or more."""
+        """Wait until counter ``name`` is ``least`` or more; return its value."""
         async with asyncio.timeout(PATIENCE):
             while (value := (await self.count()).get(name, 0)) < least:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         return value
 
     async def counted(self, **expected: int) -> dict[str, int]:
-        """Return once the counters have these values (``closes__lost=3``)."""
+        """Wait until the counters have these values (``closes__lost=3``); return all counters."""
         wanted = {name.replace("__", "."): value for name, value in expected.items()}
         found = dict(await self.count())
         try:
@@ -243,7 +243,7 @@ class Control:
         return found
 
     def publish(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> str:
-        """Send a message; returns the JSON text of its push."""
+        """Publish a message; return the JSON text of its push."""
         number = next(self._numbers)
         raw = json.dumps({"n": number} if body is None else body).encode()
         made = envelope(number, topic=topic, body=raw)
@@ -254,7 +254,7 @@ class Control:
         return publication.frame(Variant.RAW).decode()
 
     async def flushed(self) -> None:
-        """Every fan-out so far is over."""
+        """Wait until every fan-out so far has finished."""
         last = next(self._numbers)
         made = envelope(last, topic="nobody.here")
         made = dataclasses.replace(made, id=id_of(int(time.time() * 1000), made.identity))
@@ -262,7 +262,7 @@ class Control:
         await self.until(lambda: self.published >= last)
 
     def answer(self) -> None:
-        """Answer the verbs that came, one for each connection."""
+        """Reply to the received verbs, each of all its connections at once."""
         for connections, _, text in self.verbs:
             verb = json.loads(text)
             if verb["action"] == "subscribe":
@@ -280,13 +280,13 @@ class Control:
         self.send(commands.close(connection, reason))
 
     def leave(self) -> None:
-        """Let go, and of every request that nobody took."""
+        """Detach, and close every handed-over request that no test took."""
         self._link.close()
         while not self.handed.empty():
             self.handed.get_nowait()[0].close()
 
     def pause(self) -> None:
-        """Read nothing, as a process that was stopped."""
+        """Stop reading the control socket, as a stopped process does."""
         asyncio.get_running_loop().remove_reader(self._socket)
 
     def _on_event(self, event: Event, descriptor: int | None) -> None:
@@ -317,7 +317,7 @@ class Control:
 async def attached(
     plane: Dataplane, settings: GatewaySettings | None = None
 ) -> AsyncIterator[Control]:
-    """A control plane that has attached to ``plane`` and told it its settings."""
+    """Attach a control plane to ``plane``, and send it the settings."""
     control = Control(plane.path, settings or told())
     try:
         await control.until(lambda: control.attached)
@@ -332,7 +332,7 @@ async def attached(
 async def driven(
     folder: Path, *options: str, settings: GatewaySettings | None = None, **more: Any
 ) -> AsyncIterator[tuple[Dataplane, Control]]:
-    """A data plane and a control plane."""
+    """Start a data plane, and attach a control plane."""
     async with dataplane(folder, *options, **more) as plane, attached(plane, settings) as control:
         yield plane, control
 
@@ -340,7 +340,7 @@ async def driven(
 async def subscribed(
     raw: RawSocket, *topics: str, path: str = "/websocket", **headers: str
 ) -> RawSocket:
-    """``raw``, upgraded and subscribed."""
+    """Upgrade ``raw`` and subscribe to ``topics``; return it."""
     assert (await raw.upgrade(path, **headers)).status == 101
     for topic in topics:
         raw.say(action="subscribe", topic=topic)
@@ -350,7 +350,7 @@ async def subscribed(
 
 
 def storm(port: int, count: int, data: bytes = b"") -> None:
-    """``count`` connections, each of which sends ``data`` and is reset at once. It blocks."""
+    """Open ``count`` connections in turn, each sending ``data`` and then reset. The call blocks."""
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
     for _ in range(count):
         with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -360,6 +360,6 @@ def storm(port: int, count: int, data: bytes = b"") -> None:
 
 
 def plane_of(core: Core) -> Plane:
-    """The data plane as the control plane has it."""
+    """Return the control plane's data plane."""
     assert isinstance(core.engine, Plane)
     return core.engine

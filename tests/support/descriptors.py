@@ -1,4 +1,4 @@
-"""A process that has run out of descriptors: this one."""
+"""Tests' own process with no file descriptors left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 class Descriptors:
-    """How many this process may have. Two ways to have none left: see each."""
+    """The limit of this process's file descriptors, and two ways to have none left: see each."""
 
     def __init__(self, limit: tuple[int, int]) -> None:
         self._limit = limit
@@ -18,7 +18,7 @@ class Descriptors:
     @classmethod
     @contextlib.contextmanager
     def bounded(cls) -> Iterator[Descriptors]:
-        """At most 256 of them, until the end of the context."""
+        """Allow at most 256 until the end of the context."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         bounded = cls((min(256, before[0]), before[1]))
         bounded.give_back()
@@ -29,17 +29,17 @@ class Descriptors:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     def take_all(self) -> None:
-        """Open all that there are: who closes one can have one again."""
+        """Open all descriptors that are left: a closed one can be opened again."""
         with contextlib.suppress(OSError):
             while True:
                 self._taken.append(os.open(os.devnull, os.O_RDONLY))
 
     def allow_none(self) -> None:
-        """No further one can be had, whatever is closed meanwhile."""
+        """Allow no further descriptor, even if others are closed."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, self._limit[1]))
 
     def give_back(self) -> None:
-        """They can be had again."""
+        """Let descriptors be opened again."""
         while self._taken:
             os.close(self._taken.pop())
         resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)

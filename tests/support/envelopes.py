@@ -1,4 +1,4 @@
-"""Routed envelopes for tests: everything has a default, whatever matters is said."""
+"""Routed envelopes for tests: each field has a default, and a test gives those that matter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START_MS = 1_735_689_600_000
 
 
 def envelope(number: int = 1, *, at: int = 0, **fields: Any) -> Envelope:
-    """Envelope ``number`` of a stream, routed ``at`` ms after START_MS.
+    """Return envelope ``number`` of a stream, routed ``at`` ms after START_MS.
 
     ``message_id`` (by default made from the number) decides the identity. Other fields
     of :class:`Envelope` may be given as they are.
@@ -39,7 +39,7 @@ def envelope(number: int = 1, *, at: int = 0, **fields: Any) -> Envelope:
 
 
 class Clock:
-    """A clock in ms that stands where it is put."""
+    """A clock in ms that moves only when a test sets it."""
 
     def __init__(self, at: int = 0) -> None:
         self.ms = START_MS + at

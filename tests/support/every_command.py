@@ -1,11 +1,11 @@
-"""Plays every command of the command line where output, or a folder, can't be had.
+"""Plays every command of the command line where it can't write its output, or a folder.
 
-``python every_command.py FOLDER``: for each command of the tree and each way to go wrong one
-process, forked from this one, so that what they all need is imported once. Prints a line of JSON
-for each: command, way, exit code (below 0 for a signal), stderr.
+``python every_command.py FOLDER``: runs one process for each command of the tree and each failure,
+forked from this one, so that the common imports happen once. Prints a line of JSON for each:
+command, way, exit code (below 0 for a signal), stderr.
 
-No world runs, so what a command does in one isn't played. A command that is new is played by
-itself; a word that it needs is made up from the word's type, or stands in :data:`WORDS`.
+No world runs, so a command's effect in a world isn't played. A new command is played without a
+change here; a word that it needs is made up from the word's type, or listed in :data:`WORDS`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import click
 
 from newsfabric.settings import Fabric, Node, Region, dump_fabric
 
-# Nobody can make a folder there, root neither.
+# No process can make a folder there, not even root's.
 REFUSED: Final = "/sys/kernel/newsfabric"
 SECONDS: Final = 60
 
-# What isn't made up from its type. A command that would start something is refused before.
+# Words not made up from their type. A command that would start a process is refused before that.
 WORDS: Final = {
     "where": "oregon/core",
     "body": "{}",
@@ -47,7 +47,7 @@ PUBLISHER: Final = '\n[[publisher]]\napp_id = "cms"\ntopics = ["news.#"]\n'
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that isn't a group, by the words that call it."""
+    """Yield every command that isn't a group, with the words that call it."""
     from operations.cli import cli
 
     yield from _below(cli, "", None)
@@ -67,8 +67,7 @@ def _below(
 
 
 def arguments(command: click.Command, folder: Path, *, refused: bool) -> list[str]:
-    """Words for every parameter that must be given or is a place; ``refused`` places can't be
-    had."""
+    """Return words for all required parameters and all folders; ``refused``: that can't be made."""
     options: list[str] = []
     plain: list[str] = []
     for each in command.params:
@@ -114,7 +113,7 @@ def _full() -> int:
     return os.open("/dev/full", os.O_WRONLY)
 
 
-#: A way to go wrong: where stdout goes, its encoding, and whether it is only asked for help.
+#: A failure: stdout's target and encoding, and whether the command is only called with ``--help``.
 WAYS: Final[Mapping[str, tuple[Callable[[], int], str, bool]]] = {
     "help that nobody reads": (_nobody_reads, "utf-8", True),
     "help on a full disk": (_full, "utf-8", True),
@@ -127,7 +126,7 @@ WAYS: Final[Mapping[str, tuple[Callable[[], int], str, bool]]] = {
 
 
 def play(words: str, command: click.Command, way: str, folder: Path) -> tuple[int, str]:
-    """The exit code and stderr of one command that goes wrong in one way."""
+    """Return the exit code and stderr of one command that meets one failure."""
     said = folder / "said"
     child = os.fork()
     if child == 0:
@@ -158,7 +157,7 @@ def _child(words: str, command: click.Command, way: str, folder: Path, said: Pat
     except BaseException:
         traceback.print_exc()
         code = 1
-    # As Python does at its end.
+    # As Python does when it exits.
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -174,7 +173,7 @@ def _stream(number: int, encoding: str) -> io.TextIOWrapper:
 
 
 def main(folder: Path) -> None:
-    """Play all of them in ``folder``, where whatever can be written is written."""
+    """Play all commands in ``folder``, which also takes their output."""
     import localfabric.cli
     import operations.cli
 

@@ -1,4 +1,4 @@
-"""Fabrics and brokers as values, for tests of what is planned on them."""
+"""Fabrics and brokers as values, for tests of plans for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOPICS = parse_topics(
 
 
 def topics_of(*gold: str) -> TopicTable:
-    """A topic table with these gold patterns and a silver one for the rest."""
+    """Return a topic table with these gold patterns and a silver one for the rest."""
     entries: list[dict[str, str]] = [{"pattern": pattern, "class": "gold"} for pattern in gold]
     return parse_topics({"topic": [*entries, {"pattern": "#"}]})
 
@@ -53,7 +53,7 @@ def fabric(
     core: int = 1,
     proxy: int = 0,
 ) -> Fabric:
-    """``regions`` with so many brokers in each cluster; the proxy's, if any, is called harbor."""
+    """Return a fabric with so many brokers in each cluster; a proxy cluster is named harbor."""
     names = tuple(regions)
     return Fabric(
         tuple(
@@ -76,7 +76,7 @@ def _nodes(cluster: str, count: int) -> tuple[Node, ...]:
 
 
 def broker(name: str) -> Broker:
-    """The broker that is called ``oregon-core-1`` or, of the proxy cluster ``harbor``, harbor-1."""
+    """Return the broker named ``oregon-core-1``, or harbor-1 of the proxy cluster ``harbor``."""
     place, _, _ = name.rpartition("-")
     region, _, role = place.rpartition("-")
     match role:
@@ -86,24 +86,24 @@ def broker(name: str) -> Broker:
 
 
 def fresh() -> Actual:
-    """A broker that nobody has touched."""
+    """Return a new, unchanged broker."""
     return Actual(
         exchanges={"amq.topic": "topic"}, queues={}, bindings=frozenset(), shovels={}, states={}
     )
 
 
 def fresh_fabric(known: Fabric) -> dict[Broker, Actual]:
-    """All brokers of a fabric, untouched."""
+    """Return all brokers of a fabric, new and unchanged."""
     return {each: fresh() for each in brokers_of(known)}
 
 
 def answering(actual: Mapping[Broker, Actual], away: Collection[Broker]) -> dict[Broker, Actual]:
-    """The brokers that aren't ``away``."""
+    """Return the brokers that aren't ``away``."""
     return {each: found for each, found in actual.items() if each not in away}
 
 
 def all_run(actual: Mapping[Broker, Actual]) -> dict[Broker, Actual]:
-    """The same brokers, whose shovels say that they run."""
+    """Return the same brokers with all their shovels reported as running."""
     return {
         each: replace(found, states=dict.fromkeys(found.shovels, "running"))
         for each, found in actual.items()
@@ -115,10 +115,10 @@ def performed(
     actions: Iterable[Action],
     credentials: Credentials = CREDENTIALS,
 ) -> dict[Broker, Actual]:
-    """What the brokers are after ``actions``: RabbitMQ in a few lines.
+    """Return the brokers' state after ``actions``: RabbitMQ in a few lines.
 
-    It is as strict as the real one where order matters: a binding needs both its ends, and
-    a shovel is only put when its destination is there.
+    It is as strict as RabbitMQ where order matters: a binding needs both its ends, and a shovel is
+    put only if its destination exists.
     """
     found = dict(actual)
     for action in actions:

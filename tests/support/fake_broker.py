@@ -1,4 +1,4 @@
-"""A broker of a few lines that greets as RabbitMQ does and then says what a test has it say."""
+"""A broker of a few lines: it greets like RabbitMQ, then sends the bytes that a test gives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import pika.frame
 import pika.spec
 
-# What it answers to what it is asked; the rest it doesn't answer.
+# The answers to a client's methods; other methods get no answer.
 _ANSWERS: Final[dict[type[Any], Callable[[], Any]]] = {
     pika.spec.Connection.StartOk: lambda: pika.spec.Connection.Tune(2047, 131_072, 0),
     pika.spec.Connection.Open: lambda: pika.spec.Connection.OpenOk(),
@@ -26,9 +26,10 @@ HANG_UP: Final = b""
 
 
 class FakeBroker:
-    """``says`` are the bytes that follow a consumer's ConsumeOk, or instead of the greeting where
-    ``greets`` is false. They are written until there are no more, or nobody takes them. After
-    :data:`HANG_UP` it closes the socket. It doesn't answer the method ``deaf_to``.
+    """A broker that sends the bytes of ``says`` after ConsumeOk; without ``greets``, at once.
+
+    It stops when there are no more, or the client is gone. After :data:`HANG_UP` it closes the
+    socket. It doesn't answer the method ``deaf_to``.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class FakeBroker:
         self._greets = greets
         self._deaf_to = deaf_to
         self.connections = 0
-        # What was written last, with what the sockets hold.
+        # Bytes written of the latest ``says``, some of them perhaps still in the sockets.
         self.said = 0
         self.ended = asyncio.Event()
         self.url = ""

@@ -1,7 +1,7 @@
 """A data plane written from docs/dataplane-protocol.md alone: it records commands and sends events.
 
-It has no readers and imports nothing of the gateway, so the two ends of the protocol check each
-other.
+It has no readers and imports nothing of the gateway, so that the two ends of the protocol check
+each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READER = struct.pack("<HII", 1, 7, 3)
 
 
 class Body:
-    """Reads a command's fields."""
+    """A reader of a command's fields."""
 
     def __init__(self, body: bytes) -> None:
         self.body, self.at = body, 0
@@ -65,7 +65,7 @@ def _settings(b: Body) -> dict[str, Any]:
         " topics verbs verbs_per_second refusals waiting hard_bytes soft_bytes soft_ms"
     )
     found: dict[str, Any] = {name: b.number("I") for name in names.split()}
-    # To version 6 these were limits of a data plane's memory.
+    # Up to version 6, these bytes were limits of a data plane's memory.
     b.take(4)
     names = "fanout_chunk deflate_bytes per_address"
     found |= {name: b.number("I") for name in names.split()}
@@ -157,7 +157,7 @@ class Command:
 
 
 def decoded(data: bytes) -> list[Command]:
-    """The commands in ``data``, every byte of which must be one's."""
+    """Decode the commands in ``data``, of which no byte may be left over."""
     found = []
     while data:
         length, kind = struct.unpack_from("<IB", data)
@@ -182,7 +182,7 @@ def attached(
 
 
 def verbs(*texts: bytes, connections: bytes = READER, auth: bytes = b"") -> bytes:
-    """Each of ``connections`` (10 bytes each) has said all of ``texts``."""
+    """Encode the event that each of ``connections`` (10 bytes each) has sent all of ``texts``."""
     head = struct.pack("<H", len(connections) // 10) + connections + struct.pack("<H", len(auth))
     body = b"".join(head + auth + struct.pack("<I", len(text)) + text for text in texts)
     return event(130, struct.pack("<I", len(texts)) + body)
@@ -207,7 +207,7 @@ def refused(why: str) -> bytes:
 
 
 class Visit:
-    """One control plane that is connected."""
+    """The connection of one control plane."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -216,7 +216,7 @@ class Visit:
         self.left = False
 
     async def hear(self, *but: str) -> Command:
-        """The next command; those named ``but`` are passed over."""
+        """Return the next command, skipping those named ``but``."""
         while True:
             while not self._commands:
                 await self._more()
@@ -225,13 +225,13 @@ class Visit:
                 return command
 
     async def hear_named(self, name: str) -> dict[str, Any]:
-        """The fields of the next command, which must be this one; some may come at any time."""
+        """Return the fields of the next command, ``name``, after any that may come at any time."""
         command = await self.hear(*{"remember", "gone", "kept", "mark", "stamp"} - {name})
         assert command.name == name, command
         return command.fields
 
     async def greet(self, **fields: Any) -> dict[str, Any]:
-        """Answer ``hello``; returns the settings that follow."""
+        """Answer ``hello``; return the settings that follow."""
         await self.hear_named("hello")
         await self.say(attached(**fields))
         return await self.hear_named("settings")
@@ -243,7 +243,7 @@ class Visit:
         socket.send_fds(self._socket, [data], list(descriptors))
 
     async def ended(self) -> None:
-        """Return when the control plane has closed the link."""
+        """Wait until the control plane has closed the link."""
         with contextlib.suppress(EOFError):
             while True:
                 await self._more()
@@ -267,7 +267,7 @@ class Visit:
 
 
 class FakeDataplane:
-    """Listens at ``path`` for control planes."""
+    """A listener at ``path`` for control planes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -278,7 +278,7 @@ class FakeDataplane:
         self._visits: list[Visit] = []
 
     async def visited(self) -> Visit:
-        """The next control plane that connects."""
+        """Accept the next control plane's connection."""
         loop = asyncio.get_running_loop()
         connection, _ = await asyncio.wait_for(loop.sock_accept(self._listening), PATIENCE)
         connection.setblocking(False)

@@ -1,4 +1,4 @@
-"""A fleet of boxes as a scaler hears of it, second by second."""
+"""A fleet of boxes as a scaler sees it, second by second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def report(box: str = "b1", connections: int = 0, **fields: object) -> LoadRepor
 
 
 class Fleet:
-    """A brain, and what it is told: ``says`` has each box's report, None for one that is silent."""
+    """A brain and its input: ``says`` has each box's report, None for a silent box."""
 
     def __init__(self, plan: Plan = PLAN, *, now: float = 10_000.0) -> None:
         self.plan = plan
@@ -60,7 +60,7 @@ class Fleet:
         self.brain.listed(instances, now=self.now)
 
     def second(self) -> Decision:
-        """One second passes."""
+        """Let one second pass."""
         self.now += 1.0
         for said in self.says.values():
             if said is not None:
@@ -70,7 +70,7 @@ class Fleet:
         return self.brain.decide(now=self.now, driver_well=self.driver_well)
 
     def run(self, seconds: float) -> Decision:
-        """So many seconds pass; the last decision."""
+        """Let ``seconds`` pass; return the last decision."""
         for decision in self.seconds(seconds):
             last = decision
         return last

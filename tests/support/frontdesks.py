@@ -1,4 +1,4 @@
-"""A frontdesk that answers ``/endpoints.json`` with what it is told."""
+"""A frontdesk that answers ``/endpoints.json`` with the boxes that a test sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gateway_of(box: Box) -> Endpoint:
 
 
 class Frontdesk:
-    """Lists ``boxes`` and ``alternates``; 503 when there are no boxes, as a real one."""
+    """A list of ``boxes`` and ``alternates``, served; 503 without boxes, like a real frontdesk."""
 
     def __init__(self) -> None:
         self.boxes: list[Box] = []

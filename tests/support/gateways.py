@@ -1,6 +1,6 @@
-"""A whole gateway on a stub broker and real sockets, and readers that don't trust its code.
+"""A whole gateway on a stub broker and real sockets, and readers that share none of its code.
 
-``ENGINES`` lists the engines that the behaviour suite (tests/gateway/behaviour) runs on.
+``ENGINES`` lists the engines on which the behaviour suite (tests/gateway/behaviour) runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 ENGINES: dict[str, Any] = {"tornado": running}
 with contextlib.ExitStack() as _stack:
     if os.environ.get("NEWSFABRIC_GATEWAY_ENGINE") != "native":
-        # Who says native (CI does) wants it tested: there a missing program is a failure.
+        # With "native" (as in CI) the native engine must be tested: a missing program is a failure.
         _stack.enter_context(contextlib.suppress(SetupError))
     find_program()
     ENGINES["native"] = native_app.running
@@ -69,7 +69,7 @@ class Box:
     last_ms: int = 0
 
     def envelope(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
-        """The next message of the router, routed now, in a millisecond of its own."""
+        """Make the router's next message, routed now, in a millisecond of its own."""
         number = next(self.numbers)
         raw = (
             body
@@ -84,33 +84,33 @@ class Box:
         return dataclasses.replace(made, **{**fresh, **fields})
 
     def publish(self, topic: str = "news.breaking", body: Any = None, **fields: Any) -> Envelope:
-        """One message through the broker."""
+        """Publish a message through the broker."""
         made = self.envelope(topic, body, **fields)
         self.send_envelope(made)
         return made
 
     def send_envelope(self, made: Envelope) -> None:
-        """A routed message to the box's exchange postoffice."""
+        """Send a routed message to the box's exchange postoffice."""
         self.send(encode(made))
 
     def send(self, message: Message) -> None:
-        """Any message to the box's exchange postoffice."""
+        """Send any message to the box's exchange postoffice."""
         self.broker.publish("postoffice", message)
 
     async def was_past(self, envelopes: Sequence[Envelope]) -> None:
-        """The store has these, and they were given to readers here: nobody waits for them."""
+        """Store ``envelopes``, noted as already given to readers: no reader waits for them."""
         await self.store.write(envelopes)
         for one in envelopes:
             self.gateway.core.hub.logs.saw(log_of(one), one.seq)
 
     async def route(self, made: Envelope) -> None:
-        """As a router does it: stored, then published; and then it is settled."""
+        """Route a message as a router does: store it, publish it, then settle it."""
         await self.store.write([made])
         self.send(encode(made, low=made.seq - 1))
         await settle(self.store, made)
 
     def tick(self, origin: str = "oregon", seq: int = 0, low: int = 0) -> None:
-        """A tick of the router."""
+        """Send a tick of the router."""
         self.send(
             encode_tick(
                 Tick(
@@ -130,7 +130,7 @@ class Box:
 
     @contextlib.asynccontextmanager
     async def reader(self, *subscribe: str, **verb: Any) -> AsyncIterator[Reader]:
-        """A reader on a raw WebSocket, subscribed to topics."""
+        """Open a reader on a raw WebSocket, subscribed to topics."""
         where = f"ws://{self.host}/websocket"
         async with websockets.connect(where, max_size=None, open_timeout=60) as connection:
             reader = Reader(connection)
@@ -141,7 +141,7 @@ class Box:
     async def request(
         self, method: str, path: str, body: bytes = b"", *, port: int = 0, **headers: str
     ) -> Response:
-        """One HTTP request, answered to its end."""
+        """Send one HTTP request, and read the answer to its end."""
         async with self.opened(port) as raw:
             raw.send_request(method, path, body, Connection="close", **headers)
             return Response.of(await raw.read_all())
@@ -150,7 +150,7 @@ class Box:
     async def opened(
         self, port: int = 0, *, receive_buffer: int = 0, source: str = ""
     ) -> AsyncIterator[RawSocket]:
-        """A TCP connection to the readers' port, or another one; ``source`` is our address."""
+        """Open a TCP connection to the readers' port, or to ``port``; ``source`` is our address."""
         sock = socket.socket()
         if source:
             sock.bind((source, 0))
@@ -159,7 +159,7 @@ class Box:
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(sock, ("127.0.0.1", port or self.gateway.port))
-        # A small limit, so that asyncio doesn't read ahead for a reader that doesn't read.
+        # A small limit: otherwise asyncio reads ahead for a reader that doesn't read.
         streams = await asyncio.open_connection(sock=sock, limit=receive_buffer or 1 << 20)
         raw = RawSocket(*streams)
         try:
@@ -168,7 +168,7 @@ class Box:
             await raw.close()
 
     async def metric(self, sample: str) -> float:
-        """The value of one line of /metrics, like ``newsfabric_x_total{a="b"}``; 0 if not there."""
+        """Return the value of one line of /metrics, ``newsfabric_x_total{a="b"}``; 0 if missing."""
         page = await self.request("GET", "/metrics", port=self.gateway.admin_port)
         for line in page.body.decode().splitlines():
             name, _, value = line.rpartition(" ")
@@ -178,7 +178,7 @@ class Box:
 
 
 async def settle(store: Store, last: Envelope) -> None:
-    """Let the directory say that a log is settled up to ``last``."""
+    """Write to the directory that the log of ``last`` is settled up to ``last``."""
     log = log_of(last)
     await store.list_log(log)
     rows = await store.directory(log.region, log.day)
@@ -187,7 +187,7 @@ async def settle(store: Store, last: Envelope) -> None:
 
 
 class Reader:
-    """A reader on an independent WebSocket library."""
+    """A reader that uses an independent WebSocket library."""
 
     def __init__(self, connection: websockets.ClientConnection) -> None:
         self.connection = connection
@@ -213,7 +213,7 @@ class Reader:
         return [(await self.hear())["body"] for _ in range(count)]
 
     async def hear_close(self) -> tuple[int | None, list[dict[str, Any]]]:
-        """The close code, and the pushes that came before it."""
+        """Return the close code, and the pushes received before it."""
         pushes: list[dict[str, Any]] = []
         try:
             while True:
@@ -222,7 +222,7 @@ class Reader:
             return (closed.rcvd.code if closed.rcvd else None), pushes
 
     async def is_up_to_date(self) -> None:
-        """Everything sent before now has arrived here: nothing else is on its way."""
+        """Wait until all pushes sent before now have been received, and no other is on its way."""
         assert await self.ask(action="ping", ref="fence") == {"type": "pong", "ref": "fence"}
 
 
@@ -249,7 +249,7 @@ class Response:
 
 
 def dechunked(body: bytes) -> bytes:
-    """The content of a chunked body, also of an unfinished one."""
+    """Return the content of a chunked body, also of an unfinished one."""
     content = b""
     while body:
         size, _, body = body.partition(b"\r\n")
@@ -259,7 +259,7 @@ def dechunked(body: bytes) -> bytes:
 
 
 class RawSocket:
-    """Bytes out, bytes in; for what a well-behaved library wouldn't do."""
+    """A socket for bytes that a well-behaved library wouldn't send."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -268,7 +268,7 @@ class RawSocket:
 
     @property
     def port(self) -> int:
-        """Its own."""
+        """The local port."""
         return int(self._writer.get_extra_info("sockname")[1])
 
     def send(self, data: bytes) -> None:
@@ -285,12 +285,12 @@ class RawSocket:
     def send_fields(
         self, method: str, path: str, fields: dict[str, str], *, version: str = "HTTP/1.1"
     ) -> None:
-        """A request of these fields and no others."""
+        """Send a request with exactly these header fields."""
         named = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
         self.send("\r\n".join([f"{method} {path} {version}", *named, "", ""]).encode())
 
     async def upgrade(self, path: str = "/websocket", **headers: str) -> Response:
-        """A WebSocket handshake; what follows its head stays to be read."""
+        """Do a WebSocket handshake; the bytes after its head stay unread."""
         self.send_request(
             "GET",
             path,
@@ -311,7 +311,7 @@ class RawSocket:
         self.send(bytes((first,)) + length + bytes(4) + payload)
 
     async def read_frame(self) -> tuple[int, bytes]:
-        """The first byte and the payload of the next frame."""
+        """Read the next frame: its first byte and its payload."""
         head = await self.read(2)
         size = head[1]
         if size >= 126:
@@ -319,7 +319,7 @@ class RawSocket:
         return head[0], await self.read(size)
 
     async def read_pushes(self) -> list[dict[str, Any]]:
-        """Pushes up to the close frame or the end; pings are passed over."""
+        """Read pushes up to the close frame or the end of the connection; pings are skipped."""
         pushes: list[dict[str, Any]] = []
         with contextlib.suppress(EOFError):
             while True:
@@ -349,7 +349,7 @@ class RawSocket:
 
     @property
     def segments(self) -> int:
-        """Segments with data that have come: without Nagle, about one for each small write."""
+        """TCP segments with data received: without Nagle, about one for each small write."""
         info = self._writer.get_extra_info("socket").getsockopt(
             socket.IPPROTO_TCP, socket.TCP_INFO, 160
         )
@@ -358,7 +358,7 @@ class RawSocket:
 
     @property
     def at_end(self) -> bool:
-        """Whether the gateway has hung up."""
+        """True if the gateway has closed the connection."""
         return self._reader.at_eof() or self._reader.exception() is not None
 
     async def _more(self) -> None:
@@ -368,7 +368,7 @@ class RawSocket:
         self._buffer += data
 
     def reset(self) -> None:
-        """Break the connection off without a goodbye (RST)."""
+        """Reset the connection (RST), without a close frame."""
         sock = self._writer.get_extra_info("socket")
         linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -388,27 +388,27 @@ async def opened_box(
     table: TopicTable = TABLE,
     **settings: Any,
 ) -> AsyncIterator[Box]:
-    """A box on free ports, drained and closed at the end."""
+    """Run a box on free ports, and drain and close it at the end."""
     broker, stop = StubBroker(), asyncio.Event()
     store = store or MemoryStore(table)
     fast: dict[str, Any] = {
         "region": "oregon",
         "drain_seconds": 0.0,
         "linger": 0.2,
-        # Tests ask more often than readers may.
+        # Tests ask for histories more often than readers may.
         "history_rate": Rate(burst=1_000_000, per_second=1.0),
     }
     told = GatewaySettings(name="box-1", **{**fast, **settings})
     async with ENGINES[engine](told, table, store, broker.connect(), stop) as gateway:
-        # By then a data plane knows that there is room for readers.
+        # After this, a data plane knows that there is room for readers.
         await gateway.core.look()
-        # Lately, and no other router's of the test.
+        # A recent time that no other router of the test has.
         epoch = int(time.time() * 1000) - int.from_bytes(os.urandom(2), "big") * 10
         yield Box(gateway, broker, store, stop, epoch=epoch)
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Return once ``condition`` holds; fail after PATIENCE."""
+    """Wait until ``condition`` holds; TimeoutError after PATIENCE seconds."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.005)

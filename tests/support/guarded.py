@@ -1,6 +1,6 @@
-"""A RabbitMQ node as a cluster's generated definitions make it, and what its users try there.
+"""A RabbitMQ node with a cluster's generated definitions, and its users' attempts there.
 
-The attempts are pika's, since ours would try again.
+The attempts use pika, because newsfabric's own link would retry.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOPICS: Final[TopicTable] = parse_topics(
     }
 )
 PUBLISHERS: Final = (PublisherRights("cms", ("news.#",)), PublisherRights("web", ("news.*",)))
-# Everyone's.
+# The password of all users.
 _PASSWORD: Final = "pass-word"
 
 Attempt = Callable[[BlockingChannel], object]
@@ -48,7 +48,7 @@ Attempt = Callable[[BlockingChannel], object]
 
 @dataclasses.dataclass(frozen=True)
 class Guarded:
-    """The node."""
+    """A node with the definitions loaded."""
 
     node: LocalNode
 
@@ -59,7 +59,7 @@ class Guarded:
         return pika.BlockingConnection(pika.URLParameters(self.url(user)))
 
     def refuses(self, user: str, *attempts: Attempt) -> None:
-        """Each of ``attempts`` ends with the channel closed for want of rights."""
+        """Check that each of ``attempts`` ends with a closed channel for lack of rights (403)."""
         with self.connect(user) as connection:
             for attempt in attempts:
                 with pytest.raises(ChannelClosedByBroker) as refusal:
@@ -67,13 +67,13 @@ class Guarded:
                 assert refusal.value.reply_code == 403, refusal.value.reply_text
 
     def takes(self, user: str, *attempts: Attempt) -> None:
-        """Each of ``attempts`` works."""
+        """Check that each of ``attempts`` succeeds."""
         with self.connect(user) as connection:
             for attempt in attempts:
                 attempt(opened(connection))
 
     def api(self, user: str, path: str, method: str = "GET", body: Any = None) -> int:
-        """The status with which the management API answers ``user``."""
+        """Return the status of the management API's answer to ``user``."""
         login = b64encode(f"{user}:{_PASSWORD}".encode()).decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
@@ -89,21 +89,21 @@ class Guarded:
 
 
 def opened(connection: pika.BlockingConnection) -> BlockingChannel:
-    """A channel with confirms."""
+    """Open a channel with confirms."""
     channel = connection.channel()
     channel.confirm_delivery()
     return channel
 
 
 def publishes(exchange: str, key: str, body: bytes = b"{}", **properties: Any) -> Attempt:
-    """Publish, and hear the broker's answer."""
+    """Return an attempt to publish a message that waits for the broker's confirm."""
     said = pika.BasicProperties(**properties)
     return lambda channel: channel.basic_publish(exchange, key, body, said)
 
 
 @contextlib.contextmanager
 def guarded(role: Role, folder: Path, home: RabbitmqHome) -> Iterator[Guarded]:
-    """The one broker of oregon's cluster ``role``, beside dublin's and a proxy cluster."""
+    """Run oregon's one broker of ``role``, in a fabric with dublin and a proxy cluster."""
     users = [
         operator("root"),
         *cluster_users(

@@ -1,4 +1,4 @@
-"""A broker in memory that can hang, as a node that is stopped does, and several of them."""
+"""Brokers in memory that can hang, like a stopped node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from newsfabric.amqp.stub import StubBroker, StubConsumer, StubLink, StubPublish
 
 
 class HangingBroker(StubBroker):
-    """While it hangs its links stay up and it is sent what one likes: it does nothing with it."""
+    """A broker that can hang: its links stay up and accept all sends, but nothing is processed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class HangingBroker(StubBroker):
         self.going_on.clear()
 
     def go_on(self) -> None:
-        """All that it was sent meanwhile arrives now."""
+        """Process now all that was sent while the broker hung."""
         self.going_on.set()
         held, self._held = self._held, []
         for each in held:
@@ -74,7 +74,7 @@ class _Consumer(StubConsumer):
         self._broker.in_turn(functools.partial(super().ack, delivery))
 
     async def cancel(self) -> None:
-        """Nothing comes any more, but the broker doesn't say so before it goes on."""
+        """Stop deliveries at once; return only when the broker runs and can confirm."""
         await super().cancel()
         await self._broker.going_on.wait()
 
@@ -84,5 +84,5 @@ def brokers(count: int) -> list[HangingBroker]:
 
 
 def spread(*sides: StubBroker) -> SpreadLink:
-    """A link to each of ``sides``, which are called b1, b2, …"""
+    """Return a link to each of ``sides``, named b1, b2, …"""
     return SpreadLink({f"b{n}": side.connect() for n, side in enumerate(sides, 1)})

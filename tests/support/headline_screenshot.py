@@ -1,12 +1,12 @@
-"""Makes docs/headline.png: a headline that is published in one region, on the page of another.
+"""The program that makes docs/headline.png: a headline published in one region, on another's page.
 
-It is run beside a world that is up, whose state folder is its argument::
+Run it beside a world that is up; its argument is the world's state folder::
 
     newsfabric up --detach
     PYTHONPATH=tests/support:. .venv/bin/python tests/support/headline_screenshot.py .world
 
-What is in the picture happened: the command as it is shown, what it printed, and the pages of the
-regions. Each finds its own region alone: on one machine the nearest is a matter of chance.
+The picture shows real events: the command, its output, and the pages of the regions. Each page
+can reach its own region alone: on one machine, the nearest region is a matter of chance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ img {{ width: 560px; display: block }}
 
 
 def main(state: Path) -> None:
-    """Publish, and wait until both pages have the headline."""
+    """Publish, and take the picture when all pages have the headline."""
     world = World(state.resolve())
     with launched() as browser:
         taken = _pages(browser, world)
@@ -49,7 +49,7 @@ def main(state: Path) -> None:
 
 
 def _pages(browser: Browser, world: World) -> tuple[str, list[str]]:
-    """What `publish` printed, and the pages of all regions, as base64."""
+    """Return the output of `publish`, and the pages of all regions as base64."""
     regions = world.status()["regions"]
     pages = []
     for region in regions:

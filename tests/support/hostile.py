@@ -1,4 +1,4 @@
-"""AMQP that no library would send: a publisher without scruples, and what it puts on the wire."""
+"""A publisher that sends AMQP which no library would send, and the bytes of such messages."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def nested(depth: int) -> bytes:
 
 
 def headers(raw: bytes) -> bytes:
-    """Properties with this header table and nothing else."""
+    """Encode properties with this header table and nothing else."""
     return struct.pack(">H", HAS_HEADERS) + long(raw)
 
 
 def asking(raw: bytes, reply_to: str, message_id: str) -> bytes:
-    """Properties with this header table, of a message that wants a receipt."""
+    """Encode properties with this header table, of a message that wants a receipt."""
     flags = HAS_HEADERS | HAS_CORRELATION_ID | HAS_REPLY_TO | HAS_MESSAGE_ID
     texts = b"".join(map(encode_short, (message_id, reply_to, message_id)))
     return struct.pack(">H", flags) + long(raw) + texts
 
 
 def filling(frame_max: int, reply_to: str, message_id: str) -> bytes:
-    """The same, its one header as long as fits into a frame of ``frame_max`` bytes."""
+    """Encode the same, with one header that fills a frame of ``frame_max`` bytes."""
     taken = 8 + 12 + len(asking(field(b"S", long(b"")), reply_to, message_id))
     return asking(field(b"S", long(b"x" * (frame_max - taken))), reply_to, message_id)
 
 
 class Hostile:
-    """A publisher without scruples."""
+    """A publisher that breaks the rules."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -61,19 +61,19 @@ class Hostile:
 
     @property
     def frame_max(self) -> int:
-        """What the broker lets it send."""
+        """The broker's limit of bytes in a frame."""
         return self._connection.frame_max
 
     async def publish(
         self, exchange: bytes, key: bytes, *properties: bytes, body: bytes = b"{}"
     ) -> bool:
-        """A message for each of ``properties``, at once; whether the broker took them."""
+        """Send a message with each of ``properties`` at once; return whether all were taken."""
         channel = await Channel.open(self._connection)
         self._connection.send(
             b"".join(_frames(channel.number, exchange, key, each, body) for each in properties)
         )
         try:
-            # Answered in order: the publications have been dealt with.
+            # The broker answers in order: when it does, the publications have been processed.
             await channel.request("exchange_declare", exchange="amq.topic", passive=True)
         except Exception:
             return False

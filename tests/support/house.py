@@ -25,7 +25,7 @@ from newsfabric.topics import TopicTable
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
-# Where nobody listens. What no resolver knows would do, but takes some resolvers seconds to say so.
+# No process listens there. A name without an address would do, but some resolvers need seconds.
 DUBLIN = "http://localhost:1"
 FABRIC = Fabric(
     tuple(
@@ -34,7 +34,7 @@ FABRIC = Fabric(
     )
 )
 JSON = "application/json"
-# Tests ask more often than readers may.
+# Tests ask for histories more often than readers may.
 OFTEN = Rate(burst=1_000_000, per_second=1.0)
 SETTINGS = FrontdeskSettings(
     name="oregon-frontdesk-1", region="oregon", admin_port=0, history_rate=OFTEN
@@ -43,7 +43,7 @@ SETTINGS = FrontdeskSettings(
 
 @dataclasses.dataclass
 class House:
-    """A frontdesk, its two clusters, and a router that is nothing but its receipts."""
+    """A frontdesk, its two clusters, and the receipts of a router."""
 
     client: StubBroker
     core: StubBroker
@@ -93,7 +93,7 @@ class House:
 async def open_house(
     topics: TopicTable, settings: FrontdeskSettings = SETTINGS, *beside: StubBroker
 ) -> AsyncIterator[House]:
-    """One with a client broker of its own, and those ``beside`` it."""
+    """Open a house with a client broker of its own, and the brokers ``beside`` it."""
     client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
     service = FrontdeskService(

@@ -1,4 +1,4 @@
-"""A message's identity, and an id, for tests."""
+"""A message's identity and an id, for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GOOD_ID = id_of(NOW_MS, 12345)
 
 
 def identify(**fields: object) -> int:
-    """The identity of a message of which only ``fields`` are said."""
+    """Return the identity of a message with these ``fields``, and default values for the others."""
     asked = {
         "app_id": "cms",
         "message_id": "m-1",

@@ -1,4 +1,4 @@
-"""A machine of an autoscaling group, as tests pretend it: what it is told, and its metadata."""
+"""A simulated machine of an autoscaling group: its configuration, and its metadata service."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOCUMENT: Final[dict[str, Any]] = {
 
 
 class Imds:
-    """Metadata that ask for a token. ``paths`` may be changed; ``status`` is of all answers."""
+    """A metadata service that requires a token; a ``status`` is the status of all its answers."""
 
     def __init__(self) -> None:
         self.paths = {
@@ -52,7 +52,7 @@ class Imds:
         self.endpoint = ""
 
     def answer(self, method: str, path: str, token: str | None) -> tuple[int, str]:
-        """Status and body of one request."""
+        """Return the status and body of the answer to one request."""
         if self.status is not None:
             return self.status, ""
         if (method, path) == ("PUT", "/latest/api/token"):
@@ -66,7 +66,7 @@ class Imds:
 
 @contextmanager
 def imds() -> Iterator[Imds]:
-    """Metadata on loopback, at ``endpoint``."""
+    """Serve metadata on loopback, at ``endpoint``."""
     service = Imds()
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,15 +1,15 @@
-"""A model of a region's brokers and of its keepers, which are the real ones, in time that is quick.
+"""A model of a region's brokers, with the real keepers, in simulated time.
 
-A broker answers its management API late, or doesn't, or says no to a change. It dies and comes back
-with what it held or empty, hangs, is cut off from one keeper alone, or until it starts again can't
-run shovels, or runs them in vain. It has no room for messages, also after it starts again. What
-keepers do is judged by the methods ``judge_…`` of :class:`World`:
+A broker answers its management API late or not at all, or refuses a change. It dies and starts
+again, with its content or empty. It hangs, or one keeper can't reach it. Until its next start it
+can't run shovels, or its shovels run but carry nothing. It has no room for messages, also after a
+start. The methods ``judge_…`` of :class:`World` check the keepers' actions:
 
-(a) once all is well for long, every link is at its preferred place, and nothing else is left;
+(a) after a long time without faults, each link is at its preferred place, and nothing else is left;
 (b) while some brokers are away for long, every link that can work does;
-(c) a shovel or queue that works doesn't go while its link works nowhere else;
-(d) two paths of one link are on different brokers where two can be had;
-(e) nothing moves from a broker that works to one that has only just begun.
+(c) no working shovel or queue is deleted while its link works nowhere else;
+(d) two paths of one link are on different brokers where two are usable;
+(e) nothing moves from a working broker to one that has only just started.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ from shovels.watch import Watch
 REGION: Final = "oregon"
 # Seconds from a shovel's start until it runs.
 _STARTS_IN: Final = 1.0
-# A broker that is back sooner may not have been missed.
+# Seconds. If a broker was dead for less, keepers may not have noticed its restart.
 _UNSEEN: Final = 2.0
-# Keepers ask each second whether brokers run, and wait for the last answer some 0.9 s.
+# Seconds until keepers know: they check brokers each second, and wait some 0.9 s for an answer.
 _LATE: Final = 3.0
 # Seconds between canaries.
 _CANARIES: Final = 3.0
 
 
 class Broken(AssertionError):
-    """What keepers must never do, or should have done by now."""
+    """A breach of the rules: a forbidden action of a keeper, or one that is overdue."""
 
 
 @dataclasses.dataclass
 class ModelBroker:
-    """What a broker holds, and how it is."""
+    """A broker's content and state."""
 
     held: Actual
     began: float = -1000.0
     dead: bool = False
     died: float = -1000.0
     hangs: bool = False
-    # What runs its shovels is dead.
+    # Its shovel runtime is dead.
     unable: bool = False
-    # Its shovels say that they run, and bring nothing.
+    # Its shovels report that they run, but carry nothing.
     mute: bool = False
-    # It has no room on its disk, and takes nothing.
+    # Its disk is full, and it accepts no messages.
     full: bool = False
-    # Each so many looks it doesn't say what is on it: a queue spoils the answer. 0: it always does.
+    # Every ``unlisted``-th listing of its queues fails, because of one queue; 0: none fails.
     unlisted: int = 0
     looks: int = 0
     put_at: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -86,7 +86,7 @@ class ModelBroker:
 
 
 class World:
-    """Brokers by what they are, and ``keepers`` of :data:`REGION` that look at them."""
+    """The brokers of a fabric and their states, and the ``keepers`` of :data:`REGION`."""
 
     def __init__(self, rng: random.Random, *, client: int, core: int, keepers: int) -> None:
         self.rng = rng
@@ -98,14 +98,14 @@ class World:
             self.brokers[broker].change(exchanges=exchanges)
         self._by_url = {n.management_url: b for b, n in brokers_of(self.fabric).items()}
         self.refusing = 0.0
-        # Keepers, and brokers that they alone can't reach; when that last changed.
+        # Pairs of a keeper and a broker that it alone can't reach; and the time of the last change.
         self.cut: set[tuple[int, Broker]] = set()
         self.cut_at = 0.0
-        # Brokers, and others that their shovels can't reach.
+        # Pairs of a broker and another that its shovels can't reach.
         self.parted: set[tuple[Broker, Broker]] = set()
-        # What each keeper has seen bound, or bound itself.
+        # The bindings that each keeper has seen or made.
         self.bound: dict[tuple[int, Broker], set[Binding]] = {}
-        # When something last happened to a broker: what was seen before may be wrong.
+        # The time of the last fault or repair: observations before it may be out of date.
         self.disturbed = 0.0
         self.keepers = [self._keeper(n) for n in range(keepers)]
 
@@ -120,7 +120,7 @@ class World:
             return Keeper(Brokers(self.fabric, CREDENTIALS), REGION, TOPICS, rng)
 
     async def run(self, n: int, stop: asyncio.Event) -> None:
-        """Keeper ``n``."""
+        """Run keeper ``n``."""
         keeper = self.keepers[n]
         await asyncio.sleep(self.rng.uniform(0, 5))
         beside = [
@@ -132,7 +132,7 @@ class World:
             task.cancel()
 
     async def _canaries(self, n: int, watch: Watch) -> None:
-        """Those that keeper ``n`` sends, and hears at once where shovels work."""
+        """Send keeper ``n``'s canaries, and let them arrive at once where shovels work."""
         while True:
             silent = {
                 b for b, found in self.brokers.items() if not found.works or (n, b) in self.cut
@@ -147,7 +147,7 @@ class World:
                         watch.arrived(place.host, link.name, _now(), _now())
             await asyncio.sleep(_CANARIES)
 
-    # What happens to brokers.
+    # Faults and repairs of brokers.
 
     def die(self, broker: Broker) -> None:
         self.disturbed = _now()
@@ -170,7 +170,7 @@ class World:
         self.brokers[broker].hangs = hangs
 
     def cut_off(self, *pairs: tuple[int, Broker]) -> None:
-        """Keepers that can't reach brokers from now on, or can again."""
+        """Cut each of these keepers off from its broker, or reconnect it if it is cut off."""
         self.cut_at = _now()
         self.cut ^= set(pairs)
 
@@ -186,10 +186,10 @@ class World:
         self.disturbed = _now()
         self.brokers[broker].full = full
 
-    # How links are.
+    # The state of links.
 
     def says_running(self, host: Broker, name: str) -> bool:
-        """Whether shovel ``name`` of ``host`` says that it runs."""
+        """Return whether ``host`` reports its shovel ``name`` as running."""
         found = self.brokers[host]
         if not found.works or found.unable or name not in found.held.shovels:
             return False
@@ -200,7 +200,7 @@ class World:
         return source.works and _now() - max(found.put_at[name], source.began) >= _STARTS_IN
 
     def is_consumed(self, source: Broker, queue: str) -> bool:
-        """Whether a shovel takes from ``queue`` of ``source``."""
+        """Return whether a shovel consumes ``queue`` of ``source``."""
         return any(
             value["src-queue"] == queue
             and self._source_of(value) == source
@@ -229,7 +229,7 @@ class World:
         return {place for place in link.places() if self.works_at(link, place)}
 
     def usable(self, link: Link) -> list[Place]:
-        """The places at which ``link`` can work."""
+        """Return the places at which ``link`` can work."""
         return [
             place
             for place in link.places()
@@ -242,7 +242,7 @@ class World:
         ]
 
     def judge_settled(self) -> None:
-        """While all brokers are well for long: each link is where it is planned, and only there."""
+        """Check (a) after a long time without faults: each link is at its planned place only."""
         plan = shovel_plan(self.fabric, REGION, TOPICS)
         for broker, found in self.brokers.items():
             part = plan.get(broker)
@@ -259,7 +259,7 @@ class World:
                 raise Broken(f"(a) {link.id} isn't at its preferred place")
 
     def judge_links(self) -> None:
-        """While some brokers are away for long: what can work does, by two ways where it can."""
+        """Check (b) and (d), while some brokers are away for long."""
         for link in self.links:
             if self.usable(link) and not self.working(link):
                 raise Broken(f"(b) {link.id} works nowhere")
@@ -272,7 +272,7 @@ class World:
                     raise Broken(f"(d) both paths of {link.id} are at {ways[0]}")
 
     def judge_removal(self, host: Broker, name: str, looked_at: float) -> None:
-        """``name`` is about to go from ``host``, by a keeper that looked at ``looked_at``."""
+        """Check (c) and (e) before a keeper that looked at ``looked_at`` deletes a shovel."""
         if looked_at <= self.disturbed:
             return
         for link in self._links_of(host, name):
@@ -285,7 +285,7 @@ class World:
                 raise Broken(f"(e) {link.id} goes from {host} for a broker that has just begun")
 
     def judge_lost_queue(self, source: Broker, queue: str, looked_at: float) -> None:
-        """``queue`` of ``source`` is about to go."""
+        """Check (c) before ``queue`` of ``source`` is deleted."""
         if looked_at <= self.disturbed:
             return
         for link in self.links:
@@ -297,7 +297,7 @@ class World:
     def judge_put(
         self, n: int, host: Broker, name: str, value: Mapping[str, Any], looked: float
     ) -> None:
-        """The shovel ``name`` of ``host`` is about to become ``value``, by keeper ``n``."""
+        """Check (c) and (e) before keeper ``n`` sets shovel ``name`` of ``host`` to ``value``."""
         if looked <= self.disturbed:
             return
         source = self._source_of(value)
@@ -323,7 +323,7 @@ class World:
         return (link for link in self.links if link.name == name and link.runs_on == host.cluster)
 
     def _steady(self, link: Link, place: Place) -> bool:
-        """Whether the broker runs for long in which the places of ``link`` differ."""
+        """Return whether the broker in which the places of ``link`` differ has run for long."""
         chosen = place.host if len(link.hosts) > 1 else place.source
         return _now() - self.brokers[chosen].began >= STEADY_AFTER
 
@@ -340,13 +340,13 @@ class Api:
         self._looked_at = 0.0
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: no connection needs closing."""
 
     async def alarm(self) -> str:
         return "disk" if (await self._asked()).full else ""
 
     async def queue_total(self) -> int:
-        """Takes no time: it is a gauge, and no keeper acts by it."""
+        """Return 0 at once: the value is a gauge, and no keeper acts on it."""
         return 0
 
     async def exchanges(self) -> dict[str, str]:
@@ -376,7 +376,7 @@ class Api:
         if found.unable:
             return {}
         for name, value in found.held.shovels.items():
-            # A shovel makes the queue that it takes from, and binds nothing.
+            # A shovel declares the queue that it consumes, but binds nothing.
             source = self._world.brokers[self._world._source_of(value)]
             if self._world.says_running(self._broker, name):
                 queue = value["src-queue"]

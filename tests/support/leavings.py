@@ -1,8 +1,8 @@
-"""What a test may not leave to the next one in its process: threads, limits, a folder, handlers.
+"""State that a test may not leave to the next test of its process: threads, limits, folder, …
 
-A test that runs out of descriptors, say, is hurt by whatever else still runs where it does. What
-isn't as it was is set right again, so that it fails its own test and no other. Variables and
-handlers of signals fail nobody: a service that runs in the test's process sets them, and keeps them
+A test that leaves, say, no descriptors breaks other tests of its process. So each change is
+undone, and fails the test that made it and no other. Changed variables and signal handlers are
+undone but fail no test: a service that runs in the test's process sets them, and keeps them
 until its process ends.
 """
 
@@ -23,11 +23,11 @@ from typing import Any
 
 from newsfabric import tls
 
-# Where pytest keeps how a test failed, with all its frames.
+# The names under which Python and pytest keep a test's failure, with all its frames.
 LAST = ("last_exc", "last_type", "last_value", "last_traceback")
-# A thread that was told to end may take a moment; only what is broken takes as long as this.
+# A thread that was told to end may need a moment; only a broken one takes as long as this.
 GRACE_SECONDS = 30.0
-# The Cassandra driver's, which end some time after its last connection.
+# Threads of the Cassandra driver, which end some time after its last connection.
 _STAYS = ("event_loop", "Task Scheduler")
 _LIMITS = ("RLIMIT_NOFILE", "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NPROC")
 # Not SIGALRM, which is pytest-timeout's.
@@ -42,13 +42,13 @@ _SIGNALS = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-# pytest's own, anew for each test and phase.
+# pytest sets this variable itself, for each test and phase.
 _CHANGES = ("PYTEST_CURRENT_TEST",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Before:
-    """A process before a test."""
+    """The state of a process before a test."""
 
     threads: frozenset[threading.Thread]
     limits: Mapping[str, tuple[int, int]]
@@ -70,9 +70,9 @@ class Before:
         )
 
     def differences(self) -> list[str]:
-        """Set right what isn't as it was, but for threads that go on.
+        """Restore the state before the test, except for threads that don't end.
 
-        Returned are the threads, and the limits and the folder that weren't.
+        Returned are the threads that still run, and the limits and the folder that had changed.
         """
         left = [
             thread
@@ -101,9 +101,9 @@ class Before:
         return found
 
     def _had(self, thread: threading.Thread) -> bool:
-        """Whether it is one more thread of a pool that was there: a session's Cassandra driver's,
-        say, which begins one when it is told of a new table.
-        """
+        """Return whether the thread is one more of a pool from before the test.
+
+        A session's Cassandra driver, for example, starts one when it hears of a new table."""
         pools = [_threads_queues.get(each) for each in self.threads]
         mine = _threads_queues.get(thread)
         return mine is not None and any(mine is pool for pool in pools)
@@ -111,10 +111,10 @@ class Before:
 
 @contextlib.contextmanager
 def certificates_forgotten() -> Iterator[None]:
-    """In the end no certificates are looked at but those that were before.
+    """Forget at the end the certificates that were loaded in this context.
 
-    A process of ours has the same until it ends, and looks for their files whenever it tells its
-    metrics.
+    A process of the product keeps its certificates until it ends, and reads their files for each
+    scrape of its metrics.
     """
     before = {use: dict(held) for use, held in tls._HELD.items()}
     yield
@@ -127,7 +127,7 @@ def certificates_forgotten() -> Iterator[None]:
 
 
 def forget_failure() -> None:
-    """Close what a failed test has open. Its frames are kept, and the next one would pay for it."""
+    """Close the objects that a failed test's frames hold; else a later test would close them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         for name in LAST:

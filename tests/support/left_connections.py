@@ -1,4 +1,4 @@
-"""Connections that a loop still has when it is closed, a test's or that of a command in a test."""
+"""Connections that an event loop still has when it closes: a test's, or a command's in a test."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tornado.platform.asyncio import BaseAsyncIOLoop
 
 
 def close_connections(loop: asyncio.AbstractEventLoop) -> int:
-    """Close what tornado has connected in ``loop``, which must be open; returns how many.
+    """Close tornado's connections in ``loop``, which must be open; return their number.
 
-    A fetch that is cancelled goes on until its time-out (newsfabric/http/fetching.py), and the loop
-    ends before. Its socket would be found by the garbage collector in some later test, which
-    then fails for it. What listens is left: a test that opens a server has to close it.
+    A cancelled fetch goes on until its time-out (newsfabric/http/fetching.py), and the loop ends
+    earlier. The garbage collector would find its socket in a later test, and fail that test.
+    Listening sockets are left open: a test that opens a server must close it.
     """
     tornado = IOLoop._ioloop_for_asyncio.get(loop)
     if not isinstance(tornado, BaseAsyncIOLoop):
@@ -33,15 +33,15 @@ def close_connections(loop: asyncio.AbstractEventLoop) -> int:
 
 
 def close_connections_of_runners() -> None:
-    """From now on a runner's connections are closed with it.
+    """Close a runner's connections with the runner, from now on.
 
-    All loops of tests have one, and so do ``asyncio.run`` and ``uvloop.run`` of the commands that
-    tests call.
+    All loops of tests have a runner, and so have ``asyncio.run`` and ``uvloop.run`` of the commands
+    that tests call.
     """
     close = asyncio.Runner.close
 
     def closing(runner: asyncio.Runner) -> None:
-        # One that is closed already has none.
+        # A runner that is already closed has no loop.
         with contextlib.suppress(RuntimeError):
             close_connections(runner.get_loop())
         close(runner)

@@ -1,11 +1,11 @@
-"""A service of the fabric with other limits than its own: the program that runs it.
+"""The program that runs a service of the fabric with other limits than its own.
 
     python limited.py '{"wholesale.router.jobs.HOLD_SECONDS": 5}' wholesale router --name …
 
-What a limit is for takes minutes or millions of messages in production. Here all is real but the
+In production a limit takes effect after minutes or millions of messages. Here all is real but the
 limit: a constant of a module (``wholesale.router.jobs.HOLD_SECONDS``), or the default of a keyword
-of a class (``gateway.hub.HubLimits.topics``).
-A text instead of a number is a bug: whoever calls what is named gets a RuntimeError.
+of a class (``gateway.hub.HubLimits.topics``). A text instead of a number puts in a bug: calling
+the thing with that name raises a RuntimeError.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 
 def change(name: str, value: Any) -> None:
-    """Give the constant or the default called ``name`` another value; KeyError if there is none."""
+    """Change the value of the constant or default ``name``; KeyError if it doesn't exist."""
     place, _, last = name.rpartition(".")
     owner: Any
     try:

@@ -1,4 +1,4 @@
-"""What a box says of its load, in tests."""
+"""A box's load report, for tests."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ LOAD = LoadReport(
 
 
 def load(**fields: Any) -> LoadReport:
-    """:data:`LOAD` with other ``fields``."""
+    """Return :data:`LOAD` with other ``fields``."""
     return dataclasses.replace(LOAD, **fields)

@@ -1,8 +1,8 @@
-"""One gateway, whole but for its listeners, between feeds, stores and routers that fail.
+"""A gateway without listeners, between feeds, stores and routers that fail.
 
-The gateway is the real one: core, feed, follower, hub. Around it are a feed that loses, doubles and
-delays, stores that are behind or can't be asked, and routers that write their logs by the
-rules (numbers and closing are the real ones) until they die at any point. Time is quick_time's.
+The gateway is the real one: core, feed, follower, hub. Around it are a feed that loses,
+duplicates and delays, and stores that lag or don't answer. Routers write their logs by the rules
+(numbering and closing are the real code) until they die at any point. Time is quick_time's.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ TOPIC = "news.a"
 TABLE = TopicTable([TopicPolicy(pattern="news.*", keep=2, ttl=864_000.0)])
 BEGAN = 1_735_689_600.0
 HOME, AWAY = "oregon", "dublin"
-# So many numbers of a log are under way at most.
+# The limit of a log's unsettled numbers.
 WINDOW = 4
-# Copies of one message get their numbers so many seconds apart at most.
+# The most seconds between the numberings of two copies of one message.
 APART = 700.0
 
 Place = tuple[Log, int]
@@ -54,18 +54,18 @@ Place = tuple[Log, int]
 
 @dataclasses.dataclass
 class Written:
-    """A log, as its own region has it."""
+    """A log in the state that its own region has."""
 
     log: Log
     numbering: Numbering = dataclasses.field(default_factory=lambda: Numbering(window=WINDOW))
     rows: dict[int, Number] = dataclasses.field(default_factory=dict)
     published: set[int] = dataclasses.field(default_factory=set)
-    # What isn't settled yet.
+    # The messages that aren't settled yet.
     under_way: dict[int, Envelope] = dataclasses.field(default_factory=dict)
     lives: bool = True
 
     def messages(self, row: DirectoryRow) -> Iterator[tuple[int, Envelope]]:
-        """Those that count: what was published, and what the log has when it has ended."""
+        """Yield the messages that count: all published ones, and all messages of an ended log."""
         voids = {n for first, last in row.voids for n in range(first, last + 1)}
         for seq, number in self.rows.items():
             within = row.ended is not None and seq <= row.ended and seq not in voids
@@ -74,19 +74,19 @@ class Written:
 
 
 class Stores:
-    """What the gateway reads of: rows of its own region are there, others come when they come."""
+    """The store as the gateway reads it: rows of its own region at once, others when replicated."""
 
     def __init__(self) -> None:
         self.logs: dict[Log, Written] = {}
-        #: The directory as each region has its own part of it.
+        #: The directory: for each log its row as the log's own region has it.
         self.listed: dict[Log, DirectoryRow] = {}
-        # And as the gateway's region has it.
+        # The same rows as the gateway's region has them.
         self._listed_here: dict[Log, DirectoryRow] = {}
         self._here: set[Place] = set()
         self.is_cut = self.is_down = self.is_behind = False
 
     def replicate(self) -> None:
-        """What the other region has comes here, if it can."""
+        """Copy the other region's rows to the gateway's, unless it is cut off or lags."""
         for log, row in self.listed.items():
             if log.region == HOME or not (self.is_cut or self.is_behind):
                 self._listed_here[log] = row
@@ -96,7 +96,7 @@ class Stores:
         return self._listed_here.get(log)
 
     def settled_here(self) -> dict[Log, int]:
-        """Of each log that is listed how far it is settled for certain."""
+        """Return for each listed log the number up to which it is certainly settled."""
         rows = self._listed_here.items()
         return {log: row.low if row.ended is None else row.ended for log, row in rows}
 
@@ -153,7 +153,7 @@ class Stores:
 
 
 class NotedHub(Hub):
-    """Notes which numbers it was offered."""
+    """A hub that records the numbers it was offered."""
 
     def __init__(self, offered: set[Place], *told: Any, **clock: Any) -> None:
         super().__init__(*told, **clock)
@@ -171,7 +171,7 @@ class NotedHub(Hub):
 
 
 class Reader:
-    """One that stays, and what it was given; a data plane drops what it has given before."""
+    """A reader that stays, and its messages; like a data plane it could drop those given before."""
 
     transport, variant = "websocket", Variant.RAW
 
@@ -193,7 +193,7 @@ class Reader:
 
 
 class Fabric:
-    """One gateway in HOME and all that is around it; each step may be told at any time."""
+    """A gateway in HOME with all around it; each step may be called at any time."""
 
     def __init__(self) -> None:
         self.stores = Stores()
@@ -202,17 +202,17 @@ class Fabric:
         self.core: Core | None = None
         self.feed: Feed | None = None
         self.left: bytes | None = None
-        # Where each log begins for this gateway.
+        # For each log the number up to which it was settled when the gateway began.
         self.starts: dict[Log, int] = {}
-        # By message: its identity's number and when it was routed first.
+        # Per message number: the time of its first routing, and the regions that routed it.
         self.routed_at: dict[int, float] = {}
         self.routed_in: dict[int, set[str]] = {}
         self.messages = itertools.count(1)
-        #: By so much the times that a region's routers give are ahead.
+        #: Milliseconds by which a region's routers' clocks are ahead.
         self.ahead_ms = {HOME: 0, AWAY: 0}
 
     def clock_ms(self, region: str) -> int:
-        """What the routers of ``region`` give now."""
+        """Return the present time by the clocks of ``region``'s routers."""
         return int((BEGAN + quick_loop().time()) * 1000) + self.ahead_ms[region]
 
     # Routers.
@@ -270,14 +270,14 @@ class Fabric:
         one.numbering.settle(seq)
 
     def resolve(self, one: Written) -> None:
-        """Its router gets on: everything under way is stored, published and confirmed."""
+        """Let the router finish: everything under way is stored, published and confirmed."""
         for seq, made in list(one.under_way.items()):
             one.rows[seq] = Number(seq, State.MESSAGE, made)
             self._publish(one, made, one.numbering.low, ())
             self._settle(one, seq)
 
     def dies(self, one: Written) -> None:
-        """The broker gives what was under way to another router of the region, but what is old."""
+        """End the router; the broker redelivers its unsettled messages, except old ones."""
         one.lives = False
         others = self.living(one.log.region) or [self.starts_log(one.log.region)]
         for made in list(one.under_way.values()):
@@ -286,7 +286,7 @@ class Fabric:
                 self.route(others[0], "routed", (), message)
 
     def late_rows(self, one: Written) -> None:
-        """What a router that is gone had tried to write is in the store only now."""
+        """Store a dead router's unsettled messages late, after its end."""
         for seq, made in one.under_way.items():
             one.rows[seq] = Number(seq, State.MESSAGE, made)
 
@@ -300,7 +300,7 @@ class Fabric:
         self.stores.listed[one.log] = search.ending
 
     def lists(self, one: Written, *, ended: bool = False) -> None:
-        """Its router writes its row; a last one if it stops with everything settled."""
+        """Write the router's row; with ``ended`` the last one, if everything is settled."""
         row, numbering = self.stores.listed[one.log], one.numbering
         if not one.lives:
             return
@@ -342,10 +342,10 @@ class Fabric:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(gateway_core, "Hub", functools.partial(NotedHub, self.offered))
             core = Core(told, TABLE, cast("Store", self.stores))
-        # It took the clock when it was imported, before time was quick.
+        # The default clock was bound at import, before time was simulated.
         core.resumer.now = lambda: time.time()
         if left is None:
-            # A log that is listed begins where it is settled.
+            # For the gateway, a listed log begins at the number up to which it is settled.
             self.starts = self.stores.settled_here()
         core.follower.begin(left)
         await core.follower.begun.wait()
@@ -354,15 +354,15 @@ class Fabric:
         self.feed = core.feed
 
     async def leave(self) -> None:
-        """The control plane leaves what it knows with the data plane."""
+        """Leave the control plane's state with the data plane."""
         assert self.core is not None
         left = self.core.hub.logs.left()
-        # Its publications go before it.
+        # The publications before it must be sent first.
         await asyncio.sleep(0.01)
         self.left = encode_marks(left, 1 << 20)
 
     async def restart(self) -> None:
-        """Another control plane goes on from what was left."""
+        """Start another control plane from the state that was left."""
         await self.end()
         assert self.left is not None
         await self.begin(decode_marks(self.left))
@@ -372,10 +372,10 @@ class Fabric:
             self.feed = None
             await self.core.close()
 
-    # What must be true.
+    # The rules to check.
 
     def passed_without_an_offer(self) -> list[Place]:
-        """L2: published, or within a log that has ended and not void, up to a mark, not offered."""
+        """Return breaches of L2: messages that count, up to the mark, never offered to the hub."""
         assert self.core is not None
         return [
             (known.log, seq)
@@ -386,7 +386,7 @@ class Fabric:
         ]
 
     def never_given(self) -> set[str | None]:
-        """L3: messages of which nothing was past when the gateway began, and that nobody got."""
+        """Return breaches of L3: messages never given, with no copy past when the gateway began."""
         owed: dict[int, str | None] = {}
         past: set[int] = set()
         for log, one in self.stores.logs.items():
@@ -399,7 +399,7 @@ class Fabric:
         }
 
     def concluded(self) -> list[Place | Log]:
-        """L5: what the gateway takes for void or ended, and no row of the log's region says so."""
+        """Return breaches of L5: numbers taken for void, or logs for ended, without a row."""
         assert self.core is not None
         found: list[Place | Log] = []
         for known in self.core.hub.logs:
@@ -415,7 +415,7 @@ class Fabric:
         return found
 
     async def heal(self) -> None:
-        """Nothing goes wrong any more, and every router has said its last word."""
+        """End all faults, settle or close all logs, and wait until nothing is missing."""
         stores = self.stores
         stores.is_cut = stores.is_down = stores.is_behind = False
         for one in list(stores.logs.values()):

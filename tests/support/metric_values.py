@@ -1,4 +1,4 @@
-"""What a metric of this process says, by its public side."""
+"""The value of a metric of this process, by its public interface."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Collected(Protocol):
 
 
 def value(metric: _Collected) -> float:
-    """The value of a counter or gauge; one with labels is asked with its labels."""
+    """Return the value of a counter or gauge; if it has labels, pass it with its labels."""
     samples = [sample for each in metric.collect() for sample in each.samples]
     [found] = [sample.value for sample in samples if not sample.name.endswith("_created")]
     return found

@@ -1,4 +1,4 @@
-"""AWS as moto plays it, on loopback."""
+"""AWS as simulated by moto, on loopback."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 @contextmanager
 def moto_cloud() -> Iterator[str]:
-    """The address of a cloud with nothing in it.
+    """Run an empty cloud, and yield its address.
 
-    All of a process's servers have one memory: what an earlier one was told is forgotten here.
+    All servers of a process share their state, so this one is reset first.
     """
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

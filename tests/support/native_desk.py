@@ -1,4 +1,4 @@
-"""A gateway attached to a data plane of ours, which asks as its readers would."""
+"""A gateway attached to a fake data plane, which sends verbs as its readers would."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FORTY_TWO = AuthState(
 
 
 class CountingStore(MemoryStore):
-    """Counts reads of histories, and of what readers missed; may be spoilt or slow."""
+    """A store that counts reads of histories and of resumes; it can be made to fail or to wait."""
 
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=lambda: START_MS)
@@ -81,7 +81,7 @@ class CountingStore(MemoryStore):
 
 
 class Desk:
-    """A gateway attached to a data plane of ours, which asks as readers would."""
+    """A gateway attached to a fake data plane, which sends verbs as its readers would."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class Desk:
         self.core, self.plane, self.serving = core, plane, serving
         self.store, self.fake, self.visit = store, fake, visit
         self.young_ms = int(time.time() * 1000)
-        # All that an answer is made with goes by this clock.
+        # All replies are made with this clock.
         self.now = self.young_ms / 1000 + 1
         self.texts_read: list[bytes] = []
 
     def news(self, number: int, **fields: Any) -> Envelope:
-        """Number ``number`` of a log that is younger than the gateway: only what that saw is past.
+        """Return number ``number`` of a log younger than the gateway, routed in the last second.
 
-        It was routed within the last second.
+        Only the numbers of it that the gateway saw are past.
         """
         at = self.young_ms + number - START_MS
         return envelope(number, at=at, epoch=self.young_ms, **fields)
@@ -111,25 +111,25 @@ class Desk:
         await self.visit.say(verbs(text, connections=by, auth=auth))
 
     async def ask(self, *, auth: bytes = b"", by: bytes = READER, **verb: Any) -> Command:
-        """Say ``verb``; the command that comes of it."""
+        """Send ``verb``; return the command that follows."""
         await self.say(json.dumps(verb).encode(), auth=auth, by=by)
         return await self.visit.hear()
 
     async def subscribed(self, **verb: Any) -> dict[str, Any]:
-        """The answer to a ``subscribe``, which comes at once."""
+        """Return the fields of the reply to a ``subscribe``, which is sent at once."""
         command = await self.ask(action="subscribe", **verb)
         assert command.name == "subscribe", command
         return command.fields
 
     async def replied(self, **verb: Any) -> dict[str, Any]:
-        """The push with which ``verb`` is answered, and nothing else."""
+        """Return the push that answers ``verb``; no other command may come."""
         command = await self.ask(**verb)
         who = verb.get("by", READER)
         assert (command.name, command.fields["connections"]) == ("reply", who)
         return dict(json.loads(command.fields["push"]))
 
     async def leaves(self) -> None:
-        """The data plane goes away, and nobody listens in its place yet."""
+        """Close the data plane, with no successor that listens yet."""
         self.visit.leave()
         await until(lambda: self.plane.state is State.AWAY)
         self.fake.close()
@@ -160,7 +160,7 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         plane = Plane(told, Path("/nowhere"), path)
         core = Core(told, TABLE, store, plane)
         serving = Serving(core, plane, HTTPServer(Application()), asyncio.Event())
-        # It reads who was revoked.
+        # The gate reads the revocations from the store.
         await core.gate.start()
         store.reads = 0
         visit = await attached(fake, plane)
@@ -181,7 +181,7 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 def past(*numbers: int, topic: str = "news.a", **fields: Any) -> list[Envelope]:
-    """Those of a log that ended long before the gateway began."""
+    """Return messages of a log that ended long before the gateway began."""
     return [envelope(number, topic=topic, at=number, **fields) for number in numbers]
 
 

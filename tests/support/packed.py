@@ -1,4 +1,4 @@
-"""What users of a packed newsfabric run: commands, on a world, with nothing of this checkout."""
+"""Commands as users of a packed newsfabric run them on a world, without this checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHIN = 240.0
 
 
 def missing(why: str) -> NoReturn:
-    """Skips on a laptop, fails in CI."""
+    """Skip on a laptop, fail in CI."""
     if os.environ.get("CI"):
         pytest.fail(why)
     pytest.skip(why)
@@ -29,7 +29,7 @@ def missing(why: str) -> NoReturn:
 def done(
     words: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """``words`` run in ``folder``; never raises for what they exit with."""
+    """Run ``words`` in ``folder``; never raise for an exit code."""
     return subprocess.run(
         words,
         cwd=folder,
@@ -44,7 +44,7 @@ def done(
 def printed(
     words: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | None = None
 ) -> str:
-    """What they print; fails the test if they fail."""
+    """Run the same, and return its output; fail the test if it fails."""
     ended = done(words, folder, environ)
     assert ended.returncode == 0, f"{words}: {ended.stderr}{ended.stdout}"
     return ended.stdout
@@ -52,23 +52,23 @@ def printed(
 
 @dataclasses.dataclass(frozen=True)
 class UsersWorld(World):
-    """A world that somebody uses with the ``newsfabric`` of the folder ``site``."""
+    """A world used with the ``newsfabric`` of the folder ``site``."""
 
     site: Path
 
     def run(self, *arguments: str, timeout: float = WITHIN) -> subprocess.CompletedProcess[str]:
-        """As :meth:`World.run`, in the folder and with nothing of this checkout."""
+        """Run like :meth:`World.run`, in the folder and without this checkout."""
         return self.plain(*arguments, "--state", str(self.state))
 
     def plain(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The same for a command that is of no world."""
+        """Run a command that belongs to no world."""
         words = [sys.executable, "-m", "operations.cli", *arguments]
         return done(words, self.site, {"PYTHONPATH": str(self.site)} | _data_plane())
 
 
 def _data_plane() -> dict[str, str]:
-    """A release's wheel has one. The wheel that is packed here has none, and is given that of the
-    checkout: what it heals of the world has the same engine as before."""
+    """Return the variable that names the checkout's data plane, if there is one: unlike a
+    release's wheel, the one packed here has none. So a healed world keeps its engine."""
     try:
         return {VARIABLE: str(find_program())}
     except SetupError:

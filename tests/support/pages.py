@@ -1,4 +1,4 @@
-"""A page with clients/js on it, in a real browser: what it got, when it was back after a break."""
+"""A page with clients/js in a real browser: its messages, and its recovery after a break."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLLOW = """
   Object.assign(window, {fabric, log});
 }
 """
-# The first message over the next connection after a break.
+# The first message over the first connection after a break.
 _BACK = """
 (broken) => {
   const open = log.states.find(({state, at}) => state === "open" && at > broken);
@@ -36,7 +36,7 @@ _BACK = """
 
 @contextlib.asynccontextmanager
 async def browsing(*flags: str) -> AsyncIterator[Browser]:
-    """Chromium, closed at the end; ``flags`` come after those it always has."""
+    """Start Chromium, and close it at the end; ``flags`` follow those it always has."""
     program = find_chromium()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS, *flags])
@@ -46,7 +46,7 @@ async def browsing(*flags: str) -> AsyncIterator[Browser]:
 
 @dataclasses.dataclass
 class ReadingPage:
-    """Follows one topic whose messages have the body ``{"n": …}``."""
+    """A page that follows one topic whose messages have the body ``{"n": …}``."""
 
     page: Page
 
@@ -54,7 +54,7 @@ class ReadingPage:
     async def opened(
         cls, context: BrowserContext, site: str, topic: str, *, path: str = "/", **options: Any
     ) -> ReadingPage:
-        """On a document of ``site``, which has /static/newsfabric.js; once a gateway serves it."""
+        """Open a page of ``site`` (with /static/newsfabric.js); wait until a gateway serves it."""
         page = await context.new_page()
         # Chromium lets no document that a test makes up read from this machine.
         await page.goto(f"{site}{path}")
@@ -76,7 +76,7 @@ class ReadingPage:
         return found
 
     async def has_exactly(self, published: int) -> None:
-        """Everything up to there, each once, nothing doubtful."""
+        """Check that the page got all numbers below ``published`` once, with no gap or refusal."""
         await self.has(published)
         assert sorted(await self.numbers()) == list(range(published))
         assert await self.page.evaluate("[log.gaps, log.refused]") == [0, []]
@@ -85,7 +85,7 @@ class ReadingPage:
         return await self.page.evaluate(f"fabric.state.{name}")
 
     async def back_after(self, broken: float) -> float:
-        """Seconds from ``broken`` (ms since the epoch) until it had a message again."""
+        """Return the seconds from ``broken`` (ms since the epoch) to the next message after it."""
         await self.until(f"({_BACK.strip()})({broken})", 30)
         at: float = await self.page.evaluate(f"({_BACK.strip()})({broken}).at")
         return (at - broken) / 1000

@@ -1,4 +1,4 @@
-"""A frontdesk's picture, told by values; and what processes report."""
+"""A frontdesk's picture of the fabric as values, and the reports of processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LOAD = load(connections=30, deliveries_per_second=60.0, connects_per_second=2.0)
 
 
 class Told:
-    """A picture that hears since time 0, and is looked at every quarter of a second."""
+    """A picture that receives reports from time 0 on, and is updated every quarter of a second."""
 
     def __init__(self, place: Place = PLACE) -> None:
         self.picture = Picture(place, 0.0, NOW_MS)
@@ -54,7 +54,7 @@ class Told:
         self.picture.links(core=True, client=True, now=0.0)
 
     def hear(self, *said: Report | LoadReport) -> list[bool]:
-        """Whether each was believed."""
+        """Report ``said`` to the picture; return for each whether it was accepted."""
         return [
             self.picture.load(one, self.now)
             if isinstance(one, LoadReport)
@@ -63,7 +63,7 @@ class Told:
         ]
 
     def pass_by(self, seconds: float, *said: Report | LoadReport) -> None:
-        """Time passes; ``said`` is said again each second."""
+        """Let time pass; ``said`` is reported again each second."""
         sent_ms = 1
         for step in range(round(seconds * 4)):
             if step % 4 == 0:

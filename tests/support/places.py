@@ -1,4 +1,4 @@
-"""What outlives a gateway's processes, for tests in which they die or are replaced."""
+"""The parts that outlive a gateway's processes, for tests in which these die or are replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from newsfabric.store.memory import MemoryStore
 
 
 class Place:
-    """Broker, store, one router's log, the path of the control socket."""
+    """A broker, a store, one router's log, and the path of the control socket."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.settings = settings
@@ -35,7 +35,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def control_plane(self, **native: Any) -> AsyncIterator[Box]:
-        """The next one. The router lives already: its log is listed, and it ticks."""
+        """Run the next control plane, with a router that is up: its log is listed, and it ticks."""
         told = GatewaySettings(
             name="box-1", region="oregon", drain_seconds=0.0, linger=0.2,
             native=NativeSettings(socket=self.socket, **native), **self.settings,
@@ -45,7 +45,7 @@ class Place:
         ticking = asyncio.create_task(self._tick())
         try:
             async with running(told, TABLE, self.store, self.broker.connect(), stop) as gateway:
-                # By then a data plane knows that there is room for readers.
+                # After this, a data plane knows that there is room for readers.
                 await gateway.core.look()
                 ticking.cancel()
                 yield Box(
@@ -56,20 +56,20 @@ class Place:
             ticking.cancel()
 
     async def say(self, box: Box, body: Any) -> None:
-        """A message as routers send it: stored, then published; then it is settled."""
+        """Send a message like a router: store it, publish it, then settle it."""
         made = box.envelope(body=body)
         self.last = made.seq
         await box.route(made)
 
     async def lose(self, box: Box, body: Any) -> None:
-        """A message that is settled, and that the box's queue never had."""
+        """Settle a message that the box's queue never receives."""
         made = box.envelope(body=body)
         self.last = made.seq
         await self.store.write([made])
         await settle(self.store, made)
 
     async def _tick(self) -> None:
-        """Tick until a gateway has heard it, however early it listens."""
+        """Tick until cancelled, so that a gateway hears a tick as soon as it listens."""
         while True:
             region, router, epoch = self.log
             now_ms = int(time.time() * 1000)
@@ -77,7 +77,7 @@ class Place:
                 origin=region, router=router, epoch=epoch,
                 seq=self.last, low=self.last, sent_ms=now_ms,
             )  # fmt: skip
-            # Before the first gateway there is no exchange.
+            # Before the first gateway the exchange doesn't exist.
             with contextlib.suppress(LinkError):
                 self.broker.publish("postoffice", encode_tick(tick))
             await asyncio.sleep(0.05)

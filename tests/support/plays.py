@@ -1,13 +1,13 @@
-"""A play: what several readers and a router do, as values; and what each reader saw of it.
+"""A play: the actions of several readers and a router, as values; and each reader's received data.
 
-The same play is performed on a gateway of each engine (tests/gateway/test_engines_agree.py). After
-each step everybody who is connected is brought up to date by something that is known to come last,
-so what was seen belongs to a step, and nothing is waited for that may not come.
+The same play is performed on a gateway of each engine (tests/gateway/test_engines_agree.py). Each
+step ends with a fence for every connected reader: a push that is known to come last. So all that
+was received belongs to a step, and the play waits for nothing that may never be sent.
 
-What is seen is compared as it was sent, but for what may differ: how pushes are put into frames
-(one by one or several at once), whether a frame is compressed, the time in positions, and whether
-a replayed message has one. Of pushes and pongs each has its order; which of the two is first is
-nobody's promise.
+Received data is compared as it was sent, except where engines may differ: in how pushes are put
+into frames (one by one or several at once), whether a frame is compressed, the time in positions,
+and whether a replayed message has one. Pushes and pongs each have their order; the order between
+the two isn't promised.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 
 Kind = Literal["raw", "deflate", "sockjs"]
 
-# Each play has topics of its own: %s is its number.
+# Each play has its own topics: %s is its number.
 TOPICS: Final = ("news.%s", "live.%s", "late.%s", "none.%s")
 CLOSED_TOPICS: Final = ("user.me", "user.%s", "other.%s", "news.*", "")
 TABLE: Final = TopicTable(
@@ -59,12 +59,13 @@ _numbers: Final = itertools.count(1)
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A message of a reader's: ``verb`` cut into fragments.
+    """A message of a reader: ``verb``, cut into fragments.
 
-    In it %s stands for the play's number, and #0 to #9 for the ids of the newest messages.
+    In the verb, %s is replaced by the play's number, and #0 to #9 by the ids of the newest
+    messages.
 
     ``between`` are control frames, sent after the first fragment. In a SockJS session the verb
-    becomes a string of an array, unless ``bare``: then it is sent as it is.
+    is sent as a string in an array, or with ``bare`` as it is.
     """
 
     verb: str
@@ -77,7 +78,7 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class Connect:
-    """A reader comes. ``cuts``: where its request is cut."""
+    """A reader connects. ``cuts``: places where its request is cut."""
 
     reader: int
     kind: Kind
@@ -86,7 +87,7 @@ class Connect:
 
 @dataclasses.dataclass(frozen=True)
 class Say:
-    """A reader sends messages in one go, cut anywhere."""
+    """A reader sends messages at once, cut anywhere."""
 
     reader: int
     messages: tuple[Message, ...]
@@ -95,7 +96,7 @@ class Say:
 
 @dataclasses.dataclass(frozen=True)
 class Break:
-    """A reader sends bytes after which it must be closed, whatever follows."""
+    """A reader sends bytes for which it must be closed, whatever follows."""
 
     reader: int
     data: bytes
@@ -113,7 +114,7 @@ class Goodbye:
 
 @dataclasses.dataclass(frozen=True)
 class Vanish:
-    """A reader is gone, in the middle of a frame maybe."""
+    """A reader disappears, perhaps in the middle of a frame."""
 
     reader: int
     data: bytes
@@ -124,7 +125,7 @@ class Vanish:
 class Publish:
     """A message is routed: stored, then sent to the box ``copies`` times.
 
-    Further copies are what another router has made of it.
+    All but the first are copies made by another router.
     """
 
     topic: int
@@ -137,14 +138,14 @@ class Publish:
 
 @dataclasses.dataclass(frozen=True)
 class Again:
-    """A copy of an earlier message, counted from the newest."""
+    """An earlier message is sent again; ``back`` counts from the newest."""
 
     back: int
 
 
 @dataclasses.dataclass(frozen=True)
 class TickOf:
-    """A tick of the router, who has given out ``ahead`` more numbers."""
+    """A tick of the router, which has given out ``ahead`` more numbers."""
 
     ahead: int
 
@@ -154,7 +155,7 @@ Step = Connect | Say | Break | Goodbye | Vanish | Publish | Again | TickOf
 
 @dataclasses.dataclass(frozen=True)
 class Past:
-    """What the store has before the play begins."""
+    """A message that the store has before the play begins."""
 
     topic: int
     size: int
@@ -165,7 +166,7 @@ class Past:
 
 @dataclasses.dataclass(frozen=True)
 class Play:
-    """What happens."""
+    """The messages of the past, and the steps."""
 
     past: tuple[Past, ...]
     steps: tuple[Step, ...]
@@ -173,7 +174,7 @@ class Play:
 
 @dataclasses.dataclass
 class Seen:
-    """What one reader saw of one step."""
+    """All that one reader received in one step."""
 
     reader: int
     pushes: list[Any] = dataclasses.field(default_factory=list)
@@ -183,7 +184,7 @@ class Seen:
 
 
 async def performed(play: Play, boxes: Sequence[Box]) -> list[list[Seen]]:
-    """What was seen on each box."""
+    """Perform the play on each box; return for each all that its readers received."""
     number, start_ms = next(_numbers), clock_ms()
     seen = []
     for box in boxes:
@@ -201,7 +202,7 @@ async def _stage(box: Box, number: int, start_ms: int) -> AsyncIterator[_Stage]:
 
 
 class _Stage:
-    """One performance. Everything in it is made of the play's number, so that all are alike."""
+    """A performance. Its names follow from the play's number: all performances have the same."""
 
     def __init__(
         self, box: Box, number: int, start_ms: int, stack: contextlib.AsyncExitStack
@@ -212,7 +213,7 @@ class _Stage:
         self._stack = stack
         self._readers: dict[int, _Reader] = {}
         self._published: list[Envelope] = []
-        # Older than what a position lists of logs that have ended.
+        # Older than the ended logs that a position lists.
         self._epoch = start_ms - 7 * _HOUR_MS
         self._last_seq = 0
         self._other_seqs = itertools.count(1)
@@ -229,7 +230,7 @@ class _Stage:
         return seen
 
     def end_logs(self) -> None:
-        """Positions of later plays needn't list ours."""
+        """End the play's logs, so that positions of later plays needn't list them."""
         logs = self.box.gateway.core.hub.logs
         for known in [one for one in logs if one.extent.ended is None]:
             row = DirectoryRow(known.log, 1 << 30, known.mark, ended=known.mark)
@@ -283,7 +284,7 @@ class _Stage:
             self._published.append(made)
             self._send(made)
             for copy in range(1, step.copies):
-                # Not so old that it would be looked up first.
+                # Not so old that the gateway looks it up first.
                 ms = self._start_ms - 100_000 + copy
                 other = {
                     "router": f"other-{self.name}",
@@ -302,7 +303,7 @@ class _Stage:
         )
 
     def _fence(self) -> str:
-        """A message to everyone; the feed is in order, so what was published before came before."""
+        """Send a message to all readers; the feed keeps the order, so it arrives last."""
         mark = f"fence {next(self._fences)}"
         self._send(self._envelope(f"fence.{self.name}", self._next_ms(), json.dumps(mark)))
         return mark
@@ -328,7 +329,7 @@ class _Stage:
             topic=TOPICS[one.topic] % self.name,
             message_id=f"{self._start_ms}-{self.name}-past-{number}",
             body=_body(-number, one.size).encode(),
-            # It began long before the gateway, and isn't in the directory any more.
+            # Its log began long before the gateway, and isn't in the directory any more.
             router=f"past-{self.name}",
             epoch=1,
             key=one.key,
@@ -354,13 +355,13 @@ class _Stage:
 
 
 def _body(number: int, size: int) -> str:
-    """Text of every kind: what JSON and SockJS escape, what compresses and what doesn't."""
+    """Return text of every kind: escaped in JSON or SockJS or not, compressible or not."""
     text = f'{number} \u2028\U0001f600é"\\/' + "news " * (size // 5)
     return json.dumps({"text": text}, ensure_ascii=False)
 
 
 class _Reader:
-    """A reader who notes what comes."""
+    """A reader that records all it receives."""
 
     def __init__(self, raw: RawSocket, step: Connect, play: str, published: list[Envelope]) -> None:
         self._raw = raw
@@ -399,7 +400,7 @@ class _Reader:
         return seen
 
     async def hear_fence(self, mark: str) -> Seen:
-        """Up to a publication, and what is answered after it."""
+        """Read up to the publication ``mark``, and the answers after it."""
         seen = Seen(self._number)
         await self._hear(seen, lambda push: push.get("body") == mark)
         await self._hear_verbs(seen)
@@ -420,22 +421,22 @@ class _Reader:
             self._raw.reset()
 
     def send(self, data: bytes, cuts: tuple[int, ...]) -> None:
-        """Send ``data`` in pieces; each is a write of its own."""
+        """Send ``data`` in pieces, each in a write of its own."""
         for start, end in itertools.pairwise(_edges(len(data), cuts)):
             self._raw.send(data[start:end])
 
     async def _hear_verbs(self, seen: Seen) -> None:
-        """Up to the answer to a verb that is sent now: answers come in order."""
+        """Read up to the answer to a verb that is sent now: answers keep the order."""
         ref = f"fence {next(self._fences)}"
         self.send(self._bytes(Message(json.dumps({"action": "ping", "ref": ref}))), ())
         await self._hear(seen, lambda push: push == {"type": "pong", "ref": ref})
-        # What comes to all is no part of the play.
+        # Fences, which all readers get, are no part of the play.
         fence = f"fence.{self._play}"
         seen.pushes = [push for push in seen.pushes if push.get("topic") != fence]
 
     @staticmethod
     def _without_origin(push: Any) -> None:
-        """What is replayed has a position if it is from memory; whether it is, is the engine's."""
+        """Remove positions: only messages replayed from memory have one; engines differ there."""
         for message in [push, *push.get("messages", [])]:
             if message["type"] == "message":
                 message.pop("position")
@@ -468,7 +469,7 @@ class _Reader:
                 seen.pushes.append(_without_time(push))
 
     def _texts(self, payload: bytes) -> list[str] | None:
-        """The pushes in a text frame; None if it holds something else of SockJS's."""
+        """Return the pushes in a text frame; None if it is another kind of SockJS frame."""
         if self._kind != "sockjs":
             return [payload.decode()]
         return json.loads(payload[1:]) if payload[:1] == b"a" else None
@@ -499,12 +500,12 @@ class _Reader:
 
 
 def _edges(size: int, cuts: tuple[int, ...]) -> list[int]:
-    # Equal ones make empty fragments; between writes they do nothing.
+    # Equal cuts make empty fragments; between writes they have no effect.
     return [0, *sorted(cut % (size + 1) for cut in cuts), size]
 
 
 def frame(first: int, payload: bytes) -> bytes:
-    """A masked frame, whole whatever its first byte says."""
+    """Encode a masked frame, complete whatever its first byte claims."""
     size = len(payload)
     length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
     mask = (size * 2654435761 % (1 << 32)).to_bytes(4, "big")
@@ -513,7 +514,7 @@ def frame(first: int, payload: bytes) -> bytes:
 
 
 def _deflated(payload: bytes) -> bytes:
-    """RFC 7692 section 7.2.1."""
+    """Compress as in RFC 7692 section 7.2.1."""
     deflate = zlib.compressobj(wbits=-15)
     data = deflate.compress(payload) + deflate.flush(zlib.Z_SYNC_FLUSH)
     return data.removesuffix(b"\0\0\xff\xff")
@@ -524,7 +525,7 @@ def _inflated(payload: bytes) -> bytes:
 
 
 def _without_time(push: dict[str, Any]) -> dict[str, Any]:
-    """``push`` with the numbers that its position says of logs."""
+    """Return ``push`` with only its position's numbers of logs, without times."""
     made = dict(push)
     if isinstance(push.get("position"), str):
         listed = position.decode(push["position"]).listed

@@ -19,7 +19,7 @@ PATIENCE = 120.0
 
 
 def lacking() -> str | None:
-    """What this machine lacks for such a disk, or None."""
+    """Return the first thing that this machine lacks for such a disk, or None."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "/dev/fuse, of which a container must be told"
     if shutil.which("fusermount3") is None:
@@ -30,17 +30,17 @@ def lacking() -> str | None:
 
 
 class Disk:
-    """A disk at ``mount``; what is on it is at ``on_disk``. Both are made if they aren't there."""
+    """A disk at ``mount``, with its synced content at ``on_disk``; both are made if missing."""
 
     def __init__(self, mount: Path, on_disk: Path, *, journal: bool = False) -> None:
-        """With ``journal`` names are written as ext4 and XFS do (unsynced.py)."""
+        """Prepare a disk; with ``journal``, names are written as in ext4 and XFS (unsynced.py)."""
         self.mount = mount
         self.on_disk = on_disk
         self._options = ["journal"] if journal else []
         self._process: subprocess.Popen[bytes] | None = None
 
     def power_on(self) -> None:
-        """Mount it, with what it had at the end."""
+        """Mount it, with the content that it had at the last cut or unmount."""
         self.mount.mkdir(parents=True, exist_ok=True)
         self.on_disk.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, str(PROGRAM), str(self.on_disk), str(self.mount), *self._options]
@@ -57,11 +57,11 @@ class Disk:
         os.setxattr(self.mount, SETTLED, b"1")
 
     def cut(self, seed: int = 0, share: float = 0.0) -> None:
-        """Forget what wasn't synced, but for ``share`` of it; from now on all fails with EIO."""
+        """Lose all unsynced data except ``share`` of it; from now on each call fails with EIO."""
         os.setxattr(self.mount, POWER_CUT, f"{seed} {share}".encode())
 
     def unmount(self, *options: str) -> None:
-        """Let go of it, when nothing has a file of it open; if its power is on, all is synced."""
+        """Unmount it, when no file of it is open; if its power is on, all is synced."""
         if self._process is None:
             return
         subprocess.run(["fusermount3", "-u", *options, str(self.mount)], check=True)
@@ -76,5 +76,5 @@ class Disk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Lazily: a test that has failed may have files of it open.
+        # Lazily: after a failed test, files of it may be open.
         self.unmount("-z")

@@ -1,4 +1,4 @@
-"""Prometheus and promtool, where they are installed; a running Prometheus, asked over HTTP."""
+"""Prometheus and promtool, where they are installed; a running Prometheus, queried over HTTP."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 OBSERVABILITY = ROOT / "deploy" / "observability"
-# Started beside other tests on two cores.
+# Seconds, for a start beside other tests on two cores.
 PATIENCE = 60.0
 
 
 def program(name: str) -> str:
-    """The path of ``prometheus`` or ``promtool``; skips without it on a laptop, fails in CI."""
+    """Return the path of ``prometheus`` or ``promtool``; or skip on a laptop and fail in CI."""
     unpacked = ROOT / ".tools" / "prometheus" / "usr" / "bin" / name
     found = shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
     if found is None:
@@ -38,25 +38,25 @@ def program(name: str) -> str:
 
 
 def rules(name: str) -> dict[str, Any]:
-    """A file of rules, read."""
+    """Parse a file of rules."""
     read: dict[str, Any] = yaml.safe_load((OBSERVABILITY / "rules" / name).read_text())
     return read
 
 
 def alerts() -> dict[str, dict[str, Any]]:
-    """Every alert by its name."""
+    """Return every alert by its name."""
     groups = rules("alerts.yml")["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
 
 class Prometheus:
-    """One that runs; times are Prometheus's own."""
+    """A running Prometheus; times are its own."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def get(self, path: str, **arguments: str) -> Any:
-        """``data`` of an answer of its API; AssertionError with its words if it refuses."""
+        """Return ``data`` of its API's answer; AssertionError with the answer if it refuses."""
         query = f"?{urlencode(arguments)}" if arguments else ""
         with urlopen(f"{self.url}/api/v1/{path}{query}", timeout=30) as answer:
             read = json.load(answer)
@@ -64,12 +64,12 @@ class Prometheus:
         return read["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The instant vector of ``expression``."""
+        """Return the instant vector of ``expression``."""
         found: list[dict[str, Any]] = self.get("query", query=expression)["result"]
         return found
 
     def firing(self) -> dict[str, list[dict[str, str]]]:
-        """Labels of what fires now, by alert."""
+        """Return the labels of the alerts firing now, by alert."""
         fires: dict[str, list[dict[str, str]]] = {}
         for alert in self.get("alerts")["alerts"]:
             if alert["state"] == "firing":
@@ -81,10 +81,10 @@ class Prometheus:
 def running(
     folder: Path, port: int, targets: list[dict[str, Any]], *, quick: bool = False
 ) -> Iterator[Prometheus]:
-    """A Prometheus with our rules that scrapes ``targets`` each second.
+    """Run a Prometheus with our rules that scrapes ``targets`` each second.
 
-    ``quick``: alerts wait two seconds at most, and look back on a tenth of their minutes, on one
-    minute at most.
+    With ``quick``, an alert's ``for`` is two seconds, and its ranges are a tenth as long, but ten
+    seconds at least and one minute at most.
     """
     (folder / "targets.json").write_text(json.dumps(targets))
     (folder / "rules").mkdir()
@@ -119,7 +119,7 @@ def _hurry(read: dict[str, Any]) -> None:
 
 
 def _tenth(minutes: re.Match[str]) -> str:
-    # Scraped each second, on a busy machine sometimes only each few.
+    # Targets are scraped each second, on a busy machine sometimes only every few.
     return f"[{min(60, max(10, 6 * int(minutes[1])))}s]"
 
 

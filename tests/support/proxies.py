@@ -1,4 +1,4 @@
-"""nginx, Caddy and HAProxy in front of a gateway, told nothing but whom to pass all on to."""
+"""nginx, Caddy and HAProxy in front of a gateway, configured only with the gateway's address."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gateways import PATIENCE
 
 from localfabric.nodes.ports import free_ports
 
-# Where Debian has those that are no command of everybody's.
+# The folders where Debian puts programs that aren't for all users.
 _PATH: Final = "/usr/sbin:/usr/local/sbin"
 
-# What each is told: where to listen, and whom to pass all on to. Beside that only what it needs in
-# order to run in a folder, in the foreground, without root. HAProxy has no time limits by itself.
+# Each has the port and the address behind it, and the settings that it needs to run in a folder, in
+# the foreground, without root. HAProxy has no time limits by default.
 _CONFIGURATIONS: Final = {
     "nginx": """
 daemon off;
@@ -72,9 +72,9 @@ PROXIES: Final = tuple(_COMMANDS)
 
 @contextlib.asynccontextmanager
 async def in_front_of(behind: str, name: str, folder: Path) -> AsyncIterator[int]:
-    """The port of proxy ``name``, one of PROXIES, that passes all on to ``behind`` (``host:port``).
+    """Run proxy ``name``, one of PROXIES, in front of ``behind`` (``host:port``); yield its port.
 
-    Its files are in ``folder``. Skips where it isn't installed, in CI it fails.
+    Its files are in ``folder``. If it isn't installed, skip on a laptop and fail in CI.
     """
     (port,) = free_ports(1)
     text = _CONFIGURATIONS[name].format(behind=behind, folder=folder, port=port)
@@ -84,7 +84,7 @@ async def in_front_of(behind: str, name: str, folder: Path) -> AsyncIterator[int
 
 @contextlib.asynccontextmanager
 async def started(name: str, configuration: str, folder: Path, port: int) -> AsyncIterator[None]:
-    """Proxy ``name`` with this ``configuration``, by which it listens on ``port``."""
+    """Run proxy ``name`` with this ``configuration``, by which it listens on ``port``."""
     program = shutil.which(name) or shutil.which(name, path=_PATH)
     if program is None:
         missing = f"{name} isn't installed: scripts/setup proxies"

@@ -1,7 +1,7 @@
 """A program on a pseudo-terminal, and the screen that it has drawn there.
 
-The screen knows the escape sequences that `newsfabric top` needs and no other: whatever else
-gets through to the terminal fails the test.
+The screen knows only the escape sequences that `newsfabric top` needs: any other that reaches
+the terminal fails the test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 import termios
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-# Nothing is measured here; only what is broken takes that long.
+# Seconds. Nothing is measured here; only a broken program takes that long.
 PATIENCE = 60.0
 
 _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
@@ -24,14 +24,14 @@ _BEGUN = re.compile(r"\x1b(?:\[[?0-9;]*)?\Z")
 
 
 class DrawnScreen:
-    """What stands on a terminal of ``width`` by ``height`` after the bytes it was fed."""
+    """The content of a terminal of ``width`` by ``height`` after the bytes it was fed."""
 
     def __init__(self, width: int, height: int) -> None:
         self.resize(width, height)
         self.alternate = False
         self.cursor_shown = True
         self.coloured = False
-        # What was printed while the ordinary screen was shown.
+        # Text printed while the ordinary screen was shown.
         self.printed = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._rest = ""
@@ -91,7 +91,7 @@ class DrawnScreen:
 
 
 class Terminal:
-    """A program that runs on one."""
+    """A terminal with a program that runs on it."""
 
     def __init__(self, main: int, process: asyncio.subprocess.Process, screen: DrawnScreen) -> None:
         self.process = process
@@ -105,7 +105,7 @@ class Terminal:
         try:
             data = os.read(self._main, 65536)
         except OSError:
-            # Linux says so when the program has closed its end.
+            # Linux raises this error when the program has closed its end.
             data = b""
         if not data:
             self._loop.remove_reader(self._main)
@@ -120,7 +120,7 @@ class Terminal:
         _set_size(self._main, width, height)
 
     async def shows(self, *wanted: str, without: Sequence[str] = ()) -> None:
-        """Wait until all of that stands on the screen, and nothing of ``without``."""
+        """Wait until the screen shows all of ``wanted`` and nothing of ``without``."""
         await self.until(
             lambda text: (
                 all(one in text for one in wanted) and not any(one in text for one in without)
@@ -147,7 +147,7 @@ class Terminal:
             return code
 
     def has_echo(self) -> bool:
-        """Whether the terminal is as a shell wants it."""
+        """Return whether the terminal echoes, as a shell needs it."""
         return bool(termios.tcgetattr(self._main)[3] & termios.ECHO)
 
     async def close(self) -> None:
@@ -162,7 +162,7 @@ class Terminal:
 async def on_a_terminal(
     *command: str, width: int = 80, height: int = 24, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Terminal]:
-    """``command`` with a terminal of that size; killed at the end."""
+    """Run ``command`` on a terminal of that size; kill it at the end."""
     main, other = os.openpty()
     _set_size(main, width, height)
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
@@ -185,8 +185,8 @@ async def on_a_terminal(
 
 
 def _take(terminal: int) -> None:
-    # In the child: signals of keys and of the terminal's size go to it. uvloop would begin the
-    # session only after this.
+    # In the child: signals of keys and of the terminal's size are sent to it. uvloop would begin
+    # the session only after this.
     os.setsid()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 

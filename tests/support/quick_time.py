@@ -1,7 +1,7 @@
-"""A loop whose time goes on at once where it would wait, for tests of what takes minutes.
+"""An event loop with simulated time: where it would wait, its clock jumps. For tests of minutes.
 
-Timers end in their order, and each at its time: a test of an hour takes as long as what is done in
-it. Nothing on this loop may wait for a socket or a thread.
+Timers end in their order, each at its time: a test of an hour takes only as long as its
+computing. No code on this loop may wait for a socket or a thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 
 class _Selector(selectors.SelectSelector):
-    """Waits for nothing: the time that it should wait for has passed."""
+    """A selector that never waits: it moves the clock by the time-out instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class QuickLoop(asyncio.SelectorEventLoop):
-    """Its time begins at 0."""
+    """An event loop on such a selector, whose time begins at 0."""
 
     def __init__(self) -> None:
         self._clock = _Selector()
@@ -41,12 +41,12 @@ class QuickLoop(asyncio.SelectorEventLoop):
         return self._clock.now
 
     def stand_still(self, seconds: float) -> None:
-        """The process is frozen for so long: whatever was due meanwhile is late."""
+        """Freeze the process for so long: all timers due in that time are late."""
         self._clock.now += seconds
 
 
 def run(main: Coroutine[Any, Any, None], *, began: float) -> None:
-    """Play ``main``; all clocks show the loop's time, those of the wall began at ``began``."""
+    """Run ``main``; all clocks show the loop's time, and wall clocks began at ``began``."""
     with (
         asyncio.Runner(loop_factory=QuickLoop) as runner,
         pytest.MonkeyPatch.context() as patch,
@@ -59,7 +59,7 @@ def run(main: Coroutine[Any, Any, None], *, began: float) -> None:
 
 
 def quick_loop() -> QuickLoop:
-    """The loop that runs now."""
+    """Return the running loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, QuickLoop)
     return loop

@@ -1,4 +1,4 @@
-"""A RabbitMQ that can be found, and not run: files laid out as the packages lay them out."""
+"""A RabbitMQ that can be found but not run: files laid out like those of the packages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def tree(folder: Path, version: str) -> str:
-    """Make ``folder`` look like an unpacked RabbitMQ ``version`` with its Erlang; returns it."""
+    """Make ``folder`` look like an unpacked RabbitMQ ``version`` with Erlang; return its path."""
     for program in (
         f"usr/lib/rabbitmq/lib/rabbitmq_server-{version}/sbin/rabbitmq-server",
         "usr/lib/erlang/bin/erl",

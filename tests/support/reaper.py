@@ -1,9 +1,9 @@
-"""Ends what tests have started when pytest itself is killed, and so can't.
+"""A program that ends the processes of tests when pytest itself is killed, and so can't.
 
-pytest starts it at the other end of a pipe. When the pipe ends, pytest is gone, or done: then
-every process with pytest's mark in its environment is killed, whoever started it and however far
-it went away (a data plane has a session of its own, and no parent). Nothing but the standard
-library: it starts in a few milliseconds and waits in a few megabytes.
+pytest starts it at the other end of a pipe. The pipe ends when pytest has died or finished. Then
+it kills every process with pytest's mark in its environment, whatever its parent or session (a
+data plane has a session of its own, and no parent). It uses nothing but the standard library, so
+it starts in a few milliseconds and waits in a few megabytes.
 
     python -IS reaper.py MARK
 """
@@ -19,15 +19,15 @@ import time
 from pathlib import Path
 
 VARIABLE = "NEWSFABRIC_TESTS"
-# A dying process may just have had a child.
+# Kills are repeated, because a dying process may just have started a child.
 ROUNDS = 20
 PAUSE = 0.1
 
 
 def watch(mark: str) -> subprocess.Popen[bytes]:
-    """Mark this process's children to come, and have them ended when it ends.
+    """Mark this process's future children, so that they are killed when it ends.
 
-    Close its ``stdin`` for that, or die.
+    The same happens when the ``stdin`` of the returned process is closed.
     """
     os.environ[VARIABLE] = mark
     unmarked = {name: value for name, value in os.environ.items() if name != VARIABLE}
@@ -35,13 +35,13 @@ def watch(mark: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-IS", __file__, mark],
         env=unmarked,
         stdin=subprocess.PIPE,
-        # Ctrl-C is for pytest.
+        # Ctrl-C must reach pytest alone.
         start_new_session=True,
     )
 
 
 def marked(mark: str) -> list[int]:
-    """Every live process that was started with ``mark``."""
+    """Return the pid of every live process that was started with ``mark``."""
     wanted = f"{VARIABLE}={mark}".encode()
     return [
         pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _has(pid, wanted)
@@ -52,7 +52,7 @@ def _has(pid: int, wanted: bytes) -> bool:
     try:
         return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        # Gone meanwhile, or another user's. A zombie has no environment.
+        # The process has ended, or is another user's. A zombie has no environment.
         return False
 
 

@@ -1,4 +1,4 @@
-"""Whole regions in memory: router, mailbox service and a gateway on real sockets, linked."""
+"""Whole regions in memory, linked: router, mailbox service, and a gateway on real sockets."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _NUMBERS = itertools.count(1)
 
 @dataclasses.dataclass
 class Region:
-    """One region: its core cluster, its box, and the store of the whole fabric."""
+    """A region: its core cluster, its box, and the store of the whole fabric."""
 
     core: CoreCluster
     box: Box
 
     async def write_to(self, user: str, body: Any, **properties: Any) -> Envelope:
-        """An individual message; returns it as it was routed.
+        """Send a message to a user's mailbox; return it as it was routed.
 
-        The next one is of a later millisecond: those of one and the same have no order by time.
+        The next one is of a later millisecond: within one millisecond the order isn't that of time.
         """
         fields = {"app_id": "billing", "message_id": f"letter-{next(_NUMBERS)}"} | properties
         self.core.publish(Message(f"user.{user}", str(body).encode(), Properties(**fields)))
@@ -64,7 +64,7 @@ class Region:
 
     @contextlib.asynccontextmanager
     async def device(self, user: str = "42", **claims: Any) -> AsyncIterator[Reader]:
-        """A reader who is logged in, not subscribed to anything."""
+        """Open a reader that is logged in and has no subscriptions."""
         async with self.box.reader() as reader:
             push = await reader.ask(action="login", token=token(user, **claims))
             assert push["type"] == "logged_in", push
@@ -72,7 +72,7 @@ class Region:
 
 
 async def opened_mailbox(reader: Reader, user: str = "42") -> tuple[dict[str, Any], list[Any]]:
-    """The reply to a subscribe, and what was replayed after it."""
+    """Return the reply to a subscribe, and the pushes replayed after it."""
     subscribed = await reader.subscribe(f"user.{user}")
     await reader.say(action="ping", ref="opened")
     pushes = []
@@ -92,7 +92,7 @@ async def opened_region(
     cookie: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Region]:
-    """A region whose router and mailbox service are running; readers' keys are in ``folder``."""
+    """Run a region with router and mailbox service; the readers' public keys are in ``folder``."""
     core = CoreCluster(broker := StubBroker(), broker.connect(), store, table)
     await core.open()
     keys = keys_file(folder)
@@ -110,7 +110,7 @@ async def opened_region(
 
 
 async def linked(regions: Sequence[Region]) -> None:
-    """Each region's core gets what the others route."""
+    """Link the regions: each region's core receives the messages that the others route."""
     for one, other in itertools.permutations(regions, 2):
         await forward(one.core.broker, "outbound", "#", other.core.broker, "postoffice")
 
@@ -118,7 +118,7 @@ async def linked(regions: Sequence[Region]) -> None:
 async def forward(
     source: StubBroker, exchange: str, key: str, target: StubBroker, destination: str
 ) -> None:
-    """A shovel; one upstream says whose word it brings."""
+    """Run a shovel; to ``upstream`` it sets the box's user id on each message."""
     link = source.connect()
     consumers: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A way to a port whose connections can all be reset at once, as by a firewall that forgets."""
+"""A forwarder to a port that can reset all its connections at once, like a forgetful firewall."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import struct
 import threading
 from collections.abc import Iterator
 
-# Closing with it sends RST instead of FIN.
+# SO_LINGER with these values makes closing send RST instead of FIN.
 _ABORT = struct.pack("ii", 1, 0)
 
 
 class ResettingWay:
-    """Forwards connections to ``port`` of loopback, in threads; :attr:`port` is its own."""
+    """A forwarder of connections to ``port`` of loopback, in threads; :attr:`port` is its own."""
 
     def __init__(self, port: int) -> None:
         self._to = port
@@ -24,12 +24,12 @@ class ResettingWay:
         self._open: list[socket.socket] = []
 
     def reset(self) -> int:
-        """Reset both ends of every connection; returns how many ends there were."""
+        """Reset both ends of every connection; return the number of ends."""
         with self._lock:
             ends, self._open = self._open, []
         for end in ends:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-            # Not close(): a thread reads from it, and would keep it open.
+            # Not close(): a thread reads from the socket, and would keep it open.
             os.close(end.detach())
         return len(ends)
 
@@ -45,12 +45,12 @@ class ResettingWay:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[ResettingWay]:
-        """It takes connections until the context ends; then they are reset."""
+        """Accept connections until the context ends; then reset them."""
         threading.Thread(target=self._accept, daemon=True).start()
         try:
             yield self
         finally:
-            # Also wakes who accepts.
+            # This also wakes the accepting thread.
             self._listening.shutdown(socket.SHUT_RDWR)
             self._listening.close()
             self.reset()

@@ -13,7 +13,7 @@ from newsfabric.topics import TopicTable
 
 
 class SeveralCores:
-    """``each`` of them has the link of the service under test, which has ``links`` to all."""
+    """Core brokers: ``each`` with its link, and ``links`` to all for the service under test."""
 
     def __init__(self, topics: TopicTable, count: int) -> None:
         self.topics = topics
@@ -38,7 +38,7 @@ class SeveralCores:
         return self.brokers[n]
 
     def envelopes(self) -> list[list[Envelope]]:
-        """What each has been given for readers so far."""
+        """Return the messages that each broker has received for readers so far."""
         return [core.envelopes() for core in self.each]
 
     def receipts(self) -> list[list[Receipt]]:

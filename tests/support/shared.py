@@ -1,4 +1,4 @@
-"""What all workers of one test run share: whoever needs it first starts it."""
+"""Resources that all workers of one test run share: the first that needs one starts it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 def once_per_run(
     factory: pytest.TempPathFactory, name: str, start: Callable[[Path], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What ``start`` returned for a folder of its own; called once, whatever the workers.
+    """Call ``start`` with a new folder once for all workers; return its result to each of them.
 
-    The value goes through JSON. When ``start`` raises, whoever asks next tries again.
+    The result is passed as JSON. If ``start`` raises, the next caller tries again.
     """
     run = folder_of_run(factory)
     told = run / f"{name}.json"
@@ -31,15 +31,15 @@ def once_per_run(
 
 
 def folder_of_run(factory: pytest.TempPathFactory) -> Path:
-    """Where all workers of this run meet."""
+    """Return the folder that all workers of this run share."""
     base = factory.getbasetemp()
-    # A worker's folder is in the one of the run.
+    # A worker's folder is below the run's.
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @contextlib.contextmanager
 def after_the_first(path: Path) -> Iterator[None]:
-    """Whoever comes first does it alone, then all others at once."""
+    """Let the first process run the block alone, then all waiting ones at the same time."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -50,7 +50,7 @@ def after_the_first(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of that name; whoever dies gives it back."""
+    """Hold the lock of that name; a process that dies releases it."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Headers as RabbitMQ's shovels leave them."""
+"""Message headers with the marks of RabbitMQ's shovels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from newsfabric.amqp.message import SHOVELLED
 
 
 def shovelled(*shovels: str, **headers: object) -> dict[str, Any]:
-    """``headers`` as they arrive after ``shovels``, the last one last."""
+    """Return ``headers`` of a message that was carried by ``shovels``, in this order."""
     tables = [
         {
             "shovelled-by": "oregon-core-1@localhost",

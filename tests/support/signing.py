@@ -1,4 +1,4 @@
-"""An issuer of tokens, made of PyJWT and keys of its own: good tokens, and bad ones."""
+"""An issuer of good and bad tokens, made of PyJWT and keys of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRET = b"a secret of thirty-two bytes or more"
 
 @functools.cache
 def ed25519(name: str = "first") -> Ed25519PrivateKey:
-    """The key of that name; the same one each time."""
+    """Return the key of that name; the same one each time."""
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
@@ -53,7 +53,7 @@ def private_pem(key: Any) -> bytes:
 
 
 def jwk(key: Any, kid: str | None = None, **more: Any) -> dict[str, Any]:
-    """The public half of ``key`` (or a secret, bytes) as a JSON Web Key."""
+    """Return the public half of ``key`` (or a secret, bytes) as a JSON Web Key."""
     if isinstance(key, bytes):
         entry: dict[str, Any] = {"kty": "oct", "k": _text(key)}
     elif isinstance(key, rsa.RSAPrivateKey):
@@ -80,7 +80,7 @@ def token(
     issued: float | None = None,
     **claims: Any,
 ) -> str:
-    """A token of ``user``, signed by ``key``; further claims replace or (None) remove those."""
+    """Return a token of ``user``, signed by ``key``; ``claims`` replace or (None) remove others."""
     now = time.time() if issued is None else issued
     made: dict[str, Any] = {"sub": user, "iat": now, "aud": AUDIENCE, "iss": ISSUER}
     if ttl is not None:
@@ -98,7 +98,7 @@ def signed(
     kid: str | None = None,
     **headers: Any,
 ) -> str:
-    """Any JSON (or bytes) as the payload of a signed token; PyJWT would look at it too closely."""
+    """Sign any JSON (or bytes) as the payload of a token; PyJWT itself would refuse bad ones."""
     head = {"typ": "JWT", "alg": algorithm} | ({} if kid is None else {"kid": kid}) | headers
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     start = f"{_text(json.dumps(head).encode())}.{_text(payload)}"
@@ -120,7 +120,7 @@ def _text(data: bytes) -> str:
 
 
 def keys_file(folder: Path, *keys: Any) -> str:
-    """A PEM file with the public halves of ``keys``; of :func:`ed25519` if none is said."""
+    """Write a PEM file with the public halves of ``keys``, by default of :func:`ed25519`."""
     path = folder / "token-keys.pem"
     path.write_bytes(b"".join(public_pem(key) for key in keys or (ed25519(),)))
     return str(path)

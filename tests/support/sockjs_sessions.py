@@ -1,4 +1,4 @@
-"""SockJS sessions over each of its transports, byte by byte: for one user of the gateway's URLs."""
+"""SockJS sessions over each of its transports, byte by byte, on the gateway's URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRANSPORTS = ("websocket", *POLLING, *STREAMING)
 
 _NUMBERS = itertools.count(1)
 _CALLBACK = {"jsonp": "?c=f", "htmlfile": "?c=f"}
-# What ends a packet of a stream.
+# The end of a packet in a stream.
 _ENDS = {
     "xhr_streaming": b"]\n",
     "eventsource": b"]\r\n\r\n",
@@ -28,14 +28,14 @@ _ENDS = {
 
 
 def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
-    """What the gateway that is opened next is being sent: 8 MiB at most."""
+    """Return the next gateway's account of bodies being received, with a limit of 8 MiB."""
     bodies = Bodies(8 << 20)
     monkeypatch.setattr("gateway.sockjs.sessions.Bodies", lambda _room: bodies)
     return bodies
 
 
 class Session:
-    """A session that is open: verbs up, pushes down."""
+    """An open session: verbs up, pushes down."""
 
     def __init__(self, box: Box, transport: str, raw: RawSocket) -> None:
         self._box = box
@@ -45,7 +45,7 @@ class Session:
         self._heard: list[dict[str, Any]] = []
 
     async def open(self) -> None:
-        """Wait for the packet ``o``."""
+        """Open it, and wait for the packet ``o``."""
         if self._transport == "websocket":
             await self._raw.upgrade(f"{self._base}/websocket")
             assert (await self._raw.read_frame())[1] == b"o"
@@ -58,11 +58,11 @@ class Session:
             await self._raw.read_until(opened[self._transport])
 
     async def say(self, *verbs: dict[str, Any]) -> None:
-        """Say them in one packet."""
+        """Send the verbs in one packet."""
         await self.say_texts([json.dumps(verb) for verb in verbs])
 
     async def say_texts(self, texts: Sequence[str]) -> None:
-        """The same of what may be no JSON."""
+        """Send texts, which may be no JSON, in one packet."""
         packet = json.dumps(texts).encode()
         if self._transport == "websocket":
             self._raw.send_frame(0x81, packet)
@@ -73,7 +73,7 @@ class Session:
         assert answer.status in (200, 204)
 
     async def hear(self, count: int) -> list[dict[str, Any]]:
-        """The next ``count`` pushes."""
+        """Return the next ``count`` pushes."""
         while len(self._heard) < count:
             packet = await self._next()
             if packet.startswith("a"):
@@ -98,7 +98,7 @@ class Session:
 
 
 def _packet(transport: str, raw: bytes) -> str:
-    """The SockJS packet in an answer, or in a piece of one with what stands before it."""
+    """Return the SockJS packet in an answer, or in a piece of one with any bytes before it."""
     if transport in ("jsonp", "htmlfile"):
         literal: str = json.loads(raw[raw.rindex(b'("') + 1 : raw.rindex(b'")') + 1])
         return literal
@@ -108,7 +108,7 @@ def _packet(transport: str, raw: bytes) -> str:
 
 @contextlib.asynccontextmanager
 async def sockjs_session(box: Box, transport: str) -> AsyncIterator[Session]:
-    """An open session; jsonp and htmlfile need the gateway's ``sockjs_legacy``."""
+    """Open a session; jsonp and htmlfile need the gateway's ``sockjs_legacy``."""
     async with box.opened() as raw:
         session = Session(box, transport, raw)
         await session.open()

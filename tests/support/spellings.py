@@ -1,4 +1,4 @@
-"""Ways to write, or to mean, the topic of user 7 and the fabric's own."""
+"""Spellings that denote, or might denote, the topic of user 7 or the fabric's own topics."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""How tests are spread over the workers of pytest-xdist: what stays together, what begins first.
+"""The distribution of tests to pytest-xdist's workers: groups, and the order in which they begin.
 
-The tests of a file stay together, so that what its fixtures start is started once; a mark
-``xdist_group`` makes a group of its own, within a file or across files. Who shares a world, the
-Cassandra node, or what the ``conftest.py`` of a folder makes once for a session, needs no mark. A
-worker takes the next group when it has nothing left.
+The tests of a file stay together, so that their fixtures start only once; a mark
+``xdist_group`` makes a group of its own, within a file or across files. No mark is needed by tests
+that share a world, the Cassandra node, or a session's fixture of a folder's ``conftest.py``. A
+worker takes the next group when it has no tests left.
 
-Workers find the groups, and the process that schedules them collects no tests: it reads them in a
-file. pytest-xdist itself (3.8) writes them into the tests' ids, which pytest (9.2) doesn't let it
-do any more; then it spreads all tests one by one, without a word (its issue 1386).
+Workers compute the groups. The scheduling process collects no tests, so it reads the groups in a
+file. pytest-xdist itself (3.8) writes them into the tests' ids, which pytest (9.2) no longer
+allows; then it silently spreads all tests one by one (its issue 1386).
 
-What takes minutes begins first, then what mostly waits (worlds, brokers, browsers), and the rest
-fills the processor beside it. One process (``-n 0``) takes the same order. A few worlds, or groups
-of Cassandra nodes, are up at a time: whoever would start one more takes what is next and needs
-none.
+Tests that take minutes begin first, then those that mostly wait (worlds, brokers, browsers); the
+rest uses the processor meanwhile. One process (``-n 0``) takes the same order. Only a few worlds,
+or groups of Cassandra nodes, are up at a time: a worker that would start one more takes the next
+group that needs none.
 """
 
 from __future__ import annotations
@@ -27,26 +27,25 @@ import pytest
 from shared import folder_of_run
 from xdist.scheduler import LoadScopeScheduling
 
-# Fixtures that are worlds, where a test has several: the first is the one.
+# Fixtures that are worlds; a test that uses several belongs to the first of these.
 WORLDS = ("far_world", "boxes", "world")
-# In this order worlds begin, by how long all their tests take. None is those that tests start
-# themselves: each file's, or group's, is a world of its own, on ports of its own.
+# The order in which worlds begin, by the duration of all their tests. None stands for worlds that
+# tests start themselves: each file, or group, has its own, on its own ports.
 KINDS = ("world", "boxes", None, "far_world")
-# Groups that have a world up, or Cassandra nodes of their own, are called so.
+# The prefix of groups that have a world up, or Cassandra nodes of their own.
 HEAVY = "heavy: "
-# What a test needs, by its marks: what comes first here begins first.
+# Needs of tests, as marks, in the order in which they begin.
 NEEDS = ("world", "cargo", "cassandra", "broker", "browser")
 # Marks of tests that take minutes each.
 MINUTES = ("slow", "cargo")
-# A world that starts takes two cores for half a minute, and 2 GB of memory; at rest half a core.
-# With three of them and Cassandra nodes beside, two cores had a load of 24, and nodes weren't up in
-# time.
+# A starting world takes two cores for half a minute, and 2 GB of memory; at rest half a core. With
+# three worlds and Cassandra nodes, two cores had a load of 24, and nodes started too late.
 HEAVY_AT_A_TIME = max(2, min(4, os.cpu_count() or 1))
 _CLOSEST = pytest.StashKey[dict[str, pytest.Mark]]()
 
 
 class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Groups, and files of those tests that are in none."""
+    """A scheduler of groups, and of files with those tests that are in no group."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -54,7 +53,7 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
 
     @functools.cached_property
     def _known(self) -> dict[str, Any]:
-        # Asked for only when all workers have collected.
+        # Used only when all workers have collected.
         known: dict[str, Any] = json.loads(self._file.read_text("utf-8"))
         return known
 
@@ -62,8 +61,8 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
         return str(self._known["groups"][nodeid])
 
     def _reschedule(self, node: Any) -> None:
-        # Two left is soon enough: a worker begins the last when it knows what comes after it.
-        # What is given out sooner waits behind tests that may take minutes.
+        # Two tests left is soon enough: a worker begins its last test when it knows the one after
+        # it. A group given out sooner waits behind tests that may take minutes.
         if self.workqueue and self._pending_of(self.assigned_work[node]) > 1:
             return
         super()._reschedule(node)
@@ -71,18 +70,18 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
     def _assign_work_unit(self, node: Any) -> None:
         group = self._next_for(node)
         if group is None:
-            # Only heavy groups are left, and others are at them.
+            # Only heavy groups are left, and enough other workers run heavy ones.
             node.shutdown()
             return
         self.workqueue.move_to_end(group, last=False)
         super()._assign_work_unit(node)
 
     def _next_for(self, node: Any) -> str | None:
-        """The group that ``node`` begins next; None if each is heavy, and enough of them are up."""
+        """Return the next group for ``node``; None if all are heavy, and enough of them are up."""
         holders = [each for each in self.nodes if self._is_at_a_heavy_one(each)]
         room = node in holders or len(holders) < HEAVY_AT_A_TIME
         can = [group for group in self.workqueue if room or not group.startswith(HEAVY)]
-        # What waits behind a test of minutes is what comes last, since it is quick.
+        # A group behind a test of minutes should be a quick one, and the last ones are.
         return (can[-1] if self._takes_minutes(node) else can[0]) if can else None
 
     def _takes_minutes(self, node: Any) -> bool:
@@ -98,16 +97,16 @@ class ByGroupOrFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def workers() -> int:
-    """For ``-n auto``: more than cores, since most tests wait most of the time."""
+    """Return the number for ``-n auto``: above that of cores, since tests mostly wait."""
     return max(4, min(8, 3 * (os.cpu_count() or 1)))
 
 
 def spread(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Give tests their groups, and bring groups into the order in which they begin."""
+    """Assign tests to groups, and sort groups into the order in which they begin."""
     for item in items:
         if world_of(item) is not None:
             item.add_marker(pytest.mark.world)
-        # Asked for several times, and each time pytest would look through all that it is in.
+        # Needed several times, and each time pytest would search all of the test's parents.
         item.stash[_CLOSEST] = {mark.name: mark for mark in reversed([*item.iter_markers()])}
     groups = {item.nodeid: _group_of(item) or _file_of(item.nodeid) for item in items}
     turns: dict[str, tuple[bool, int, int, int]] = {}
@@ -116,7 +115,7 @@ def spread(items: list[pytest.Item], config: pytest.Config) -> None:
         turns[groups[item.nodeid]] = min(turn, turns.get(groups[item.nodeid], turn))
     items.sort(key=lambda item: turns[groups[item.nodeid]])
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
-        # All workers find the same.
+        # All workers compute the same groups.
         minutes = [item.nodeid for item in items if item.stash[_CLOSEST].keys() & set(MINUTES)]
         _groups_of(config).write_text(json.dumps({"groups": groups, "minutes": minutes}), "utf-8")
 
@@ -126,9 +125,9 @@ def _groups_of(config: pytest.Config) -> Path:
 
 
 def world_of(item: pytest.Item) -> str | None:
-    """Which of the shared worlds a test needs: its fixture's name."""
+    """Return the shared world that a test needs: its fixture's name."""
     names = getattr(item, "fixturenames", ())
-    # Others may be called so: ours stand (tests/support/standing_worlds.py).
+    # Other fixtures may have these names: ours use `standing` (tests/support/standing_worlds.py).
     return next((w for w in WORLDS if "standing" in names and w in names), None)
 
 
@@ -152,7 +151,7 @@ def _file_of(nodeid: str) -> str:
 
 
 def _shared_in_a_folder(item: pytest.Item) -> str | None:
-    """The folder below tests/ that makes for a session what the test needs."""
+    """Return the folder below tests/ whose ``conftest.py`` has a session's fixture of the test."""
     info = getattr(item, "_fixtureinfo", None)
     known = (
         () if info is None else (info.name2fixturedefs[n] for n in sorted(info.name2fixturedefs))

@@ -1,10 +1,10 @@
-"""Real worlds, each started once for all tests that need its like, by the command users type.
+"""Real worlds, each started once for all tests that need its kind, by the command of users.
 
-Starting one takes half a minute on two cores, so tests share them, and it is taken down after the
-last of its tests, since a world at rest takes its part of a core too. tests/support/spreading.py
-has one worker hold a world, and puts those that share one side by side. What a test breaks it
-mends: see :meth:`worlds.World.mend`. What can't be mended (no world, half a world, one that is
-stopped) happens in worlds of tests/e2e/test_the_world.py.
+Starting one takes half a minute on two cores, so tests share them. Each is stopped after the last
+of its tests, since a world at rest takes part of a core too. tests/support/spreading.py lets one
+worker hold a world, and puts its tests side by side. A test mends the faults it makes: see
+:meth:`worlds.World.mend`. Faults that can't be mended (no world, half a world, a stopped one)
+are tested in worlds of tests/e2e/test_the_world.py.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from worlds import PORTS, ROOT, World, ports_in_use, require_rabbitmq
 from localfabric.world.cassandra_home import find_cassandra
 from newsfabric.errors import SetupError
 
-# A busy machine may need several times what a quiet one does.
+# Seconds. A busy machine may need several times as long as a quiet one.
 START = 300
 
 
 @contextlib.contextmanager
 def _running(folder: Path, first_port: int, *options: str) -> Iterator[World]:
-    """A world that is taken down at the end, with nothing left behind."""
+    """Run a world; take it down at the end, and check that nothing is left of it."""
     require_rabbitmq()
     world = World(folder / "world")
     where = ("--port-base", str(first_port), "--timeout", str(START))
@@ -42,14 +42,14 @@ def _running(folder: Path, first_port: int, *options: str) -> Iterator[World]:
 
 
 class Standing:
-    """The world that is up. Asked for another kind, it takes this one down and starts that."""
+    """The world that is up. A request for another kind takes it down and starts that kind."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
         self._stack = contextlib.ExitStack()
         self._kind = ""
         self._world: World | None = None
-        # Kinds that didn't start won't at the next try, which takes as long.
+        # A kind that failed to start would fail again, and take as long.
         self._failed: dict[str, AssertionError] = {}
 
     def of(self, kind: str, first_port: int, *options: str) -> World:
@@ -84,7 +84,7 @@ def standing(
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Take the world down when the next test wants another one, or none."""
+    """Take the world down if the next test needs another one, or none."""
     standing = item.config.stash.get(_STANDING, None)
     if standing is not None and (nextitem is None or world_of(nextitem) != world_of(item)):
         standing.close()
@@ -92,13 +92,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def world(standing: Standing) -> World:
-    """Two regions with one box each."""
+    """Return a world of two regions with one box each."""
     return standing.of("world", PORTS)
 
 
 @pytest.fixture
 def far_world(standing: Standing) -> World:
-    """Two regions and a proxy cluster; with Cassandra where it is installed."""
+    """Return a world of two regions and a proxy cluster; with Cassandra where it is installed."""
     options = ["--proxy"]
     with contextlib.suppress(SetupError):
         find_cassandra(ROOT, os.environ)
@@ -108,5 +108,5 @@ def far_world(standing: Standing) -> World:
 
 @pytest.fixture
 def boxes(standing: Standing) -> World:
-    """Two regions with two boxes each, for tests that break most of it."""
+    """Return a world of two regions with two boxes each, for tests that break most of it."""
     return standing.of("boxes", PORTS + 300, "--retail", "2")

@@ -1,8 +1,8 @@
-"""Takes a service of a running world away and runs another one of its kind in its place.
+"""Replacements for a service of a running world: the service is killed, and another one runs.
 
-It has the same name, ports and login, so that nobody else notices; but what it is told differs, or
-its limits do (tests/support/limited.py). Afterwards the world's own is dead, until somebody mends
-the world (:meth:`worlds.World.mend`).
+It has the same name, ports and login, so that no other process notices. But its options differ, or
+its limits (tests/support/limited.py). Afterwards the world's own service is dead until the
+world is mended (:meth:`worlds.World.mend`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 
 def layout_of(world: World, *, scale: tuple[int, int] | None = None) -> WorldLayout:
-    """How the world lies; with ``scale`` as if it had scalers."""
+    """Return the world's layout; with ``scale`` as if it had scalers."""
     layout, notes = read_running(world.state)
     if scale is None:
         return layout
@@ -40,7 +40,7 @@ def layout_of(world: World, *, scale: tuple[int, int] | None = None) -> WorldLay
 
 
 def program_of(layout: WorldLayout, name: str) -> Program:
-    """What runs the service called ``name``."""
+    """Return the program of the service called ``name``."""
     programs = (p for region in layout.regions for p in region_programs(layout, region))
     return next(program for program in programs if program.name == name)
 
@@ -54,10 +54,10 @@ def instead(
     ready: bool = True,
     **options: object,
 ) -> Iterator[None]:
-    """Kill these parts of the world; run the first again with ``limits`` and other ``options``,
-    and with ``variables`` in its environment.
+    """Kill these parts of the world; run the first again with other limits and options.
 
-    Begins when it is ready, unless it can't be.
+    ``variables`` are added to its environment. The block begins when the service is ready, or
+    without ``ready`` at once.
     """
     killed = world.run("chaos", "kill", *names)
     assert killed.returncode == 0, killed.stderr
@@ -74,7 +74,7 @@ def instead(
 def running(
     world: World, program: Program, *, limits: Mapping[str, Any] | None = None, **options: object
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``program`` until the block is left; of options that are given twice the last one counts."""
+    """Run ``program`` until the block ends; of options given twice the last one counts."""
     _, dash_m, *words = program.command
     assert dash_m == "-m"
     more = [word for name, value in options.items() for word in (_option(name), str(value))]

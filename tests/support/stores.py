@@ -1,7 +1,7 @@
-"""The stores that the contract is asked of (tests/store), and the topics that they are opened with.
+"""The stores that the contract's tests (tests/store) run on, and the topics that they know.
 
-Another store joins by one more entry in STORES: a function from a folder, topics and
-a clock to an open, empty store. One whose clock can't be set says so there.
+To add a store, add an entry to STORES: a function from a folder, topics and a clock to an open,
+empty store. A store whose clock can't be set needs a note there.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from worlds import World
 
 
 class Tail:
-    """One tail; subscribed by the time the constructor returns."""
+    """A ``newsfabric tail`` that has subscribed by the time the constructor returns."""
 
     def __init__(
         self, world: World, *topics: str, region: str, count: int = 1, options: tuple[str, ...] = ()
@@ -34,14 +34,14 @@ class Tail:
                 self._subscribed.set()
 
     def first(self) -> dict[str, Any]:
-        """The first message, as soon as it is printed; call it once."""
+        """Return the first message, as soon as it is printed; call this only once."""
         assert self.process.stdout is not None
         self._printed.append(self.process.stdout.readline())
         found: dict[str, Any] = json.loads(self._printed[0])
         return found
 
     def messages(self) -> list[dict[str, Any]]:
-        """Everything that it printed, once it has ended with success."""
+        """Wait for a successful end; return all printed messages."""
         assert self.process.stdout is not None
         self._printed += self.process.stdout.read().splitlines()
         code = self.process.wait(timeout=150)

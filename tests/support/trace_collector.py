@@ -1,4 +1,4 @@
-"""A collector of traces: takes OTLP over HTTP as JSON, and checks what every collector would."""
+"""A collector of traces: accepts OTLP over HTTP as JSON, and checks it as every collector would."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def span(**fields: object) -> Span:
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """One span as it came, with its resource's attributes."""
+    """A received span, with its resource's attributes."""
 
     fields: dict[str, Any]
     resource: dict[str, Any]
@@ -87,7 +87,7 @@ def _plain(value: dict[str, Any]) -> Any:
 
 
 class Collector:
-    """``answers`` are statuses to give before 200; ``body`` is what is said with it."""
+    """A collector; ``answers`` are statuses to give before 200, ``body`` is the body with 200."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -95,7 +95,7 @@ class Collector:
         self.requests = 0
         self.answers: list[int] = []
         self.body: dict[str, Any] = {}
-        # While it isn't set nobody is answered.
+        # While it isn't set, no request is answered.
         self.answering = asyncio.Event()
         self.answering.set()
         self.came = asyncio.Event()
@@ -111,7 +111,7 @@ class Collector:
                     self.spans.append(Collected(fields, about))
 
     async def has(self, count: int) -> list[Collected]:
-        """Wait for ``count`` spans; what came, by name."""
+        """Wait for ``count`` spans; return all received spans."""
         async with asyncio.timeout(PATIENCE):
             while len(self.spans) < count:
                 self.came.clear()
@@ -145,12 +145,12 @@ class _Traces(tornado.web.RequestHandler):
 
 @contextlib.asynccontextmanager
 async def open_collector() -> AsyncIterator[Collector]:
-    """One on loopback, until the end of the block."""
+    """Run a collector on loopback until the end of the block."""
     collector = Collector()
     routes = [(r"/v1/traces", _Traces, {"collector": collector})]
     application = tornado.web.Application(routes, log_function=lambda _handler: None)
     server, port = listen(application, host="127.0.0.1", port=0)
-    # As many as a batch has; a real collector takes megabytes.
+    # More than any batch needs; a real collector accepts megabytes.
     server.conn_params.max_body_size = 1 << 22
     collector.url = f"http://127.0.0.1:{port}"
     try:

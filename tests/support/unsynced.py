@@ -1,12 +1,12 @@
 """Files and folders in two states: as programs see them, and as a disk has them after a power cut.
 
-A write changes the first alone. Syncing a file carries its bytes and its length over, syncing a
-folder its names: a file that was created, renamed or removed is so on the disk when its folder was
-synced, and not before (fsync(2)). Journals of file systems are better than that word: ext4, XFS
-and btrfs write with a file the changes to names that came before.
+A write changes only the first state. Syncing a file copies its bytes and its length to the second;
+syncing a folder copies its names. So a created, renamed or removed file is so on the disk only
+after its folder was synced (fsync(2)). Journals of file systems promise more: ext4, XFS and btrfs
+write with a file the earlier changes to names.
 
-A real disk also writes of itself. With ``share`` above 0 a cut lets that share of the sectors
-survive which weren't synced, and of the changes to a folder's names the first few.
+A real disk also writes by itself. With ``share`` above 0, that share of the unsynced sectors
+survives a cut, and of the changes to a folder's names the first few.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import stat
 import time
 from pathlib import Path
 
-# What a disk writes whole or not at all.
+# Bytes that a disk writes completely or not at all.
 SECTOR = 512
 
 
 class File:
-    """Bytes as they are seen, and as they are on the disk."""
+    """A file: its bytes as programs see them, and as they are on the disk."""
 
     def __init__(self, mode: int = 0o644, content: bytes = b"") -> None:
         self.mode = stat.S_IFREG | stat.S_IMODE(mode)
@@ -31,7 +31,7 @@ class File:
         self._unsynced: set[int] = set()
 
     def write(self, data: bytes, offset: int) -> None:
-        """Change what is seen; a gap before ``offset`` is filled with zeros."""
+        """Change the seen bytes; a gap before ``offset`` is filled with zeros."""
         if offset > len(self.seen):
             self.truncate(offset)
         self.seen[offset : offset + len(data)] = data
@@ -39,18 +39,18 @@ class File:
         self.changed_ns = time.time_ns()
 
     def truncate(self, length: int) -> None:
-        """Cut what is seen, or lengthen it with zeros."""
+        """Cut the seen bytes, or extend them with zeros."""
         shorter, longer = sorted((length, len(self.seen)))
         self.seen[length:] = bytes(max(length - len(self.seen), 0))
         self._unsynced.update(range(shorter // SECTOR, -(-longer // SECTOR)))
         self.changed_ns = time.time_ns()
 
     def sync(self) -> None:
-        """Put all of it on the disk."""
+        """Put all bytes on the disk."""
         self._put(self._unsynced, len(self.seen))
 
     def cut(self, dice: random.Random, share: float) -> None:
-        """Forget what wasn't synced, but for ``share`` of the sectors."""
+        """Lose all unsynced changes, except ``share`` of the sectors and perhaps the length."""
         lucky = {sector for sector in sorted(self._unsynced) if dice.random() < share}
         length = len(self.synced)
         if share and dice.random() < share:
@@ -69,7 +69,7 @@ class File:
 
 
 class Folder:
-    """Names as they are seen, and as they are on the disk."""
+    """A folder: its names as programs see them, and as they are on the disk."""
 
     def __init__(self, mode: int = 0o755) -> None:
         self.mode = stat.S_IFDIR | stat.S_IMODE(mode)
@@ -79,18 +79,18 @@ class Folder:
         self._unsynced: list[dict[str, File | Folder | None]] = []
 
     def change(self, names: dict[str, File | Folder | None]) -> None:
-        """Have ``names`` stand for these, or for nothing: all of them at once, or none."""
+        """Assign these nodes to ``names``, or remove them (None): all at once or none."""
         self._unsynced.append(names)
         _apply(self.seen, names)
         self.changed_ns = time.time_ns()
 
     def sync(self) -> None:
-        """Put its names on the disk, and not what they stand for."""
+        """Put its names on the disk, without the content of their nodes."""
         self.synced = dict(self.seen)
         self._unsynced = []
 
     def cut(self, dice: random.Random, share: float) -> None:
-        """Forget the names that weren't synced, but for the first few; so below, too."""
+        """Lose the unsynced changes to names, except the first few; cut all nodes below, too."""
         lucky = dice.randint(0, len(self._unsynced)) if share else 0
         for names in self._unsynced[:lucky]:
             _apply(self.synced, names)
@@ -109,7 +109,7 @@ def _apply(names: dict[str, File | Folder], changes: dict[str, File | Folder | N
 
 
 def load(path: Path) -> Folder:
-    """The tree at ``path``, all of it on the disk."""
+    """Return the tree at ``path``, completely on the disk."""
     folder = Folder(path.stat().st_mode)
     for entry in path.iterdir():
         if entry.is_dir():
@@ -121,7 +121,7 @@ def load(path: Path) -> Folder:
 
 
 def save(folder: Folder, path: Path) -> None:
-    """Make ``path`` what ``folder`` is on the disk."""
+    """Make ``path`` equal to the on-disk state of ``folder``."""
     path.mkdir(exist_ok=True)
     for entry in path.iterdir():
         there = folder.synced.get(entry.name)

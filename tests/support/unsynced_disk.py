@@ -1,9 +1,9 @@
-"""A file system in memory that forgets what wasn't synced when its power is cut (unsynced.py).
+"""A file system in memory that loses unsynced data when its power is cut (unsynced.py).
 
 ``python unsynced_disk.py FOLDER MOUNT [journal]`` serves it at MOUNT until it is unmounted. FOLDER
-has what was on the disk at first, and what is on it after a cut or an unmount. From the cut on each
-call fails with EIO. ``msync`` of a mapped file comes here as a write and an ``fsync``. With
-``journal`` the sync of a file syncs the names of all folders.
+is the disk's content at first, and is written at a cut or an unmount. After a cut each
+call fails with EIO. ``msync`` of a mapped file arrives here as a write and an ``fsync``. With
+``journal``, the sync of a file syncs the names of all folders.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Before libfuse 2, which may be there as well.
+# fuse3, because libfuse 2 may be installed too.
 os.environ["FUSE_LIBRARY_NAME"] = "fuse3"
 
 import mfusepy
 from unsynced import SECTOR, File, Folder, load, save, sync_all
 
-# Extended attributes of the root. Setting the first to "SEED SHARE" cuts the power, setting the
-# second puts all on the disk.
+# Extended attributes of the root. Setting the first to "SEED SHARE" cuts the power; setting the
+# second puts all data on the disk.
 POWER_CUT = "user.power_cut"
 SETTLED = "user.settled"
 _CAPACITY = 1 << 36
@@ -33,14 +33,14 @@ _CACHED_SECONDS = 3600
 
 
 class Disk(mfusepy.Operations):  # type: ignore[misc]
-    """A tree of folders and files as libfuse asks for it, by path; one call at a time."""
+    """A tree of folders and files with libfuse's operations, by path; one call at a time."""
 
     use_ns = True
 
     def __init__(self, folder: Path, *, journal: bool) -> None:
         self._folder = folder
         self._journal = journal
-        # Those with names that aren't synced, if there is a journal.
+        # With a journal, the folders with unsynced names.
         self._changed: set[Folder] = set()
         self._root = load(folder)
         self._open: dict[int, File] = {}
@@ -203,7 +203,7 @@ class Disk(mfusepy.Operations):  # type: ignore[misc]
             raise mfusepy.FuseOSError(errno.EIO)
 
     def _parent(self, path: str) -> tuple[Folder, str]:
-        """Where ``path`` is about to change what it stands for."""
+        """Return the folder and the name of ``path``, for a call that changes that name."""
         parent, _, name = path.rpartition("/")
         folder: Folder = self._find(parent)
         if self._journal:
@@ -218,7 +218,7 @@ if __name__ == "__main__":
         foreground=True,
         nothreads=True,
         auto_unmount=True,
-        # Nothing but this mount changes anything.
+        # Only this mount changes the tree.
         entry_timeout=_CACHED_SECONDS,
         attr_timeout=_CACHED_SECONDS,
     )

@@ -1,4 +1,4 @@
-"""A TCP connection with something between its ends that can be cut, with or without a word."""
+"""A TCP relay whose connections a test can cut silently or reset."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import contextlib
 
 
 class Wire:
-    """Listens on a port of its own at ``host`` and passes bytes to ``port`` of 127.0.0.1, both
-    ways."""
+    """A relay from a port of its own at ``host`` to ``port`` of 127.0.0.1, both ways."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._target = port
@@ -19,7 +18,7 @@ class Wire:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
-        #: How many connections it took.
+        #: The number of accepted connections.
         self.accepted = 0
 
     async def open(self) -> Wire:
@@ -28,11 +27,11 @@ class Wire:
         return self
 
     def cut(self) -> None:
-        """From now on nothing goes through, and nobody is told."""
+        """Forward nothing from now on, without closing any connection."""
         self._flows.clear()
 
     def reset(self) -> None:
-        """Reset every connection; new ones are taken."""
+        """Reset every connection; accept new ones."""
         for writer in self._writers:
             writer.transport.abort()
 

@@ -1,4 +1,4 @@
-"""A world as tests see it: its state folder, the CLI applied to it, what is left of it."""
+"""A world for tests: its state folder, the CLI for it, and its processes and ports."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # The first of 2,300 ports for the worlds of one test run: below the kernel's ephemeral range, away
-# from the default world and the bench. Two runs side by side need two of it. Worlds that may be up
-# at a time have ports of their own.
+# from the default world and the bench. Two runs side by side need two values. Worlds that may be
+# up at the same time have ports of their own.
 PORTS = int(os.environ.get("NEWSFABRIC_TEST_PORTS", "23000"))
-# Of a region or a proxy in its status.
+# The parts of a region or a proxy in a world's status.
 PARTS = ("brokers", "store", "services", "gateways")
 
 
@@ -33,7 +33,7 @@ class World:
     state: Path
 
     def run(self, *arguments: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
-        """Run ``newsfabric`` on this world; never raises on a non-zero exit."""
+        """Run ``newsfabric`` on this world; never raise on a non-zero exit."""
         return subprocess.run(
             self.command(*arguments), capture_output=True, text=True, timeout=timeout, cwd=ROOT
         )
@@ -65,17 +65,17 @@ class World:
         return str(next(b["amqp_url"] for b in brokers if b["role"] == role))
 
     def mend(self, seconds: float = 240) -> None:
-        """Heal everything, and return when it works as if nothing had been."""
+        """Heal everything, and wait until all works as before the faults."""
         healed = self.run("chaos", "heal", timeout=seconds)
         assert healed.returncode == 0, healed.stderr
         deadline = time.monotonic() + seconds
         while ill := _ill(self.status()):
             assert time.monotonic() < deadline, f"not well after {seconds} s: {ill}"
-            # Asking starts a program.
+            # Each check starts a program.
             time.sleep(1)
 
     def pids(self) -> set[int]:
-        """Every live process that belongs to this world, by the mark in its environment."""
+        """Return every live process of this world, by the mark in its environment."""
         return {p.pid for p in psutil.process_iter() if self._marked(p)}
 
     def _marked(self, process: psutil.Process) -> bool:
@@ -86,7 +86,7 @@ class World:
 
 
 def _ill(status: dict[str, Any]) -> list[str]:
-    """What does not work in a world, by name."""
+    """Return the names of parts of a world that don't work."""
     ill = []
     places = [*status["regions"], *([status["proxy"]] if status["proxy"] else [])]
     for place in places:
@@ -101,18 +101,18 @@ def _ill(status: dict[str, Any]) -> list[str]:
 
 
 def gateways_in(endpoints_url: str) -> list[dict[str, Any]]:
-    """The gateways that a region's readers are told of; none while it doesn't answer."""
+    """Return the gateways that a region lists for its readers; none if it doesn't answer."""
     try:
         with urlopen(endpoints_url, timeout=5) as answer:
             found: list[dict[str, Any]] = json.load(answer)["gateways"]
     except OSError:
-        # With 503, too, when there is none.
+        # Also with 503, if there is no gateway.
         return []
     return found
 
 
 def ports_in_use(base: int, count: int) -> list[int]:
-    """Which TCP ports of [base, base + count) somebody listens on, on loopback."""
+    """Return the TCP ports of [base, base + count) on which a process listens on loopback."""
     used = []
     for port in range(base, base + count):
         with socket.socket() as probe:

@@ -1,8 +1,8 @@
-"""newsfabric as its users get it: packed, unpacked elsewhere, and no file of this checkout.
+"""newsfabric as its users get it: packed, unpacked elsewhere, and without this checkout's files.
 
-What is packed is all that git knows of here, with changes that aren't committed. Each part of it
-is packed as `make release` packs it, but for what needs a registry or minutes: the wheel is without
-the data plane, and the Java library's jar is by javac, beside the jars that Maven has fetched.
+All files that git tracks are packed, with uncommitted changes. Each part is packed as by `make
+release`, except where that needs a registry or minutes: the wheel has no data plane, and javac
+builds the Java library's jar, beside the jars that Maven has fetched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worlds import ROOT, World
 
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout as an archive of it unpacks."""
+    """Pack the checkout into an archive, unpack it, and return the folder."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         missing("this is no checkout, or git is missing")
     folder = tmp_path_factory.mktemp("users")
@@ -31,7 +31,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).stdout.split("\0")
     with tarfile.open(archive, "w") as packed:
         for name in filter(None, names):
-            # One that was deleted and isn't committed.
+            # A deleted file whose deletion isn't committed is still listed.
             if (ROOT / name).exists():
                 packed.add(ROOT / name, name, recursive=False)
     with tarfile.open(archive) as packed:
@@ -41,7 +41,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def site(unpacked: Path) -> Path:
-    """What the wheel of it installs."""
+    """Build the wheel of the unpacked checkout; return the folder with its installed files."""
     wheels, site = unpacked.parent / "wheels", unpacked.parent / "site"
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
     printed([*pip, "--no-build-isolation", "--wheel-dir", wheels, "."], unpacked)
@@ -53,5 +53,5 @@ def site(unpacked: Path) -> Path:
 
 @pytest.fixture
 def used(world: World, site: Path) -> UsersWorld:
-    """The world, and the commands that the wheel brings."""
+    """Return the standing world, with the commands that the wheel installs."""
     return UsersWorld(world.state, site)

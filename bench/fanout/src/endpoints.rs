@@ -1,18 +1,18 @@
-//! What a frontdesk answers to `GET /endpoints.json`, as far as a reader in a crowd needs it.
+//! A frontdesk's reply to `GET /endpoints.json`, as far as a reader in a crowd needs it.
 
 use crate::frames::number_after;
 use std::net::SocketAddrV4;
 
-/// Numbers at random, the same ones for the same seed (xorshift64*).
+/// Random numbers, the same ones for the same seed (xorshift64*).
 pub struct Dice(u64);
 
 impl Dice {
-    /// From a seed.
+    /// Starts from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// From 0 up to 1, which never comes.
+    /// A random number from 0 up to 1, without 1.
     pub fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -30,18 +30,18 @@ impl Dice {
     }
 }
 
-/// Where to connect.
+/// A server to connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Its address.
+    /// The address.
     pub at: SocketAddrV4,
-    /// What comes after it in the URL; begins with a slash, or is empty.
+    /// The rest of the URL after the address; begins with a slash, or is empty.
     pub path: String,
 }
 
 impl Target {
-    /// From a URL that begins with `scheme` and has an IPv4 address or `localhost`; in words what is wrong with it.
-    /// What isn't loopback must be one's `own`: this looks like an attack to whoever is at the other end.
+    /// Parses a URL that begins with `scheme` and has an IPv4 address or `localhost`; the error is in words. An
+    /// address other than loopback must be one's `own`: the load looks like an attack to its owner.
     pub fn of(url: &str, scheme: &str, own: bool) -> Result<Self, String> {
         let shown: String = url.chars().take(80).collect();
         let Some(rest) = url.strip_prefix(scheme) else {
@@ -63,27 +63,27 @@ impl Target {
     }
 }
 
-/// A gateway, and its share of those who come.
+/// A gateway, and its share of the readers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gateway {
-    /// Where it listens for readers.
+    /// The address at which the gateway listens for readers.
     pub target: Target,
-    /// Beside the others'.
+    /// The weight, relative to the others'.
     pub weight: f64,
 }
 
-/// What an answer offers.
+/// The content of a reply.
 #[derive(Debug, PartialEq)]
 pub struct Offer {
     /// Gateways that readers of a crowd may connect to.
     pub gateways: Vec<Gateway>,
-    /// How many there are beside these: not on loopback, or not over plain WebSocket.
+    /// The number of other gateways: not on loopback, or not over plain WebSocket.
     pub foreign: usize,
-    /// After so many milliseconds to ask again.
+    /// The pause in milliseconds before the next request.
     pub retry_ms: u64,
 }
 
-/// Reads an answer; `own`: its gateways may be anywhere.
+/// Reads a reply; `own`: its gateways may be anywhere.
 pub fn parse(body: &[u8], own: bool) -> Offer {
     const MARK: &[u8] = b"\"websocket_url\":\"";
     let retry_ms = number_after(b"\"retry_ms\":", body).unwrap_or(1000);
@@ -126,7 +126,7 @@ pub fn draw(gateways: &mut Vec<Gateway>, dice: &mut Dice) -> Option<Gateway> {
     None
 }
 
-/// The status and body of a whole HTTP answer; None while it isn't whole. `ended`: no more comes.
+/// The status and body of a whole HTTP reply; None while it isn't whole. `ended`: the connection has ended.
 pub fn answer(data: &[u8], ended: bool) -> Option<(u64, &[u8])> {
     let head = data.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let status = number_after(b"HTTP/1.1 ", data)?;

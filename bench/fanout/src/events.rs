@@ -1,29 +1,29 @@
-//! Server-Sent Events (WHATWG HTML section 9.2), as they come in the body of an HTTP/1.1 answer.
+//! Server-Sent Events (WHATWG HTML section 9.2), as received in the body of an HTTP/1.1 reply.
 
-/// What has come of one reader's stream, and isn't a whole event yet.
+/// The received part of one reader's stream that isn't a whole event yet.
 pub struct EventStream {
     body: Body,
-    /// The text that is left when chunks are taken apart.
+    /// The text without the framing of chunks.
     text: Vec<u8>,
 }
 
 enum Body {
-    /// As it is, until the connection ends.
+    /// Not chunked: the body ends with the connection.
     Plain,
-    /// In chunks (RFC 9112 section 7.1): what there is of the line that says how long the next one is.
+    /// Chunked (RFC 9112 section 7.1): the received part of the line that has the size of the next chunk.
     Line(Vec<u8>),
-    /// So many bytes of a chunk are to come.
+    /// The number of bytes still missing of a chunk.
     Chunk(usize),
 }
 
 impl EventStream {
-    /// The stream that follows the answer's `head`, which is in lower case.
+    /// The stream that follows the reply's `head`, which is in lower case.
     pub fn after(head: &str) -> Self {
         let chunked = head.contains("\r\ntransfer-encoding: chunked");
         Self { body: if chunked { Body::Line(Vec::new()) } else { Body::Plain }, text: Vec::new() }
     }
 
-    /// Takes what has come next; calls `on_event` with the fields of each event that is whole now and says something.
+    /// Takes the next bytes; calls `on_event` with the fields of each event that is now whole and has data.
     pub fn take(&mut self, data: &[u8], mut on_event: impl FnMut(&[u8])) {
         self.unpack(data);
         let (mut event, mut line, mut says) = (0, 0, false);
@@ -32,7 +32,7 @@ impl EventStream {
             line = end + 1;
             match &self.text[start..end] {
                 b"" | b"\r" => {
-                    // What says nothing is no event: a comment, or an id alone.
+                    // A block without data is no event: a comment, or an id alone.
                     if says {
                         on_event(&self.text[event..start]);
                     }
@@ -44,7 +44,7 @@ impl EventStream {
         self.text.drain(..event);
     }
 
-    /// Adds what `data` has of the text.
+    /// Adds the text in `data`.
     fn unpack(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             match &mut self.body {
@@ -78,7 +78,7 @@ impl EventStream {
     }
 }
 
-/// How long the chunk is that `line` announces; None if the line is empty.
+/// The size of the chunk that `line` announces; None if the line is empty.
 fn chunk_size(line: &[u8]) -> Option<usize> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let digits = line.split(|&byte| byte == b';').next().filter(|digits| !digits.is_empty())?;
@@ -95,7 +95,7 @@ mod tests {
     const PLAIN: &str = "http/1.1 200 ok\r\ncontent-type: text/event-stream";
     const CHUNKED: &str = "http/1.1 200 ok\r\ntransfer-encoding: chunked";
 
-    /// What a stream has after each piece that came.
+    /// All events of a stream that is received in `pieces`.
     fn events(head: &str, pieces: &[&[u8]]) -> Vec<String> {
         let mut stream = EventStream::after(head);
         let mut found = Vec::new();

@@ -1,11 +1,11 @@
-//! WebSocket frames as a gateway and a reader send them, and what is looked for in their texts.
+//! WebSocket frames as a gateway and a reader send them, and the search for fields in their texts.
 
 use flate2::{Decompress, FlushDecompress};
 
-/// What a compressed message of ours can have at most, inflated.
+/// Bound in bytes of an inflated message of ours.
 const INFLATED: usize = 1 << 20;
 
-/// The payload of the frame at `at` and where the next one begins; None if it isn't whole.
+/// The payload of the frame at `at` and the start of the next one; None if the frame isn't whole.
 pub fn frame_at(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let head = data.get(at..at + 2)?;
     let (start, length) = match head[1] {
@@ -31,8 +31,8 @@ pub fn masked(first: u8, text: &[u8], key: [u8; 4]) -> Vec<u8> {
     frame
 }
 
-/// A compressed message, inflated (RFC 7692 section 7.2.2); `inflater` has what came before of its connection,
-/// where the server keeps its context, and nothing else.
+/// A compressed message, inflated (RFC 7692 section 7.2.2). `inflater` must have the earlier messages of the
+/// connection if the server keeps its context, and must be fresh otherwise.
 pub fn inflated(inflater: &mut Decompress, payload: &[u8]) -> Vec<u8> {
     let whole = [payload, &[0, 0, 0xFF, 0xFF]].concat();
     let mut text = Vec::with_capacity(INFLATED);
@@ -49,19 +49,19 @@ pub fn number_after(mark: &[u8], payload: &[u8]) -> Option<u64> {
     Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// When `payload` says that it was sent (`"sent_ns":N`); its quotes may be escaped, as SockJS has them.
+/// The send time in `payload` (`"sent_ns":N`); its quotes may be escaped, as in SockJS frames.
 pub fn sent_at(payload: &[u8]) -> Option<u64> {
     [&b"\"sent_ns\":"[..], b"\\\"sent_ns\\\":"].iter().find_map(|mark| number_after(mark, payload))
 }
 
-/// The text that follows `mark` in `payload`, up to the next quote; none of ours is escaped.
+/// The text that follows `mark` in `payload`, up to the next quote; none of our texts has escapes.
 pub fn text_after<'a>(mark: &[u8], payload: &'a [u8]) -> Option<&'a [u8]> {
     let at = payload.windows(mark.len()).position(|window| window == mark)? + mark.len();
     let length = payload[at..].iter().position(|&byte| byte == b'"')?;
     Some(&payload[at..at + length])
 }
 
-/// Whether `mark` is in `payload`.
+/// True if `mark` is in `payload`.
 pub fn has(mark: &[u8], payload: &[u8]) -> bool {
     payload.windows(mark.len()).any(|window| window == mark)
 }

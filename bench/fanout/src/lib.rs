@@ -1,6 +1,6 @@
-//! What the floor and the crowds share: arguments, sockets, an epoll set, the clocks; and what `newsfabric-crowd` counts.
+//! Shared by the floor and the crowds: arguments, sockets, an epoll set, clocks; and `newsfabric-crowd`'s counts.
 //!
-//! A tool for one machine and one operator: it ends with a message on whatever goes wrong.
+//! A tool for one machine and one operator: on any error it ends with a message.
 
 pub mod crowd;
 pub mod endpoints;
@@ -22,7 +22,7 @@ pub fn fail(what: &str) -> ! {
 pub struct Arguments(HashMap<String, String>);
 
 impl Arguments {
-    /// Reads the command line; ends the program when it isn't pairs.
+    /// Reads the command line; ends the program if it isn't pairs.
     pub fn read() -> Self {
         let words: Vec<String> = std::env::args().skip(1).collect();
         let mut pairs = HashMap::new();
@@ -45,7 +45,7 @@ impl Arguments {
         self.0.get(name).cloned().unwrap_or_else(|| default.to_owned())
     }
 
-    /// The number of `name`, or `default`; ends the program when it is none.
+    /// The number of `name`, or `default`; ends the program if the value is no number.
     pub fn number(&self, name: &str, default: u64) -> u64 {
         let Some(text) = self.0.get(name) else {
             return default;
@@ -77,7 +77,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A number that nobody foresees.
+/// A random number from the kernel, which can't be predicted.
 pub fn random_number() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: the buffer is valid for its length.
@@ -87,7 +87,7 @@ pub fn random_number() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Allows as many descriptors as the machine does; returns how many these are.
+/// Raises the descriptor limit to its maximum; returns the limit.
 pub fn raise_descriptor_limit() -> usize {
     // SAFETY: both calls are given a valid struct.
     unsafe {
@@ -102,7 +102,7 @@ pub fn raise_descriptor_limit() -> usize {
 /// Connections from one address: it has 28,000 ports, and the kernel finds one slowly when most are taken.
 const PER_ADDRESS: usize = 8_192;
 
-/// The address that connection `number` of a crowd comes from, whose first is `source`.
+/// The source address of connection `number` of a crowd; the first connection has `source`.
 pub fn source_of(source: [u8; 4], number: usize) -> [u8; 4] {
     let [a, b, c, first] = source;
     [a, b, c, first + (number / PER_ADDRESS) as u8]
@@ -118,7 +118,7 @@ pub fn address(host: [u8; 4], port: u16) -> libc::sockaddr_in {
     }
 }
 
-/// A TCP socket that never blocks and never delays.
+/// A TCP socket that never blocks and never delays (TCP_NODELAY).
 pub fn tcp_socket() -> RawFd {
     // SAFETY: plain system calls; the option's value outlives its call.
     unsafe {
@@ -140,11 +140,11 @@ pub fn set_option(fd: RawFd, level: i32, name: i32, value: i32) {
     }
 }
 
-/// Lets a close of `fd` be a reset, after which nothing of the connection stays.
+/// Makes a close of `fd` a reset, after which no state of the connection remains in the kernel.
 pub fn reset_on_close(fd: RawFd) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let size = mem::size_of::<libc::linger>() as u32;
-    // SAFETY: the value is what the option wants and outlives the call.
+    // SAFETY: the value has the option's type and outlives the call.
     unsafe {
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size);
     }
@@ -167,7 +167,7 @@ pub fn connect(fd: RawFd, to: &libc::sockaddr_in) -> bool {
     done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINPROGRESS)
 }
 
-/// Sends as much of `bytes` as the socket takes now; None when it takes nothing.
+/// Sends as much of `bytes` as the socket takes now; None if it takes nothing.
 pub fn send(fd: RawFd, bytes: &[u8]) -> Option<usize> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the buffer is valid for its length.
@@ -175,7 +175,7 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> Option<usize> {
     usize::try_from(sent).ok()
 }
 
-/// Receives into `buffer`; None when there is nothing now, Some(0) at the end.
+/// Receives into `buffer`; None if there is nothing now, Some(0) at the end.
 pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Option<usize> {
     let flags = libc::MSG_DONTWAIT;
     // SAFETY: the buffer is valid for its length.
@@ -189,14 +189,14 @@ pub fn receive(fd: RawFd, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// A set of descriptors that are waited for, each with a number of the caller's.
+/// An epoll set: file descriptors to wait for, each with a number chosen by the caller.
 pub struct Epoll(RawFd);
 
 impl Epoll {
     /// An empty set.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        // SAFETY: no arguments to get wrong.
+        // SAFETY: the call has no pointer arguments.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             fail("epoll_create1");
@@ -222,7 +222,7 @@ impl Epoll {
         }
     }
 
-    /// Waits at most `milliseconds`; returns the numbers and events of what is ready.
+    /// Waits at most `milliseconds`; sets `ready` to the numbers and events of ready descriptors.
     pub fn wait(&self, ready: &mut Vec<(u64, u32)>, milliseconds: i32) {
         const MOST: usize = 512;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];

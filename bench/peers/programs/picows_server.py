@@ -1,4 +1,4 @@
-"""picows on uvloop: a reader says its topic."""
+"""picows on uvloop: a reader sends its topic."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ TOPICS = Topics()
 
 
 class Listener(WSListener):
-    """One reader."""
+    """The connection of one reader."""
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """picows calls it with each frame: a topic, which is answered with ``{}``."""
+        """Add the reader to the topic in the frame, and reply with ``{}``; picows calls this."""
         TOPICS[frame.get_payload_as_utf8_text()].add(transport)
         transport.send(WSMsgType.TEXT, b"{}")
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """picows calls it once the reader has gone."""
+        """Remove the reader, whose connection has ended; picows calls this."""
         TOPICS.remove(transport)
 
 

@@ -1,4 +1,4 @@
-"""sockjs-tornado on uvloop: a reader says its topic. Its first frame, "o", comes before that."""
+"""sockjs-tornado on uvloop: a reader sends its topic, after the server's first frame, "o"."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ TOPICS = Topics()
 
 
 class Connection(SockJSConnection):
-    """One reader."""
+    """The connection of one reader."""
 
     def on_message(self, topic: str) -> None:
-        """sockjs-tornado calls it with each line: a topic, or nothing."""
-        # The crowd waits for an answer to each of its two lines, and "o" is one.
+        """Add the reader to the topic in the line, if there is one; sockjs-tornado calls this."""
+        # The crowd waits for a reply to each of its two lines, and "o" is one.
         if topic:
             TOPICS[topic].add(self)
             self.send("{}")
 
     def on_close(self) -> None:
-        """sockjs-tornado calls it once the reader has gone."""
+        """Remove the reader, whose connection has ended; sockjs-tornado calls this."""
         TOPICS.remove(self)
 
 
 def publish(topic: str, payload: str) -> None:
-    """Send ``payload`` to each reader of ``topic``; those that are closing get nothing."""
-    # As its broadcast() does it, which however ends at the first socket that is just closing.
+    """Send ``payload`` to each reader of ``topic``, except readers that are closing."""
+    # As in its broadcast(), which however fails at the first socket that is just closing.
     text = proto.json_encode(payload)
     for reader in TOPICS[topic]:
         with contextlib.suppress(WebSocketClosedError):

@@ -1,5 +1,5 @@
-"""What the peers in Python share. Each line of standard input is "TOPIC PAYLOAD", and goes to the
-readers of that topic."""
+"""Code shared by the peers in Python. Each line of standard input is "TOPIC PAYLOAD", and is sent
+to the readers of that topic."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Topics(collections.defaultdict[str, set[Any]]):
         super().__init__(set)
 
     def remove(self, reader: Any) -> None:
-        """A reader that is gone."""
+        """Remove a reader whose connection has ended."""
         for readers in self.values():
             readers.discard(reader)
 
 
 async def each_line(publish: Callable[[str, str], None]) -> None:
-    """Say that the server listens, and call ``publish(topic, payload)`` for each line."""
+    """Report that the server listens, and call ``publish(topic, payload)`` for each line."""
     lines = asyncio.StreamReader(limit=_LINE)
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(lines), sys.stdin

@@ -1,4 +1,4 @@
-"""Tornado's WebSocket on uvloop: a reader says its topic."""
+"""Tornado's WebSocket on uvloop: a reader sends its topic."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ TOPICS = Topics()
 
 
 class Handler(WebSocketHandler):
-    """One reader."""
+    """The connection of one reader."""
 
     def check_origin(self, origin: str) -> bool:
-        """Tornado asks it: pages of any site may read."""
+        """Allow pages of any site to read; Tornado calls this."""
         return True
 
     def get_compression_options(self) -> dict[str, Any] | None:
-        """Tornado asks it: None, no compression, unless the second argument is ``deflate``."""
+        """Return None, no compression, unless the second argument is ``deflate``; for Tornado."""
         return {} if sys.argv[2:] == ["deflate"] else None
 
     def on_message(self, message: str | bytes) -> None:
-        """Tornado calls it with each message: a topic, which is answered with ``{}``."""
+        """Add the reader to the topic in the message, and reply with ``{}``; Tornado calls this."""
         TOPICS[str(message)].add(self)
         self.write_message("{}")
 
     def on_close(self) -> None:
-        """Tornado calls it once the reader has gone."""
+        """Remove the reader, whose connection has ended; Tornado calls this."""
         TOPICS.remove(self)
 
 
 def publish(topic: str, payload: str) -> None:
-    """Send ``payload`` to each reader of ``topic``; those that are closing get nothing."""
+    """Send ``payload`` to each reader of ``topic``, except readers that are closing."""
     for handler in TOPICS[topic]:
         with contextlib.suppress(WebSocketClosedError):
             handler.write_message(payload)

@@ -1,4 +1,4 @@
-"""The behaviour suite: everything in this folder is run once for each engine."""
+"""The behaviour suite: each test in this folder runs once for each engine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gateways import ENGINES, Box, opened_box
 
 @pytest.fixture(params=list(ENGINES))
 def engine(request: pytest.FixtureRequest) -> str:
-    """The engine under test."""
+    """Return the name of the engine under test."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 async def box(engine: str) -> AsyncIterator[Box]:
-    """A box with default settings."""
+    """Open a box with default settings."""
     async with opened_box(engine) as box:
         yield box

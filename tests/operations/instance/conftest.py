@@ -1,4 +1,4 @@
-"""A cloud and metadata on loopback."""
+"""A cloud and a metadata service on loopback."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from moto_cloud import moto_cloud
 from operations.instance import cloud
 from tests.support.instances import AWS_REGION, Imds, imds
 
-#: What AWS answers at once, this cloud may need longer for: its first answer of each kind loads
-#: the code for it, in a process that others keep from the processor.
+#: Time-outs for this cloud, which is slower than AWS: its first answer of each kind loads the code
+#: for it, in a process that competes for the processor.
 _PATIENT = botocore.config.Config(connect_timeout=30, read_timeout=90)
 
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[str]:
-    """The address of a cloud with nothing in it."""
+    """Run an empty cloud, and yield its address."""
     with moto_cloud() as url:
         yield url
 
 
 @pytest.fixture
 def cloud_login(aws: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Our own code asks that cloud, by AWS's own variables."""
+    """Direct our own code to that cloud, by AWS's own variables; return its address."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", AWS_REGION)
@@ -39,7 +39,7 @@ def cloud_login(aws: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def passwords(cloud_login: str) -> Iterator[Any]:
-    """Secrets Manager, asked by somebody else."""
+    """Yield a client of Secrets Manager that isn't our own code's."""
     asked = boto3.client("secretsmanager", endpoint_url=cloud_login, region_name=AWS_REGION)
     with contextlib.closing(asked) as client:
         yield client
@@ -47,6 +47,6 @@ def passwords(cloud_login: str) -> Iterator[Any]:
 
 @pytest.fixture
 def metadata_service() -> Iterator[Imds]:
-    """A machine's metadata."""
+    """Run a machine's metadata service."""
     with imds() as service:
         yield service

@@ -2,30 +2,31 @@
 //!
 //!     fanout-crowd --port 18143 --connections 10000 --say '{"action":"subscribe","topic":"metrics.bench"}'
 //!
-//! Prints `{"connections":…,"seconds":…,"p50_ms":…,"p99_ms":…}` once everyone is connected (and, with `--say`, has an answer
-//! to each of its lines; `%d` in it becomes the reader's number, counted from `--first`): how long all of them took, and one
-//! of them, from its first packet on. At most `--at-once` (256) are on their way. Readers share `--topics` (1) evenly:
-//! `%t` in `--say` and in `--path` is the number of a reader's topic. Then it reads commands, one a line, until its
-//! standard input ends: `count` prints how many messages came since the last report, `report` prints
-//! everything about them and begins anew. `census MESSAGES SINCE_NS` prints, of the numbers 0 to `MESSAGES` - 1,
-//! how many deliveries were lost, doubled or late (behind a later one); the longest time that one reader waited
-//! between two messages; and when, after SINCE_NS, a message first came whose number nobody had (0: never).
+//! Prints `{"connections":…,"seconds":…,"p50_ms":…,"p99_ms":…}` when all readers are connected: the time of all of
+//! them, and of one reader from its first packet on. With `--say`, each reader must also have a reply to each line of
+//! it; `%d` in it becomes the reader's number, counted from `--first`. At most `--at-once` (256) readers connect at a
+//! time. Readers share `--topics` (1) evenly: `%t` in `--say` and in `--path` is the number of a reader's topic. Then
+//! the program reads commands, one a line, until its standard input ends. `count` prints the number of messages since
+//! the last report. `report` prints all figures about them and resets the counts. `census MESSAGES SINCE_NS` prints,
+//! of the numbers 0 to `MESSAGES` - 1, how many deliveries were lost, doubled or late (behind a later one). It also
+//! prints the longest time that one reader waited between two messages, and the first arrival after SINCE_NS of a
+//! number that no reader had yet (0: none).
 //!
-//! `stall TEXT` says `TEXT` on every connection, and reads nothing from then on. With `--stalled N` every Nth
-//! reader reads nothing as soon as it is ready, through a socket that holds little; it isn't measured.
+//! `stall TEXT` sends `TEXT` on every connection, and reads nothing from then on. With `--stalled N` every Nth reader
+//! stops reading as soon as it is ready, with a small receive buffer; such readers aren't measured.
 //!
-//! With `--deflate 1` readers offer permessage-deflate (RFC 7692), if possible without context takeover; `report` says how many
-//! of the messages came compressed.
+//! With `--deflate 1` readers offer permessage-deflate (RFC 7692), if possible without context takeover; `report`
+//! states how many of the messages were compressed.
 //!
-//! With `--events 1` readers ask for Server-Sent Events instead of WebSocket: `--path` says all, and an event that has
-//! data is a message, but for the first `--answers` (0) ones, which a reader waits for.
+//! With `--events 1` readers ask for Server-Sent Events instead of WebSocket, and `--path` is the whole request. An
+//! event that has data is a message, except the first `--answers` (0) events: these make a reader ready.
 //!
-//! Pings are answered, like a browser does. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured
-//! on every `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are noted by
-//! number, which `census` needs. From `--source` on, each address has 8,192 connections.
+//! Pings are answered, as by a browser. Messages with `"sent_ns":N` (CLOCK_MONOTONIC) are measured on every
+//! `--sample`th connection; with `--numbers 1` those with `"n":N` (below 65,536) are recorded by number, which
+//! `census` needs. From `--source` on, each address has 8,192 connections.
 //!
-//! It measures one gateway for the bench and does as little else as it can, in any dialect that a peer speaks. Readers who
-//! come back, and are counted, are those of `newsfabric-crowd`.
+//! The program measures one gateway for the bench and does as little else as possible, in any dialect that a peer
+//! speaks. Readers that reconnect, and are counted, are those of `newsfabric-crowd`.
 
 use flate2::Decompress;
 use newsfabric_fanout::crowd::times::Times;
@@ -40,18 +41,18 @@ use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
 
 const STDIN: u64 = u64::MAX;
-/// Numbers of messages are below this.
+/// Upper bound of the numbers of messages.
 const NUMBERS: u64 = 65_536;
-/// Bytes of the receive buffer of readers that stall; the least that Linux gives.
+/// Bytes of the receive buffer of readers that stall; the least that Linux allows.
 const STALLED_BUFFER: i32 = 2_304;
-/// RFC 7692 section 7.2.2: in the first frame of a message, that it is compressed.
+/// RFC 7692 section 7.2.2: the bit in the first frame of a message that marks it as compressed.
 const RSV1: u8 = 0x40;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Connecting,
     Upgrading,
-    /// So many answers are to come.
+    /// The number of replies still to come.
     Asking(usize),
     Reading,
     Stalled,
@@ -62,17 +63,17 @@ struct Reader {
     socket: RawFd,
     state: State,
     opened_ns: u64,
-    /// Bytes of a frame, or of the handshake, that isn't complete; mostly empty.
+    /// Bytes of an incomplete frame or handshake; mostly empty.
     rest: Vec<u8>,
     frames: u32,
-    /// How often each number came.
+    /// The count of deliveries of each number.
     got: Vec<u8>,
-    /// One more than the highest number that came.
+    /// The highest number received, plus one.
     next: usize,
     heard_ns: u64,
-    /// What this reader's server compresses with goes on from message to message.
+    /// Present if the server keeps its compression context from message to message.
     context: Option<Box<Decompress>>,
-    /// Of a reader of Server-Sent Events, once it has an answer.
+    /// Present for a reader of Server-Sent Events, after the head of the reply.
     events: Option<EventStream>,
 }
 
@@ -82,12 +83,12 @@ struct Crowd {
     /// For each topic.
     hellos: Vec<Vec<u8>>,
     say: String,
-    /// Readers read Server-Sent Events.
+    /// True if readers read Server-Sent Events.
     events: bool,
     answers: usize,
     first: usize,
     receive_buffer: i32,
-    /// Every such reader stalls (2: every second); 0: none.
+    /// Every Nth reader stalls (2: every second); 0: none.
     stalled: usize,
     inflater: Decompress,
     dice: Dice,
@@ -95,7 +96,7 @@ struct Crowd {
     sample: usize,
     numbered: bool,
     ready: usize,
-    /// From a reader's first packet until it was ready.
+    /// Times from a reader's first packet until it was ready.
     came: Times,
     gone: usize,
     frames: u64,
@@ -105,7 +106,7 @@ struct Crowd {
     first_ns: u64,
     last_ns: u64,
     longest_wait_ns: u64,
-    /// When each number came first; 0 if it never did.
+    /// Time of the first arrival of each number; 0 if none.
     firsts: Vec<u64>,
 }
 
@@ -205,7 +206,7 @@ impl Crowd {
         }
     }
 
-    /// Does what a line of standard input says; false at its end.
+    /// Obeys one line of standard input; false at its end.
     fn obey(&mut self) -> bool {
         let mut line = String::new();
         match std::io::stdin().read_line(&mut line) {
@@ -257,7 +258,7 @@ impl Crowd {
 
     fn open(&mut self, source: [u8; 4], port: u16) {
         let socket = tcp_socket();
-        // The kernel then looks for a port that is free towards the server, not free at all.
+        // The kernel then looks for a port that is free towards this server, rather than for an unused one.
         set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
         let room =
             if self.stalls(self.readers.len()) { STALLED_BUFFER } else { self.receive_buffer };
@@ -265,7 +266,7 @@ impl Crowd {
             set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, room);
         }
         bind(socket, &address(source_of(source, self.readers.len()), 0));
-        // Thousands of ports would be of no use for a minute after every run (TIME_WAIT).
+        // A normal close would make thousands of ports unusable for a minute after every run (TIME_WAIT).
         reset_on_close(socket);
         if !connect(socket, &address([127, 0, 0, 1], port)) {
             fail("connect");
@@ -304,7 +305,7 @@ impl Crowd {
         match receive(reader.socket, buffer) {
             None => {}
             Some(0) => self.lose(number),
-            // What is left is seen in the next turn: epoll is level-triggered.
+            // Remaining bytes are read in the next turn: epoll is level-triggered.
             Some(size) => self.take(number, &buffer[..size]),
         }
     }
@@ -372,7 +373,7 @@ impl Crowd {
         self.readers[number].rest = rest[used..].to_vec();
     }
 
-    /// Counts the events that are whole with `data`.
+    /// Counts the events that are complete with `data`.
     fn take_events(&mut self, number: usize, data: &[u8]) {
         let mut events = self.readers[number].events.take();
         if let Some(stream) = &mut events {
@@ -385,7 +386,7 @@ impl Crowd {
         self.stalled > 0 && number.is_multiple_of(self.stalled)
     }
 
-    /// A reader that has said all begins to read; or it stalls.
+    /// Marks a reader that has all replies as reading, or as stalled.
     fn is_ready(&mut self, number: usize) {
         let stalls = self.stalls(number);
         let reader = &mut self.readers[number];
@@ -397,7 +398,7 @@ impl Crowd {
         }
     }
 
-    /// Counts the whole frames in `data`; returns how many bytes they have.
+    /// Counts the whole frames in `data`; returns the number of their bytes.
     fn frames_in(&mut self, number: usize, data: &[u8]) -> usize {
         let mut at = 0;
         while let Some((payload, next)) = frame_at(data, at) {
@@ -418,7 +419,7 @@ impl Crowd {
 
     fn on_compressed(&mut self, number: usize, payload: &[u8]) {
         self.compressed += 1;
-        // What isn't looked into need not be inflated.
+        // A text that isn't examined need not be inflated.
         if self.numbered || number.is_multiple_of(self.sample) {
             let text = match &mut self.readers[number].context {
                 Some(context) => inflated(context, payload),

@@ -1,12 +1,12 @@
-//! The floor: N accepted sockets, and nothing but one `send()` each per message.
+//! The floor: N accepted sockets, and only one `send()` each per message.
 //!
-//! No server can spend less per delivery, so others are quoted as a ratio to this.
+//! No server can spend less per delivery, so the cost of others is given as a ratio to this.
 //!
 //!     fanout-floor --port 9000 --connections 10000 --bytes 256
 //!
-//! Prints a line when it listens and one when all are connected. Then it reads rounds from its standard input, one a line,
-//! until that ends: `MESSAGES FRAMES GAP_MS` sends MESSAGES times one write of FRAMES frames to everyone,
-//! GAP_MS apart, and prints a JSON line. Its processor time is for whoever started it to measure.
+//! Prints a line when it listens and one when all are connected. Then it reads rounds from its standard input, one a
+//! line, until the input ends. `MESSAGES FRAMES GAP_MS` sends MESSAGES times one write of FRAMES frames to every
+//! socket, GAP_MS apart, and prints a JSON line. The program that starts it measures its processor time.
 
 use newsfabric_fanout::{
     Arguments, address, bind, fail, monotonic_ns, raise_descriptor_limit, send, set_option,
@@ -40,7 +40,7 @@ fn main() {
     }
 }
 
-/// Returns how many writes the kernel didn't take whole.
+/// Returns the number of writes that the kernel didn't take whole.
 fn send_round(sockets: &[RawFd], messages: u64, bytes: &[u8], gap_ms: u64) -> u64 {
     let mut refused = 0;
     let start = monotonic_ns();
@@ -75,7 +75,7 @@ fn listen(port: u16) -> RawFd {
     let listener = tcp_socket();
     set_option(listener, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
     bind(listener, &address([127, 0, 0, 1], port));
-    // SAFETY: plain system calls on a descriptor of ours. accept() below is to wait.
+    // SAFETY: plain system calls on a descriptor of ours. The socket becomes blocking for accept() below.
     unsafe {
         libc::fcntl(listener, libc::F_SETFL, 0);
         if libc::listen(listener, 4096) < 0 {
@@ -86,14 +86,14 @@ fn listen(port: u16) -> RawFd {
 }
 
 fn accept(listener: RawFd) -> RawFd {
-    // SAFETY: the address of the peer isn't asked for.
+    // SAFETY: null pointers are allowed: the address of the peer isn't requested.
     let socket = unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), 0) };
     if socket < 0 {
         fail("accept");
     }
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
     let mut head = [0u8; 2048];
-    // SAFETY: the buffer is valid for its length; this one waits.
+    // SAFETY: the buffer is valid for its length. The call blocks.
     let got = unsafe { libc::recv(socket, head.as_mut_ptr().cast(), head.len(), 0) };
     if got <= 0 {
         fail("handshake");

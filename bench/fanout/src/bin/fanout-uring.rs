@@ -1,11 +1,11 @@
-//! Would io_uring send to many sockets cheaper than `send()` does? The floor, in several ways, in one run.
+//! A comparison: is io_uring cheaper than `send()` for many sockets? The floor, in several ways, in one run.
 //!
 //!     fanout-uring --port 9000 --connections 10000 --bytes 256 --rounds 10 --batch 32
 //!
-//! Prints a line when it listens and one when all readers are connected. Then each round sends one frame to
-//! everyone in each of the ways, in turn forth and back, and at the end a JSON line has, for each way, the
-//! median of its processor time in microseconds for each `send`, and how many were refused. Kernel workers that belong to
-//! this process are counted too. docs/design/0027-sends-in-batches.md has what was measured.
+//! Prints a line when it listens and one when all readers are connected. Then each round sends one frame to every
+//! reader in each of the ways; every second round has the ways in reverse order. At the end a JSON line has, for each
+//! way, the median of its processor time in microseconds for each `send`, and the number of refused sends. Kernel
+//! workers that belong to this process are counted too. docs/design/0027-sends-in-batches.md has the results.
 
 use newsfabric_fanout::{
     Arguments, address, bind, fail, raise_descriptor_limit, send, set_option, tcp_socket,
@@ -19,7 +19,7 @@ use std::{mem, ptr};
 const UPGRADED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
 
-/// Readers have so long to take a frame before the next one comes.
+/// Time that readers have for a frame before the next one is sent.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const ENTRIES: u32 = 1_024;
@@ -29,18 +29,18 @@ const REGISTER_BUFFERS: u32 = 0;
 const REGISTER_FILES: u32 = 2;
 const FIXED_FILE: u8 = 1;
 const SKIP_SUCCESS: u8 = 1 << 6;
-/// SINGLE_ISSUER and DEFER_TASKRUN: one thread, completions when it asks for them.
+/// SINGLE_ISSUER and DEFER_TASKRUN: one thread, which gets completions when it asks for them.
 const SETUP_FLAGS: u32 = 1 << 12 | 1 << 13;
 const GETEVENTS: u32 = 1;
 const OFFSET_SQES: libc::off_t = 0x1000_0000;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
-    /// One system call each.
+    /// A system call for each send.
     Send,
     /// Batches of OP_SEND.
     Batches,
-    /// The same with registered descriptors.
+    /// Batches with registered descriptors.
     Files,
     /// OP_WRITE_FIXED: registered descriptors and a registered buffer.
     Buffers,
@@ -97,8 +97,8 @@ fn send_each(sockets: &[RawFd], frame: &[u8]) -> u64 {
     sockets.iter().map(|&socket| u64::from(send(socket, frame) != Some(frame.len()))).sum()
 }
 
-/// What all threads of this process have run, kernel workers included, and the kernel's own threads for
-/// what comes in: on loopback a `send` goes on as the other end's packet, there if not here.
+/// Returns the processor time of all threads of this process, with its kernel workers, and of ksoftirqd. On loopback a
+/// `send` goes on to receive the packet at the other end, in ksoftirqd if not in this process.
 fn processor_ns() -> u64 {
     let of_kernel = KERNEL_THREADS.with(|pids| pids.iter().map(|pid| ran_ns(*pid)).sum::<u64>());
     // SAFETY: clock_gettime fills the struct that it is given.
@@ -189,7 +189,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// A ring that knows `sockets` by their place, and `frame`.
+    /// A ring with `sockets` registered by their index, and `frame` as the registered buffer.
     fn new(sockets: &[RawFd], frame: &[u8]) -> Ring {
         let mut parameters = Parameters { flags: SETUP_FLAGS, ..Parameters::default() };
         // SAFETY: the struct has the kernel's layout and is valid for the call.
@@ -214,7 +214,7 @@ impl Ring {
             tail: 0,
         };
         for place in 0..parameters.sq_entries {
-            // SAFETY: the kernel said where the array is, and it has so many places.
+            // SAFETY: the kernel returned the offset of the array and the number of its places.
             unsafe {
                 *rings.add(parameters.sq.more[2] as usize).cast::<u32>().add(place as usize) = place
             };
@@ -227,7 +227,7 @@ impl Ring {
     }
 
     fn register(&self, what: u32, values: *const libc::c_void, count: usize) {
-        // SAFETY: `values` has `count` elements of what is registered.
+        // SAFETY: `values` has `count` elements of the registered kind.
         let done = unsafe {
             libc::syscall(libc::SYS_io_uring_register, self.fd, what, values, count as u32)
         };
@@ -236,7 +236,7 @@ impl Ring {
         }
     }
 
-    /// Returns how many writes the kernel didn't take whole.
+    /// Returns the number of writes that the kernel didn't take whole.
     fn send_all(&mut self, way: Way, sockets: &[RawFd], frame: &[u8], batch: usize) -> u64 {
         let mut refused = 0;
         for (number, sockets) in sockets.chunks(batch).enumerate() {
@@ -273,7 +273,7 @@ impl Ring {
 
     fn submit(&self, count: usize) {
         self.number(self.sq.tail).store(self.tail, Ordering::Release);
-        // SAFETY: no signals are given.
+        // SAFETY: no signal mask is passed.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -290,14 +290,14 @@ impl Ring {
         }
     }
 
-    /// Only what wasn't a success is told; returns how many weren't whole.
+    /// Returns the number of incomplete sends. Whole `OP_SEND`s and writes have no completion (SKIP_SUCCESS).
     fn take_completions(&self, whole: usize) -> u64 {
         let (head, tail) = (self.number(self.cq.head), self.number(self.cq.tail));
         let (mut at, end, mut refused) =
             (head.load(Ordering::Relaxed), tail.load(Ordering::Acquire), 0);
         while at != end {
             let place = (at & self.number(self.cq.mask).load(Ordering::Relaxed)) as usize;
-            // SAFETY: the kernel said where the completions are, and the mask keeps within them.
+            // SAFETY: the kernel returned the offset of the completions, and the mask keeps the index inside.
             let one = unsafe {
                 &*self.rings.add(self.cq.more[1] as usize).cast::<Completion>().add(place)
             };
@@ -309,7 +309,7 @@ impl Ring {
     }
 
     fn number(&self, offset: u32) -> &AtomicU32 {
-        // SAFETY: the kernel said that there is a number, which it shares with us.
+        // SAFETY: the kernel returned the offset of this number, which it shares with us.
         unsafe { &*self.rings.add(offset as usize).cast::<AtomicU32>() }
     }
 }
@@ -329,7 +329,7 @@ fn listen(port: u16) -> RawFd {
     let listener = tcp_socket();
     set_option(listener, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
     bind(listener, &address([127, 0, 0, 1], port));
-    // SAFETY: plain system calls on a descriptor of ours. accept() below is to wait.
+    // SAFETY: plain system calls on a descriptor of ours. The socket becomes blocking for accept() below.
     unsafe {
         libc::fcntl(listener, libc::F_SETFL, 0);
         if libc::listen(listener, 4096) < 0 {
@@ -340,14 +340,14 @@ fn listen(port: u16) -> RawFd {
 }
 
 fn accept(listener: RawFd) -> RawFd {
-    // SAFETY: the address of the peer isn't asked for.
+    // SAFETY: null pointers are allowed: the address of the peer isn't requested.
     let socket = unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), 0) };
     if socket < 0 {
         fail("accept");
     }
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
     let mut head = [0u8; 2048];
-    // SAFETY: the buffer is valid for its length; this one waits.
+    // SAFETY: the buffer is valid for its length. The call blocks.
     let got = unsafe { libc::recv(socket, head.as_mut_ptr().cast(), head.len(), 0) };
     if got <= 0 {
         fail("handshake");

@@ -1,39 +1,39 @@
-//! How long a reader waits before it comes again: as `clients/js` does it, with full jitter.
+//! The pauses of a reader before it reconnects: as in `clients/js`, with full jitter.
 
 const BASE_MS: u64 = 500;
 const CAP_MS: u64 = 30_000;
-/// A connection that was open for so long has earned a fresh start.
+/// A connection that was open for this long resets the backoff.
 const STABLE_MS: u64 = 60_000;
 const MOST_ASKED_MS: u64 = 600_000;
 
-/// What a close code asks for; the table of codes is `docs/protocol.md`.
+/// The reaction that a close code asks for; the table of codes is `docs/protocol.md`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Advice {
-    /// The same would end the same way.
+    /// Stop: the next attempt would end in the same way.
     Stop,
-    /// As soon as one was told to.
+    /// Reconnect after the pause that was requested.
     Now,
-    /// After a while.
+    /// Back off, then reconnect.
     BackOff,
 }
 
-/// What `code` asks for; its range decides, so that codes that are added later are obeyed, too.
+/// The reaction that `code` asks for; its range decides, so that codes added later are obeyed, too.
 pub fn advice(code: u64) -> Advice {
     match code {
-        // RFC 6455 section 7.4.1: the other side takes what we send for broken.
+        // RFC 6455 section 7.4.1: the peer regards our frames as broken.
         4000..=4099 | 1002 | 1007 | 1009 => Advice::Stop,
         4200..=4299 => Advice::Now,
         _ => Advice::BackOff,
     }
 }
 
-/// The waits of one reader: anything from 0 to a bound that doubles.
+/// The pauses of one reader: each random between 0 and a bound that doubles.
 #[derive(Default)]
 pub struct Backoff(u8);
 
 impl Backoff {
-    /// The next wait in milliseconds, at least what was `asked` for; `share` is drawn from 0 up to 1, and the
-    /// last connection was open for `open_ms`.
+    /// The next pause in milliseconds: the requested `asked_ms` plus a random part. `share` is drawn from 0 up to 1,
+    /// and the last connection was open for `open_ms`.
     pub fn next(&mut self, asked_ms: u64, share: f64, open_ms: u64) -> u64 {
         if open_ms >= STABLE_MS {
             self.0 = 0;

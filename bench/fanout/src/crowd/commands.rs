@@ -1,24 +1,24 @@
-//! The commands that the program reads while it runs, a line each. Each is answered with a line of JSON.
+//! The commands that the program reads while it runs, a line each. The reply to each is a line of JSON.
 
-/// A line may be so long; nobody says more.
+/// Bound of a line in bytes; no command is longer.
 pub const MOST_LINE: usize = 4096;
 
-/// What to do.
+/// A command.
 #[derive(Debug, PartialEq)]
 pub enum Command {
-    /// So many readers are to be there, who come or go at so many a second; the oldest go first.
+    /// The wanted number of readers, and the rate per second at which they arrive or leave; the oldest leave first.
     Readers(usize, f64),
-    /// Cut every connection; the readers come back.
+    /// Cut every connection; the readers reconnect.
     Storm,
-    /// Say what happened since the last report.
+    /// Report the events since the last report.
     Report,
-    /// Say what each reader had.
+    /// Report the messages of each reader.
     Records,
     /// End the program.
     End,
 }
 
-/// The command in `line`, for at most `most` readers; what is wrong with it in words.
+/// The command in `line`, for at most `most` readers; otherwise the error in words.
 pub fn command(line: &str, most: usize) -> Result<Command, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
@@ -38,12 +38,12 @@ pub fn command(line: &str, most: usize) -> Result<Command, String> {
     }
 }
 
-/// Whole lines out of the pieces that a pipe brings.
+/// Whole lines, assembled from the pieces that a pipe delivers.
 #[derive(Default)]
 pub struct Lines(Vec<u8>);
 
 impl Lines {
-    /// The lines that end in `piece`. A line that is too long is cut, and then no command.
+    /// The lines that end in `piece`. A line over the bound is cut, and is then no command.
     pub fn take(&mut self, piece: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
         for &byte in piece {

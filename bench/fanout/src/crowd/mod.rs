@@ -1,4 +1,4 @@
-//! What the readers of `newsfabric-crowd` know and count. No sockets here, and no clock: callers pass the time.
+//! Knowledge and counts of `newsfabric-crowd`'s readers. No sockets here, and no clock: callers pass the time.
 
 pub mod backoff;
 pub mod commands;

@@ -1,8 +1,8 @@
-//! What happened to all readers since the last report.
+//! The events of all readers since the last report.
 
 use super::times::Times;
 
-/// Counts of what happened; `--help` says what each is.
+/// Counts of events; `--help` describes each.
 #[derive(Default)]
 #[allow(missing_docs)]
 pub struct Counts {
@@ -22,7 +22,7 @@ pub struct Counts {
     pub unnoted: u64,
 }
 
-/// How long things took.
+/// Durations; `--help` describes each.
 #[derive(Default)]
 #[allow(missing_docs)]
 pub struct AllTimes {
@@ -32,7 +32,7 @@ pub struct AllTimes {
     pub arrive: Times,
 }
 
-/// What there is at the moment of the report.
+/// The state at the moment of the report.
 #[allow(missing_docs)]
 pub struct Moment {
     pub present: usize,
@@ -42,17 +42,17 @@ pub struct Moment {
     pub holes: u64,
 }
 
-/// All of it.
+/// A report without the state of its moment.
 #[derive(Default)]
 pub struct News {
-    /// Each is counted up.
+    /// Callers increase these.
     pub counts: Counts,
-    /// Each is added to.
+    /// Callers add to these.
     pub times: AllTimes,
 }
 
 impl News {
-    /// The report as JSON; what comes from now on is in the next one.
+    /// The report as JSON; later events are in the next one.
     pub fn take(&mut self, moment: &Moment) -> String {
         let counts = std::mem::take(&mut self.counts);
         let numbers = [

@@ -1,16 +1,16 @@
-//! A set of numbers that come mostly one after the other: ranges, so eight bytes where none is missing.
+//! A set of numbers that arrive mostly in order. It is stored as ranges, so eight bytes if no number is missing.
 
-/// Ranges of one set. A reader with more holes has lost so much that the next one tells nothing new.
+/// Bound of the ranges of one set. A reader with more holes has lost so much that one more has no meaning.
 pub const MOST_RANGES: usize = 64;
 
-/// What became of a number that was added.
+/// The result of adding a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Added {
-    /// It wasn't in the set; now it is.
+    /// The number wasn't in the set; now it is.
     New,
-    /// It was in the set.
+    /// The number was in the set.
     Known,
-    /// It is not in the set, which has too many holes for one more range.
+    /// The number is not in the set, which has too many holes for one more range.
     Full,
 }
 
@@ -19,10 +19,10 @@ pub enum Added {
 pub struct Numbers(Vec<(u32, u32)>);
 
 impl Numbers {
-    /// Puts `number` in, where there is room.
+    /// Adds `number`, if there is room.
     pub fn add(&mut self, number: u32) -> Added {
         let ranges = &mut self.0;
-        // So many ranges begin at `number` or before.
+        // The number of ranges that begin at `number` or before.
         let at = ranges.partition_point(|&(first, _)| first <= number);
         if at > 0 && number <= ranges[at - 1].1 {
             return Added::Known;
@@ -45,7 +45,7 @@ impl Numbers {
         Added::New
     }
 
-    /// How many numbers are missing between the first and the last.
+    /// The count of numbers missing between the first and the last.
     pub fn holes(&self) -> u64 {
         self.0.windows(2).map(|pair| u64::from(pair[1].0 - pair[0].1 - 1)).sum()
     }

@@ -3,7 +3,7 @@
 use crate::endpoints::Target;
 use std::net::Ipv4Addr;
 
-/// What `--help` says.
+/// The text of `--help`.
 pub const HELP: &str = "\
 newsfabric-crowd: up to 20,000 readers of a news fabric, in one thread.
 
@@ -51,34 +51,34 @@ Examples:
       --i-own-this-target
 ";
 
-/// Topics at most.
+/// Bound of topics.
 const MOST_TOPICS: usize = 100;
 
-/// What to do.
+/// The action that the command line asks for.
 #[derive(Debug, PartialEq)]
 pub enum Invocation {
-    /// Say how it is used.
+    /// Print the help.
     Help,
     /// Run.
     Run(Options),
 }
 
-/// Checked.
+/// Checked options.
 #[derive(Debug, PartialEq)]
 pub struct Options {
-    /// One at least.
+    /// At least one.
     pub frontdesks: Vec<Target>,
-    /// One at least.
+    /// At least one.
     pub topics: Vec<String>,
-    /// The first address that readers of loopback come from.
+    /// The first source address of connections to loopback.
     pub source: Ipv4Addr,
     /// None: a random one.
     pub seed: Option<u64>,
-    /// Addresses may be anywhere.
+    /// True if addresses other than loopback are allowed.
     pub own: bool,
 }
 
-/// The options in `words`; what is wrong with them in one line.
+/// The options in `words`, or the error in one line.
 pub fn parsed(words: &[String]) -> Result<Invocation, String> {
     let own = words.iter().any(|word| word == "--i-own-this-target");
     let mut found = Options {

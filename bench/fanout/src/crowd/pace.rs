@@ -1,15 +1,15 @@
-//! When the next reader comes or goes, so that there are as many as wanted.
+//! The times at which readers arrive or leave, so that there are as many as wanted.
 
-/// What is due.
+/// The event that is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Due {
-    /// One more reader.
+    /// A reader arrives.
     Come,
-    /// One reader less.
+    /// A reader leaves.
     Go,
 }
 
-/// Evenly, one after the other. Times are nanoseconds of one clock.
+/// An even pace, one reader after the other. Times are nanoseconds of one clock.
 #[derive(Default)]
 pub struct Pace {
     wanted: usize,
@@ -18,20 +18,20 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// From `now` on so many are `wanted`, and `per_second` come or go.
+    /// Sets the `wanted` number of readers, and the rate at which they arrive or leave, from `now` on.
     pub fn set(&mut self, wanted: usize, per_second: f64, now: u64) {
         self.wanted = wanted;
         self.gap_ns = (1e9 / per_second) as u64;
-        // Whoever says so every second brings no more than the rate allows.
+        // A caller that repeats this every second doesn't exceed the rate.
         self.next_ns = self.next_ns.clamp(now, now.saturating_add(self.gap_ns));
     }
 
-    /// How many are wanted.
+    /// The wanted number of readers.
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// What is due at `now`, when so many are `there`. Ask again until it is nothing.
+    /// The event that is due at `now` with `there` readers. Call again until it returns None.
     pub fn due(&mut self, there: usize, now: u64) -> Option<Due> {
         if self.next_ns(there) > now {
             return None;
@@ -40,7 +40,7 @@ impl Pace {
         Some(if there < self.wanted { Due::Come } else { Due::Go })
     }
 
-    /// When something is due; never is the end of time.
+    /// The time of the next event; `u64::MAX` if there is none.
     pub fn next_ns(&self, there: usize) -> u64 {
         if there == self.wanted { u64::MAX } else { self.next_ns }
     }

@@ -1,21 +1,21 @@
-//! What gateways push, as far as a reader in a crowd needs it.
+//! The pushes of gateways, as far as a reader in a crowd needs them.
 //!
-//! A message comes to all readers of a gateway as the same bytes, so it is read once and then known again.
+//! All readers of a gateway receive a message as the same bytes, so it is parsed once and then recognised.
 
 use crate::frames::{has, text_after};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// Publishers of all topics together. Messages of others aren't counted but as strange.
+/// Bound of publishers, of all topics together. Messages of further publishers count only as strange.
 pub const MOST_PUBLISHERS: usize = 256;
 const MOST_NAME: usize = 64;
 const MOST_POSITION: usize = 16 * 1024;
-/// Identities that are remembered, of the newest messages.
+/// Bound of remembered identities, those of the newest messages.
 const MOST_IDENTITIES: usize = 100_000;
-/// Messages that are known again: those on their way at one moment, from each gateway.
+/// Number of messages that are recognised by their bytes: those on their way at one moment, from each gateway.
 const RECENT: usize = 16;
 
-/// What a reader comes back with.
+/// The position with which a reader resumes.
 pub type Position = Rc<[u8]>;
 
 /// A push.
@@ -23,38 +23,38 @@ pub type Position = Rc<[u8]>;
 pub enum Push {
     /// A message of the load test.
     Message(Message),
-    /// A message that is none.
+    /// A message that is not of the load test.
     Strange(Option<Position>),
-    /// The subscription has begun; whether all that was missed is certainly there.
+    /// The subscription has begun; the flag: everything missed is certainly recovered.
     Subscribed(bool, Option<Position>),
-    /// The gateway ends the connection: its code, the pause it asks for in ms, whether one may come again.
+    /// The gateway ends the connection: its code, the requested pause in ms, whether a reconnect is allowed.
     Disconnect(u64, u64, bool),
     /// A verb was refused, with this code.
     Error(u64),
-    /// Something else.
+    /// Any other push.
     Other,
 }
 
 /// A message as its publisher made it: `{"loadtest":NAME,"n":N,"sent_ns":NS,"due_ns":NS,…}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Its topic, by number.
+    /// The topic, by number.
     pub topic: u16,
-    /// Its publisher, by number.
+    /// The publisher, by number.
     pub publisher: u16,
-    /// Its number among those of the publisher on the topic.
+    /// The message's number among those of the publisher on the topic.
     pub number: u32,
-    /// When it was sent.
+    /// The time at which the message was sent.
     pub sent_ns: u64,
-    /// When it was to be sent.
+    /// The time at which the message should have been sent.
     pub due_ns: u64,
-    /// Whether it has the identity that it had before, or none that is known.
+    /// True unless the same message is known under another identity.
     pub agrees: bool,
-    /// None for what was read from the store.
+    /// None for messages read from the store.
     pub position: Option<Position>,
 }
 
-/// Reads pushes of these topics, and remembers who publishes.
+/// Reads pushes of these topics, and remembers the publishers.
 pub struct Pushes {
     topics: Vec<String>,
     publishers: Vec<String>,
@@ -63,7 +63,7 @@ pub struct Pushes {
 }
 
 impl Pushes {
-    /// Of readers of `topics`.
+    /// For readers of `topics`.
     pub fn new(topics: Vec<String>) -> Self {
         Self {
             topics,
@@ -83,7 +83,7 @@ impl Pushes {
         &self.publishers
     }
 
-    /// What `payload` says.
+    /// Parses `payload`.
     pub fn read(&mut self, payload: &[u8]) -> Push {
         if let Some((_, message)) = self.recent.iter().find(|(known, _)| **known == *payload) {
             return Push::Message(message.clone());
@@ -111,7 +111,7 @@ impl Pushes {
     }
 
     fn message(&mut self, payload: &[u8]) -> Option<Message> {
-        // What a publisher wrote can't be taken for what the gateway did: quotes in texts are escaped.
+        // A publisher can't imitate a field of the gateway: quotes in texts are escaped.
         let body = after(b"\"body\"", payload)?;
         let topic = text(b"\"topic\"", payload)?;
         let topic = self.topics.iter().position(|one| one.as_bytes() == topic)? as u16;
@@ -170,7 +170,7 @@ impl Identities {
     }
 }
 
-/// What all copies of a message share: `id.slice(14)`, which is hexadecimal with dashes.
+/// The part that all copies of a message share: `id.slice(14)`, which is hexadecimal with dashes.
 fn identity(id: &[u8]) -> Option<u128> {
     let digits = id.get(14..)?.iter().filter(|&&byte| byte != b'-');
     digits.copied().try_fold(0_u128, |all, byte| {
@@ -180,13 +180,13 @@ fn identity(id: &[u8]) -> Option<u128> {
 }
 
 fn position(payload: &[u8]) -> Option<Position> {
-    // A body comes last, and may have a field of that name.
+    // The body is the last field, and may have a field of that name.
     let end = payload.windows(7).position(|window| window == b"\"body\":").unwrap_or(payload.len());
     let found = text(b"\"position\"", &payload[..end])?;
     (found.len() <= MOST_POSITION && found.iter().all(u8::is_ascii_graphic)).then(|| found.into())
 }
 
-/// What follows the field `name` (in its quotes) and its colon; JSON allows space around that.
+/// The text after the field `name` (in its quotes) and its colon; JSON allows space around the colon.
 fn after<'a>(name: &[u8], json: &'a [u8]) -> Option<&'a [u8]> {
     let at = json.windows(name.len()).position(|window| window == name)? + name.len();
     Some(json[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())
@@ -264,7 +264,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(agrees(ID));
-        // Another router saw it at another time.
+        // The id of another router, with the time at which that router saw the message.
         assert!(agrees(&ID.replace("01942f3c", "01942f3d")));
         assert!(!agrees(&ID.replace("f012", "f013")));
     }

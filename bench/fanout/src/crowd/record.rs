@@ -1,45 +1,45 @@
-//! What one reader had, and whether that was exactly once. As `loadtest/records.py` does it for locust's own readers,
-//! which also makes the census of both; times are nanoseconds of the machine's clock.
+//! The messages that one reader received, to check for exactly once. `loadtest/records.py` does the same for locust's
+//! own readers, and makes the census of both. Times are nanoseconds of the machine's clock.
 //!
-//! A reader takes some hundred bytes: it keeps ranges of numbers, two for each publisher, and no message. Records of
-//! readers who had the same in the same tenth of a second are one entry, so that 20,000 make some hundred.
+//! A reader takes some hundred bytes: it keeps ranges of numbers, two sets for each publisher, and no message. Records
+//! of readers that had the same in the same tenth of a second are one entry, so that 20,000 make some hundred.
 
 use super::numbers::{Added, Numbers};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What was sent so shortly before a reader left isn't owed to it.
+/// A message sent this shortly before a reader left isn't owed to it: a reader needs this long to catch up.
 const GRACE_NS: u64 = 5_000_000_000;
-/// A reader who has been outside for so long at the end has failed.
+/// A reader without a connection for this long at the end has failed.
 const OUTSIDE_NS: u64 = 15_000_000_000;
-/// A reader is owed what was sent from the first whole tenth of a second on, and up to the last one.
+/// A reader is owed the messages from the first whole tenth of a second up to the last one.
 const GRAIN_NS: u64 = 100_000_000;
 
-/// What became of a message.
+/// The result of receiving a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Got {
-    /// For the first time.
+    /// Received for the first time.
     New,
-    /// Again after a reconnect under its old identity: the protocol allows it, readers drop it.
+    /// Received again after a reconnect, under the same identity: the protocol allows it, and readers drop the repeat.
     Repeat,
-    /// Twice within a subscription, or under another identity.
+    /// Received twice within a subscription, or under another identity.
     Doubled,
-    /// Nothing was noted: the reader has too many holes. It will count as lost.
+    /// Not recorded: the reader has too many holes. The message will count as lost.
     Unnoted,
 }
 
 struct Had {
     publisher: u16,
     seen: Numbers,
-    /// In this subscription.
+    /// The numbers of the current subscription.
     here: Numbers,
 }
 
-/// What one reader had of one topic.
+/// The messages of one topic that one reader had.
 pub struct ReaderRecord {
     since_ns: u64,
     away_ns: u64,
-    /// When it last came back; 0 while it is away.
+    /// The time of the last subscription; 0 while the reader is away.
     back_ns: u64,
     had: Vec<Had>,
     doubled: u32,
@@ -48,7 +48,7 @@ pub struct ReaderRecord {
 }
 
 impl ReaderRecord {
-    /// A reader that wants to come.
+    /// A reader that is about to connect.
     pub fn new(now: u64) -> Self {
         Self {
             since_ns: 0,
@@ -61,17 +61,17 @@ impl ReaderRecord {
         }
     }
 
-    /// Whether it was ever subscribed.
+    /// True if the reader was ever subscribed.
     pub fn was_in(&self) -> bool {
         self.since_ns > 0
     }
 
-    /// When it was subscribed for the first time; 0 if it never was.
+    /// The time of the first subscription; 0 if there was none.
     pub fn since_ns(&self) -> u64 {
         self.since_ns
     }
 
-    /// There is no connection any more.
+    /// Notes that the connection has ended.
     pub fn away(&mut self, now: u64) {
         if self.caught_up(now) {
             self.away_ns = now;
@@ -79,7 +79,7 @@ impl ReaderRecord {
         self.back_ns = 0;
     }
 
-    /// The gateway says so, and whether what was missed is certainly all there. True if something may be missing.
+    /// Notes a subscription. Returns true for a gap: not all that was missed is certainly there (`recovered`).
     pub fn subscribed(&mut self, now: u64, recovered: bool) -> bool {
         let gap = self.was_in() && !recovered;
         if !self.was_in() {
@@ -93,7 +93,7 @@ impl ReaderRecord {
         gap
     }
 
-    /// Message `number` of `publisher`; `agrees`: under the identity that it had before, if any.
+    /// Notes message `number` of `publisher`; `agrees`: under the same identity as before, if known.
     pub fn got(&mut self, publisher: u16, number: u32, agrees: bool) -> Got {
         let at = match self.had.binary_search_by_key(&publisher, |had| had.publisher) {
             Ok(at) => at,
@@ -120,7 +120,7 @@ impl ReaderRecord {
         }
     }
 
-    /// How many numbers are missing below the newest of their publisher: they are on the way, or lost.
+    /// The count of numbers missing below the newest of their publisher: these are on the way, or lost.
     pub fn holes(&self) -> u64 {
         self.had.iter().map(|had| had.seen.holes()).sum()
     }
@@ -148,12 +148,12 @@ struct Sums {
     outside: u32,
 }
 
-/// Records that are closed.
+/// Closed records, those that are alike as one entry.
 #[derive(Clone, Default)]
 pub struct Entries(BTreeMap<Group, Sums>);
 
 impl Entries {
-    /// Closes the record of a reader of the topic with this number, who has `left` or stays until the end.
+    /// Closes the record of a reader of topic number `topic`, which has `left` or stays until the end.
     pub fn add(&mut self, record: &ReaderRecord, topic: u16, now: u64, left: bool) {
         let until = if record.caught_up(now) { now } else { record.away_ns };
         let (since_ns, until_ns) = match record.since_ns {
@@ -172,7 +172,7 @@ impl Entries {
         sums.outside += u32::from(outside);
     }
 
-    /// All of them as JSON, as the census wants them.
+    /// All entries as JSON, in the form of the census.
     pub fn json(&self, topics: &[String], publishers: &[String]) -> String {
         let mut text = String::from("{\"entries\":[");
         for (n, (group, sums)) in self.0.iter().enumerate() {
@@ -213,7 +213,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Subscribed at second 5; has these messages.
+    /// A reader subscribed at second 5 that has these messages.
     fn record(numbers: &[u32]) -> ReaderRecord {
         let mut record = ReaderRecord::new(S);
         assert!(!record.subscribed(5 * S, false));
@@ -296,7 +296,7 @@ mod tests {
         assert!(json(&[&record], 30 * S, true).contains("\"until\":20000000000,"));
         record.subscribed(29 * S, true);
         assert!(json(&[&record], 30 * S, true).contains("\"until\":20000000000,"));
-        // Away again before all was there: it counts from the first time.
+        // Away again before it has caught up: the first time counts.
         record.away(30 * S);
         record.subscribed(31 * S, true);
         assert!(json(&[&record], 32 * S, true).contains("\"until\":20000000000,"));

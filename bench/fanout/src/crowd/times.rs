@@ -1,12 +1,12 @@
-//! How long something took, of many: an HdrHistogram in microseconds, three digits exact.
+//! Durations, as an HdrHistogram in microseconds, exact to three digits.
 
 use hdrhistogram::Histogram;
 use std::fmt::Write;
 
-/// What takes longer counts as an hour.
+/// Bound: a longer duration counts as an hour.
 const MOST_US: u64 = 3_600_000_000;
 
-/// So many times since they were last taken.
+/// The durations since the last `take`.
 pub struct Times(Histogram<u32>);
 
 impl Default for Times {
@@ -16,17 +16,17 @@ impl Default for Times {
 }
 
 impl Times {
-    /// One more; a clock that was set back makes nothing negative.
+    /// Adds one duration; a clock that was set back gives 0, not a negative one.
     pub fn add(&mut self, from_ns: u64, to_ns: u64) {
         self.0.saturating_record(to_ns.saturating_sub(from_ns) / 1000);
     }
 
-    /// The time that so great a part of them don't exceed.
+    /// The duration that this part of all durations doesn't exceed.
     pub fn quantile_us(&self, part: f64) -> u64 {
         self.0.value_at_quantile(part)
     }
 
-    /// All of them as JSON, and begins anew. `counts` has each time (µs) with how often it was there.
+    /// All durations as JSON, then resets. `counts` has each duration (µs) with its frequency.
     pub fn take(&mut self) -> String {
         let mut text = format!(
             "{{\"count\":{},\"p50_us\":{},\"p99_us\":{},\"p999_us\":{},\"most_us\":{},\"counts\":[",

@@ -1,8 +1,8 @@
-"""Sends a message through the fabric, and sees it come to each box exactly once.
+"""Sends a message through the fabric, and checks that it arrives at each box exactly once.
 
-Run on a core node, by the release's Python. It reads at each of the boxes that it is told,
-publishes one message through this region's frontdesk, and waits until each box has brought that of
-each region that is told; it says which haven't. The API key is read from a file, and shown nowhere.
+Run on a core node, by the release's Python. It subscribes at each of the given boxes, publishes one
+message through this region's frontdesk, and waits for the messages of all expected regions at each
+box. It prints the boxes that lack some. The API key is read from a file, and shown nowhere.
 """
 
 import argparse
@@ -23,15 +23,15 @@ from newsfabric.reader import Endpoint, Reader, connect
 
 # The topic that everyone may publish to, and nobody reads.
 TOPIC = "fabric.canary"
-# What another region's program sent before we had subscribed comes again.
+# Includes a message that another region's program sent before the subscription here.
 REWIND = "2m"
-# After the last one, a second copy would have come.
+# Time after the last message, for a possible second copy.
 LINGER = 2.0
 PAUSE = 1.0
 
 
 def gateway(address: str) -> Endpoint:
-    """The gateway at ``host:port``."""
+    """Return the gateway at ``host:port``."""
     return Endpoint(
         sockjs_url=f"http://{address}/sockjs",
         websocket_url=f"ws://{address}/websocket",
@@ -40,13 +40,13 @@ def gateway(address: str) -> Endpoint:
 
 
 def key(path: Path) -> str:
-    """The first key in a frontdesk's file: a line is ``KEY`` or ``APP_ID KEY``."""
+    """Return the first key in a frontdesk's file: a line is ``KEY`` or ``APP_ID KEY``."""
     lines = (line.split() for line in path.read_text().splitlines())
     return next(words[-1] for words in lines if words and not words[0].startswith("#"))
 
 
 async def publish(told: argparse.Namespace) -> list[str]:
-    """Send it until the frontdesk says that it is routed; what is wrong."""
+    """Send the message until the frontdesk reports it as routed; return the errors."""
     message = {
         "topic": TOPIC,
         "body": {"run": told.run, "region": told.region},
@@ -72,7 +72,7 @@ async def publish(told: argparse.Namespace) -> list[str]:
 
 
 async def begin(address: str, seconds: float) -> Reader | str:
-    """A reader at a box, subscribed; or why there is none."""
+    """Return a subscribed reader at a box, or the reason why there is none."""
     try:
         async with asyncio.timeout(seconds):
             reader = await connect(gateway(address), "websocket")
@@ -86,7 +86,7 @@ async def begin(address: str, seconds: float) -> Reader | str:
 
 
 async def count(reader: Reader, told: argparse.Namespace) -> collections.Counter[str]:
-    """How often it gets the message of each region, until a second copy would have come."""
+    """Count the message of each region, until a second copy would have arrived."""
     got: collections.Counter[str] = collections.Counter()
     clock = asyncio.get_running_loop().time
     with contextlib.suppress(TimeoutError, Disconnected):
@@ -101,7 +101,7 @@ async def count(reader: Reader, told: argparse.Namespace) -> collections.Counter
 
 
 async def run(told: argparse.Namespace) -> list[str]:
-    """What is wrong, of the frontdesk and of all boxes."""
+    """Return the errors of the frontdesk and of all boxes."""
     boxes = dict(name.partition("=")[::2] for name in told.box)
     begun = await asyncio.gather(*(begin(at, told.timeout) for at in boxes.values()))
     taken = dict(zip(boxes, begun, strict=True))
@@ -122,7 +122,7 @@ async def run(told: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    """As the module says."""
+    """Run; see the module's docstring."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--frontdesk", required=True)
     parser.add_argument("--keys", required=True, type=Path)

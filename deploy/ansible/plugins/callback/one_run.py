@@ -1,12 +1,12 @@
-"""Says whose run this is, and gives back what it holds when it ends.
+"""Identifies a run, and releases its locks when it ends.
 
-Role ``lock`` holds each host of a run that changes something. Ansible has no task that runs also
-where a playbook fails, so this does it: when ``ansible-playbook`` ends, by itself, by a failure or
-by Ctrl-C, each command that role ``lock`` has left in the statistics of a host is run here. A run
-that is killed gives nothing back: roles/lock/tasks/take.yml says what becomes of that.
+Role ``lock`` locks each host of a run that makes changes. Ansible has no task that runs also when a
+playbook fails, so this plugin does it. ``ansible-playbook`` may end by itself, by a failure or by
+Ctrl-C: then each command that role ``lock`` has left in the statistics of a host is run here. A run
+that is killed releases nothing: see roles/lock/tasks/take.yml.
 
-What hosts answer is theirs, and one that somebody has broken into answers what it likes, statistics
-too: those of ``set_stats`` alone, which no host has a hand in, are commands.
+Hosts are not trusted: a compromised host can return anything, statistics too. So only those of
+``set_stats``, which no host can influence, are run as commands.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ short_description: says whose run this is, and gives back what it holds when it 
 description: See roles/lock.
 """
 
-#: What the run tells its tasks: a JSON object.
+#: The run's description for its tasks: a JSON object.
 VARIABLE = "NEWSFABRIC_RUN"
 #: The name of a command in a host's statistics (``set_stats``).
 COMMAND = "newsfabric_give_back"
-#: The one action whose statistics are written here.
+#: The only action whose statistics are written here.
 SAID_HERE = "ansible.builtin.set_stats"
-#: A host that doesn't answer in this time is left held.
+#: A host that doesn't reply in this time stays locked.
 SECONDS = 30
 
 
 class CallbackModule(CallbackBase):
-    """One for each run."""
+    """The callback; one instance for each run."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -54,7 +54,7 @@ class CallbackModule(CallbackBase):
         self._commands: list[str] = []
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Tasks are told by their environment, which they share with this process."""
+        """Put the run into the environment, which tasks share with this process."""
         run = {
             "id": uuid.uuid4().hex[:12],
             "who": f"{getpass.getuser()}@{platform.node()}",
@@ -66,7 +66,7 @@ class CallbackModule(CallbackBase):
         atexit.register(self._give_back)
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Remember what a host has to be told at the end."""
+        """Remember the command for a host at the end."""
         if result._task.resolved_action != SAID_HERE:
             return
         data = result._result.get("ansible_stats", {}).get("data", {})
@@ -74,7 +74,7 @@ class CallbackModule(CallbackBase):
             self._commands.append(str(data[COMMAND]))
 
     def _give_back(self) -> None:
-        # All at once: one that is silent doesn't hold up the others.
+        # All at once: a silent host doesn't delay the others.
         begun = [
             subprocess.Popen(
                 shlex.split(command),
@@ -93,7 +93,7 @@ class CallbackModule(CallbackBase):
 
 
 def this_machine() -> str:
-    """What tells this machine from others, whatever they are called."""
+    """Return an identifier of this machine, whatever its name."""
     try:
         known = Path("/etc/machine-id").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-//! All readers of the process: their sockets and timers. What they know and count is in `newsfabric_fanout::crowd`.
+//! All readers of the process: their sockets and timers. Their knowledge and counts are in `newsfabric_fanout::crowd`.
 
 use newsfabric_fanout::crowd::backoff::{Advice, Backoff, advice};
 use newsfabric_fanout::crowd::news::{Moment, News};
@@ -18,16 +18,16 @@ use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 
 const MS: u64 = 1_000_000;
-/// For each step until `subscribed`; then the next box is tried.
+/// The time limit of each step until `subscribed`; after it the next box is tried.
 const PATIENCE_NS: u64 = 10_000 * MS;
-/// A gateway gives a sign of life every 25 s.
+/// The limit for a silent connection; a gateway sends at least every 25 s.
 const SILENCE_NS: u64 = 60_000 * MS;
-/// "At once" is granted to connections that lasted so long, or a gateway that ends each would be hammered.
+/// Minimum age of a connection that may reconnect at once: a gateway that ends each would be flooded otherwise.
 const LASTED_NS: u64 = 1_000 * MS;
 const MOST_READERS: usize = 20_000;
-/// Beside the readers': standard streams, epoll and what else there may be.
+/// Descriptors beside the readers': standard streams, epoll and a reserve.
 const OTHER_DESCRIPTORS: usize = 16;
-/// Bytes of what isn't complete: a push of a 64 KiB body, all of it escaped, and a replay's next one.
+/// Bound of incomplete data in bytes: a push of a 64 KiB body, all of it escaped, and a replay's next one.
 const MOST_REST: usize = 1 << 20;
 const BOX_REFUSES: u64 = 1013;
 const BAD_POSITION: u64 = 112;
@@ -36,7 +36,7 @@ const BAD_POSITION: u64 = 112;
 enum Step {
     /// There is no such reader (any more).
     Nobody,
-    /// Until its time has come.
+    /// Waiting for its timer.
     Waiting,
     Asking,
     Answered,
@@ -44,7 +44,7 @@ enum Step {
     Upgrading,
     Subscribing,
     Reading,
-    /// It was told never to come again.
+    /// A gateway told the reader never to reconnect.
     Stopped,
 }
 
@@ -53,21 +53,21 @@ struct Reader {
     step: Step,
     topic: u16,
     frontdesk: u16,
-    /// Its timers are those of this turn.
+    /// Timers with another turn are outdated.
     turn: u32,
     backoff: Backoff,
     retry_ms: u64,
-    /// When it wanted to come for the first time, asked this time, was subscribed, last heard something.
+    /// Times: first attempt to connect, current request to a frontdesk, subscription, last bytes received.
     began_ns: u64,
     asked_ns: u64,
     open_ns: u64,
     heard_ns: u64,
-    /// Of the machine's clock: when its subscription began.
+    /// Start of its subscription, by the machine's real-time clock.
     here_since_ns: u64,
-    /// Bytes of what isn't complete; mostly empty.
+    /// Bytes of an incomplete frame or reply; mostly empty.
     rest: Vec<u8>,
     offered: Vec<Gateway>,
-    /// The gateway that it connects to.
+    /// The gateway that the reader connects to.
     target: Option<Target>,
     position: Option<Position>,
     record: ReaderRecord,
@@ -80,7 +80,7 @@ pub struct Crowd {
     pub epoll: Epoll,
     most: usize,
     readers: Vec<Reader>,
-    /// Those who are there or on their way, the oldest first; places of those who left.
+    /// All readers that haven't left, the oldest first; `free` has the places of those that left.
     order: VecDeque<usize>,
     free: Vec<usize>,
     timers: BinaryHeap<Reverse<(u64, usize, u32)>>,
@@ -96,7 +96,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Nobody yet; the process may have so many descriptors.
+    /// An empty crowd of a process that may have `descriptors` descriptors.
     pub fn new(options: Options, descriptors: usize) -> Self {
         Self {
             epoll: Epoll::new(),
@@ -120,17 +120,17 @@ impl Crowd {
 
     // --- its commands ----------------------------------------------------------------------------
 
-    /// At most so many can be wanted.
+    /// The largest number of readers that can be wanted.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// From now on so many are wanted, and come or go at that rate.
+    /// Sets the number of wanted readers, and the rate at which readers arrive or leave.
     pub fn want(&mut self, count: usize, per_second: f64) {
         self.pace.set(count, per_second, monotonic_ns());
     }
 
-    /// Cuts every connection; returns how many there were.
+    /// Cuts every connection; returns their number.
     pub fn storm(&mut self) -> usize {
         let there: Vec<usize> =
             self.order.iter().copied().filter(|&n| self.readers[n].socket >= 0).collect();
@@ -140,7 +140,7 @@ impl Crowd {
         there.len()
     }
 
-    /// What happened since the last report, as JSON.
+    /// The events since the last report, as JSON.
     pub fn report(&mut self) -> String {
         let holes = self.order.iter().map(|&n| self.readers[n].record.holes()).sum();
         self.news.take(&Moment {
@@ -152,7 +152,7 @@ impl Crowd {
         })
     }
 
-    /// What each reader had, as JSON.
+    /// The messages that each reader received, as JSON.
     pub fn records(&self) -> String {
         let now = realtime_ns();
         let mut entries = self.entries.clone();
@@ -163,9 +163,9 @@ impl Crowd {
         entries.json(self.pushes.topics(), self.pushes.publishers())
     }
 
-    // --- who comes, waits and goes ----------------------------------------------------------------
+    // --- readers that arrive, wait and leave ------------------------------------------------------
 
-    /// Those whose time has come; returns how many milliseconds there are until the next.
+    /// Handles all due arrivals, departures and timers; returns the milliseconds until the next, at most 100.
     pub fn on_time(&mut self) -> i32 {
         let now = monotonic_ns();
         while let Some(due) = self.pace.due(self.order.len(), now) {
@@ -207,7 +207,7 @@ impl Crowd {
         self.arrived += 1;
         let number = match self.free.pop() {
             Some(number) => {
-                // A timer of who was here before is not this one's.
+                // A timer of the earlier reader in this place is not for the new one.
                 let turn = self.readers[number].turn;
                 self.readers[number] = Reader { turn, ..reader };
                 number
@@ -221,12 +221,12 @@ impl Crowd {
         self.ask(number);
     }
 
-    /// The one who has been here longest.
+    /// Removes the oldest reader.
     fn leave(&mut self) {
         let Some(number) = self.order.pop_front() else {
             return;
         };
-        // Its record first: who is here until now hasn't been away.
+        // The record is added first: a reader that is present until now hasn't been away.
         let reader = &self.readers[number];
         self.entries.add(&reader.record, reader.topic, realtime_ns(), true);
         self.close(number);
@@ -245,7 +245,7 @@ impl Crowd {
         self.timers.push(Reverse((at, number, reader.turn)));
     }
 
-    /// Closes what there is, and asks a frontdesk after a while, or after what was asked for and a while.
+    /// Closes the socket, and asks a frontdesk after the requested pause plus a backoff.
     fn come_back(&mut self, number: usize, asked_ms: u64) {
         let open_ns = self.close(number);
         let share = self.dice.share();
@@ -258,7 +258,7 @@ impl Crowd {
         self.timer(number, monotonic_ns() + pause_ms * MS);
     }
 
-    /// Returns how long it was open.
+    /// Returns how long the subscription lasted, in nanoseconds.
     fn close(&mut self, number: usize) -> u64 {
         let reader = &mut self.readers[number];
         let mut open_ns = 0;
@@ -280,11 +280,11 @@ impl Crowd {
     fn open(&mut self, number: usize, at: SocketAddrV4, step: Step) {
         let socket = tcp_socket();
         if at.ip().is_loopback() {
-            // The kernel then looks for a port that is free towards the server, not free at all.
+            // The kernel then looks for a port that is free towards this server, rather than for an unused one.
             set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             bind(socket, &address(source_of(self.options.source.octets(), number), 0));
         }
-        // Thousands of ports would be of no use for a minute afterwards (TIME_WAIT).
+        // A normal close would make thousands of ports unusable for a minute afterwards (TIME_WAIT).
         reset_on_close(socket);
         self.readers[number].socket = socket;
         self.readers[number].step = step;
@@ -305,7 +305,7 @@ impl Crowd {
         self.open(number, at, Step::Asking);
     }
 
-    /// The next of the boxes that were offered, or a frontdesk again after a while.
+    /// Connects to the next of the offered boxes, or after the last backs off and asks the next frontdesk.
     fn next_box(&mut self, number: usize) {
         self.close(number);
         let reader = &mut self.readers[number];
@@ -330,7 +330,7 @@ impl Crowd {
         self.next_box(number);
     }
 
-    /// Nobody answers, or not in time, or with something else.
+    /// Handles a server that gave no reply, a late one or a wrong one.
     fn fail(&mut self, number: usize) {
         self.news.counts.failed += 1;
         if matches!(self.readers[number].step, Step::Asking | Step::Answered) {
@@ -340,9 +340,9 @@ impl Crowd {
         }
     }
 
-    // --- what comes from a socket ---------------------------------------------------------------
+    // --- data from a socket ---------------------------------------------------------------------
 
-    /// Something happened to the reader's socket.
+    /// Handles an event of the reader's socket.
     pub fn on_event(&mut self, number: usize, events: u32, buffer: &mut [u8]) {
         let reader = &self.readers[number];
         let writable = events & libc::EPOLLOUT as u32 != 0;
@@ -356,7 +356,7 @@ impl Crowd {
         match receive(reader.socket, buffer) {
             None => {}
             Some(0) => self.ended(number),
-            // What is left is seen in the next turn: epoll is level-triggered.
+            // Remaining bytes are read in the next turn: epoll is level-triggered.
             Some(size) => self.take(number, &buffer[..size]),
         }
     }
@@ -425,7 +425,7 @@ impl Crowd {
         self.keep(number, &rest[used..]);
     }
 
-    /// Unless the connection ended with what was taken before.
+    /// Keeps `rest` for the next read, unless the data before it ended the connection.
     fn keep(&mut self, number: usize, rest: &[u8]) {
         if self.readers[number].socket < 0 {
             return;
@@ -462,7 +462,7 @@ impl Crowd {
         reader.step = Step::Subscribing;
     }
 
-    /// Takes the whole frames in `data`; returns how many bytes they have.
+    /// Handles the whole frames in `data`; returns the number of their bytes.
     fn frames_in(&mut self, number: usize, data: &[u8]) -> usize {
         let now = realtime_ns();
         let mut at = 0;
@@ -569,7 +569,7 @@ impl Crowd {
         self.timer(number, at + SILENCE_NS);
     }
 
-    /// Returns the position that came with it.
+    /// Returns the position in the message.
     fn on_message(&mut self, number: usize, message: Message, now: u64) -> Option<Position> {
         let reader = &mut self.readers[number];
         if message.topic != reader.topic {
@@ -581,7 +581,7 @@ impl Crowd {
             Got::New if message.sent_ns > reader.here_since_ns => {
                 self.news.times.receive.add(message.due_ns, now);
             }
-            // What a reader missed while it was away says nothing about delay.
+            // The messages that a reader missed while away have no meaning for the normal delay.
             Got::New if message.sent_ns > reader.record.since_ns() => {
                 self.news.times.resume.add(message.due_ns, now);
             }

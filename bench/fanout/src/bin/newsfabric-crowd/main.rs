@@ -1,4 +1,4 @@
-//! `newsfabric-crowd`: up to 20,000 readers who come, count, come back and go, in one thread. `--help` says the rest.
+//! `newsfabric-crowd`: up to 20,000 readers that connect, count, reconnect and leave, in one thread. See `--help`.
 
 mod crowd;
 
@@ -41,9 +41,9 @@ fn run(options: Options) {
     }
 }
 
-/// Does what standard input says; false at its end.
+/// Obeys the lines of standard input; false at its end.
 fn obey(crowd: &mut Crowd, lines: &mut Lines) -> bool {
-    // Larger than what `stdin` would keep back, which epoll couldn't see.
+    // Larger than the buffer of `stdin`, whose content epoll couldn't see.
     let mut piece = [0u8; 1 << 16];
     let size = std::io::stdin().read(&mut piece).unwrap_or(0);
     for line in lines.take(&piece[..size]) {
@@ -67,6 +67,6 @@ fn obey(crowd: &mut Crowd, lines: &mut Lines) -> bool {
 
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Who started us is gone: the end of the input comes next.
+    // A failed write means that the parent process is gone: the end of the input follows.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -1,16 +1,16 @@
-"""Makes the store's logins with their rights, and takes away the one that every new Cassandra has.
+"""Makes the store's logins with their rights, and disables the default login of a new Cassandra.
 
-Run on a node, by the release's Python, with the addresses of all nodes, the own one first: logins
-come to a new data centre from one that has them. It says "changed" if it changed anything, and "to
-be repaired" if the own node doesn't know the logins yet; running it again changes nothing. On
-stderr it says which data centres keep more replicas than are asked for. The logins come on stdin,
-where no list of processes and no log shows them:
+Run on a node, by the release's Python, with the addresses of all nodes, its own first: logins reach
+a new data centre from one that has them. It prints "changed" if it changed anything, and "to be
+repaired" if its own node doesn't know the logins yet; a second run changes nothing. On stderr it
+prints the data centres that keep more replicas than requested. The logins are read from stdin, so
+that no list of processes and no log shows them:
 
     {"administrator": {"name": "…", "password": "…", "former": "…"},
      "services": [{"name": "…", "password": "…", "former": "…", "rights": ["SELECT", "MODIFY"]}]}
 
-``former`` is the password of before, or empty: the administrator's is changed by it. A service may
-do what its rights say in the keyspace, once that is there, and nothing else.
+``former`` is the previous password, or empty; with it the administrator logs in to change its own.
+A service has the listed rights in the keyspace, once the keyspace exists, and no others.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from cassandra.cluster import (
 from cassandra.policies import WhiteListRoundRobinPolicy
 from cassandra.query import SimpleStatement
 
-# A new node makes the default login some seconds after it answers.
+# A new node makes the default login some seconds after its first reply.
 PATIENCE = 60.0
 DEFAULT = ("cassandra", "cassandra")
 LOCAL = "SELECT data_center, cluster_name FROM system.local"
@@ -42,20 +42,20 @@ STRATEGY = "NetworkTopologyStrategy"
 REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'system_auth'"
 ROLES = "SELECT role, can_login, is_superuser FROM system_auth.roles"
 KEYSPACES = "SELECT keyspace_name FROM system_schema.keyspaces"
-# They become parts of statements, where CQL takes no parameters.
+# Names become parts of statements, where CQL takes no parameters.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 RIGHTS = {"SELECT", "MODIFY"}
 
 
 class Node:
-    """Whoever of them answers, and who may log in there."""
+    """The nodes that can be reached, and the logins that they accept."""
 
     def __init__(self, told: argparse.Namespace) -> None:
         self._told = told
         self._open: list[Cluster] = []
 
     def session(self, user: str, password: str) -> Session | None:
-        """A session with the first node that takes the login; None if those that answer refuse."""
+        """Return a session with the first node that accepts the login; None if one refused it."""
         return self._session(self._told.hosts.split(","), user, password)
 
     def _session(self, hosts: list[str], user: str, password: str) -> Session | None:
@@ -82,25 +82,25 @@ class Node:
         raise error
 
     def takes(self, login: dict[str, Any]) -> bool:
-        """Whether ``login`` has this password."""
+        """Return whether ``login`` has this password."""
         return self.session(login["name"], login["password"]) is not None
 
     def itself_takes(self, login: dict[str, Any]) -> bool:
-        """Whether the own node knows ``login``, whatever the others do."""
+        """Return whether the own node knows ``login``, whatever the others do."""
         own = self._told.hosts.split(",")[:1]
         return self._session(own, login["name"], login["password"]) is not None
 
     def close(self) -> None:
-        """Let go of all that was opened."""
+        """Close all connections."""
         for cluster in self._open:
             cluster.shutdown()
 
 
 def _says_no(unavailable: NoHostAvailable) -> bool:
-    """Whether the node refused the login, on any of the driver's connections to it.
+    """Return whether the node refused the login, on any of the driver's connections to it.
 
-    A node remembers passwords for two seconds, so that of one that has just changed the first
-    connection can be let in and the next refused; the driver has no reasons then, only addresses.
+    A node caches passwords for two seconds. So just after a change the first connection can be
+    accepted and the next refused; the driver then has no reasons, only addresses.
     """
     if not isinstance(unavailable.errors, dict):
         return True
@@ -110,13 +110,13 @@ def _says_no(unavailable: NoHostAvailable) -> bool:
 def administrator(
     node: Node, told: argparse.Namespace, given: dict[str, Any]
 ) -> tuple[Session, bool]:
-    """The administrator's session, and whether the login had to be made or changed."""
+    """Return the administrator's session, and whether the login had to be made or changed."""
     login = given["administrator"]
     changed = False
     deadline = time.monotonic() + PATIENCE
     while (session := node.session(login["name"], login["password"])) is None:
         if (own := _by_former(node, login)) is not None:
-            # Of its own role it may change this alone.
+            # Of its own role it may change only the password.
             own.execute(f"ALTER ROLE {login['name']} WITH PASSWORD = %s", [login["password"]])
             changed = True
         elif (known := _who_ruled(node, given)) is not None:
@@ -137,7 +137,7 @@ def _by_former(node: Node, login: dict[str, Any]) -> Session | None:
 
 
 def _who_ruled(node: Node, given: dict[str, Any]) -> Session | None:
-    """A superuser of before: a new node's, or a service, which once was one."""
+    """Return a superuser's session: the default login's, or that of a service that was one."""
     default = node.session(*DEFAULT)
     if default is not None:
         known = [one["name"] for one in (given["administrator"], *given["services"])]
@@ -151,7 +151,7 @@ def _who_ruled(node: Node, given: dict[str, Any]) -> Session | None:
     for login in given["services"]:
         for password in filter(None, (login["password"], login["former"])):
             session = node.session(login["name"], password)
-            # A service of today may not look.
+            # A service without superuser rights may not read the roles.
             if session is not None and _may_rule(session):
                 return session
     return None
@@ -174,16 +174,17 @@ def _check_cluster(session: Session, told: argparse.Namespace) -> None:
 def wanted(
     nodes: list[str], now: dict[str, str], text: str, *, fewer: bool = False
 ) -> dict[str, str]:
-    """The replication of logins: ``oregon=3,dublin=3``, without data centres to come.
+    """Return the replication ``text`` (``oregon=3,dublin=3``) of logins, for data centres with
+    nodes.
 
-    ``nodes`` has the data centre of each node that has joined, ``now`` the replication as it is.
-    While a data centre has fewer nodes than replicas it keeps the replicas that it has, one at
-    first: with three replicas and one node nobody could log in. oregon's first two nodes: 1, the
-    third: 3, and 3 still when one of them is gone. ``text`` has fewer when the inventory lacks a
-    node, which holds its share still, so nothing is lowered unless ``fewer`` says so.
+    ``nodes`` has the data centre of each node that has joined, ``now`` the present replication.
+    While a data centre has fewer nodes than replicas it keeps its present replicas, one at first:
+    with three replicas and one node no login would work. oregon's first two nodes: 1, the third: 3,
+    and still 3 after one node has left. ``text`` has fewer when the inventory lacks a node that
+    still holds its share, so nothing is lowered unless ``fewer`` is true.
 
-    A data centre that is to go keeps one replica until its last node has left: of the keyspace of
-    logins Cassandra takes no nodes' data centre away. One without nodes has none.
+    A data centre to be removed keeps one replica until its last node has left: Cassandra removes
+    none with nodes from the keyspace of logins. One without nodes has no replica.
     """
     pairs = [pair.split("=") for pair in text.split(",")]
     replicas = {
@@ -198,9 +199,9 @@ def wanted(
 
 
 def replicate(session: Session, told: argparse.Namespace) -> bool:
-    """Have all replicas know all logins, so that a node's death locks nobody out.
+    """Set the replication of logins, so that a node's death locks out no login.
 
-    Returns whether they didn't yet.
+    Return whether it was changed.
     """
     now = dict(session.execute(REPLICATION).one().replication)
     nodes = [row.data_center for row in (*session.execute(LOCAL), *session.execute(PEERS))]
@@ -215,7 +216,7 @@ def replicate(session: Session, told: argparse.Namespace) -> bool:
 
 
 def make(session: Session, told: argparse.Namespace, login: dict[str, Any]) -> None:
-    """The administrator."""
+    """Make the administrator's login."""
     replicate(session, told)
     _set(session, login, superuser=True)
 
@@ -227,7 +228,7 @@ def _set(session: Session, login: dict[str, Any], *, superuser: bool) -> None:
 
 
 def serve(node: Node, session: Session, login: dict[str, Any], keyspace: str) -> bool:
-    """A service's login with its password and rights; whether it had others.
+    """Give a service its login, password and rights; return whether these were changed.
 
     Without the keyspace it has no rights yet.
     """
@@ -237,12 +238,12 @@ def serve(node: Node, session: Session, login: dict[str, Any], keyspace: str) ->
     found = _roles(session).get(name)
     has = _rights(session, name) if found is not None else set()
     if found is not None and (found.is_superuser or has - wanted):
-        # Whatever else it was given goes with it.
+        # This also removes any other rights that the role was given.
         session.execute(f"DROP ROLE {name}")
         found, has = None, set()
     right_login = found is not None and found.can_login and node.takes(login)
     if not right_login:
-        # Sessions that are open stay; who comes from now on needs the new password.
+        # Open sessions stay; new ones need the new password.
         _set(session, login, superuser=False)
     for _, right in sorted(wanted - has):
         session.execute(f"GRANT {right} ON KEYSPACE {keyspace} TO {name}")
@@ -273,7 +274,7 @@ def _checked(given: dict[str, Any], keyspace: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """As the module says."""
+    """Run; see the module's docstring."""
     parser = argparse.ArgumentParser()
     for name in ("--hosts", "--cluster", "--keyspace", "--replication", "--ca"):
         parser.add_argument(name, required=name != "--ca")
@@ -291,7 +292,7 @@ def main() -> None:
     if default is not None and default.can_login:
         session.execute("ALTER ROLE cassandra WITH LOGIN = false AND SUPERUSER = false")
         changed = True
-    # A node remembers for two seconds what it read elsewhere: it takes a login that it hasn't yet.
+    # A node caches others' logins for two seconds: it may accept one that it doesn't hold yet.
     known = not replicas_changed and node.itself_takes(given["administrator"])
     node.close()
     if known:

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""The data volume of a host: which disk it is, and its file system.
+"""The data volume of a host: the choice of its disk, and its file system.
 
-It is the disk of the given model that has our label; else, of the disks of that model, the only one
-without anything on it, which gets a file system and the label. A disk has another name
-(/dev/nvme1n1) at the next boot, so none is remembered. Nothing that is on a disk is lost by this:
-what has partitions, a signature or any byte at its beginning isn't empty.
+The volume is the disk of the given model that has our label; otherwise the only empty disk of that
+model, which gets a file system and the label. A disk has another name (/dev/nvme1n1) at the next
+boot, so no name is stored. No data on a disk are ever lost: a disk with partitions, a signature or
+any byte other than 0 in its first MiB isn't empty.
 
     data_volume.py look MODEL FOLDER PLACE    MiB that there are for data; changes nothing
     data_volume.py make MODEL FOLDER PLACE    the UUID to mount at FOLDER, and `new` or `known`
     data_volume.py sign MODEL FOLDER PLACE    once it is mounted: `new` or `known`
 
-PLACE is whose the data are ("production oregon store"). A volume is signed with it, and one that is
-signed with another is refused: a store node that started with it would join another cluster.
+PLACE names the owner of the data ("production oregon store"). A volume is signed with it, and one
+with another signature is refused: a store node that started with it would join another cluster.
 
-One line on stderr and exit code 1 if that can't be.
+On failure there is one line on stderr and exit code 1.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ LABEL: Final = "newsfabric-data"
 SIGNED: Final = "newsfabric-place"
 _MIB: Final = 1 << 20
 _COLUMNS: Final = "PATH,TYPE,MODEL,SIZE,MOUNTPOINTS"
-# What a package or a playbook may leave in a folder before there are data.
+# Files that a package or a playbook may leave in a folder before there are data.
 _NO_DATA: Final = (".erlang.cookie", ".erlang.cookie.new")
 
 
 class VolumeError(Exception):
-    """One line for the operator."""
+    """An error as one line for the operator."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Disk:
-    """A whole disk: ``size`` in bytes, ``mounted`` where it or a part of it is."""
+    """A whole disk: ``size`` in bytes, ``mounted`` the mount points of it and of its parts."""
 
     path: str
     size: int
     label: str
     uuid: str
     mounted: tuple[str, ...]
-    #: What is on it, for people: "ext4", "partitions"; empty if nothing is seen.
+    #: The contents, for people: "ext4", "partitions"; empty if none are found.
     holds: str
 
 
 def disks(
     listed: dict[str, Any], model: str, probe: Callable[[str], Mapping[str, str]]
 ) -> list[Disk]:
-    """Disks of ``model`` in what ``lsblk --json --bytes`` prints.
+    """Return the disks of ``model`` in the output of ``lsblk --json --bytes``.
 
-    ``probe`` says what is on one, by blkid's names: what lsblk knows of that may be old.
+    ``probe`` returns a disk's contents, by blkid's names: those that lsblk shows may be outdated.
     """
     return [
         _disk(each, probe(each["path"]))
@@ -85,7 +85,7 @@ def _disk(each: dict[str, Any], probed: Mapping[str, str]) -> Disk:
 
 
 def chosen(found: Sequence[Disk], model: str, folder: str) -> Disk:
-    """The data volume among the disks of ``model``; VolumeError if it isn't clear which it is."""
+    """Return the data volume among the disks of ``model``; VolumeError if the choice is unclear."""
     if not found:
         raise VolumeError(f"there is no disk of model {model!r}: is the volume attached?")
     for one in (
@@ -105,7 +105,7 @@ def chosen(found: Sequence[Disk], model: str, folder: str) -> Disk:
 
 
 def clear(folder: Path) -> None:
-    """VolumeError if ``folder`` has data already, which a volume would hide."""
+    """Raise VolumeError if ``folder`` has data already, which a volume would hide."""
     for place, _, names in os.walk(folder):
         for name in names:
             if name not in _NO_DATA:
@@ -116,7 +116,7 @@ def clear(folder: Path) -> None:
 
 
 def empty(path: str) -> None:
-    """VolumeError if there is anything on the disk ``path``, also what blkid doesn't know."""
+    """Raise VolumeError if the disk ``path`` has any contents, even unknown to blkid."""
     with open(path, "rb") as disk:
         begins = disk.read(_MIB)
     found = probe(path)
@@ -127,12 +127,12 @@ def empty(path: str) -> None:
 def make(path: str) -> None:
     """Make the file system on the disk (or file) ``path``, which is empty."""
     empty(path)
-    # No share of it is kept for root: who writes here isn't.
+    # No share is reserved for root: the services that write here aren't root.
     _ran(["mkfs.ext4", "-q", "-m", "0", "-L", LABEL, path], 0)
 
 
 def probe(path: str) -> dict[str, str]:
-    """What is on the disk (or file) ``path``, by blkid's names; nothing if nothing is seen."""
+    """Return the contents of the disk (or file) ``path``, by blkid's names; empty if none."""
     done = _ran(["blkid", "--probe", "--output", "export", path], 0, 2, 8)
     if done.returncode == 8:
         return {"TYPE": "more than one thing"}
@@ -140,16 +140,16 @@ def probe(path: str) -> dict[str, str]:
 
 
 def signed(disk: Disk, folder: str) -> str:
-    """The place that the volume ``disk`` is signed with; empty if it isn't yet."""
+    """Return the place that the volume ``disk`` is signed with; empty if it isn't yet."""
     if folder in disk.mounted:
         file = Path(folder, SIGNED)
         return file.read_text().strip() if file.exists() else ""
-    # What it hasn't it says on stderr.
+    # debugfs reports a missing file on stderr.
     return _ran(["debugfs", "-R", f"cat /{SIGNED}", disk.path], 0).stdout.strip()
 
 
 def check(disk: Disk, folder: str, place: str) -> None:
-    """VolumeError if the volume ``disk`` is signed with another place."""
+    """Raise VolumeError if the volume ``disk`` is signed with another place."""
     found = signed(disk, folder) if disk.label == LABEL else ""
     if found not in ("", place):
         raise VolumeError(
@@ -158,7 +158,7 @@ def check(disk: Disk, folder: str, place: str) -> None:
 
 
 def sign(disk: Disk, folder: str, place: str) -> str:
-    """Sign the volume that is mounted at ``folder``; `new`, or `known` if it was signed.
+    """Sign the volume that is mounted at ``folder``; return `new`, or `known` if it was signed.
 
     VolumeError if it isn't mounted there.
     """
@@ -168,7 +168,7 @@ def sign(disk: Disk, folder: str, place: str) -> str:
         return "known"
     file = Path(folder, SIGNED)
     file.unlink(missing_ok=True)
-    # The folder is somebody's, who could lay a link there: "x" follows none.
+    # Another user owns the folder and could put a link there: "x" follows none.
     with file.open("x") as opened:
         opened.write(f"{place}\n")
     return "new"
@@ -184,13 +184,13 @@ def _ran(command: list[str], *fine: int) -> subprocess.CompletedProcess[str]:
 
 
 def look(model: str) -> list[Disk]:
-    """The disks of ``model`` that this host has."""
+    """Return the disks of ``model`` that this host has."""
     command = ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
     return disks(json.loads(_ran(command, 0).stdout), model, probe)
 
 
 def answer(what: str, disk: Disk, folder: str, place: str) -> str:
-    """What is asked for of ``disk``, which is the data volume."""
+    """Return the output of the verb ``what`` for ``disk``, which is the data volume."""
     check(disk, folder, place)
     if what == "sign":
         return sign(disk, folder, place)
@@ -214,7 +214,7 @@ def answer(what: str, disk: Disk, folder: str, place: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code."""
+    """Run; return the exit code."""
     try:
         what, model, folder, place = words
         said = answer(what, chosen(look(model), model, folder), folder, place)

@@ -1,11 +1,11 @@
-"""Holds the host for one run of a playbook. Says who holds it now, as one JSON object.
+"""Locks the host for one run of a playbook. Prints the holder, as one JSON object.
 
     lock.py FOLDER RUN [INSTEAD]
 
-FOLDER is where the host keeps who holds it. RUN is a JSON object with ``id``, ``who``,
-``playbook``, ``machine`` and ``pid``. The answer is that of the run that holds the host afterwards,
-with ``seconds`` since it does: RUN itself, if nobody held the host before, or the run with the id
-INSTEAD.
+FOLDER is the place where the host stores the holder. RUN is a JSON object with ``id``, ``who``,
+``playbook``, ``machine`` and ``pid``. The output is the run that holds the lock afterwards, with
+the ``seconds`` that it has held it. That is RUN itself, if the lock was free, or held by RUN or by
+the run with the id INSTEAD.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = "holder"
 
 
 def held(folder: Path, run: dict[str, object], instead: str, now: float) -> dict[str, object]:
-    """Who holds the host of ``folder`` now. OSError if nothing can be written there."""
+    """Take the lock in ``folder`` if possible; return the holder. OSError if not writable."""
     folder.mkdir(mode=0o755, exist_ok=True)
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -34,7 +34,7 @@ def held(folder: Path, run: dict[str, object], instead: str, now: float) -> dict
         new = folder / f"{NAME}.new"
         new.write_text(json.dumps(run))
         new.rename(holder)
-        # Who logged in gives it back without sudo, for which he may have to be asked.
+        # The user who logged in can then release the lock without sudo, which may need a password.
         os.chown(folder, int(os.environ.get("SUDO_UID", "-1")), -1)
         return run | {"seconds": 0}
     finally:
@@ -42,7 +42,7 @@ def held(folder: Path, run: dict[str, object], instead: str, now: float) -> dict
 
 
 def read(holder: Path) -> dict[str, object] | None:
-    """The run that a file names; None if there is no file, or no run in it."""
+    """Return the run that a file names; None if there is no file, or no run in it."""
     try:
         found = json.loads(holder.read_text())
     except (FileNotFoundError, ValueError):
@@ -51,7 +51,7 @@ def read(holder: Path) -> dict[str, object] | None:
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run; see the module's docstring."""
     folder, run, *instead = sys.argv[1:]
     found = held(Path(folder), json.loads(run), "".join(instead), time.time())
     sys.stdout.write(json.dumps(found) + "\n")

@@ -1,9 +1,9 @@
-"""Tells the node exporter when a host's certificates end.
+"""Writes the end of a host's certificates as a metric for the node exporter.
 
 Run by the release's Python as ``certificate_ends.py FOLDER FILE``. FOLDER has ``cert.pem`` and
-``ca.pem``; FILE becomes one of the textfile collector's, whole or not at all. The metric is that
-in which processes of newsfabric say the same of theirs, so the same alerts watch both. Client,
-proxy and store hosts have no such process, but brokers and store nodes that show ``cert.pem``.
+``ca.pem``; FILE becomes one of the textfile collector's, whole or not at all. The metric is the
+same as that of newsfabric's processes for theirs, so the same alerts watch both. Client, proxy and
+store hosts have no such process, but brokers and store nodes that show ``cert.pem``.
 """
 
 import os
@@ -16,20 +16,20 @@ METRIC = "newsfabric_tls_certificate_expiry_timestamp_seconds"
 
 
 def ends_in(pem: bytes) -> list[int]:
-    """When each certificate of a file ends, as Unix time."""
+    """Return the end of each certificate of a file, as Unix time."""
     found = x509.load_pem_x509_certificates(pem)
     return [int(one.not_valid_after_utc.timestamp()) for one in found]
 
 
 def exposition(certificate: bytes, authorities: bytes) -> str:
-    """The two lines, of a file's text each."""
-    # All of a chain must be good; of several authorities one is enough.
+    """Return the two lines, from the contents of one file each."""
+    # All certificates of a chain must be valid; of several authorities one is enough.
     ends = {"host": min(ends_in(certificate)), "authority": max(ends_in(authorities))}
     return "".join(f'{METRIC}{{use="{use}"}} {end}\n' for use, end in ends.items())
 
 
 def main(folder: Path, file: Path) -> None:
-    """As the module says."""
+    """Run; see the module's docstring."""
     text = exposition((folder / "cert.pem").read_bytes(), (folder / "ca.pem").read_bytes())
     new = file.with_suffix(".new")
     new.write_text(text, encoding="ascii")

@@ -1,10 +1,10 @@
-"""Says what precheck must know of a host, as one JSON object. It changes nothing.
+"""Prints the facts of a host that precheck needs, as one JSON object. It changes nothing.
 
     look.py HOME VERSION NOW [ROOT]
 
 HOME is newsfabric's folder, VERSION Cassandra's, NOW the Unix time of the machine that runs
-Ansible. ROOT is another machine's root, for tests. A file that a power cut has left empty says no
-more than one that isn't there.
+Ansible. ROOT is another machine's root, for tests. A file that a power cut has left empty counts as
+a missing file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-#: What the brokers are told to load (roles/rabbitmq/templates/enabled_plugins.j2), at most.
+#: The plugins that brokers load (roles/rabbitmq/templates/enabled_plugins.j2), at most.
 PLUGINS = (
     "rabbitmq_management",
     "rabbitmq_prometheus",
@@ -28,7 +28,7 @@ PLUGINS = (
 
 
 def read(file: Path) -> str:
-    """What the file has, or nothing if there is none."""
+    """Return the contents of the file, or nothing if there is none."""
     try:
         return file.read_text().strip()
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def read(file: Path) -> str:
 
 
 def found(root: Path, home: Path, version: str, now: int) -> dict[str, object]:
-    """By name: MiB that are free, seconds that the clock is ahead, and what was here before."""
+    """Return by name: free MiB, seconds that the clock is ahead, and earlier installations."""
     ours = root / "etc/newsfabric"
     room = os.statvfs(root / "var/lib")
     current = home / "current"
@@ -59,9 +59,9 @@ def found(root: Path, home: Path, version: str, now: int) -> dict[str, object]:
 
 
 def broker(root: Path) -> dict[str, object]:
-    """RabbitMQ: its version ("" without one), the plugins that it lacks, its name, and its data's.
+    """Return RabbitMQ's version ("" without one), missing plugins, its name, its data's version.
 
-    Of the data there is MAJOR.MINOR of the version that wrote them, as roles/rabbitmq remembers it.
+    The data's version is MAJOR.MINOR of the RabbitMQ that wrote them, as roles/rabbitmq records it.
     """
     # One at most is whole: a package that is replaced leaves empty folders at worst.
     homes = sorted((root / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/plugins"))
@@ -76,12 +76,12 @@ def broker(root: Path) -> dict[str, object]:
 
 
 def has(plugins: Path, name: str) -> bool:
-    """Whether a plugin is there, as a folder or a file of NAME-VERSION."""
+    """Return whether a plugin is there, as a folder or a file of NAME-VERSION."""
     return any(plugins.glob(f"{name}-[0-9]*"))
 
 
 def address_of(name: str) -> str:
-    """The IPv4 address, or nothing if the host knows none."""
+    """Return the IPv4 address, or nothing if the host knows none."""
     try:
         return socket.gethostbyname(name)
     except OSError:
@@ -89,7 +89,7 @@ def address_of(name: str) -> str:
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run; see the module's docstring."""
     home, version, now, *root = sys.argv[1:]
     machine = Path(*root or ["/"])
     seen = found(machine, machine / home.lstrip("/"), version, int(now))

@@ -3,8 +3,8 @@
 
     strangers.py DEFINITIONS
 
-RabbitMQ closes their connections. Boxes of an autoscaling group stay: `newsfabric-admit` makes
-their users, and deletes them. A broker that doesn't run is left alone.
+RabbitMQ closes their connections. Users of boxes of an autoscaling group stay: `newsfabric-admit`
+makes and deletes these. A broker that doesn't run is left alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ADMITTED: Final = re.compile(r"box\.i-[0-9a-f]{8,17}")
 
 
 def strangers(definitions: str, users: str) -> list[str]:
-    """Who of ``users`` (JSON, as rabbitmqctl prints it) is none of the ``definitions``."""
+    """Return the names in ``users`` (JSON of rabbitmqctl) that are not in ``definitions``."""
     wanted = {user["name"] for user in json.loads(definitions)["users"]}
     known = {user["user"] for user in json.loads(users)}
     return sorted(name for name in known - wanted if not _ADMITTED.fullmatch(name))
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run; see the module's docstring."""
     active = ["systemctl", "is-active", "--quiet", "rabbitmq-server"]
     if subprocess.run(active, check=False).returncode:
         return
