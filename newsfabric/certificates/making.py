@@ -60,7 +60,7 @@ class Pair:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
     """What one certificate says. Identifiers are hex, of public keys: ``key`` of its own, ``by``
-    of the authority that signed it (empty: it doesn't say)."""
+    of the authority that signed it (empty: it doesn't say). ``fingerprint`` is its own SHA-256."""
 
     subject: str
     names: tuple[str, ...]
@@ -68,6 +68,7 @@ class Description:
     authority: bool
     key: str
     by: str
+    fingerprint: str
     begins: datetime.datetime
     ends: datetime.datetime
 
@@ -135,6 +136,11 @@ def in_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of ``certificate`` in hex, as ``openssl x509 -fingerprint -sha256`` says it."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
 def describe(certificate: x509.Certificate) -> Description:
     """What ``certificate`` says. ConfigError if it can't be read, or its key is of another kind."""
     try:
@@ -167,6 +173,7 @@ def _described(certificate: x509.Certificate) -> Description:
         authority=authority,
         key=own.digest.hex(),
         by=by.hex(),
+        fingerprint=fingerprint(certificate),
         begins=certificate.not_valid_before_utc,
         ends=certificate.not_valid_after_utc,
     )
