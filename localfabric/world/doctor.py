@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from localfabric.world.layout import lay_out
+from localfabric.world.memory_left import MemoryLeft, memory_left
 from localfabric.world.options import WorldOptions
 from localfabric.world.processes import marked
 from localfabric.world.rabbitmq_home import RabbitmqHome
@@ -79,9 +80,9 @@ def examine(options: WorldOptions, state: Path, environ: Mapping[str, str]) -> I
     earlier, runs = _left(state)
     yield earlier
     yield ports(_taken(options, state), runs=runs)
-    yield memory(_available_memory())
+    yield memory(memory_left())
     yield descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    yield clock(time.gmtime().tm_year, is_set=_is_clock_set())
+    yield clock(time.gmtime().tm_year, _clock_state())
     yield disk(*_room(state))
 
 
@@ -139,10 +140,16 @@ def ports(taken: str, *, runs: bool) -> Finding:
     return Finding("ports", "error", what, todo)
 
 
-def memory(available: int) -> Finding:
-    """Judge the ``available`` bytes."""
+def memory(found: MemoryLeft) -> Finding:
+    """Judge the memory that a world can have."""
+    available, group = found.available, found.group
     said = f"{available / (1 << 30):.1f} GiB available"
-    todo = "end other programs; a world of two regions takes about 2 GiB, --regions a takes half"
+    if group:
+        said += f" by the limit of {group}"
+    first = "raise that limit, or end" if group else "end"
+    todo = (
+        f"{first} other programs; a world of two regions takes about 2 GiB, --regions a takes half"
+    )
     if available < _LEAST_MEMORY:
         return Finding("memory", "error", said, todo)
     return _bounded("memory", available, _MEMORY, said, todo)
@@ -158,11 +165,12 @@ def descriptors(most: int) -> Finding:
     return _bounded("descriptors", room, _DESCRIPTORS, said, todo)
 
 
-def clock(year: int, *, is_set: bool) -> Finding:
-    """Judge whether the clock can be right, and whether a service sets it."""
+def clock(year: int, state: int) -> Finding:
+    """Judge whether the clock can be right, and whether a service sets it, by adjtimex(2)'s
+    ``state``."""
     if year < _YEAR:
         return Finding("clock", "error", f"it says {year}", "set it: timedatectl set-ntp true")
-    if not is_set:
+    if state == _TIME_ERROR:
         said = "nothing sets it, by the kernel's word"
         todo = "one machine may do without; between machines run chrony or systemd-timesyncd"
         return Finding("clock", "warning", said, todo)
@@ -253,17 +261,10 @@ def _left(state: Path) -> tuple[Finding, bool]:
     return found, count > 0 and alive
 
 
-def _available_memory() -> int:
-    """Return the bytes that new programs can have without swapping (proc(5))."""
-    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    found = {name: value for name, _, value in (line.partition(":") for line in lines)}
-    return int(found["MemAvailable"].split()[0]) << 10
-
-
-def _is_clock_set() -> bool:
+def _clock_state() -> int:
     # adjtimex(2) with nothing to change; struct timex has 208 bytes.
     adjust: Callable[..., int] = ctypes.CDLL(None).adjtimex
-    return adjust(ctypes.create_string_buffer(208)) != _TIME_ERROR
+    return adjust(ctypes.create_string_buffer(208))
 
 
 def _room(state: Path) -> tuple[int, str, bool]:

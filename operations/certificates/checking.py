@@ -90,6 +90,14 @@ def _ending(says: Description, now: datetime.datetime, before: datetime.timedelt
     return []
 
 
+def not_signed(
+    chain: Sequence[x509.Certificate], says: Description, trusted: Sequence[x509.Certificate]
+) -> str | None:
+    """Why none of ``trusted`` stands behind ``chain`` while its certificate is good; None if one
+    does."""
+    return _not_signed(chain, says, _policy(trusted, says.begins))
+
+
 def _chain(
     chain: Sequence[x509.Certificate],
     says: Description,
@@ -99,9 +107,25 @@ def _chain(
 ) -> list[str]:
     if not says.names:
         return ["it names no host (no subjectAltName): have it made with one"]
-    # Expiry is reported by _ending: the chain is judged at a time when the certificate was valid.
-    at = min(max(now, says.begins), says.ends - _SECOND)
-    policy = PolicyBuilder().store(Store(trusted)).time(at.replace(tzinfo=None))
+    # So that an expired one, which is said already, is judged by its authority all the same.
+    policy = _policy(trusted, min(max(now, says.begins), says.ends - _SECOND))
+    reason = _not_signed(chain, says, policy)
+    if reason is not None:
+        return [f"{reason}: is it the right --ca?"]
+    return [
+        f"it isn't for {host}, but for {', '.join(says.names)}: have it made with that name, too"
+        for host in hosts
+        if not _is_for(chain, policy, checked_name(host))
+    ]
+
+
+def _policy(trusted: Sequence[x509.Certificate], at: datetime.datetime) -> PolicyBuilder:
+    return PolicyBuilder().store(Store(list(trusted))).time(at.replace(tzinfo=None))
+
+
+def _not_signed(
+    chain: Sequence[x509.Certificate], says: Description, policy: PolicyBuilder
+) -> str | None:
     try:
         if says.roles == ("client",):
             policy.build_client_verifier().verify(chain[0], list(chain[1:]))
@@ -109,12 +133,8 @@ def _chain(
             policy.build_server_verifier(_subject(says.names[0])).verify(chain[0], list(chain[1:]))
     except (VerificationError, ValueError) as exc:
         reason = str(exc).rpartition("(encountered processing <Certificate")[0] or str(exc)
-        return [f"no trusted authority stands behind it: {reason.strip()}: is it the right --ca?"]
-    return [
-        f"it isn't for {host}, but for {', '.join(says.names)}: have it made with that name, too"
-        for host in hosts
-        if not _is_for(chain, policy, checked_name(host))
-    ]
+        return f"no trusted authority stands behind it: {reason.strip()}"
+    return None
 
 
 def _is_for(chain: Sequence[x509.Certificate], policy: PolicyBuilder, host: str) -> bool:

@@ -24,7 +24,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -147,21 +147,23 @@ class Folder:
         self._write_bundle()
         return Done(_BUNDLE, "another authority is trusted")
 
-    def recover(self, bundle: bytes) -> Done:
-        """Set up a lost folder anew, for the first step; ``bundle`` is the ca.pem of a host.
+    def recover(self, bundle: bytes, pairs: Mapping[str, Pair]) -> Done:
+        """Set up a lost folder anew, for the first step. ``bundle`` is the ca.pem of hosts and
+        ``pairs`` their certificates by name; :mod:`operations.certificates.recovering` has checked
+        both.
 
         Its authorities are trusted, and sign nothing: their keys aren't here. A folder that has an
-        authority is left alone. ConfigError if ``bundle`` has anything but authorities.
+        authority is left alone.
         """
         if self._signing() is not None:
             return Done(_BUNDLE)
-        found = {describe(one).key: one for one in certificates_in(bundle, _BUNDLE)}
-        if not all(describe(one).authority for one in found.values()):
-            raise ConfigError("that is no ca.pem of a host: not all in it are authorities")
+        for name, pair in pairs.items():
+            self._write_issued(name, pair)
         parent = _folder(self._path / _AUTHORITIES)
-        for identifier, one in found.items():
-            _write(_folder(parent / identifier) / _CERTIFICATE, in_pem(one), 0o644)
+        for one in certificates_in(bundle, _BUNDLE):
+            _write(_folder(parent / describe(one).key) / _CERTIFICATE, in_pem(one), 0o644)
         self._write_bundle()
+        # Up to here one that was interrupted is given again.
         _write(self._path / _SIGNING, self._authority_ids()[-1].encode(), 0o644)
         return Done(_BUNDLE, "what hosts trust is trusted here")
 

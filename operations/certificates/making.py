@@ -60,7 +60,8 @@ class Pair:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
     """The content of one certificate. Identifiers are of public keys, in hex: ``key`` of its own,
-    ``by`` of the authority that signed it (empty if not stated)."""
+    ``by`` of the authority that signed it (empty if not stated). ``fingerprint`` is the
+    certificate's SHA-256."""
 
     subject: str
     names: tuple[str, ...]
@@ -68,6 +69,7 @@ class Description:
     authority: bool
     key: str
     by: str
+    fingerprint: str
     begins: datetime.datetime
     ends: datetime.datetime
 
@@ -135,6 +137,11 @@ def in_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return the SHA-256 of ``certificate`` in hex (``openssl x509 -fingerprint -sha256``)."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
 def describe(certificate: x509.Certificate) -> Description:
     """Return the content of ``certificate``. ConfigError if it, or its kind of key, can't
     be read."""
@@ -168,6 +175,7 @@ def _described(certificate: x509.Certificate) -> Description:
         authority=authority,
         key=own.digest.hex(),
         by=by.hex(),
+        fingerprint=fingerprint(certificate),
         begins=certificate.not_valid_before_utc,
         ends=certificate.not_valid_after_utc,
     )

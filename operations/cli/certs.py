@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,8 +27,11 @@ _NAME: Final = "newsfabric"
 _AUTHORITY_LIFETIME: Final = "3650d"
 _LIFETIME: Final = "90d"
 _BEFORE: Final = "30d"
-# A file of authorities holds one or two.
+_SHA256: Final = re.compile("[0-9a-f]{64}", re.ASCII)
+# A file of authorities has one or two.
 _MOST_BYTES: Final = 1 << 20
+# Some 20 KB of each host.
+_MOST_SHOWN_BYTES: Final = 64 << 20
 
 
 def _duration(
@@ -40,6 +44,20 @@ def _duration(
         return duration(value)
     except ConfigError as exc:
         raise click.BadParameter(terminal_safe(str(exc)), param=parameter) from exc
+
+
+def _fingerprints(
+    _context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """SHA-256 in hex; colons, as openssl writes them, don't count."""
+    found = tuple(value.replace(":", "").lower() for value in values)
+    for value, one in zip(values, found, strict=True):
+        if not _SHA256.fullmatch(one):
+            raise click.BadParameter(
+                terminal_safe(f"{value!r} is no SHA-256 fingerprint (64 hex digits)"),
+                param=parameter,
+            )
+    return found
 
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
@@ -186,6 +204,9 @@ def show(folder: Path, before: datetime.timedelta, as_json: bool) -> None:
         return
     for line in _table(held, now):
         echo(line)
+    for one in held:
+        if one.says.authority:
+            echo(f"{one.says.subject}: SHA-256 {one.says.fingerprint}")
 
 
 @certs.command(
@@ -244,11 +265,34 @@ def rotate() -> None:
     """
 
 
-@certs.command(epilog=examples("newsfabric certs recover /etc/newsfabric/tls/ca.pem"))
-@click.argument("bundle", metavar="FILE", type=click.File("rb"))
+@certs.command(
+    epilog=examples(
+        "newsfabric certs recover ca.pem --authority 1f0c…      whose fingerprint is known"
+    )
+)
+@click.argument("bundle", metavar="FILE", type=click.File("rb"), required=False)
+@click.option(
+    "--hosts",
+    type=click.File("rb"),
+    help="In place of FILE: what hosts show, as recover-certificates.yml says it.",
+)
+@click.option(
+    "--authority",
+    "authorities",
+    metavar="SHA256",
+    multiple=True,
+    callback=_fingerprints,
+    help="The fingerprint of an authority that it has; repeat: it must have these and no others.",
+)
 @_folder
 @json_option
-def recover(bundle: BinaryIO, folder: Path, as_json: bool) -> None:
+def recover(
+    bundle: BinaryIO | None,
+    hosts: BinaryIO | None,
+    authorities: tuple[str, ...],
+    folder: Path,
+    as_json: bool,
+) -> None:
     """Begin a lost folder anew, with FILE: hosts' ca.pem.
 
     What that names is trusted here, too, and signs nothing, since its key is lost: another
@@ -256,9 +300,18 @@ def recover(bundle: BinaryIO, folder: Path, as_json: bool) -> None:
     alone.
     """
     from operations.certificates.folder import opened
+    from operations.certificates.recovering import Believed, believed, checked_bundle, shown
 
-    with opened(folder) as found:
-        done = found.recover(bundle.read(_MOST_BYTES))
+    if (bundle is None) == (hosts is None):
+        raise click.UsageError("give FILE or --hosts, one of the two")
+    if hosts is not None:
+        found = believed(shown(hosts.read(_MOST_SHOWN_BYTES)), authorities)
+    else:
+        assert bundle is not None
+        found = Believed(bundle=bundle.read(_MOST_BYTES), pairs={})
+        checked_bundle(found.bundle, authorities)
+    with opened(folder) as there:
+        done = there.recover(found.bundle, found.pairs)
     _say([done], as_json)
 
 
@@ -325,6 +378,7 @@ def _described(says: Description) -> dict[str, Any]:
         "ends": says.ends.isoformat(),
         "key": says.key,
         "by": says.by,
+        "fingerprint": says.fingerprint,
     }
 
 

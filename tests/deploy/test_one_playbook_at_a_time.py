@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -87,6 +88,44 @@ def test_it_is_taken_from_the_run_that_is_meant_alone(tmp_path: Path) -> None:
     assert asked(tmp_path, SECOND, instead="3" * 12)["who"] == "ada@laptop"
     assert asked(tmp_path, SECOND, instead=FIRST["id"])["who"] == "bob@desk"
     assert asked(tmp_path, FIRST, instead=FIRST["id"])["who"] == "bob@desk"
+
+
+def waits(process: subprocess.Popen[str]) -> bool:
+    """Whether it waits for a lock that somebody else has: proc(5), ``/proc/locks``."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    # 5: -> FLOCK  ADVISORY  WRITE 4711 00:2f:1234 0 EOF
+    return any(
+        words[1:3] == ["->", "FLOCK"] and words[5] == str(process.pid)
+        for words in map(str.split, lines)
+    )
+
+
+def test_of_two_that_ask_at_once_one_holds_the_host_and_the_other_is_told(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        place = os.open(tmp_path, os.O_RDONLY)
+        stack.callback(os.close, place)
+        # Somebody is just looking who holds it.
+        fcntl.flock(place, fcntl.LOCK_EX)
+        both = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, str(LOCK), str(tmp_path), json.dumps(run)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for run in (FIRST, SECOND)
+        ]
+        until = time.monotonic() + 60
+        for process in both:
+            while not waits(process):
+                assert process.poll() is None, "it hasn't waited for who asked before it"
+                assert time.monotonic() < until
+        assert not (tmp_path / "holder").exists()
+        fcntl.flock(place, fcntl.LOCK_UN)
+        answers = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    assert answers[0] == answers[1]
+    assert answers[0] | {"seconds": 0} in (FIRST | {"seconds": 0}, SECOND | {"seconds": 0})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]"])

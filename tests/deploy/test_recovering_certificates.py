@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from operations.certificates.folder import opened
+from operations.certificates.making import Role
 from tests.deploy.unit_templates import ROLES
 
 PLAYBOOK: Final = ROLES.parent / "playbooks" / "recover-certificates.yml"
@@ -29,6 +30,7 @@ class Fabric:
         self._folder = folder
         self.lost = folder / "lost"
         self.certs = folder / "certs"
+        self.names: dict[str, list[str]] = {}
         made(self.lost, *HOSTS, "router.oregon")
         for host in HOSTS:
             self.give(host, host, "")
@@ -49,19 +51,37 @@ class Fabric:
                 source / "issued" / certificate / f"{kind}.pem", there / f"{prefix}{kind}.pem"
             )
 
-    def recover(self) -> subprocess.CompletedProcess[str]:
-        hosts = {name: {"newsfabric_tls_folder": str(self.host(name))} for name in HOSTS}
+    def recover(self, *more: str, **said: str) -> subprocess.CompletedProcess[str]:
+        hosts = {
+            name: {
+                "newsfabric_tls_folder": str(self.host(name)),
+                "newsfabric_certificate_names": self.names.get(name, []),
+            }
+            for name in HOSTS
+        }
+        groups = {
+            "oregon": dict.fromkeys(HOSTS),
+            "core": {HOSTS[0]: None},
+            "store": {HOSTS[1]: None},
+        }
+        children = {name: {"hosts": members} for name, members in groups.items()}
         inventory = self._folder / "hosts.yml"
-        inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "children": children}}))
+        defaults = self._folder / "group_vars" / "all.yml"
+        defaults.parent.mkdir(exist_ok=True)
+        if not defaults.exists():
+            defaults.symlink_to(ROLES.parent / "group_vars" / "all.yml")
         told = {
             "ansible_connection": "local",
             "ansible_become": False,
             "ansible_python_interpreter": sys.executable,
             "newsfabric_command": str(Path(sys.executable).with_name("newsfabric")),
             "newsfabric_certs": str(self.certs),
+            "newsfabric_regions": ["oregon"],
+            **said,
         }
         done = subprocess.run(
-            [self._playbook, "-i", str(inventory), str(PLAYBOOK), "-e", json.dumps(told)],
+            [self._playbook, "-i", str(inventory), str(PLAYBOOK), "-e", json.dumps(told), *more],
             cwd=ROLES.parent,
             capture_output=True,
             text=True,
@@ -75,8 +95,23 @@ def made(path: Path, *names: str) -> None:
     now = datetime.datetime.now(datetime.UTC)
     with opened(path) as folder:
         folder.init("ours", now=now, lifetime=3650 * DAY)
-        for name in names:
-            folder.issue([name], ["server"], now=now, lifetime=90 * DAY, before=30 * DAY)
+    for name in names:
+        issued(path, name)
+
+
+def issued(path: Path, *names: str) -> None:
+    """One certificate; a user's name has a dot."""
+    now = datetime.datetime.now(datetime.UTC)
+    role: Role = "client" if "." in names[0] else "server"
+    with opened(path) as folder:
+        folder.issue(names, [role], now=now, lifetime=90 * DAY, before=30 * DAY)
+
+
+def fingerprint(folder: Path) -> str:
+    """What openssl says of its authority."""
+    told = ["openssl", "x509", "-in", str(folder / "ca.pem"), "-noout", "-fingerprint", "-sha256"]
+    said = subprocess.run(told, check=True, capture_output=True, text=True).stdout
+    return said.strip().partition("=")[2].replace(":", "").lower()
 
 
 def files(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -110,22 +145,74 @@ def test_a_host_that_trusts_somebody_else_is_named_and_nothing_is_brought(
     shutil.copy(tmp_path / "other" / "ca.pem", fabric.host(HOSTS[1]) / "ca.pem")
     done = fabric.recover()
     assert done.returncode != 0
-    assert "hosts don't trust the same authorities" in done.stdout
-    assert all(name in done.stdout for name in HOSTS)
+    ours, theirs = fingerprint(fabric.lost), fingerprint(tmp_path / "other")
+    assert (
+        "hosts don't trust the same authorities, so it isn't known which to believe: "
+        f"{ours} by {HOSTS[0]}; {theirs} by {HOSTS[1]} (SHA-256)"
+    ) in done.stdout
     assert not fabric.certs.exists()
+    assert "PRIVATE KEY" not in done.stdout
+
+
+def test_another_authority_than_the_one_named_is_refused(fabric: Fabric) -> None:
+    ours = fingerprint(fabric.lost)
+    done = fabric.recover(authority="0" * 64)
+    assert done.returncode != 0
+    assert f"it has the authorities {ours}, and {'0' * 64} were named" in done.stdout
+    assert not fabric.certs.exists()
+    done = fabric.recover(authority=ours)
+    assert done.returncode == 0, done.stdout
+    assert f"SHA-256 {ours}" in done.stdout
+
+
+def test_a_part_of_the_hosts_is_asked_only_if_the_authority_is_named(fabric: Fabric) -> None:
+    limited = ("--limit", HOSTS[0])
+    done = fabric.recover(*limited)
+    assert done.returncode != 0
+    assert f"{HOSTS[1]} isn't asked, so it isn't known whether all trust" in done.stdout
+    done = fabric.recover(*limited, authority=fingerprint(fabric.lost))
+    assert done.returncode == 0, done.stdout
+    issued = {path.name for path in (fabric.certs / "issued").iterdir()}
+    assert issued == {HOSTS[0], "router.oregon"}
+
+
+def test_certificates_that_the_inventory_does_not_give_a_host_stay_there(
+    fabric: Fabric, tmp_path: Path
+) -> None:
+    made(tmp_path / "other", HOSTS[1], "cms")
+    for name in (HOSTS[1], "cms"):
+        fabric.give(HOSTS[0], name, f"{name}.", of=tmp_path / "other")
+    fabric.give(HOSTS[1], "router.oregon", "router.oregon.")
+    done = fabric.recover()
+    assert done.returncode == 0, done.stdout
+    assert files(fabric.certs) == files(fabric.lost)
+
+
+def test_a_host_brings_no_name_that_it_has_not_by_the_inventory(fabric: Fabric) -> None:
+    """As one that is somebody else's, who has the authority's key, would."""
+    issued(fabric.lost, "oregon-store-1", "10.0.0.31", "oregon-core-1")
+    fabric.give(HOSTS[1], HOSTS[1], "")
+    done = fabric.recover()
+    assert done.returncode != 0
+    assert (
+        f"{HOSTS[1]} shows as {HOSTS[1]}'s a certificate that isn't: it names 10.0.0.31, "
+        "oregon-core-1, which it isn't by the inventory"
+    ) in done.stdout
+    assert not fabric.certs.exists()
+
+    fabric.names = {HOSTS[1]: ["10.0.0.31", "oregon-core-1"]}
+    done = fabric.recover()
+    assert done.returncode == 0, done.stdout
+    assert files(fabric.certs) == files(fabric.lost)
 
 
 def test_a_host_brings_no_certificate_that_the_authority_has_not_signed(
     fabric: Fabric, tmp_path: Path
 ) -> None:
-    made(tmp_path / "other", "frontdesk.oregon", HOSTS[1])
-    fabric.give(HOSTS[0], HOSTS[1], f"{HOSTS[1]}.", of=tmp_path / "other")
-    done = fabric.recover()
-    assert done.returncode == 0, done.stdout
-    assert files(fabric.certs) == files(fabric.lost)
-
-    shutil.rmtree(fabric.certs)
+    made(tmp_path / "other", "frontdesk.oregon")
     fabric.give(HOSTS[0], "frontdesk.oregon", "frontdesk.oregon.", of=tmp_path / "other")
     done = fabric.recover()
     assert done.returncode != 0
-    assert "issued/frontdesk.oregon/cert.pem: " in done.stdout
+    assert f"{HOSTS[0]} shows as frontdesk.oregon's a certificate that isn't: " in done.stdout
+    assert "no trusted authority stands behind it" in done.stdout
+    assert not fabric.certs.exists()

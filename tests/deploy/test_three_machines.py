@@ -7,12 +7,14 @@ import ipaddress
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from tests.deploy.networks import Networks, made
 from tests.deploy.unit_templates import written
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -190,7 +192,94 @@ def test_a_tunnel_ends_at_each_other_machine_and_takes_packets_of_no_one_else(
 ) -> None:
     assert "wanted='192.0.2.11 192.0.2.13'" in of_b["bridge.sh"]
     assert "local 192.0.2.12" in of_b["bridge.sh"]
-    assert "udp dport 4789 ip saddr != { 192.0.2.11, 192.0.2.13 } drop" in of_b["bridge.nft"]
+    guard = rules(of_b, "input")
+    assert guard == [
+        "udp dport 4789 ip saddr { 192.0.2.11, 192.0.2.13 } ip daddr 192.0.2.12 "
+        "fib saddr . iif oif exists accept",
+        "udp dport 4789 drop",
+    ]
+
+
+def rules(of_b: dict[str, str], chain: str) -> list[str]:
+    """A chain's, without what hook it is at, and comments."""
+    lines = of_b["bridge.nft"].partition(f"chain {chain} {{")[2].partition("}\n    ")[0]
+    return [line for line in map(str.strip, lines.splitlines()[2:]) if line[:1] not in "#}"]
+
+
+def test_a_machine_forwards_for_its_hosts_alone(of_b: dict[str, str]) -> None:
+    assert "type filter hook forward priority filter; policy drop\n" in of_b["bridge.nft"]
+    assert rules(of_b, "forward") == [
+        'iifname "newsfabric" oifname "newsfabric" accept',
+        'oifname "newsfabric" ct state established,related accept',
+        "udp dport 4789 drop",
+        "ip daddr 169.254.0.0/16 meta l4proto { tcp, udp } th dport != { 53, 123 } drop",
+        'iifname "newsfabric" ip saddr 10.9.0.0/24 accept',
+    ]
+
+
+@pytest.fixture(scope="module")
+def networks(of_b: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
+    """Machine b's network as its files make it, with one host; machine a and the world beside it.
+
+    ``outside`` has every address that isn't of the fabric, and both know the way to hosts.
+    """
+    folder = tmp_path_factory.mktemp("bridge")
+    for name in ("bridge.sh", "bridge.nft"):
+        (folder / name).write_text(of_b[name].replace("/var/lib/newsfabric-machine", str(folder)))
+    with made(["machine", "outside", "peer", "host"]) as found:
+        found.joined("machine", "198.51.100.2/24", "outside", "198.51.100.9/24")
+        found.joined("machine", "192.0.2.12/24", "peer", "192.0.2.11/24")
+        for _ in range(2):
+            found.run("machine", f"sh {folder}/bridge.sh")
+        found.bridged("machine", "newsfabric", "host", "10.9.0.22/24")
+        found.run("host", "ip route add default via 10.9.0.2")
+        found.run("outside", "ip route add 10.9.0.0/24 via 198.51.100.2")
+        found.run("outside", "ip route add 192.0.2.0/24 via 198.51.100.2")
+        found.run("peer", "ip route add default via 192.0.2.12")
+        found.run("outside", "ip address add 169.254.169.254/32 dev lo")
+        found.run("machine", "ip route add 169.254.0.0/16 via 198.51.100.9")
+        yield found
+
+
+def test_a_hosts_way_out_is_its_machines_address(networks: Networks) -> None:
+    with networks.listens("outside", 80):
+        assert networks.asks("host", "198.51.100.9", 80) == "198.51.100.2"
+
+
+def test_a_machine_reaches_its_hosts_and_nobody_else_does_through_it(networks: Networks) -> None:
+    with networks.listens("host", 9100):
+        assert networks.asks("machine", "10.9.0.22", 9100) == "10.9.0.2"
+        for who in ("outside", "peer"):
+            assert networks.asks(who, "10.9.0.22", 9100) is None
+
+
+def test_a_machine_is_no_router_between_its_networks(networks: Networks) -> None:
+    with networks.listens("peer", 80), networks.listens("outside", 80):
+        assert networks.asks("machine", "192.0.2.11", 80) == "192.0.2.12"
+        assert networks.asks("outside", "192.0.2.11", 80) is None
+        assert networks.asks("peer", "198.51.100.9", 80) is None
+
+
+def test_a_host_asks_a_clouds_name_servers_and_not_for_its_machines_role(
+    networks: Networks,
+) -> None:
+    with networks.listens("outside", 80), networks.listens("outside", 53):
+        assert networks.asks("host", "169.254.169.254", 53) == "198.51.100.2"
+        assert networks.asks("host", "169.254.169.254", 80) is None
+
+
+def test_a_tunnel_takes_nothing_that_comes_another_way_than_from_its_machine(
+    networks: Networks,
+) -> None:
+    # The third machine's address, at the wrong side.
+    networks.run("outside", "ip address add 192.0.2.13/32 dev lo")
+    networks.tunnel("outside", "192.0.2.13", "192.0.2.12", "10.9.0.13/32", to="host")
+    networks.tunnel("peer", "192.0.2.11", "192.0.2.12", "10.9.0.11/32", to="host")
+    with networks.hears("host", 9999) as heard:
+        for _ in range(3):
+            networks.sends("outside", "10.9.0.22", 9999)
+        networks.sends("peer", "10.9.0.22", 9999)
+        assert heard() == "10.9.0.11"
 
 
 def test_a_host_has_its_address_its_machines_way_out_and_a_limit(of_b: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -271,7 +272,11 @@ def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None
     tick = Tick(
         origin=log.region, router=log.router, epoch=log.epoch, seq=3, low=3, sent_ms=began_ms
     )
-    _say(world.amqp_url("dublin", "core"), encode_tick(tick), exchange=topology.POSTOFFICE)
+    # And then that it is next year.
+    later = dataclasses.replace(tick, sent_ms=began_ms + 365 * 86_400_000)
+    core = world.amqp_url("dublin", "core")
+    _say(core, encode_tick(tick), encode_tick(later), exchange=topology.POSTOFFICE)
+    _fires(prometheus, "NewsfabricTimesDisbelieved", region="dublin")
     _fires(prometheus, "NewsfabricHolesOpen", box="dublin-retail-1")
     _fires(prometheus, "NewsfabricNumbersMissing", region="dublin")
     _fires(prometheus, "NewsfabricLogUnlisted", region="dublin")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import socket
 import time
 from collections.abc import Iterator
@@ -75,6 +77,48 @@ async def test_with_all_connections_that_it_may_have_others_wait(
         assert answer.startswith(b"HTTP/1.1 404")
     # Twice or more it has looked, and said once that it must wait.
     assert caplog.text.count("no new connections") == 1
+    listener.stop()
+    await server.close_all_connections()
+
+
+async def test_beyond_those_who_are_told_that_an_address_is_full_others_are_closed_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.listener._TURNED_AWAY_AT_ONCE", 2)
+    server = HTTPServer(tornado.web.Application([], log_function=lambda handler: None))
+    settings = dataclasses.replace(SETTINGS, per_address=1, unfinished_seconds=600.0)
+    listener = Listener(server, budget(), settings)
+    listener.start()
+    loop = asyncio.get_running_loop()
+
+    async def come() -> socket.socket:
+        made = socket.socket()
+        made.setblocking(False)
+        await loop.sock_connect(made, ("127.0.0.1", listener.port))
+        return made
+
+    async def heard_by(made: socket.socket) -> bytes:
+        await loop.sock_sendall(made, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            return (await asyncio.wait_for(loop.sock_recv(made, 4096), 60))[:12]
+        return b""
+
+    there = await come()
+    assert await heard_by(there) == b"HTTP/1.1 404"
+    # Those who are turned away are served as far as it takes to tell them.
+    silent = [await come() for _ in range(2)]
+    await until(lambda: listener._turned_away == 2)
+    third = await come()
+    assert await heard_by(third) == b""
+    assert listener._turned_away == 2
+    silent[0].close()
+    await until(lambda: listener._turned_away == 1)
+    fourth = await come()
+    assert await heard_by(fourth) == b"HTTP/1.1 404"
+    for made in (there, silent[1], third, fourth):
+        made.close()
+    # Whoever is gone is counted no more.
+    await until(lambda: (listener._open, listener._turned_away) == (0, 0))
     listener.stop()
     await server.close_all_connections()
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
 from newsfabric.amqp.message import Delivery
-from newsfabric.amqp.stub import StubBroker, StubPublisher
+from newsfabric.amqp.stub import StubBroker, StubLink, StubPublisher
 from newsfabric.errors import LinkClosed, Unanswered
 from newsfabric.messages.control import Receipt, encode_receipt
-from newsfabric.publish import AsyncPublisher
+from newsfabric.publish import AsyncPublisher, choice
 from newsfabric.topology import PUBLISH, TO_QUEUES
 
 TOPIC = "news.breaking"
@@ -70,4 +71,67 @@ async def test_a_broker_that_refuses_at_once_is_asked_less_and_less_often(
         await publisher.publish(TOPIC, {"headline": "Hello"})
     # Without a pause it would be thousands.
     assert 2 <= asked < 50
+    await publisher.close()
+
+
+class Entrance:
+    """A broker with a router behind it, which answers what comes, unless it is silent."""
+
+    def __init__(self) -> None:
+        self.broker = StubBroker()
+        self.broker.declare_exchange(PUBLISH)
+        self.broker.declare_exchange(TO_QUEUES, "direct")
+        self.silent = False
+        self.had: list[str] = []
+
+    async def open(self) -> StubLink:
+        routers = self.broker.tap(PUBLISH)
+        await self.broker.connect().consumer(lambda: routers, self._take)
+        return self.broker.connect()
+
+    def _take(self, delivery: Delivery) -> None:
+        said = delivery.message.properties
+        assert said.message_id
+        assert said.reply_to
+        self.had.append(said.message_id)
+        if not self.silent:
+            receipt = Receipt(
+                status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
+            )
+            answer = encode_receipt(
+                receipt, reply_to=said.reply_to, correlation_id=said.correlation_id
+            )
+            self.broker.publish(TO_QUEUES, answer)
+
+
+async def test_a_broker_that_was_silent_gets_copies_until_it_answers_and_then_messages_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entrances = [Entrance(), Entrance()]
+    links = [await entrance.open() for entrance in entrances]
+    publisher = await AsyncPublisher.over([links], app_id="cms", send_again=0.2)
+    numbers = itertools.count()
+
+    async def publish(message_id: str) -> list[int]:
+        """Which brokers had the message."""
+        await publisher.publish(TOPIC, "{}", message_id=message_id)
+        return [number for number, one in enumerate(entrances) if message_id in one.had]
+
+    [usual] = await publish("first")
+    monkeypatch.setattr(choice, "PROBE_EVERY", 600.0)
+    entrances[usual].silent = True
+    async with asyncio.timeout(60):
+        # Once or twice: within a tick of the clock an answer is as new as a message.
+        while (had := await publish(f"waits {next(numbers)}")) == [0, 1]:
+            pass
+    assert had == [1 - usual]
+
+    monkeypatch.setattr(choice, "PROBE_EVERY", 0.0)
+    assert await publish("a copy beside") == [0, 1]
+    assert await publish("and another one") == [0, 1]
+    entrances[usual].silent = False
+    async with asyncio.timeout(60):
+        while (had := await publish(f"answered {next(numbers)}")) == [0, 1]:
+            pass
+    assert had == [usual]
     await publisher.close()

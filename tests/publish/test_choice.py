@@ -133,6 +133,26 @@ def test_answers_that_come_late_clear_nobody() -> None:
     assert chosen.doubted == set()
 
 
+def test_a_doubted_one_that_lets_another_message_pass_may_answer_its_probe_still() -> None:
+    chosen = choice(2)
+    silent(chosen, 0, 1, 10.0)
+    assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
+    # Where it alone was connected for a moment, say.
+    chosen.answered(1, handed((0, 20.0), (1, 20.1)), 20.2)
+    chosen.heard(0, "m-1", 20.3)
+    assert chosen.doubted == set()
+
+
+def test_a_second_answer_to_an_old_probe_clears_nobody_who_is_doubted_again() -> None:
+    chosen = choice(2)
+    silent(chosen, 0, 1, 10.0)
+    assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
+    chosen.heard(0, "m-1", 20.0 + QUICK)
+    silent(chosen, 0, 1, 21.0)
+    chosen.heard(0, "m-1", 21.0 + SEND_AGAIN + 2 * QUICK)
+    assert chosen.doubted == {0}
+
+
 def test_a_doubted_one_that_is_alone_is_itself_again_with_its_first_answer_in_time() -> None:
     chosen = choice(2)
     silent(chosen, 0, 1, 10.0)

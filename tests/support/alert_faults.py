@@ -37,6 +37,7 @@ MADE_IN: Final[dict[str, tuple[str, str]]] = {
     "NewsfabricHolesOpen": (_FIRES, "test_numbers_that_no_store_has"),
     "NewsfabricNumbersMissing": (_FIRES, "test_numbers_that_no_store_has"),
     "NewsfabricLogUnlisted": (_FIRES, "test_numbers_that_no_store_has"),
+    "NewsfabricTimesDisbelieved": (_FIRES, "test_numbers_that_no_store_has"),
     "NewsfabricMessagesRejected": (_FIRES, "test_what_a_region_is_told_wrongly"),
     "NewsfabricForgedReports": (_FIRES, "test_what_a_region_is_told_wrongly"),
     "NewsfabricDeliveryFailed": (_FIRES, "test_what_a_region_is_told_wrongly"),

@@ -9,13 +9,16 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from gateways import PATIENCE, Box, RawSocket, opened_box
+import websockets
+from gateways import PATIENCE, Box, RawSocket, Reader, opened_box
 
-from gateway import sse, streaming
+from gateway import connection, sse, streaming
 from gateway.sockjs import sessions
 
 LIMIT = 4
 OFFICE = 100
+# What an operator gives an office of that size.
+OFFICE_LIMIT = 120
 TEXT = 0x81
 
 
@@ -71,6 +74,20 @@ async def test_a_request_too_many_is_answered_503(box: Box, method: str, path: s
         assert (response.status, response.body) == (503, b"not now: address")
         assert response.headers["retry-after"] == "5"
         assert await box.metric('newsfabric_gateway_rejected_connects_total{reason="address"}') >= 1
+
+
+async def test_beyond_those_who_are_told_a_websocket_too_many_is_answered_503(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of WebSockets that the control plane serves: the data plane has a bound of its own."""
+    monkeypatch.setattr(connection, "_TURNED_AWAY_AT_ONCE", 0)
+    async with (
+        opened_box("tornado", per_address=LIMIT, heartbeat=3_600.0) as box,
+        mute(box, LIMIT),
+        box.opened() as raw,
+    ):
+        assert (await raw.upgrade()).status == 503
+        assert await raw.read_all() == b"not now: address"
 
 
 async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None:
@@ -180,6 +197,42 @@ async def test_a_session_that_goes_on_over_another_network_stays(
         verbs = b'["{\\"action\\":\\"ping\\"}"]'
         assert (await box.request("POST", "/sockjs/0/moved/xhr_send", body=verbs)).status == 204
         await alive.read_until(b"pong")
+
+
+async def test_an_office_of_a_hundred_whose_network_went_is_back_and_stays(engine: str) -> None:
+    """They come all at once, and find the places of their former connections taken."""
+    async with (
+        opened_box(engine, per_address=OFFICE_LIMIT, heartbeat=3_600.0) as box,
+        mute(box, OFFICE) as silent,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        no_pong = 'newsfabric_gateway_closes_total{reason="no_pong"}'
+        before = await box.metric(no_pong)
+        came: list[bool] = []
+
+        async def come() -> Reader:
+            """Come again and again until there is room, as a page does after a longer while."""
+            while True:
+                reader = await stack.enter_async_context(box.reader())
+                said = {"type": "disconnect"}
+                with contextlib.suppress(websockets.ConnectionClosed):
+                    said = await reader.ask(action="ping")
+                came.append(said["type"] == "pong")
+                if said["type"] == "pong":
+                    return reader
+                assert said["type"] == "disconnect"
+                await asyncio.sleep(0.1)
+
+        async with asyncio.timeout(PATIENCE):
+            back = await asyncio.gather(*(come() for _ in range(OFFICE)))
+        # At first there were places for a fifth of them.
+        assert False in came
+        for raw in silent:
+            assert [push["code"] for push in await raw.read_pushes()] == [4203]
+        # Those who are back have given their sign of life with the others.
+        for reader in back:
+            await reader.is_up_to_date()
+        assert await box.metric(no_pong) == before + OFFICE
 
 
 async def test_an_office_of_a_hundred_event_streams_whose_network_went_is_back(

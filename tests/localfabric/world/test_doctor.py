@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import socket
+import types
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from localfabric.cli.doctor_command import doctor
 from localfabric.nodes.ports import free_ports
 from localfabric.world import doctor as examining
 from localfabric.world.doctor import Finding, Level, worst
+from localfabric.world.memory_left import MemoryLeft
 
 GIB = 1 << 30
 TAKEN = "port 18000 (a broker) is taken: stop what uses it"
@@ -22,7 +24,9 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
 @pytest.mark.parametrize(
     ("finding", "level", "says"),
     [
-        (examining.python((3, 11, 2), "CPython"), "ok", "CPython 3.11.2"),
+        (examining.python((3, 11, 0), "CPython"), "ok", "CPython 3.11.0"),
+        (examining.python((3, 12, 0), "CPython"), "ok", "CPython 3.12.0"),
+        (examining.python((4, 0, 0), "CPython"), "ok", "CPython 4.0.0"),
         (examining.python((3, 10, 9), "CPython"), "error", "CPython 3.10.9"),
         (examining.erlang("25", ""), "ok", "OTP 25"),
         (examining.erlang("", "no libtinfo"), "error", "it doesn't run: no libtinfo"),
@@ -35,16 +39,25 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
         (examining.ports("", runs=False), "ok", "free"),
         (examining.ports(TAKEN, runs=True), "ok", "taken by the world that runs"),
         (examining.ports(TAKEN, runs=False), "error", "port 18000 (a broker) is taken"),
-        (examining.memory(3 * GIB), "ok", "3.0 GiB available"),
-        (examining.memory(2 * GIB - 1), "warning", "2.0 GiB available"),
-        (examining.memory(GIB - 1), "error", "1.0 GiB available"),
+        (examining.memory(MemoryLeft(2 * GIB)), "ok", "2.0 GiB available"),
+        (examining.memory(MemoryLeft(2 * GIB - 1)), "warning", "2.0 GiB available"),
+        (examining.memory(MemoryLeft(GIB)), "warning", "1.0 GiB available"),
+        (examining.memory(MemoryLeft(GIB - 1)), "error", "1.0 GiB available"),
+        (
+            examining.memory(MemoryLeft(GIB // 2, "/sys/fs/cgroup/a")),
+            "error",
+            "0.5 GiB available by the limit of /sys/fs/cgroup/a",
+        ),
         (examining.descriptors(resource.RLIM_INFINITY), "ok", "no limit"),
         (examining.descriptors(4096), "ok", "4096 a process"),
         (examining.descriptors(1024), "warning", "1024 a process"),
         (examining.descriptors(256), "error", "256 a process"),
-        (examining.clock(2027, is_set=True), "ok", "set by a time service"),
-        (examining.clock(2027, is_set=False), "warning", "nothing sets it"),
-        (examining.clock(1970, is_set=True), "error", "it says 1970"),
+        # adjtimex(2): TIME_OK, a leap second that has just been (TIME_WAIT), TIME_ERROR.
+        (examining.clock(2026, 0), "ok", "set by a time service"),
+        (examining.clock(2027, 4), "ok", "set by a time service"),
+        (examining.clock(2026, 5), "warning", "nothing sets it"),
+        (examining.clock(2025, 0), "error", "it says 2025"),
+        (examining.clock(2025, 5), "error", "it says 2025"),
         (examining.disk(3 * GIB, ".", True), "ok", "3.0 GiB free at ."),
         (examining.disk(GIB, ".", True), "warning", "1.0 GiB free at ."),
         (examining.disk(1 << 20, ".", True), "error", "0.0 GiB free at ."),
@@ -82,6 +95,17 @@ def test_the_worst_of_all_counts() -> None:
     assert worst(found[:1]) == "ok"
     assert worst(found) == "warning"
     assert worst([*found, Finding("c", "error", ""), *found]) == "error"
+
+
+@pytest.mark.parametrize("state", [0, 5])
+def test_the_kernel_is_asked_whether_something_sets_the_clock(
+    state: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = types.SimpleNamespace(adjtimex=lambda asked: state if len(asked) == 208 else -1)
+    monkeypatch.setattr(examining.ctypes, "CDLL", lambda name: kernel)
+    result = examined("--json", "--state", str(tmp_path), NEWSFABRIC_RABBITMQ_HOME="none")
+    (found,) = [x for x in json.loads(result.output)["findings"] if x["what"] == "clock"]
+    assert found["level"] == {0: "ok", 5: "warning"}[state]
 
 
 def examined(*words: str, **environ: str) -> Result:

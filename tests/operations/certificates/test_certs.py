@@ -376,8 +376,8 @@ def test_a_folder_that_is_lost_begins_with_what_hosts_trust(folder, tmp_path, ro
     trusted = (tmp_path / "ca.pem").read_bytes()
     path = tmp_path / "new"
     with opened(path) as new:
-        assert new.recover(trusted).changed
-        assert not new.recover(trusted).changed
+        assert new.recover(trusted, {}).changed
+        assert not new.recover(trusted, {}).changed
         assert (path / "ca.pem").read_bytes() == trusted
         assert new.trust("ours", now=NOW, lifetime=YEARS).changed
         both = certificates(path / "ca.pem")
@@ -392,9 +392,39 @@ def test_a_hosts_own_certificate_is_no_authority(folder, tmp_path):
     file = tmp_path / "issued" / HOST / "cert.pem"
     told = ["certs", "recover", str(file), "--folder", str(tmp_path / "new")]
     refused = CliRunner().invoke(cli, told)
-    assert refused.exit_code != 0
-    with opened(tmp_path / "new") as new, pytest.raises(ConfigError, match="not all"):
-        new.recover(file.read_bytes())
+    assert refused.exit_code == 1
+    assert refused.output == "error: that is no ca.pem of a host: not all in it are authorities\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_begins_anew_with_the_authority_that_is_named_alone(folder, tmp_path):
+    bundle = str(tmp_path / "ca.pem")
+    said = CliRunner().invoke(cli, ["certs", "show", "--folder", str(tmp_path)]).output
+    ours = said.strip().rpartition("SHA-256 ")[2]
+    new = ["--folder", str(tmp_path / "new")]
+
+    other = ["--authority", "0" * 64]
+    refused = CliRunner().invoke(cli, ["certs", "recover", bundle, *new, *other])
+    assert refused.exit_code == 1
+    assert refused.output == f"error: it has the authorities {ours}, and {'0' * 64} were named\n"
+
+    colons = ":".join(ours[at : at + 2] for at in range(0, 64, 2)).upper()
+    taken = ["certs", "recover", bundle, *new, "--authority", colons]
+    assert CliRunner().invoke(cli, taken).exit_code == 0
+    assert (tmp_path / "new" / "ca.pem").read_bytes() == (tmp_path / "ca.pem").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (["--authority", "beef"], "'beef' is no SHA-256 fingerprint (64 hex digits)"),
+        ([], "give FILE or --hosts, one of the two"),
+    ],
+)
+def test_what_recover_is_told_wrongly_is_a_wrong_use(told, expected):
+    refused = CliRunner().invoke(cli, ["certs", "recover", *told])
+    assert refused.exit_code == 2
+    assert expected in refused.output
 
 
 def certificates(bundle: Path) -> list[x509.Certificate]:

@@ -42,7 +42,7 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def gateway() -> AsyncIterator[Gateway]:
+async def gateway(status: bytes = b"200 OK") -> AsyncIterator[Gateway]:
     connections: set[asyncio.Task[None]] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +54,7 @@ async def gateway() -> AsyncIterator[Gateway]:
             it.asked += 1
             body = LARGE if b"topic=large" in head else SMALL
             half = len(body) // 2
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+            writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, len(body)))
             writer.write(body[:half])
             await writer.drain()
             await it.go_on.wait()
@@ -98,6 +98,27 @@ async def test_all_answers_on_their_way_have_one_bound_and_the_largest_makes_roo
         assert found.count("answered") >= 2
         assert held() == 0
         assert await asked(catching, there.box, "large") == "answered"
+        catching.close()
+
+
+@pytest.mark.parametrize("status", [b"429 Too Many Requests", b"500 Oh", b"503 Draining"])
+async def test_a_gateway_that_can_not_now_is_left_for_the_next_one(status: bytes):
+    async with gateway(status) as unable, gateway() as there:
+        catching = CatchingUp()
+        for one in (unable, there):
+            one.go_on.set()
+        answer = await catching.ask([unable.box, there.box], {"topic": "small"}, {})
+        assert (answer, unable.asked, there.asked) == (Answer(200, SMALL), 1, 1)
+        assert await asked(catching, unable.box, "small") == UNAVAILABLE
+        catching.close()
+
+
+async def test_what_a_gateway_refuses_for_good_no_other_one_is_asked():
+    async with gateway(b"403 Forbidden") as refusing, gateway() as there:
+        catching = CatchingUp()
+        refusing.go_on.set()
+        answer = await catching.ask([refusing.box, there.box], {"topic": "small"}, {})
+        assert (answer.status, there.asked) == (403, 0)
         catching.close()
 
 
