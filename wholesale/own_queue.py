@@ -32,22 +32,19 @@ async def consume_own(
 ) -> list[Consumer]:
     """Give ``take`` what ``exchange`` gets with ``key``, each acknowledged as soon as it was taken.
 
-    A queue is declared on each broker, again after each reconnection, as that connection's alone.
-    The broker gives it a name: a service's rights cover no other.
+    A queue is declared on each broker, again after each reconnection and when it was lost, as that
+    connection's alone. The broker gives it a name: a service's rights cover no other.
     """
     heard = Heard()
 
     async def consume(broker: int, link: Link) -> Consumer:
-        name = ""
-
-        async def declare(broker: Declare) -> None:
-            nonlocal name
+        async def declare(broker: Declare) -> str:
             name = await broker.queue(
                 "", durable=False, exclusive=True, auto_delete=True, arguments=bounds.arguments()
             )
             await broker.bind(name, exchange, key)
+            return name
 
-        await link.on_connect(declare)
         source = QueueSource()
 
         def on_delivery(delivery: Delivery) -> None:
@@ -56,7 +53,7 @@ async def consume_own(
                 take(delivery)
             source.ack(delivery)
 
-        consumer = await link.consumer(lambda: name, on_delivery)
+        consumer = await link.consumer(declare, on_delivery)
         source.attach(consumer)
         return consumer
 

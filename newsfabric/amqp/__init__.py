@@ -31,17 +31,13 @@ __all__ = [
     "Message",
     "OnDelivery",
     "Properties",
-    "QueueName",
+    "Queue",
 ]
 
 # Called on the loop for each delivery; must not block. Exceptions in it are bugs: counted, and
 # logged at ERROR, seldom. The first time the delivery goes back to its queue, for another consumer
 # may do better; one that was redelivered is thrown away, or it would come round for ever.
 OnDelivery = Callable[[Delivery], None]
-
-# What a consumer takes from; a function is asked on each connection, for a queue that has another
-# name there: one that the broker named.
-QueueName = str | Callable[[], str]
 
 
 class Declare(Protocol):
@@ -69,6 +65,11 @@ class Declare(Protocol):
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue; no error if there is none."""
+
+
+# What a consumer takes from: the name of a queue, or what declares one of the consumer's own, which
+# goes with it (``auto_delete``), and returns its name.
+Queue = str | Callable[[Declare], Awaitable[str]]
 
 
 class ConfirmingPublisher(Protocol):
@@ -162,12 +163,13 @@ class Link(Links, Protocol):
         """Return their words as soon as every broker turned it away when it was last asked."""
 
     async def consumer(
-        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: Queue, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> Consumer:
         """Consume ``queue`` with acks, again after each reconnect (and :meth:`on_connect`).
 
-        While the queue doesn't exist, tries again with backoff. ``on_delivery`` isn't called
-        before this has returned.
+        While the queue doesn't exist, tries again with backoff. One of its own is declared on each
+        connection, and again when it was lost there: the broker deleted it, or an operator did.
+        ``on_delivery`` isn't called before this has returned.
         """
 
     async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery, Link
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery, Link, Queue
 from newsfabric.amqp.link import connect
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.settings import Node
@@ -24,7 +24,7 @@ class Inbox:
         self.consumer: Consumer | None = None
         self.acks_at_once = False
 
-    async def consume(self, link: Link, queue: str, *, prefetch: int = 1000) -> Inbox:
+    async def consume(self, link: Link, queue: Queue, *, prefetch: int = 1000) -> Inbox:
         self.consumer = await link.consumer(queue, self._take, prefetch=prefetch)
         return self
 

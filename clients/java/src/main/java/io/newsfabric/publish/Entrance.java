@@ -206,7 +206,10 @@ final class Entrance extends Thread {
       if ("receipt".equals(said.getType()) && said.getCorrelationId() != null) {
         publisher.onReceipt(this, said.getCorrelationId(), delivery.getBody());
       }
-    }, consumer -> opened.abort());
+    }, consumer -> {
+      LOG.warn("publisher: {} has deleted the queue for receipts; connecting anew", broker);
+      opened.abort();
+    });
     return opened;
   }
 

@@ -231,7 +231,7 @@ public final class Publisher implements AutoCloseable {
 
   /** It may not have arrived. A broker closes the channel for a bad message, and says what was wrong with it. */
   void onLost(Sending sending, Entrance by, ShutdownSignalException why) {
-    if (why != null && why.getReason() instanceof AMQP.Channel.Close said) {
+    if (why != null && !why.isInitiatedByApplication() && why.getReason() instanceof AMQP.Channel.Close said) {
       String words = said.getReplyText();
       Refusal.reason(words, sending.topic, sending.body, sending.properties)
           .ifPresent(reason -> fail(sending, new PublishException.Rejected(reason, words)));
