@@ -17,7 +17,7 @@ from tornado.http1connection import HTTP1Connection
 
 from newsfabric.amqp.message import Message
 from newsfabric.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
-from newsfabric.envelope import JSON, Limits, identity_of_id
+from newsfabric.envelope import DEFAULT_LIMITS, JSON, Limits, identity_of_id
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.numbers import whole_number
@@ -51,7 +51,7 @@ from wholesale.http import RETRY, AskerPace, HttpProblem, JsonHandler
 logger = logging.getLogger(__name__)
 
 # JSON can spell one byte as six ("\u0041"), and there are the other fields.
-MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
+MAX_REQUEST_BYTES: Final = 6 * DEFAULT_LIMITS.max_body_bytes + 16 * 1024
 # What is refused is still read up to here, and dropped, so that the answer arrives.
 _MAX_READ: Final = 8 << 20
 _MAX_LENGTH: Final = 2**63 - 1
