@@ -9,7 +9,7 @@ final class Sending
 {
     private const SEND_AGAIN_AT_LAST = 10.0;
 
-    /** By which its receipts are told from others. Not the messageId: who can guess that could answer for a router. @internal */
+    /** What its receipts are known by. Not the messageId: who can guess that could answer for a router. @internal */
     public readonly string $secret;
     /** When the next try is due, in seconds of hrtime. @internal */
     public float $due = 0.0;

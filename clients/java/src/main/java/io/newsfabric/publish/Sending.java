@@ -22,7 +22,7 @@ final class Sending {
 
   static final int MAX_TEXT = 255;
 
-  /** By which its receipts are told from others. Not the messageId: who can guess that could answer for a router. */
+  /** What its receipts are known by. Not the messageId: who can guess that could answer for a router. */
   final String secret = UUID.randomUUID().toString();
 
   final String topic;
