@@ -15,6 +15,8 @@ public final class PublishAmqp10 {
   public static void main(String[] arguments) throws Exception {
     String appId = arguments[1];
     String queue = appId + ".receipts." + UUID.randomUUID();
+    // Receipts are known by it: whoever can guess it could answer for a router.
+    String secret = UUID.randomUUID().toString();
     var receipt = new CompletableFuture<String>();
     try (var environment = new AmqpEnvironmentBuilder().build();
         var connection = environment.connectionBuilder().uri(arguments[0]).build()) {
@@ -26,7 +28,9 @@ public final class PublishAmqp10 {
           .messageHandler(
               (context, message) -> {
                 context.accept();
-                receipt.complete(new String(message.body(), StandardCharsets.UTF_8));
+                if (secret.equals(message.correlationId())) {
+                  receipt.complete(new String(message.body(), StandardCharsets.UTF_8));
+                }
               })
           .build();
       Publisher publisher =
@@ -37,7 +41,7 @@ public final class PublishAmqp10 {
               .messageId(UUID.randomUUID().toString())
               .groupId(appId) // what AMQP 0-9-1 calls app_id
               .replyTo(queue)
-              .correlationId(queue)
+              .correlationId(secret)
               .contentType("application/json");
       publisher.publish(
           message,

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -37,7 +38,8 @@ func publish(url, appID, topic, body string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer connection.Close()
+	// A broker that is silent doesn't say goodbye.
+	defer func() { _ = connection.CloseDeadline(time.Now().Add(time.Second)) }()
 	channel, err := connection.Channel()
 	if err != nil {
 		return nil, err
@@ -54,22 +56,26 @@ func publish(url, appID, topic, body string) ([]byte, error) {
 	if err := channel.Confirm(false); err != nil {
 		return nil, err
 	}
-	random := make([]byte, 16)
+	random := make([]byte, 32)
 	if _, err := rand.Read(random); err != nil {
 		return nil, err
 	}
-	messageID := fmt.Sprintf("%x", random)
+	messageID := fmt.Sprintf("%x", random[:16])
 	message := amqp.Publishing{
-		ContentType:   "application/json",
-		MessageId:     messageID,
-		AppId:         appID,
-		CorrelationId: messageID,
+		ContentType: "application/json",
+		MessageId:   messageID,
+		AppId:       appID,
+		// A secret: whoever can guess it could answer for a router.
+		CorrelationId: fmt.Sprintf("%x", random[16:]),
 		ReplyTo:       queue.Name,
 		Body:          []byte(body),
 	}
 	// While there is no receipt, the same again with the same message_id: readers get it once.
 	for wait := 500 * time.Millisecond; wait < 20*time.Second; wait *= 2 {
 		receipt, err := once(channel, topic, message, receipts, wait)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, fmt.Errorf("no confirm within 10 s: send it again later, with message_id %s", messageID)
+		}
 		if receipt != nil || err != nil {
 			return receipt, err
 		}

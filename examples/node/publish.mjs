@@ -9,7 +9,9 @@ import amqp from "amqplib";
 
 const [url, appId, topic, body] = process.argv.slice(2);
 const messageId = randomUUID();
-const connection = await amqp.connect(url);
+// Receipts are known by it: whoever can guess it could answer for a router.
+const secret = randomUUID();
+const connection = await amqp.connect(url, { timeout: 10_000 });
 const channel = await connection.createConfirmChannel();
 // The broker gives the queue its name, and deletes it with the connection.
 const { queue } = await channel.assertQueue("", { exclusive: true });
@@ -19,7 +21,7 @@ const receipt = new Promise((resolve) => {
     queue,
     (message) => {
       // A receipt of another message, or a second one of this: the queue is the connection's.
-      if (message?.properties.correlationId === messageId) resolve(JSON.parse(message.content));
+      if (message?.properties.correlationId === secret) resolve(JSON.parse(message.content));
     },
     { noAck: true },
   );
@@ -29,17 +31,27 @@ const options = {
   contentType: "application/json",
   messageId,
   appId,
-  correlationId: messageId,
+  correlationId: secret,
   replyTo: queue,
   mandatory: true,
 };
+const after = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
+
+/** Ends, not knowing what became of the message. It says no goodbye: a broker that is silent wouldn't answer. */
+function giveUp(why) {
+  console.error(`${why}: send it again later, with message_id ${messageId}`);
+  process.exit(1);
+}
+
 let found;
 // While there is no receipt, the same again with the same message_id: readers get it once.
 for (let wait = 500; found === undefined && wait < 20_000; wait *= 2) {
   channel.publish("publish", topic, Buffer.from(body), options);
-  await channel.waitForConfirms();
-  found = await Promise.race([receipt, new Promise((resolve) => setTimeout(resolve, wait))]);
+  const confirmed = channel.waitForConfirms().then(() => true);
+  if (!(await Promise.race([confirmed, after(10_000)]))) giveUp("no confirm within 10 s");
+  found = await Promise.race([receipt, after(wait)]);
 }
-console.log(found ? JSON.stringify(found) : "no receipt: send it again later, with the same message_id");
-process.exitCode = found?.status === "routed" ? 0 : 1;
+if (!found) giveUp("no receipt");
+console.log(JSON.stringify(found));
+process.exitCode = found.status === "routed" ? 0 : 1;
 await connection.close();

@@ -10,7 +10,10 @@ require "securerandom"
 
 url, app_id, topic, body = ARGV
 message_id = SecureRandom.uuid
-connection = Bunny.new(url)
+# Receipts are known by it: whoever can guess it could answer for a router.
+secret = SecureRandom.uuid
+# How long the broker may take over each answer, in ms.
+connection = Bunny.new(url, continuation_timeout: 10_000)
 connection.start
 channel = connection.create_channel
 channel.confirm_select
@@ -19,7 +22,13 @@ queue = channel.queue("", exclusive: true)
 receipts = Queue.new
 queue.subscribe do |_delivery, properties, receipt|
   # A receipt of another message, or a second one of this: the queue is the connection's.
-  receipts << receipt if properties.correlation_id == message_id
+  receipts << receipt if properties.correlation_id == secret
+end
+
+# Ends, not knowing what became of the message. It says no goodbye: a broker that is silent wouldn't answer.
+give_up = lambda do |why|
+  warn "#{why}: send it again later, with message_id #{message_id}"
+  exit! 1
 end
 
 receipt = nil
@@ -29,14 +38,19 @@ while receipt.nil? && wait < 20
   channel.basic_publish(
     body, "publish", topic,
     content_type: "application/json", message_id: message_id, app_id: app_id,
-    correlation_id: message_id, reply_to: queue.name, mandatory: true
+    correlation_id: secret, reply_to: queue.name, mandatory: true
   )
-  channel.wait_for_confirms
+  begin
+    channel.wait_for_confirms
+  rescue Timeout::Error
+    give_up.call("no confirm within 10 s")
+  end
   late = Time.now + wait
   sleep 0.01 while receipts.empty? && Time.now < late
   receipt = receipts.pop unless receipts.empty?
   wait *= 2
 end
+give_up.call("no receipt") if receipt.nil?
 connection.close
-puts receipt || "no receipt: send it again later, with the same message_id"
-exit receipt && JSON.parse(receipt)["status"] == "routed"
+puts receipt
+exit JSON.parse(receipt)["status"] == "routed"

@@ -31,17 +31,13 @@ __all__ = [
     "Message",
     "OnDelivery",
     "Properties",
-    "QueueName",
+    "Queue",
 ]
 
 # Called on the loop for each delivery; must not block. Exceptions in it are bugs: counted, and
 # logged at ERROR, rate-limited. The first time the delivery is requeued, as another consumer may
 # succeed; a redelivered one is discarded, or it would be redelivered for ever.
 OnDelivery = Callable[[Delivery], None]
-
-# The queue of a consumer. A function is called on each connection, for a queue whose name the
-# broker generates anew each time.
-QueueName = str | Callable[[], str]
 
 
 class Declare(Protocol):
@@ -69,6 +65,11 @@ class Declare(Protocol):
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue; no error if there is none."""
+
+
+# The queue of a consumer: its name, or a function that declares a queue of the consumer's own, which
+# is deleted with it (``auto_delete``), and returns the name.
+Queue = str | Callable[[Declare], Awaitable[str]]
 
 
 class ConfirmingPublisher(Protocol):
@@ -161,12 +162,13 @@ class Link(Links, Protocol):
         """Return the brokers' words as soon as all of them refused us at their last try."""
 
     async def consumer(
-        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: Queue, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> Consumer:
         """Consume ``queue`` with acks, again after each reconnect (after :meth:`on_connect`).
 
-        While the queue doesn't exist, it retries with backoff. ``on_delivery`` isn't called before
-        this has returned.
+        While the queue doesn't exist, it retries with backoff. A queue of its own is declared on
+        each connection, and again if it was lost there: the broker or an operator deleted it.
+        ``on_delivery`` isn't called before this has returned.
         """
 
     async def on_connect(self, declare: Callable[[Declare], Awaitable[None]]) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from newsfabric import metrics
-from newsfabric.amqp import OnDelivery, QueueName
+from newsfabric.amqp import OnDelivery, Queue
 from newsfabric.amqp.acks import Acks
 from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.connection import Connection
+from newsfabric.amqp.declaring import declare_once
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.retry import Retry
 from newsfabric.amqp.wire import Returned, WireError, encode_ack, encode_reject
-from newsfabric.errors import LinkError
+from newsfabric.errors import LinkError, LinkRefused
 from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)
@@ -32,10 +33,10 @@ class LinkConsumer:
     broker has put those deliveries back into the queue.
     """
 
-    def __init__(self, name: str, queue: QueueName, on_delivery: OnDelivery, prefetch: int) -> None:
+    def __init__(self, name: str, queue: Queue, on_delivery: OnDelivery, prefetch: int) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch must be in 1..65535")
-        self._name = f"{name}: consumer of {queue!r}" if isinstance(queue, str) else name
+        self._name = f"{name}: consumer of {repr(queue) if isinstance(queue, str) else 'its queue'}"
         self._queue = queue
         self._on_delivery = on_delivery
         self._prefetch = prefetch
@@ -95,17 +96,29 @@ class LinkConsumer:
     async def serve(self, connection: Connection, attempted: Callable[[], None]) -> None:
         """Keep consuming on ``connection`` until it is closed."""
         retry = Retry(self._name)
+        queue = ""
         while not self._cancelled and not connection.closed.done():
             try:
-                error = await self._use_channel(connection, attempted, retry)
-            except LinkError as exc:
+                queue = queue or await self._declared(connection)
+                error = await self._use_channel(connection, queue, attempted, retry)
+                queue = ""
+            except LinkRefused as exc:
+                # Another queue would be refused as well, and this one stays for as long as we do.
                 error = exc
+            except LinkError as exc:
+                error, queue = exc, ""
             attempted()
             if not self._cancelled and not connection.closed.done():
                 await retry.failed(error)
 
+    async def _declared(self, connection: Connection) -> str:
+        """The name of the queue, which is declared now if it is our own."""
+        if isinstance(self._queue, str):
+            return self._queue
+        return await declare_once(connection, self._queue)
+
     async def _use_channel(
-        self, connection: Connection, attempted: Callable[[], None], retry: Retry
+        self, connection: Connection, queue: str, attempted: Callable[[], None], retry: Retry
     ) -> LinkError:
         channel = await Channel.open(connection)
         channel.on_cancel(lambda _frame: self._on_cancelled_by_broker(channel))
@@ -117,7 +130,7 @@ class LinkConsumer:
             await channel.request("basic_qos", prefetch_count=self._prefetch)
             await channel.request(
                 "basic_consume",
-                queue=self._queue if isinstance(self._queue, str) else self._queue(),
+                queue=queue,
                 consumer_tag=_CONSUMER_TAG,
                 # Only pika needs it: deliveries bypass pika.
                 on_message_callback=lambda *_delivery: None,

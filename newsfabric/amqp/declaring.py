@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from newsfabric.amqp import Declare
 from newsfabric.amqp.channel import Channel
 from newsfabric.amqp.connection import Connection
 from newsfabric.amqp.retry import Retry
 from newsfabric.errors import LinkClosed, LinkError
+
+_Declared = TypeVar("_Declared")
 
 
 class ChannelDeclare:
@@ -93,11 +95,11 @@ class Declaration:
 
 
 async def declare_once(
-    connection: Connection, declare: Callable[[Declare], Awaitable[None]]
-) -> None:
+    connection: Connection, declare: Callable[[Declare], Awaitable[_Declared]]
+) -> _Declared:
     """Run ``declare`` on a channel of its own. LinkError if the broker refuses or is gone."""
     channel = ChannelDeclare(connection)
     try:
-        await declare(channel)
+        return await declare(channel)
     finally:
         channel.close()

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from newsfabric.amqp import Declare, OnDelivery, QueueName
+from newsfabric.amqp import Declare, OnDelivery, Queue
 from newsfabric.amqp.connection import Connection, open_connection
 from newsfabric.amqp.consumer import LinkConsumer
 from newsfabric.amqp.declaring import Declaration, declare_once
@@ -150,7 +150,7 @@ class PikaLink:
         return publisher
 
     async def consumer(
-        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: Queue, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> LinkConsumer:
         """See :meth:`newsfabric.amqp.Link.consumer`."""
         consumer = LinkConsumer(self._name, queue, on_delivery, prefetch)

@@ -25,7 +25,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from newsfabric.amqp import Declare, OnDelivery, QueueName
+from newsfabric.amqp import Declare, OnDelivery, Queue
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.amqp.stub_queues import NAMES, Options, Stored, StubExchanges, StubQueue
 from newsfabric.amqp.wire import encode_publish
@@ -86,8 +86,7 @@ class StubBroker:
 
     def tap(self, exchange: str, key: str = "#") -> str:
         """Return a new queue bound to ``exchange``, to read publications with :meth:`take`."""
-        options = Options(durable=False, exclusive=False, auto_delete=False, arguments={})
-        queue = self.declare_queue("", options, None)
+        queue = self.declare_queue("", Options(), None)
         self.bind(queue, exchange, key)
         return queue
 
@@ -142,8 +141,8 @@ class StubBroker:
         if self._queues.pop(name, None) is None:
             return
         self._exchanges.unbind(name)
-        for consumer in self._consumers.get(name, ()):
-            consumer.forget()
+        for consumer in list(self._consumers.get(name, ())):
+            consumer.lose()
 
     def delete_queues_of(self, link: StubLink) -> None:
         """Delete the exclusive queues of ``link``."""
@@ -226,13 +225,12 @@ class StubLink:
         return publisher
 
     async def consumer(
-        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: Queue, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> StubConsumer:
         """See :meth:`newsfabric.amqp.Link.consumer`; ValueError for a wrong ``prefetch``."""
-        consumer = StubConsumer(self.broker, queue, on_delivery, prefetch)
+        consumer = StubConsumer(self, queue, on_delivery, prefetch)
         self._consumers.append(consumer)
-        if self.connected:
-            consumer.resume()
+        await consumer.resume()
         return consumer
 
     async def on_connect(self, declare: _Declaring) -> None:
@@ -282,7 +280,7 @@ class StubLink:
         for publisher in self._publishers:
             publisher.update()
         for consumer in self._consumers:
-            consumer.resume()
+            await consumer.resume()
 
 
 class StubDeclare:
@@ -296,22 +294,11 @@ class StubDeclare:
         self._link.broker.declare_exchange(name, type)
 
     async def queue(
-        self,
-        name: str,
-        *,
-        durable: bool = True,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: dict[str, Any] | None = None,
+        self, name: str, *, arguments: dict[str, Any] | None = None, **options: bool
     ) -> str:
         """See :meth:`newsfabric.amqp.Declare.queue`."""
-        options = Options(
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            arguments=dict(arguments or {}),
-        )
-        return self._link.broker.declare_queue(name, options, self._link)
+        wanted = Options(**options, arguments=arguments or {})
+        return self._link.broker.declare_queue(name, wanted, self._link)
 
     async def bind(self, queue: str, exchange: str, key: str) -> None:
         """See :meth:`newsfabric.amqp.Declare.bind`."""
@@ -425,19 +412,21 @@ class StubConsumer:
     """A :class:`newsfabric.amqp.Consumer` of one queue."""
 
     def __init__(
-        self, broker: StubBroker, queue: QueueName, on_delivery: OnDelivery, prefetch: int
+        self, link: StubLink, queue: Queue, on_delivery: OnDelivery, prefetch: int
     ) -> None:
         if not 1 <= prefetch <= 65_535:
             raise ValueError("prefetch must be in 1..65535")
         self.queue = ""
         self._named = queue
-        self._broker = broker
+        self._link = link
+        self._broker = link.broker
         self._on_delivery = on_delivery
         self._prefetch = prefetch
         self._unacked: dict[int, Stored] = {}
         self._tag = 0
         self._generation = 0
         self._cancelled = False
+        self._resuming: asyncio.Future[None] | None = None
 
     @property
     def has_room(self) -> bool:
@@ -478,10 +467,11 @@ class StubConsumer:
         self._cancelled = True
         self._broker.remove_consumer(self)
 
-    def resume(self) -> None:
-        """Consume again: the link is up."""
-        if not self._cancelled:
-            self.queue = self._named if isinstance(self._named, str) else self._named()
+    async def resume(self) -> None:
+        """Consume again, if the link is up: it was down, or the consumer's own queue was lost."""
+        if self._link.connected and not self._cancelled:
+            named = self._named
+            self.queue = named if isinstance(named, str) else await named(StubDeclare(self._link))
             self._generation += 1
             self._tag = 0
             self._broker.add_consumer(self)
@@ -492,6 +482,13 @@ class StubConsumer:
         unacked = list(self._unacked.values())
         self.forget()
         self._broker.put_back(self.queue, unacked)
+
+    def lose(self) -> None:
+        """Handle the loss of the queue: wait for one of that name, or declare another own queue."""
+        self.forget()
+        if not isinstance(self._named, str):
+            self._broker.remove_consumer(self)
+            self._resuming = asyncio.ensure_future(self.resume())
 
     def forget(self) -> None:
         """Ignore acks of all deliveries so far from now on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from newsfabric.amqp.message import Message
@@ -39,10 +39,10 @@ class Stored:
 class Options:
     """Options of a queue's declaration; a second declaration with different ones is refused."""
 
-    durable: bool
-    exclusive: bool
-    auto_delete: bool
-    arguments: dict[str, Any]
+    durable: bool = True
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class StubQueue:

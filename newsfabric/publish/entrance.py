@@ -42,8 +42,8 @@ class Entrance:
         self._arguments = arguments
         self._exchange = exchange
         self._receipts = receipts
-        # The address of receipts: the name that the broker gave the queue on this connection. A
-        # publisher's rights (docs/guarantees.md) cover no other name.
+        # The address of receipts: the name that the broker gave the current queue. A publisher's
+        # rights (docs/guarantees.md) cover no other name.
         self._reply_to = ""
         self._on_receipt = on_receipt
         # Whether the queue for receipts exists, and whether the broker refuses it.
@@ -52,8 +52,7 @@ class Entrance:
 
     async def open(self, *, window: int) -> Self:
         """Begin; at most ``window`` publications are unconfirmed at a time."""
-        await self._link.on_connect(self._declare)
-        self._consumer = await self._link.consumer(lambda: self._reply_to, self._on_delivery)
+        self._consumer = await self._link.consumer(self._declare, self._on_delivery)
         self._publisher = await self._link.publisher(in_flight=window)
         return self
 
@@ -97,7 +96,8 @@ class Entrance:
         """Close the link."""
         await self._link.close()
 
-    async def _declare(self, declare: Declare) -> None:
+    async def _declare(self, declare: Declare) -> str:
+        # Receipts that were addressed to an earlier one are lost: their messages are sent again.
         self._declared.clear()
         try:
             self._reply_to = await declare.queue(
@@ -112,6 +112,7 @@ class Entrance:
         self._refusal = None
         self._forbidden.clear()
         self._declared.set()
+        return self._reply_to
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._consumer.ack(delivery)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, cast
 
 from newsfabric.closing import ErrorCode
-from newsfabric.errors import Disconnected, NewsfabricError, ReaderError
+from newsfabric.errors import Disconnected, NewsfabricError, ReaderError, WorldError
 from newsfabric.numbers import whole_number
 from newsfabric.reader import Push, Transport, follow
 from newsfabric.safe_output import echo
 from operations.cli.messages import message_line, trace_hint
-from operations.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, wait_limited
+from operations.cli.wait_limit import GIVE_UP_AFTER, HINT, WaitLimit, hint_about, wait_limited
 from operations.hosts.described import read_hosts
-from operations.worlds import world_to_read
+from operations.worlds import running_world, world_to_read
 
 # A gateway has a bound of its own, and its error states it.
 _MOST: Final = 1_000_000
@@ -48,12 +48,14 @@ def run_tail(
     with suppress(ValueError):
         back = rewind and whole_number(rewind, 1, _MOST)
     printer = _Printer(count, as_json=as_json)
-    gateways = _Gateways(_endpoints_url(state, region))
+    gateways = _Gateways(_endpoints_url(state, region), lambda: _hint(state, region))
     try:
         asyncio.run(_print(printer, gateways, topics, cast(Transport, transport), back, seconds))
     except TimeoutError as exc:
         if gateways.away:
-            raise NewsfabricError(f"gave up {gateways} after {seconds:g} s: {HINT}") from exc
+            raise NewsfabricError(
+                f"gave up {gateways} after {seconds:g} s: {gateways.hint()}"
+            ) from exc
         if count is not None:
             raise NewsfabricError(
                 f"only {printer.printed} of {count} messages of {', '.join(topics)} "
@@ -68,6 +70,18 @@ def run_tail(
 def _endpoints_url(state: Path, region: str | None) -> str:
     fabric = read_hosts(state) or world_to_read(state, lambda text: echo(text, err=True))
     return f"{fabric.frontdesk_urls(region)[0]}/endpoints.json"
+
+
+def _hint(state: Path, region: str | None) -> str:
+    """Return what to do while no gateway accepts us. The world is read again: it may have changed."""
+    try:
+        world = running_world(state)
+    except WorldError:
+        return HINT
+    name = world.region(region).name
+    if any(process.kind == "gateway" and process.region == name for process in world.processes):
+        return hint_about(world)
+    return f"{name} has no box: `newsfabric scale {name} 1` starts one"
 
 
 def started_at() -> float:
@@ -87,7 +101,11 @@ async def _print(
     seconds: float | None,
 ) -> None:
     async with (
-        wait_limited(lambda: str(gateways), GIVE_UP_AFTER if seconds is None else None) as wait,
+        wait_limited(
+            lambda: str(gateways),
+            GIVE_UP_AFTER if seconds is None else None,
+            hint=gateways.hint,
+        ) as wait,
         asyncio.timeout(seconds),
         aclosing(
             follow(
@@ -109,10 +127,14 @@ async def _print(
 
 
 class _Gateways:
-    """The gateways of one region, and whether a connection to one of them is subscribed."""
+    """The gateways of one region, and whether a connection to one of them is subscribed.
 
-    def __init__(self, url: str) -> None:
+    ``hint`` returns what to do while none is.
+    """
+
+    def __init__(self, url: str, hint: Callable[[], str]) -> None:
         self.url = url
+        self.hint = hint
         self.away = True
         self._why = url
         self._wait: WaitLimit | None = None

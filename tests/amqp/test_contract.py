@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from amqp_links import BrokerHandle, Inbox, ready
+from amqp_links import PATIENCE, BrokerHandle, Inbox, ready
 
 from newsfabric.amqp import Declare, Delivery, Link, Message, Properties
 from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishReturned
@@ -383,6 +383,37 @@ async def test_a_consumer_survives_its_queue(broker: BrokerHandle, name: str) ->
     inbox.ack(after)
     await publisher.publish("", Message(name, b"3"))
     assert (await inbox.next()).message.body == b"3"
+
+
+async def test_a_consumer_declares_its_own_queue_again_when_that_is_lost(
+    broker: BrokerHandle,
+) -> None:
+    link = await broker.link()
+    declared: asyncio.Queue[str] = asyncio.Queue()
+
+    async def declare(broker: Declare) -> str:
+        name = await broker.queue("", durable=False, exclusive=True, auto_delete=True)
+        declared.put_nowait(name)
+        return name
+
+    inbox = await Inbox().consume(link, declare)
+    inbox.acks_at_once = True
+    publisher = await link.publisher()
+    async with asyncio.timeout(PATIENCE):
+        first = await declared.get()
+        await publisher.publish("", Message(first, b"1"))
+        assert (await inbox.next()).message.body == b"1"
+        await forget(link, first)
+        second = await declared.get()
+        assert second != first
+        await publisher.publish("", Message(second, b"2"))
+        assert (await inbox.next()).message.body == b"2"
+        await broker.cut()
+        await broker.heal()
+        await ready(publisher)
+        await publisher.publish("", Message(await declared.get(), b"3"))
+        assert (await inbox.next()).message.body == b"3"
+    assert declared.empty()
 
 
 async def test_a_delivery_that_upsets_its_taker_comes_once_more_and_never_again(

@@ -6,6 +6,7 @@ A router of a few lines stands for the fabric, so that it can be deaf, slow or o
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections.abc import AsyncIterator
@@ -60,7 +61,6 @@ async def test_what_is_said_of_a_message_is_on_the_wire(
     assert (properties.message_id, properties.app_id, properties.type) == ("m-1", "cms", "story")
     assert properties.expiration == "60000"
     assert properties.delivery_mode == 1
-    assert properties.correlation_id is not None
     assert str(properties.reply_to).startswith("amq.gen-")
     headers = dict(properties.headers)
     stamp = headers.pop("timestamp_in_ms")
@@ -77,6 +77,27 @@ async def test_what_isnt_said_isnt_sent(publisher: Program, regions: Regions) ->
     assert one.message_id != two.message_id
     assert (one.type, one.expiration) == (None, None)
     assert set(one.headers) == {"timestamp_in_ms"}
+
+
+async def test_who_knows_a_messages_id_can_not_answer_for_a_router(
+    publisher: Program, regions: Regions
+) -> None:
+    region = await regions("oregon")
+
+    def forge(message: Message, _n: int) -> str:
+        properties = message.properties
+        known = dataclasses.replace(properties, correlation_id=properties.message_id)
+        region.answer(dataclasses.replace(message, properties=known), "too_large")
+        return "routed"
+
+    region.answers = forge
+    one = {**MESSAGE, "options": {"message_id": "m-1"}}
+    told = await publisher.run(settings(region), one, one)
+    assert [each["published"]["id"] for each in told] == 2 * ["id of m-1"]
+    secrets = {message.properties.correlation_id for message in region.seen}
+    assert len(secrets) == 2
+    # 120 random bits, as text of any kind.
+    assert min(len(str(secret)) for secret in secrets) >= 32
 
 
 async def test_it_returns_what_the_receipt_says(publisher: Program, regions: Regions) -> None:

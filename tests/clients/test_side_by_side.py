@@ -41,6 +41,10 @@ class Pair:
     def freeze(self, broker: Region) -> None:
         freeze(self._nodes[self.brokers.index(broker)])
 
+    def delete_queue(self, broker: Region, name: str) -> None:
+        """As an operator may, though the queue is another connection's alone."""
+        self._nodes[self.brokers.index(broker)].ctl("delete_queue", "--vhost", broker.vhost, name)
+
     def thaw(self) -> None:
         for node in self._nodes:
             thaw(node)
@@ -139,3 +143,24 @@ async def test_a_broker_that_stops_in_the_middle_costs_no_message(
     assert len(frozen) == 1
     pair.thaw()
     assert len(pair.tries()) == 300
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_queue_for_receipts_that_is_deleted_costs_no_message(
+    pair: Pair, language: str
+) -> None:
+    broker, _ = pair.brokers
+    broker.answers = lambda _message, _n: None
+    given = settings(broker.url, window=20, send_again=SEND_AGAIN, timeout=3 * PATIENCE)
+    running = asyncio.create_task(program(language).run(given, {"topic": "news.x", "many": 40}))
+    (lost,) = {str(message.properties.reply_to) for message in await broker.saw(20)}
+    # Routed all the same, and nobody hears of it.
+    await asyncio.to_thread(pair.delete_queue, broker, lost)
+    waiting = {message.properties.message_id for message in broker.seen}
+    broker.answers = lambda _message, _n: "routed"
+    (told,) = await running
+    assert told["failed"] == 0
+    answered = [m.properties for m in broker.seen if m.properties.reply_to != lost]
+    assert waiting <= {properties.message_id for properties in answered}
+    assert len({properties.reply_to for properties in answered}) == 1
+    assert len(pair.tries()) == 40

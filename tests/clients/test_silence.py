@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 import pytest
-from amqp_links import Proxy
+from amqp_links import PUBLISH, Proxy, fall_silent, method
 from client_programs import Program, program
 from client_regions import Regions, settings
 
@@ -32,15 +32,10 @@ TIMEOUT = 19.0
 SLACK = 30.0
 
 
-def method(cls: int, number: int) -> bytes:
-    return struct.pack(">HH", cls, number)
-
-
 OPEN = method(10, 40)
 BLOCKED = method(10, 60)
 QUEUE_DECLARE = method(50, 10)
 CONSUME = method(60, 20)
-PUBLISH = method(60, 40)
 DELIVER = method(60, 60)
 ACK, NACK = method(60, 80), method(60, 120)
 # From its greeting on, while it is asked for this and that, and in the middle of a receipt.
@@ -105,19 +100,6 @@ async def at_each(moments: Iterable[str], check: Callable[[str], Awaitable[None]
     async with asyncio.TaskGroup() as group:
         for moment in moments:
             group.create_task(one(moment), name=moment)
-
-
-def fall_silent(proxy: Proxy, last_words: bytes, *, answer: bytes = b"") -> None:
-    """Nothing passes any more after ``last_words``, said by either side, but an ``answer``."""
-
-    def passing(data: bytes) -> bytes:
-        if (at := data.find(last_words)) < 0:
-            return data
-        proxy.silence()
-        proxy.inject(answer)
-        return data[: at + len(last_words)]
-
-    proxy.passing = passing
 
 
 def frame(payload: bytes) -> bytes:

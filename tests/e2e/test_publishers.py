@@ -58,7 +58,7 @@ def test_the_readmes_php_works_as_it_is(world: World, tmp_path: Path) -> None:
 
 def test_fifteen_lines_without_a_library_get_a_receipt(world: World, tmp_path: Path) -> None:
     document = (ROOT / "docs" / "publishing.md").read_text("utf-8")
-    found = re.search(r"```python\n(import uuid.+?)```", document, re.DOTALL)
+    found = re.search(r"```python\n(import secrets.+?)```", document, re.DOTALL)
     assert found is not None
     url = "amqp://guest:guest@127.0.0.1:18110/%2F"
     assert url in found[1]

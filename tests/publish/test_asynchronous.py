@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from newsfabric.amqp.message import Delivery
+from newsfabric.amqp.message import Delivery, Properties
 from newsfabric.amqp.stub import StubBroker, StubLink, StubPublisher
 from newsfabric.errors import LinkClosed, Unanswered
 from newsfabric.messages.control import Receipt, encode_receipt
@@ -17,20 +17,41 @@ from newsfabric.topology import PUBLISH, TO_QUEUES
 TOPIC = "news.breaking"
 
 
+class Fabric:
+    """A broker in memory, and what came to its routers, which answer as they are told."""
+
+    def __init__(self) -> None:
+        self.broker = StubBroker()
+        self.broker.declare_exchange(PUBLISH)
+        self.arrived: asyncio.Queue[Delivery] = asyncio.Queue()
+
+    async def open(self) -> Fabric:
+        routers = self.broker.tap(PUBLISH)
+        await self.broker.connect().consumer(routers, self.arrived.put_nowait)
+        return self
+
+    async def next(self) -> Properties:
+        """What is said of the next message that comes."""
+        return (await self.arrived.get()).message.properties
+
+    def answer(self, said: Properties) -> None:
+        """The receipt of a message of which that was ``said``."""
+        assert said.reply_to
+        receipt = Receipt(
+            status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
+        )
+        answer = encode_receipt(receipt, reply_to=said.reply_to, correlation_id=said.correlation_id)
+        self.broker.publish(TO_QUEUES, answer)
+
+
 async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker with an alarm takes nothing, and delivers as ever."""
-    broker = StubBroker()
-    broker.declare_exchange(PUBLISH)
-    broker.declare_exchange(TO_QUEUES, "direct")
-    routers = broker.tap(PUBLISH)
-    arrived: asyncio.Queue[Delivery] = asyncio.Queue()
-    await broker.connect().consumer(lambda: routers, arrived.put_nowait)
-    publisher = await AsyncPublisher.over([broker.connect()], app_id="cms", send_again=0.01)
+    fabric = await Fabric().open()
+    publisher = await AsyncPublisher.over([fabric.broker.connect()], app_id="cms", send_again=0.01)
     publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
-    said = (await arrived.get()).message.properties
-    assert said.reply_to
+    said = await fabric.next()
 
     asked = asyncio.Event()
 
@@ -45,12 +66,29 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     monkeypatch.setattr(StubPublisher, "ready", ready)
     # By now it wants to send it again.
     await asked.wait()
-    receipt = Receipt(
-        status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
-    )
-    answer = encode_receipt(receipt, reply_to=said.reply_to, correlation_id=said.correlation_id)
-    broker.publish(TO_QUEUES, answer)
+    fabric.answer(said)
     async with asyncio.timeout(10):
+        assert (await publishing).identity == "42"
+    await publisher.close()
+
+
+async def test_a_queue_for_receipts_that_is_lost_is_made_anew_and_what_waits_is_sent_again() -> (
+    None
+):
+    fabric = await Fabric().open()
+    publisher = await AsyncPublisher.over([fabric.broker.connect()], app_id="cms", send_again=0.01)
+    publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
+    async with asyncio.timeout(10):
+        before = await fabric.next()
+        assert before.reply_to
+        fabric.broker.delete_queue(before.reply_to)
+        # Somebody has routed it, and nobody hears of it.
+        fabric.answer(before)
+        after = await fabric.next()
+        while after.reply_to == before.reply_to:
+            after = await fabric.next()
+        assert after.message_id == before.message_id
+        fabric.answer(after)
         assert (await publishing).identity == "42"
     await publisher.close()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery, Link
+from newsfabric.amqp import ConfirmingPublisher, Consumer, Delivery, Link, Queue
 from newsfabric.amqp.link import connect
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.settings import Node
@@ -24,7 +25,7 @@ class Inbox:
         self.consumer: Consumer | None = None
         self.acks_at_once = False
 
-    async def consume(self, link: Link, queue: str, *, prefetch: int = 1000) -> Inbox:
+    async def consume(self, link: Link, queue: Queue, *, prefetch: int = 1000) -> Inbox:
         self.consumer = await link.consumer(queue, self._take, prefetch=prefetch)
         return self
 
@@ -168,6 +169,27 @@ async def _first(*coroutines: object) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def method(cls: int, number: int) -> bytes:
+    """How a method begins on the wire, by its numbers in AMQP 0-9-1's section 1."""
+    return struct.pack(">HH", cls, number)
+
+
+PUBLISH = method(60, 40)
+
+
+def fall_silent(proxy: Proxy, last_words: bytes, *, answer: bytes = b"") -> None:
+    """Nothing passes any more after ``last_words``, said by either side, but an ``answer``."""
+
+    def passing(data: bytes) -> bytes:
+        if (at := data.find(last_words)) < 0:
+            return data
+        proxy.silence()
+        proxy.inject(answer)
+        return data[: at + len(last_words)]
+
+    proxy.passing = passing
 
 
 class RabbitHandle:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from newsfabric.amqp import Delivery, OnDelivery, QueueName
+from newsfabric.amqp import Delivery, OnDelivery, Queue
 from newsfabric.amqp.spread import SpreadLink
 from newsfabric.amqp.stub import StubBroker, StubConsumer, StubLink, StubPublisher
 
@@ -55,12 +55,11 @@ class _Link(StubLink):
         return publisher
 
     async def consumer(
-        self, queue: QueueName, on_delivery: OnDelivery, *, prefetch: int = 1000
+        self, queue: Queue, on_delivery: OnDelivery, *, prefetch: int = 1000
     ) -> StubConsumer:
-        consumer = _Consumer(self.broker, queue, on_delivery, prefetch)
+        consumer = _Consumer(self, queue, on_delivery, prefetch)
         self._consumers.append(consumer)
-        if self.connected:
-            consumer.resume()
+        await consumer.resume()
         return consumer
 
 

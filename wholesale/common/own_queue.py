@@ -34,22 +34,19 @@ async def consume_own(
 ) -> list[Consumer]:
     """Call ``take`` with each message of ``exchange`` and ``key``, acknowledged when it returns.
 
-    An exclusive queue is declared on each broker, and again after each reconnection. The broker
-    names it: a service's rights cover no other name.
+    An exclusive queue is declared on each broker, and again after each reconnection or loss. The
+    broker names it: a service's rights cover no other name.
     """
     heard = Heard()
 
     async def consume(broker: int, link: Link) -> Consumer:
-        name = ""
-
-        async def declare(broker: Declare) -> None:
-            nonlocal name
+        async def declare(broker: Declare) -> str:
             name = await broker.queue(
                 "", durable=False, exclusive=True, auto_delete=True, arguments=bounds.arguments()
             )
             await broker.bind(name, exchange, key)
+            return name
 
-        await link.on_connect(declare)
         source = QueueSource()
 
         def on_delivery(delivery: Delivery) -> None:
@@ -58,7 +55,7 @@ async def consume_own(
                 take(delivery)
             source.ack(delivery)
 
-        consumer = await link.consumer(lambda: name, on_delivery)
+        consumer = await link.consumer(declare, on_delivery)
         source.attach(consumer)
         return consumer
 

@@ -19,7 +19,7 @@ from newsfabric.amqp.message import Message
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages.control import OVERLOAD, PUBLISHER_NOT_ALLOWED, Receipt
-from newsfabric.messages.envelope import JSON, Limits, identity_of_id
+from newsfabric.messages.envelope import DEFAULT_LIMITS, JSON, Limits, identity_of_id
 from newsfabric.numbers import whole_number
 from newsfabric.process.service import answer_preflight
 from newsfabric.store import Store
@@ -51,7 +51,7 @@ from wholesale.frontdesk.repeats import Name, Repeats
 logger = logging.getLogger(__name__)
 
 # JSON can spell one byte as six ("\u0041"), and there are the other fields.
-MAX_REQUEST_BYTES: Final = 6 * 64 * 1024 + 16 * 1024
+MAX_REQUEST_BYTES: Final = 6 * DEFAULT_LIMITS.max_body_bytes + 16 * 1024
 # The body of a refused request is read up to here, and dropped, so that the reply arrives.
 _MAX_READ: Final = 8 << 20
 _MAX_LENGTH: Final = 2**63 - 1

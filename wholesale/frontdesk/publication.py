@@ -15,9 +15,9 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.amqp.message import SHOVELLED, Message, Properties
-from newsfabric.errors import Rejected
 from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.messages.envelope import (
+    DEFAULT_LIMITS,
     JSON,
     MAX_EXPIRATION,
     MAX_INTEGER,
@@ -34,7 +34,7 @@ _TEXTS: Final = ("key", "message_id", "app_id", "type", "traceparent")
 _NUMBERS: Final = ("version", "expiration")
 _FIELDS: Final = frozenset({"topic", "body", *_TEXTS, *_NUMBERS})
 # AMQP 0-9-1 section 4.2.5.3: routing keys and text properties are short strings.
-MAX_SHORT: Final = 255
+MAX_SHORT: Final = DEFAULT_LIMITS.max_text_bytes
 #: Any text that a header can carry, without spaces at its ends, which would be stripped.
 IDEMPOTENCY_KEY: Final = "[!-~]([ -~]{0,253}[!-~])?"
 _IDEMPOTENCY_KEY: Final = re.compile(IDEMPOTENCY_KEY)

@@ -85,7 +85,8 @@ export class Outbox {
   take(now: number): Verb[] {
     const { verbs, verbsPerSecond } = this.limits;
     const earned = (Math.max(0, now - this.#countedAt) / 1000) * SHARE * verbsPerSecond;
-    this.#allowance = Math.min(SHARE * verbs, this.#allowance + earned);
+    // A gateway that takes one at a time is told one at a time.
+    this.#allowance = Math.min(Math.max(1, SHARE * verbs), this.#allowance + earned);
     this.#countedAt = now;
     const said = this.#waiting.splice(0, Math.floor(this.#allowance));
     this.#allowance -= said.length;

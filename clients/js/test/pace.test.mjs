@@ -11,8 +11,8 @@ const VERBS_PER_SECOND = 10;
 
 /** What a gateway allows: counts what is said against it as time goes, and never has to refuse. */
 class Allowance {
-  constructor(rig) {
-    Object.assign(this, { rig, left: VERBS, at: rig.now, said: [] });
+  constructor(rig, verbs = VERBS, verbsPerSecond = VERBS_PER_SECOND) {
+    Object.assign(this, { rig, verbs, verbsPerSecond, left: verbs, at: rig.now, said: [] });
   }
 
   /** Let `ms` pass, with a turn of the event loop each `step` ms, and take what is said. */
@@ -25,7 +25,7 @@ class Allowance {
 
   take() {
     const { rig } = this;
-    this.left = Math.min(VERBS, this.left + ((rig.now - this.at) / 1000) * VERBS_PER_SECOND);
+    this.left = Math.min(this.verbs, this.left + ((rig.now - this.at) / 1000) * this.verbsPerSecond);
     this.at = rig.now;
     for (const verb of rig.sent()) {
       this.left -= 1;
@@ -172,6 +172,16 @@ test("a gateway's own limits count where it tells them", () => {
   assert.deepEqual([refused, rig.asked().length], [[106], 3]);
   for (let n = 0; n < 20; n += 1) tab.ask({ action: "history", topic: "list.0" }).catch(() => {});
   assert.equal(rig.asked().length, 5);
+});
+
+test("a gateway that takes one verb at a time is told one after the other, and all in the end", () => {
+  const rig = new Rig().connect();
+  rig.push({ type: "pong", limits: { topics: 128, verbs: 1, verbs_per_second: 1 } });
+  const { tab } = rig.tab("a");
+  const gateway = new Allowance(rig, 1, 1);
+  for (const topic of ["news.a", "news.b", "news.c"]) tab.follow(topic, {});
+  gateway.pass(5000);
+  assert.deepEqual(actions(gateway.said), ["subscribe news.a", "subscribe news.b", "subscribe news.c"]);
 });
 
 test("a topic is left while a token is awaited, too", () => {

@@ -34,7 +34,7 @@ final class Entrance
     public bool $refused = false;
     private ?Link $connection = null;
     private ?AMQPChannel $channel = null;
-    /** @var array<string, Sending> by messageId */
+    /** @var array<string, Sending> by their secret */
     private array $unconfirmed = [];
     /** @var array<string, float> when each of them went out, oldest first */
     private array $sentAt = [];
@@ -84,10 +84,11 @@ final class Entrance
 
     public function publish(Sending $sending): void
     {
-        $this->unconfirmed[$sending->messageId] = $sending;
-        $this->sentAt[$sending->messageId] ??= Publisher::now();
+        $this->unconfirmed[$sending->secret] = $sending;
+        $this->sentAt[$sending->secret] ??= Publisher::now();
         try {
-            $said = ['reply_to' => $this->replyTo] + $this->properties + $sending->properties;
+            $receipts = ['reply_to' => $this->replyTo, 'correlation_id' => $sending->secret];
+            $said = $receipts + $this->properties + $sending->properties;
             $message = new AMQPMessage($sending->body, $said);
             $this->channel->basic_publish($message, 'publish', $sending->topic, true);
         } catch (AMQPExceptionInterface $error) {
@@ -179,7 +180,7 @@ final class Entrance
         $channel->set_nack_handler(fn (AMQPMessage $m) => $this->onConfirm($m, false));
         // It comes before the confirm of its message.
         $channel->set_return_listener(fn (int $code, string $text, string $exchange, string $topic, AMQPMessage $m) =>
-            $this->publisher->onReturned($m->get('message_id'), $this, "$code $text, topic $topic"));
+            $this->publisher->onReturned($m->get('correlation_id'), $this, "$code $text, topic $topic"));
         [$this->replyTo] = $channel->queue_declare('', false, false, true, true);
         $channel->basic_consume($this->replyTo, '', false, true, false, false, function (AMQPMessage $m) {
             if ($m->has('correlation_id') && $m->has('type') && $m->get('type') === 'receipt') {
@@ -191,8 +192,9 @@ final class Entrance
 
     private function onConfirm(AMQPMessage $message, bool $taken): void
     {
-        $sending = $this->unconfirmed[$message->get('message_id')] ?? null;
-        unset($this->unconfirmed[$message->get('message_id')], $this->sentAt[$message->get('message_id')]);
+        $secret = $message->get('correlation_id');
+        $sending = $this->unconfirmed[$secret] ?? null;
+        unset($this->unconfirmed[$secret], $this->sentAt[$secret]);
         if ($taken && $sending !== null && !isset($sending->returned[$this->number])) {
             $this->publisher->onConfirmed($sending, $this);
         }

@@ -23,7 +23,7 @@ final class Publisher
 
     /** @var Entrance[] */
     private array $entrances = [];
-    /** @var array<string, Sending> by messageId */
+    /** @var array<string, Sending> by their secret */
     private array $waiting = [];
     private float $nextCheck = 0.0;
     private readonly Choice $choice;
@@ -78,7 +78,7 @@ final class Publisher
      * default to the publisher's.
      *
      * @throws Rejected for text in $body that is no UTF-8
-     * @throws \InvalidArgumentException for what AMQP can't carry, or a messageId that is under way
+     * @throws \InvalidArgumentException for what AMQP can't carry
      */
     public function send(
         string $topic,
@@ -93,9 +93,6 @@ final class Publisher
         ?int $copies = null,
     ): Sending {
         $messageId ??= bin2hex(random_bytes(16));
-        if (isset($this->waiting[$messageId])) {
-            throw new \InvalidArgumentException("messageId $messageId is under way already");
-        }
         // AMQP 0-9-1 section 4.2.5.3. Said here, because on the way out it would cost the connection.
         foreach ([$topic, $messageId, $this->appId, $type ?? ''] as $text) {
             if (strlen($text) > self::MAX_TEXT) {
@@ -109,7 +106,6 @@ final class Publisher
             'delivery_mode' => 1,
             'app_id' => $this->appId,
             'message_id' => $messageId,
-            'correlation_id' => $messageId,
             'timestamp' => intdiv($milliseconds, 1000),
             'type' => $type,
             'expiration' => $expiration === null ? null : (string) $expiration,
@@ -136,7 +132,7 @@ final class Publisher
         while (count($this->waiting) >= $this->window) {
             $this->step();
         }
-        $this->waiting[$messageId] = $sending;
+        $this->waiting[$sending->secret] = $sending;
         $this->offer($sending);
         return $sending;
     }
@@ -273,7 +269,7 @@ final class Publisher
             $sending->handed[] = [$entrance->number, $now];
             $entrance->publish($sending);
         }
-        foreach ($isNew ? $this->choice->probed($sending->messageId, $sending->handed, $now) : [] as $number) {
+        foreach ($isNew ? $this->choice->probed($sending->secret, $sending->handed, $now) : [] as $number) {
             if ($this->entrances[$number]->isUsable($sending->deadline)) {
                 $this->entrances[$number]->publish($sending);
             }
@@ -285,20 +281,20 @@ final class Publisher
         return implode('; ', array_filter(array_map(fn (Entrance $e) => $e->trouble, $this->entrances)));
     }
 
-    private function answered(Entrance $by, string $messageId): void
+    private function answered(Entrance $by, string $secret): void
     {
-        $this->choice->heard($by->number, $messageId, self::now());
-        if (isset($this->waiting[$messageId])) {
-            $this->choice->answered($by->number, $this->waiting[$messageId]->handed, self::now());
+        $this->choice->heard($by->number, $secret, self::now());
+        if (isset($this->waiting[$secret])) {
+            $this->choice->answered($by->number, $this->waiting[$secret]->handed, self::now());
         }
     }
 
-    /** The first answer is it. A later one doesn't concern what was sent anew with the same messageId. */
+    /** The first answer is it. */
     private function settle(Sending $sending, Published|PublishError $answer): void
     {
         if ($sending->answer === null) {
             $sending->answer = $answer;
-            unset($this->waiting[$sending->messageId]);
+            unset($this->waiting[$sending->secret]);
         }
     }
 
@@ -306,17 +302,17 @@ final class Publisher
     public function onConfirmed(Sending $sending, Entrance $by): void
     {
         if (!$sending->receipt) {
-            $this->answered($by, $sending->messageId);
+            $this->answered($by, $sending->secret);
             $this->settle($sending, new Published($sending->messageId, false));
         }
     }
 
     /** @internal */
-    public function onReturned(string $messageId, Entrance $by, string $text): void
+    public function onReturned(string $secret, Entrance $by, string $text): void
     {
-        if (isset($this->waiting[$messageId])) {
-            $this->waiting[$messageId]->returned[$by->number] = $text;
-            $this->waiting[$messageId]->due = 0.0;
+        if (isset($this->waiting[$secret])) {
+            $this->waiting[$secret]->returned[$by->number] = $text;
+            $this->waiting[$secret]->due = 0.0;
         }
     }
 
@@ -334,7 +330,7 @@ final class Publisher
     }
 
     /** More than one may come for one message: the first counts. @internal */
-    public function onReceipt(Entrance $by, string $correlationId, string $document): void
+    public function onReceipt(Entrance $by, string $secret, string $document): void
     {
         $receipt = json_decode($document, true);
         // Whoever may write receipts may write anything.
@@ -342,8 +338,8 @@ final class Publisher
         if (!is_array($receipt) || !in_array($field('status'), ['routed', 'rejected'], true)) {
             return;
         }
-        $this->answered($by, $correlationId);
-        $sending = $this->waiting[$correlationId] ?? null;
+        $this->answered($by, $secret);
+        $sending = $this->waiting[$secret] ?? null;
         if ($sending === null) {
             return;
         }

@@ -9,6 +9,8 @@ final class Sending
 {
     private const SEND_AGAIN_AT_LAST = 10.0;
 
+    /** What its receipts are known by. Not the messageId: who can guess that could answer for a router. @internal */
+    public readonly string $secret;
     /** When the next try is due, in seconds of hrtime. @internal */
     public float $due = 0.0;
     /** How many tries have begun. @internal */
@@ -34,6 +36,7 @@ final class Sending
         public readonly int $copies,
         public readonly float $deadline,
     ) {
+        $this->secret = bin2hex(random_bytes(16));
     }
 
     /**

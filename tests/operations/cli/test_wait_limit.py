@@ -180,6 +180,23 @@ def test_a_tail_says_what_it_waits_for_and_gives_up(
     assert error.endswith(f"after {LIMIT} s: {hint(gone)}")
 
 
+@pytest.mark.parametrize("options", [("--timeout", LIMIT), ()])
+def test_a_tail_in_a_region_without_a_box_says_how_to_have_one(
+    gone: WorldLayout, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("operations.cli.tail.GIVE_UP_AFTER", 0.5)
+    whole = world_of(gone)
+    others = tuple(p for p in whole.processes if (p.kind, p.region) != ("gateway", "dublin"))
+    world = dataclasses.replace(whole, processes=others)
+    monkeypatch.setattr("operations.cli.tail.running_world", lambda _state: world)
+    result = run(gone, "tail", "news.world", "--region", "dublin", *options)
+    assert result.exit_code == 1
+    given = f" --state {gone.paths.state}"
+    said = f": dublin has no box: `newsfabric scale dublin 1{given}` starts one"
+    assert result.stderr.splitlines()[-1].endswith(said)
+    assert run(gone, "tail", "news.world", *options).stderr.endswith(f"{hint(gone)}\n")
+
+
 def test_a_tail_of_a_frontdesk_that_says_nothing_gives_up(silent: WorldLayout) -> None:
     # As a process of its own: what Tornado leaves of a request that was broken off ends with it.
     words = ("tail", "news.world", "--timeout", "2.5", "--state", str(silent.paths.state))

@@ -199,14 +199,17 @@ final class Entrance extends Thread {
         (tag, multiple) -> onConfirm(sent, tag, multiple, false));
     // It comes before the confirm of its message.
     opened.addReturnListener(back -> publisher.onReturned(
-        back.getProperties().getMessageId(), this, back.getReplyText() + ", topic " + back.getRoutingKey()));
+        back.getProperties().getCorrelationId(), this, back.getReplyText() + ", topic " + back.getRoutingKey()));
     replyTo = opened.queueDeclare("", false, true, true, null).getQueue();
     opened.basicConsume(replyTo, true, (consumer, delivery) -> {
       var said = delivery.getProperties();
       if ("receipt".equals(said.getType()) && said.getCorrelationId() != null) {
         publisher.onReceipt(this, said.getCorrelationId(), delivery.getBody());
       }
-    }, consumer -> opened.abort());
+    }, consumer -> {
+      LOG.warn("publisher: {} has deleted the queue for receipts; connecting anew", broker);
+      opened.abort();
+    });
     return opened;
   }
 

@@ -41,6 +41,7 @@ public final class Publisher implements AutoCloseable {
   private final Settings settings;
   private final List<Entrance> entrances = new ArrayList<>();
   private final Choice choice;
+  /** By their secret. */
   private final Map<String, Sending> waiting = new ConcurrentHashMap<>();
   private final Semaphore room;
   private volatile boolean closed;
@@ -89,7 +90,7 @@ public final class Publisher implements AutoCloseable {
    * Publish, and return when it is known to be routed ({@code receipt(false)}: taken).
    *
    * @throws PublishException {@code Rejected}, {@code Returned}, {@code AccessRefused} or {@code Unanswered}
-   * @throws IllegalArgumentException for what AMQP can't carry, or a messageId that is under way
+   * @throws IllegalArgumentException for what AMQP can't carry
    */
   public Published publish(String topic, byte[] json, Options options) {
     return answer(send(topic, json, options));
@@ -136,12 +137,9 @@ public final class Publisher implements AutoCloseable {
       room.release();
       throw new IllegalStateException("the publisher is closed");
     }
-    if (waiting.putIfAbsent(sending.messageId(), sending) != null) {
-      room.release();
-      throw new IllegalArgumentException("messageId " + sending.messageId() + " is under way already");
-    }
+    waiting.put(sending.secret, sending);
     sending.answer.whenComplete((published, error) -> {
-      waiting.remove(sending.messageId());
+      waiting.remove(sending.secret);
       room.release();
     });
     offer(sending);
@@ -195,7 +193,7 @@ public final class Publisher implements AutoCloseable {
           entrances.get(number).publish(sending);
         }
         if (isNew) {
-          choice.probed(usable, sending.course, sending.messageId(), now)
+          choice.probed(usable, sending.course, sending.secret, now)
               .forEach(number -> entrances.get(number).publish(sending));
         }
       }
@@ -216,13 +214,13 @@ public final class Publisher implements AutoCloseable {
 
   void onConfirmed(Sending sending, Entrance by) {
     if (!sending.receipt && !sending.returned.containsKey(by.number)) {
-      answered(by, sending.messageId());
+      answered(by, sending.secret);
       sending.answer.complete(new Published(sending.messageId(), false, null, null, null, null, false));
     }
   }
 
-  void onReturned(String messageId, Entrance by, String text) {
-    Sending sending = waiting.get(messageId);
+  void onReturned(String secret, Entrance by, String text) {
+    Sending sending = waiting.get(secret);
     if (sending != null) {
       sending.returned.put(by.number, text);
       sending.hurry();
@@ -231,7 +229,7 @@ public final class Publisher implements AutoCloseable {
 
   /** It may not have arrived. A broker closes the channel for a bad message, and says what was wrong with it. */
   void onLost(Sending sending, Entrance by, ShutdownSignalException why) {
-    if (why != null && why.getReason() instanceof AMQP.Channel.Close said) {
+    if (why != null && !why.isInitiatedByApplication() && why.getReason() instanceof AMQP.Channel.Close said) {
       String words = said.getReplyText();
       Refusal.reason(words, sending.topic, sending.body, sending.properties)
           .ifPresent(reason -> fail(sending, new PublishException.Rejected(reason, words)));
@@ -244,11 +242,11 @@ public final class Publisher implements AutoCloseable {
   }
 
   /** More than one may come for one message: the first counts. */
-  void onReceipt(Entrance by, String correlationId, byte[] document) {
-    Sending sending = waiting.get(correlationId);
+  void onReceipt(Entrance by, String secret, byte[] document) {
+    Sending sending = waiting.get(secret);
     Map<String, String> said = Receipt.fields(new String(document, StandardCharsets.UTF_8));
     if ("rejected".equals(said.get("status")) || "routed".equals(said.get("status"))) {
-      answered(by, correlationId);
+      answered(by, secret);
     }
     if (sending != null && "rejected".equals(said.get("status"))) {
       fail(sending, new PublishException.Rejected(said.get("reason"), said.get("detail")));
@@ -258,9 +256,9 @@ public final class Publisher implements AutoCloseable {
     }
   }
 
-  private void answered(Entrance by, String messageId) {
-    choice.heard(by.number, messageId, now());
-    Sending sending = waiting.get(messageId);
+  private void answered(Entrance by, String secret) {
+    choice.heard(by.number, secret, now());
+    Sending sending = waiting.get(secret);
     if (sending != null) {
       choice.answered(by.number, sending.course, now());
     }

@@ -22,6 +22,9 @@ final class Sending {
 
   static final int MAX_TEXT = 255;
 
+  /** What its receipts are known by. Not the messageId: who can guess that could answer for a router. */
+  final String secret = UUID.randomUUID().toString();
+
   final String topic;
   final byte[] body;
   final AMQP.BasicProperties properties;
@@ -58,7 +61,7 @@ final class Sending {
         .deliveryMode(1)
         .appId(settings.appId)
         .messageId(messageId)
-        .correlationId(messageId)
+        .correlationId(secret)
         .type(options.type)
         .expiration(options.expiration)
         .timestamp(published)
