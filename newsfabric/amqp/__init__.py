@@ -67,8 +67,8 @@ class Declare(Protocol):
         """Delete a queue; no error if there is none."""
 
 
-# The queue of a consumer: its name, or a function that declares a queue of the consumer's own, which
-# is deleted with it (``auto_delete``), and returns the name.
+# The queue of a consumer: its name, or a function that declares the consumer's own queue, which is
+# deleted with it (``auto_delete``), and returns the name.
 Queue = str | Callable[[Declare], Awaitable[str]]
 
 

@@ -73,7 +73,7 @@ def _endpoints_url(state: Path, region: str | None) -> str:
 
 
 def _hint(state: Path, region: str | None) -> str:
-    """Return what to do while no gateway accepts us. The world is read again: it may have changed."""
+    """Return the hint while no gateway accepts us. The world may have changed: read it again."""
     try:
         world = running_world(state)
     except WorldError:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from newsfabric.amqp.message import SHOVELLED, Message, Properties
+from newsfabric.errors import Rejected
 from newsfabric.messages.control import PUBLISHER_NOT_ALLOWED, Receipt
 from newsfabric.messages.envelope import (
     DEFAULT_LIMITS,
