@@ -61,7 +61,13 @@ class Core:
         self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
         self.upstream = Upstream()
 
-        self.hub = hub = Hub(table, Logs(limits=settings.logs), settings.hub, clock=self.clock)
+        self.hub = hub = Hub(
+            table,
+            Logs(limits=settings.logs),
+            settings.hub,
+            clock=self.clock,
+            dropped=measures.dropped,
+        )
         self.fanout = Fanout(settings.fanout_chunk)
         self.broadcast = Broadcast(
             hub=hub,

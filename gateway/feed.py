@@ -98,7 +98,6 @@ class Feed:
 
     def _publish(self, delivery: Delivery) -> bool:
         """Publish the message and acknowledge it afterwards; return False if it isn't published."""
-        hub = self.hub
         envelope = decode(delivery.message)
         # A number isn't settled before it was published, so low was below it.
         low = min(low_of(delivery.message), max(0, envelope.seq - 1))
@@ -111,13 +110,8 @@ class Feed:
         if self._waits(envelope, known):
             measures.LEFT.inc()
             return False
-        copies, unknown = hub.copies, hub.unknown_topics
-        differing = hub.differing
-        publication = hub.offer(envelope, time.time())
+        publication = self.hub.offer(envelope, time.time())
         if publication is None:
-            measures.DUPLICATES.inc(hub.copies - copies)
-            measures.DIFFERING.inc(hub.differing - differing)
-            measures.UNKNOWN_TOPICS.inc(hub.unknown_topics - unknown)
             return False
         publication.way = way[-1] if way else DIRECT
         self.broadcast.publish(publication, sighting, functools.partial(self._ack, delivery))

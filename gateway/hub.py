@@ -13,6 +13,7 @@ clock would make a gateway forget all messages that it gave, or remember them fo
 from __future__ import annotations
 
 import dataclasses
+import enum
 import time
 from collections.abc import Callable, Iterable
 
@@ -43,9 +44,19 @@ class HubLimits:
     identity_seconds: float = TIMES.identity_ms / 1000
 
 
+class Dropped(enum.Enum):
+    """The reason why an offered envelope isn't published."""
+
+    #: Its number was seen before, or readers here were given another copy of the message.
+    COPY = enum.auto()
+    #: As COPY, but its body isn't the published one, as far as that is remembered.
+    DIFFERING = enum.auto()
+    UNKNOWN_TOPIC = enum.auto()
+
+
 class Hub:
     """All topics of one gateway (``topics``): their subscriptions and remembered messages.
-    ``clock`` gives seconds."""
+    ``clock`` gives seconds; ``dropped`` is called for each envelope that isn't published."""
 
     def __init__(
         self,
@@ -54,15 +65,13 @@ class Hub:
         limits: HubLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        dropped: Callable[[Dropped], None] = lambda reason: None,
     ) -> None:
         self.table = table
         self._clock = clock
         self.limits = limits or HubLimits()
         self.logs = logs
-        self.copies = 0
-        # Copies whose body differs from the published one, as far as that is remembered.
-        self.differing = 0
-        self.unknown_topics = 0
+        self._dropped = dropped
         self.topics = KeptTopics(self.limits.topics, self.limits.memory_bytes, self._new_memory)
         self.seen = SeenIdentities(
             seconds=self.limits.identity_seconds, limit=self.limits.identities
@@ -81,11 +90,11 @@ class Hub:
         """
         copy = copy_of(envelope)
         if self.logs.has(copy.log, copy.seq):
-            self.copies += 1
+            self._dropped(Dropped.COPY)
             return None
         policy = self.table.of_any(envelope.topic)
         if policy is None:
-            self.unknown_topics += 1
+            self._dropped(Dropped.UNKNOWN_TOPIC)
             self.logs.saw(copy.log, copy.seq)
             return None
         if self.knows(envelope):
@@ -109,13 +118,12 @@ class Hub:
         return memory is not None and memory.holds(envelope.identity, envelope.key)
 
     def drop(self, envelope: Envelope) -> None:
-        """Count ``envelope`` as another copy of a message that readers here were given."""
+        """Note ``envelope`` as another copy of a message that readers here were given."""
         copy = copy_of(envelope)
         self.logs.saw(copy.log, copy.seq)
-        self.copies += 1
         memory = self.topics.find(envelope.topic)
-        if memory is not None:
-            self.differing += memory.note_copy(envelope)
+        differs = memory is not None and memory.note_copy(envelope)
+        self._dropped(Dropped.DIFFERING if differs else Dropped.COPY)
 
     def spread_ms(self, now: float) -> int:
         """Return by how much routers' clocks have differed (:meth:`.LogTimes.spread_ms`)."""

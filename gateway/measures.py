@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from gateway.hub import Dropped
 from gateway.publication import Publication
 from newsfabric import metrics
 from newsfabric.closing import NO_PONG, SLOW_READER
@@ -138,6 +139,16 @@ def delay_of(publication: Publication) -> Tally | None:
 def age(publication: Publication) -> float:
     """Return the age in s by a router's time, not the publisher's; clocks differ: at least 0."""
     return max(0.0, time.time() - taken_ms(publication.envelope) / 1000)
+
+
+def dropped(reason: Dropped) -> None:
+    """Count an envelope that isn't published, by whichever way it came."""
+    if reason is Dropped.UNKNOWN_TOPIC:
+        UNKNOWN_TOPICS.inc()
+        return
+    DUPLICATES.inc()
+    if reason is Dropped.DIFFERING:
+        DIFFERING.inc()
 
 
 def published(publication: Publication) -> None:

@@ -378,11 +378,14 @@ async def test_what_a_region_that_was_cut_off_routed_comes_once_and_no_copy_of_i
             await route(box, body=n)
         assert await hear_soon(reader, 10) == [*range(10)]
         copy = {"message_id": both.message_id, "identity": both.identity}
+        duplicates = await box.metric("newsfabric_gateway_duplicates_total")
         await lose(box, **far, **copy, body="both", seq=1, ms=ago + 1_000)
         await lose(box, **far, body="unheard", seq=2, ms=ago + 2_000)
         tick(box, 2, **far)
         assert await hear_soon(reader, 1) == ["unheard"]
         await until(lambda: missing(box) == 0)
+        # Copies that repair finds are counted as those of the feed are.
+        assert await box.metric("newsfabric_gateway_duplicates_total") == duplicates + 1
 
 
 async def test_a_late_message_waits_until_every_region_can_say_whether_a_copy_was_given(
