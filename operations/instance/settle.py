@@ -138,7 +138,8 @@ def renew(
     older = root / _OLDER
     for file in shared_files(store, tls):
         path = root / file.path.lstrip("/")
-        if path.read_text(encoding="utf-8") == file.text:
+        # A secret may have got another part since the box was settled.
+        if path.exists() and path.read_text(encoding="utf-8") == file.text:
             continue
         if file.path == STORE:
             older.touch()
@@ -150,8 +151,11 @@ def renew(
 
 
 def systemctl(command: Sequence[str]) -> None:
-    """Run ``command``; ConfigError with its stderr if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    """Run ``command``; ConfigError with its stderr if it fails, or takes 30 s."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except subprocess.TimeoutExpired as exc:
+        raise ConfigError(f"{' '.join(command)}: no end after {exc.timeout:.0f} s") from exc
     if done.returncode != 0:
         raise ConfigError(f"{' '.join(command)}: {done.stderr.strip()[:500]}")
 

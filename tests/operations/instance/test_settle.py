@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from operations.instance.settle import (
     described,
     renew,
     settle,
+    systemctl,
 )
 from tests.support.instances import AWS_REGION, BOX, DOCUMENT
 
@@ -221,6 +223,22 @@ def test_another_authority_is_written_and_nobody_is_killed_for_it(machine: Path)
     kept = Kept(**{"newsfabric-oregon/tls/retail": json.dumps({"ca.pem": PEM + PEM})})
     assert run_renew(machine, kept) == []
     assert (machine / "etc/newsfabric/tls/ca.pem").read_text() == PEM + PEM
+
+
+def test_a_part_that_a_secret_has_got_since_is_written(machine: Path) -> None:
+    run_settle(machine, Kept())
+    more = json.dumps({"ca.pem": PEM, "cert.pem": PEM, "key.pem": PEM})
+    run_renew(machine, Kept(**{"newsfabric-oregon/tls/retail": more}))
+    assert (machine / "etc/newsfabric/tls/cert.pem").read_text() == PEM
+
+
+def test_a_command_that_never_ends_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(command: Sequence[str], **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command, 30)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(ConfigError, match="systemctl kill: no end after 30 s"):
+        systemctl(["systemctl", "kill"])
 
 
 def test_a_renewal_without_AWS_changes_nothing(machine: Path) -> None:
