@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -23,6 +23,12 @@ TOLD: Final = 20
 _LOOK_EVERY: Final = 5.0
 # A backlog of a minute is late, not lost; few messages should be later.
 _OVERDUE: Final = 60.0
+
+
+def untraced(overdue: Sequence[int], traced: Collection[int]) -> list[int]:
+    """Return the numbers of overdue messages to trace next: at most :data:`TOLD` with ``traced``,
+    which are all overdue."""
+    return [n for n in overdue if n not in traced][: TOLD - len(traced)]
 
 
 class MessageTraces:
@@ -54,7 +60,7 @@ class MessageTraces:
             await asyncio.sleep(_LOOK_EVERY)
             overdue = [m.n for m in self._record.overdue(at=time.time() - began, after=_OVERDUE)]
             self.traces = {n: text for n, text in self.traces.items() if n in overdue}
-            for n in overdue[: TOLD - len(self.traces)]:
+            for n in untraced(overdue, self.traces):
                 await self._trace(n)
 
     async def _trace(self, n: int) -> None:
