@@ -1,4 +1,4 @@
-"""Docstrings and comments stay as plain as they are: each folder has bounds, which only go down."""
+"""Docstrings and comments are in plain words: each folder has bounds, which only go down."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ import pytest
 from plain_words import Counts, count, findings, sources, texts
 
 ROOT = Path(__file__).parents[1]
-# Docstrings of 100 that begin with a pronoun, "what" in 1,000 words, sentences over 30 words. The
-# aim is (5, 3, 0) for all. Who writes a folder anew lowers its bounds.
+# Docstrings of 100 that begin with a pronoun or a question word, "what" in 1,000 words, sentences
+# over 30 words.
+PLAIN = (5.0, 3.0, 0)
 BOUNDS = {
-    "bench": (27.0, 19.3, 7),
-    "deploy": (26.0, 19.6, 2),
-    "gateway": (30.8, 15.9, 14),
-    "loadtest": (29.6, 15.7, 0),
-    "localfabric": (27.7, 17.3, 5),
-    "newsfabric": (26.4, 15.8, 12),
-    "retail": (31.3, 20.6, 0),
-    "shovels": (28.2, 15.9, 3),
-    "wholesale": (28.9, 16.9, 4),
+    # Two long sentences are text of --help.
+    "bench": (5.0, 3.0, 2),
+    "deploy": PLAIN,
+    "examples": PLAIN,
+    "gateway": PLAIN,
+    "loadtest": PLAIN,
+    "localfabric": PLAIN,
+    "newsfabric": PLAIN,
+    "operations": PLAIN,
+    "retail": PLAIN,
+    "shovels": PLAIN,
+    # Not yet written anew, but for gateway, logmodel, support and wholesale.
+    "tests": (14.9, 11.3, 1),
+    "wholesale": PLAIN,
 }
 
 
 @pytest.mark.parametrize("folder", BOUNDS)
-def test_a_folder_is_as_plain_as_it_was(folder: str) -> None:
+def test_a_folder_is_in_plain_words(folder: str) -> None:
     found = sum((count(texts(path)) for path in sources(ROOT / folder)), Counts())
     assert found.docstrings, f"nothing in {folder}"
     pronouns, whats, long = BOUNDS[folder]

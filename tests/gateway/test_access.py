@@ -1,4 +1,4 @@
-"""Who may read which topic."""
+"""The right to read a topic, by its policy and the reader's login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a peer's machine last acknowledged anything, by the kernel."""
+"""The time since a peer's machine last acknowledged anything, as the kernel reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may frame our pages, by what a gateway was told."""
+"""The right to frame our pages, as configured for a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a read of the store reaches, when it brings less than there is."""
+"""The reach of a read of the store that brings less than there is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def read(*stored: Envelope, **bounds: Any) -> Stored:
 
 
 def message(number: int, body: bytes = b'"x"') -> Envelope:
-    """Message ``number``, routed so many ms after the start."""
+    """Return message ``number``, routed ``number`` ms after the start."""
     return envelope(number, at=number, topic="news.a", body=body)
 
 

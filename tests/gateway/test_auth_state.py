@@ -1,4 +1,4 @@
-"""Auth states: what the data plane keeps of a reader for its control plane."""
+"""Auth states: the bytes about a reader that the data plane keeps for its control plane."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.access import ANONYMOUS, AuthState, decode_auth, encode_auth
 from newsfabric.tokens import MAX_PATTERN_BYTES, MAX_PATTERNS, Login
 
-# What the data plane takes.
+# The most bytes that the data plane accepts.
 MOST_BYTES = 1024
 
 logins = st.builds(

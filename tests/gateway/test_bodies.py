@@ -1,4 +1,4 @@
-"""Bodies on their way: each bounded, and all together."""
+"""Request bodies being received: each is bounded, and so is their total."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_without_room_for_all_the_largest_is_dropped() -> None:
     first, second, third = (Body(bodies, 10) for _ in range(3))
     first.take(b"1234")
     second.take(b"12345")
-    # It would be the largest itself.
+    # The new one itself would be the largest.
     third.take(b"123456")
     assert (third.state, bodies.held) == (BodyState.NO_ROOM, 9)
     third = Body(bodies, 10)
@@ -40,7 +40,7 @@ def test_without_room_for_all_the_largest_is_dropped() -> None:
     assert [one.state for one in (first, second, third)] == [
         BodyState.TAKEN, BodyState.NO_ROOM, BodyState.TAKEN,
     ]  # fmt: skip
-    # It comes in all the same, and is dropped.
+    # Its bytes are received all the same, and dropped.
     second.take(b"6")
     assert (bytes(second.data), bodies.held) == (b"", 6)
     first.close()

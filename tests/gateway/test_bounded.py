@@ -6,7 +6,7 @@ from gateway.bounded import BoundedMap
 
 
 def filled(most: int, most_bytes: int, *entries: tuple[str, int]) -> BoundedMap[str, str]:
-    """Entries with these names and weights, set in this order; each value is its name."""
+    """Return a map with these names and weights, set in this order; each value is its name."""
     made: BoundedMap[str, str] = BoundedMap(most, most_bytes)
     for name, weight in entries:
         made.set(name, name, weight)

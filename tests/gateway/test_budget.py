@@ -1,4 +1,4 @@
-"""What waits for all readers of a process has one bound, and nobody takes nothing for ever."""
+"""The bound of all readers' waiting bytes, and the end of readers that take nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIECE = bytes(1 << 20)
 
 
 class Reader:
-    """A connection as far as the budget looks at one."""
+    """A connection with the parts that the budget uses."""
 
     def __init__(self, budget: Budget, stream: ReaderStream | None = None) -> None:
         self.outbox = Outbox(OutboxLimits(), budget.account)
@@ -49,7 +49,7 @@ def budget_of(most_bytes: int, readers: list[Reader], clock: Clock | None = None
 
 @contextlib.asynccontextmanager
 async def stream_of(budget: Budget) -> AsyncIterator[tuple[ReaderStream, socket.socket]]:
-    """A stream to somebody who reads when the test does."""
+    """Open a stream to a peer that reads only when the test does."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
@@ -82,7 +82,7 @@ async def test_over_the_bound_those_furthest_behind_go_until_an_eighth_is_free()
     for number, reader in enumerate(readers):
         reader.outbox.push_firm(bytes(number * 10_000 + 40_000), 0.0)
     await asyncio.sleep(0)
-    # 990,000 bytes and some waited with eleven; a place more is too much.
+    # A little over 990,000 bytes wait for the eleven; one more frame is too much.
     assert [reader.closed for reader in readers] == [None] * 11
     readers[0].outbox.push_firm(bytes(20_000), 0.0)
     await asyncio.sleep(0)
@@ -194,7 +194,7 @@ async def test_who_is_hardly_behind_stays_where_others_have_only_begun_to_be_sen
             while not stream.waiting:
                 stream.write(bytes(10_000))
             readers.append(Reader(budget, stream))
-            # Less than is finished for a goodbye: closing alone would free none of it.
+            # Less than is still sent before a goodbye: closing alone would free none of it.
             stream.write(bytes(100_000))
         await asyncio.sleep(0)
         assert little.closed is None
@@ -207,7 +207,7 @@ async def test_what_waits_for_those_who_are_closing_goes_before_others() -> None
     budget = budget_of(1_000_000, readers)
     readers += [Reader(budget), Reader(budget)]
     little, leaving = readers
-    # It was closing before: saying so again frees nothing.
+    # It was closing before: closing it again frees nothing.
     leaving.close = lambda reason: None  # type: ignore[method-assign]
     little.outbox.push_firm(bytes(5_000), 0.0)
     leaving.outbox.push_firm(bytes(1_000_000), 0.0)

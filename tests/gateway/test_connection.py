@@ -1,4 +1,4 @@
-"""A reader's connection without a transport: what it does when one thing leads to another."""
+"""A reader's connection without a transport, when one event leads to another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from newsfabric.store.memory import MemoryStore
 
 
 class Stuck(Connection):
-    """Its transport takes nothing."""
+    """A connection whose transport accepts nothing."""
 
     transport = "websocket"
     variant = Variant.RAW
@@ -40,7 +40,7 @@ class Stuck(Connection):
 
 
 class Taking(Stuck):
-    """Its transport takes everything."""
+    """A connection whose transport accepts everything."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
@@ -59,7 +59,7 @@ class Taking(Stuck):
 
 
 async def test_a_replay_that_is_too_much_ends_once_its_goodbye_was_taken() -> None:
-    """Of the replay nothing is sent, and the reader goes on from the position that it has."""
+    """No part of the replay is sent, and the reader can resume from the position it has."""
     limits = OutboxLimits(hard_bytes=1_000, soft_bytes=1_000)
     core = Core(
         GatewaySettings(name="box", region="oregon", outbox=limits), TABLE, MemoryStore(TABLE)

@@ -1,4 +1,4 @@
-"""How many connections readers may have of this process."""
+"""The number of connections that this process's limit of descriptors allows for readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a drain is spread."""
+"""The spread of a drain over time."""
 
 from __future__ import annotations
 

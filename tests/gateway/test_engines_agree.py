@@ -1,8 +1,8 @@
-"""Both engines are given the same plays, and every reader must see the same of them.
+"""The same plays on both engines: every reader must receive the same.
 
-Tests what tests/gateway/behaviour can't list: random sequences of verbs, messages, copies,
-broken frames and goodbyes, with bytes cut anywhere. ``NEWSFABRIC_EXAMPLES=5000`` looks
-longer. Where the engines differ, docs/protocol.md, RFC 6455 and SockJS 1.0 decide who is right.
+They test more than tests/gateway/behaviour can list: random sequences of verbs, messages, copies,
+broken frames and goodbyes, with bytes cut anywhere. ``NEWSFABRIC_EXAMPLES=5000`` searches
+longer. If the engines differ, docs/protocol.md, RFC 6455 and SockJS 1.0 decide which is right.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from gateway.settings import TokenSettings
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))
 FRAME_BYTES: Final = 600
-# One big message and all the small ones fit into a replay, but not two big ones: what decides must
-# not be the length of a position, which is absent in what was read from the store.
+# One big message and all the small ones fit into a replay, but two big ones don't. So the result
+# can't depend on the length of a position, which messages read from the store lack.
 SIZES: Final = (0, 0, 100, 9_000)
 REPLAY_BYTES: Final = 14_000
-# No beat comes between, and no reader is too fast; everything else has its bound nearby.
+# No heartbeat comes in between, and no reader is too fast; all other limits can be reached.
 SETTINGS: Final[dict[str, Any]] = {
     "heartbeat": 3600.0,
     "replay_bytes": REPLAY_BYTES,
@@ -65,7 +65,7 @@ pytestmark = [
 ]
 
 
-# Good for one user, for another, and no good.
+# Good tokens of two users, and bad ones.
 TOKENS: Final = (
     token("me", ttl=36_000.0),
     token("me", ttl=36_000.0, topics=["#"]),
@@ -78,7 +78,7 @@ TOKENS: Final = (
 
 @pytest.fixture
 async def boxes(tmp_path: Path) -> AsyncIterator[list[Box]]:
-    """A box of each engine, for all examples of a test."""
+    """Open a box of each engine, for all examples of a test."""
     told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with contextlib.AsyncExitStack() as stack:
         yield [
@@ -90,13 +90,13 @@ async def boxes(tmp_path: Path) -> AsyncIterator[list[Box]]:
 
 
 def weighted(strategies: list[st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
-    """Any of ``strategies``; those that are in it several times come more often."""
+    """Choose any of ``strategies``; repeated ones are chosen more often."""
     return st.integers(0, len(strategies) - 1).flatmap(lambda at: strategies[at])
 
 
 readers = st.integers(0, 2)
 cuts = st.lists(st.integers(0, 2_000), max_size=4).map(tuple)
-# The first ones are the most wanted.
+# The first topics are chosen most often.
 topic_numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3])
 topics = topic_numbers.map(lambda number: TOPICS[number])
 kinds: st.SearchStrategy[Kind] = st.sampled_from(["raw", "deflate", "sockjs"])
@@ -152,14 +152,14 @@ strange_verbs = st.fixed_dictionaries(
 )
 verbs = weighted([subscribes] * 4 + [histories] * 2 + [unsubscribes, logins, strange_verbs])
 said = verbs.map(lambda verb: json.dumps(verb, ensure_ascii=False))
-# As a page's library writes them, and almost so.
+# Pings as a page's library writes them, and some that nearly are.
 pings = st.sampled_from(
     ["", ',"ref":1', ',"ref":"r"', ',"ref":-1', ',"ref":"\\n"', ',"ref":"' + "x" * 41 + '"', ","]
 ).map('{{"action":"ping"{}}}'.format)
 no_verbs = st.sampled_from(
     ["", "{", "[]", "7", "\u0000", '{"action":"ping","action":"shout"}', "{}" + " " * 500]
 )
-# What a SockJS session may be sent that isn't an array of one verb.
+# Payloads in a SockJS session that aren't an array of one verb.
 payloads = st.sampled_from(
     ["", "[]", '"{}"', "{}", "7", "null", '[["a"],7,null,"\\ud83d\\ude00"]', ' [ "{}" , "{}" ] ']
 )
@@ -178,7 +178,7 @@ bad_texts = st.sampled_from(
     [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82x"]
 )
 closes = st.sampled_from([0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535])
-# Each of these is wrong as soon as it is there.
+# Each of these is wrong as soon as its bytes arrive.
 breaks = st.one_of(
     st.sampled_from([0x10, 0x20]).map(lambda reserved: frame(0x80 | TEXT | reserved, b"{}")),
     st.sampled_from([3, 7, 0xB, 0xF]).map(lambda opcode: frame(0x80 | opcode, b"")),
@@ -232,7 +232,7 @@ endings = st.one_of(
     st.builds(Vanish, readers, st.sampled_from([b"", b"\x81", frame(TEXT, b"{")]), st.booleans()),
 )
 others = st.builds(Again, st.integers(0, 9)) | st.builds(TickOf, st.integers(0, 3))
-# Mostly what the world is like, so that there is something to see.
+# Mostly ordinary steps, so that readers receive something.
 steps: st.SearchStrategy[Step] = weighted(
     [sayings] * 6 + [publications] * 6 + [comings, endings, others]
 )

@@ -1,4 +1,4 @@
-"""A fan-out goes on whatever happens to one reader."""
+"""A fan-out continues after any failure of a single reader."""
 
 from __future__ import annotations
 

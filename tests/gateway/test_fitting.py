@@ -1,4 +1,4 @@
-"""The newest that fit."""
+"""The newest messages that fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory lacks is known log by log, and it never says less than that."""
+"""The messages that a memory lacks: known log by log, and never reported as fewer than they are."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from newsfabric.store.logs import Log
 NOW = START_MS + 60_000
 OREGON = Log("oregon", "oregon-router-1", START_MS)
 DUBLIN = Log("dublin", "dublin-router-1", START_MS)
-# Began more than six hours before.
+# A log that began more than six hours before.
 OLD = Log("oregon", "oregon-router-0", START_MS - 24 * 3_600_000)
 
 
 def at(marks: Mapping[Log, int], *, time_ms: int = NOW) -> Position:
-    """The position of a reader who has so much of each log."""
+    """Return the position of a reader that has all numbers up to these marks."""
     return Position(
         time_ms, {log_hash(log): Listed(mark, log.epoch) for log, mark in marks.items()}
     )
@@ -91,7 +91,7 @@ def test_of_more_than_64_logs_all_that_was_seen_by_then_counts_as_forgotten() ->
 
 SOME = many(70)
 PLACES = st.lists(st.tuples(st.sampled_from(SOME), st.integers(1, 9)), max_size=40)
-# Of more logs than there is room for.
+# More logs than there is room for.
 ALL = st.permutations([(log, n % 9 + 1) for n, log in enumerate(SOME)])
 MARKS = st.dictionaries(st.sampled_from(SOME), st.integers(0, 9))
 
@@ -103,8 +103,8 @@ def test_it_never_says_that_less_was_forgotten_than_was(
     more: list[tuple[Log, int]],
     has: dict[Log, int],
 ) -> None:
-    """``before`` was seen first, ``since`` is remembered and trimmed later, and of ``more`` each
-    is another message that is remembered still."""
+    """``before`` was seen first; ``since`` is remembered, and trimmed later; each of ``more`` is
+    another message, which is still remembered."""
     seen: dict[Log, int] = {}
 
     def see(log: Log, seq: int) -> None:
@@ -123,5 +123,5 @@ def test_it_never_says_that_less_was_forgotten_than_was(
     assert lacked <= set(found)
     assert len(found) == len(set(found))
     if len({log for log, _ in since}) <= 64:
-        # And no more, while there is room to be exact.
+        # While there is room to be exact, it reports no more either.
         assert set(found) == lacked

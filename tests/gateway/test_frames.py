@@ -1,4 +1,4 @@
-"""Each transport's dress says the same message, whatever is in it."""
+"""Frames: each transport's form has the same message, whatever the message contains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def publication(body: bytes, position: str | None = "AQ") -> Publication:
 
 
 def events(stream: bytes) -> list[dict[str, str]]:
-    """A strict reading of text/event-stream: every line ending ends a line."""
+    """Parse text/event-stream strictly: every kind of line ending ends a line."""
     found = []
     for block in stream.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
         fields: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The gate by itself: what it needs to decide, and what happens while it doesn't have it."""
+"""The gate alone: the data that its decisions need, and its behaviour while that is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from newsfabric.topics import REVOKED, TopicTable
 
 
 class Store(MemoryStore):
-    """One that may be away."""
+    """A store that can be away."""
 
     def __init__(self) -> None:
         super().__init__(TopicTable([]))
@@ -141,7 +141,7 @@ async def test_a_key_that_isnt_known_is_looked_for_once(tmp_path: Path) -> None:
         path.write_bytes(jwks(jwk(ed25519("second"), "second")))
         verb = LogIn(token=token(key=ed25519("second"), kid="second"))
         assert gate.decide(ANONYMOUS, verb) is None
-        # It was read just now.
+        # The file was read just now.
         assert (await gate.decide_later(ANONYMOUS, verb)).refusal is not None
 
 
@@ -165,7 +165,7 @@ async def test_strangers_tokens_dont_have_the_keys_read_more_often(tmp_path: Pat
     async with gate_with(Store(), keys=path, keys_again=3600.0) as gate:
         await gate.start()
         keys_file(tmp_path, new)
-        # They were read just now.
+        # The keys were read just now.
         for one in (ed25519("forged"), new):
             verdict = await gate.decide_at_last(ANONYMOUS, LogIn(token=token(key=one)))
             assert verdict.refusal is not None

@@ -1,7 +1,7 @@
-"""Histories in which gateways lost a message without a word when they went by times, not by logs.
+"""Histories in which gateways lost a message silently when they still went by times, not by logs.
 
-Each was found by a dice and is of one kind with others; here it is played on the whole gateway
-(tests/support/log_fabric.py). Dublin is cut off, from gateways of Oregon and from their store.
+Each was found at random and stands for others of its kind; here it is played on a whole gateway
+(tests/support/log_fabric.py). Dublin is cut off from gateways of Oregon and from their store.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def core_of(fabric: Fabric) -> Core:
 
 
 def given(fabric: Fabric) -> int:
-    """How many messages the reader who stays was given, each once."""
+    """Return the number of messages that the connected reader was given, each only once."""
     assert fabric.reader.twice == []
     return len(fabric.reader.got)
 
 
 async def begins(fabric: Fabric) -> None:
-    """A gateway begins, and a reader comes to it."""
+    """Begin a gateway, and connect a reader to it."""
     await fabric.end()
     fabric.reader = Reader()
     fabric.stores.replicate()
@@ -59,14 +59,14 @@ async def cut(fabric: Fabric) -> None:
 
 
 async def healed(fabric: Fabric) -> None:
-    """What Dublin has comes, and the directory is read again."""
+    """Heal the cut: Dublin's rows arrive, and the directory is read again."""
     fabric.stores.is_cut = False
     fabric.stores.replicate()
     await asyncio.sleep(20.0)
 
 
 async def resumed(fabric: Fabric, position: str) -> tuple[set[str | None], bool]:
-    """What a reader who comes with ``position`` is given, and whether it was told that is all."""
+    """Resume with ``position``; return the messages given, and the reply's ``recovered``."""
     recalled = await core_of(fabric).resumer.recover(TOPIC, position)
     return {one.envelope.message_id for one in recalled.publications}, recalled.recovered
 
@@ -92,13 +92,13 @@ def test_what_a_router_routed_that_began_just_before_us_is_looked_for() -> None:
 
 
 def test_what_was_missing_is_looked_for_by_the_next_control_plane_too() -> None:
-    """Seed 87539 of repair: the one before died while it looked."""
+    """Seed 87539 of repair: the earlier control plane died while it searched."""
 
     async def history(fabric: Fabric) -> None:
         stranger = fabric.starts_log(AWAY)
         await asyncio.sleep(10.0)
         await begins(fabric)
-        # The first that is heard is number 3, and its store can't be asked.
+        # The first number that is heard is 3, and the log's store can't be asked.
         await routes(fabric, stranger, 2, LOST)
         await routes(fabric, stranger, 1, AT_ONCE)
         fabric.stores.is_cut = True
@@ -114,7 +114,7 @@ def test_what_was_missing_is_looked_for_by_the_next_control_plane_too() -> None:
 
 
 def test_a_position_made_within_a_cut_stands_for_no_log_that_wasnt_listed() -> None:
-    """Seeds 2468, 3794, 7229, 9329, 13109 and 19242 of resume: its time stood for that log."""
+    """Seeds 2468, 3794, 7229, 9329, 13109 and 19242 of resume: its time covered that log."""
 
     async def history(fabric: Fabric) -> None:
         fabric.stores.is_cut = True
@@ -135,7 +135,7 @@ def test_a_position_made_within_a_cut_stands_for_no_log_that_wasnt_listed() -> N
 
 
 def test_the_past_of_a_log_that_was_cut_off_when_we_began_is_given_to_who_was_connected() -> None:
-    """Seeds 11702 and 17814 of resume: it counted as seen as soon as it was heard again."""
+    """Seeds 11702 and 17814 of resume: the log counted as seen as soon as it was heard again."""
 
     async def history(fabric: Fabric) -> None:
         far = fabric.starts_log(AWAY)
@@ -151,14 +151,14 @@ def test_the_past_of_a_log_that_was_cut_off_when_we_began_is_given_to_who_was_co
         await healed(fabric)
         # All but number 1, which is past.
         assert given(fabric) == 3
-        # Who was cut off before that lacks them, and has number 1.
+        # A reader that was cut off earlier lacks them, and has number 1.
         assert await resumed(fabric, token) == ({"m-2", "m-3", "m-4"}, True)
 
     played(history)
 
 
 def test_who_resumes_right_after_a_cut_takes_nothing_from_those_who_are_connected() -> None:
-    """Seed 28431 of resume: what one was given from the store counted as given to all."""
+    """Seed 28431 of resume: a message from the store for one reader counted as given to all."""
 
     async def history(fabric: Fabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
@@ -171,10 +171,10 @@ def test_who_resumes_right_after_a_cut_takes_nothing_from_those_who_are_connecte
         fabric.stores.replicate()
         fabric.tick(far, AT_ONCE)
         await asyncio.sleep(0.01)
-        # The store has both, and neither was given here: they come live to all.
+        # The store has both, and neither was given here: they are sent live to all.
         assert await resumed(fabric, token) == (set(), True)
         assert given(fabric) == 0
-        # One comes as another copy first.
+        # A copy of one message arrives first.
         fabric.route(near, "routed", AT_ONCE, 1)
         await asyncio.sleep(0.01)
         assert given(fabric) == 1
@@ -185,7 +185,7 @@ def test_who_resumes_right_after_a_cut_takes_nothing_from_those_who_are_connecte
 
 
 def test_what_a_router_routed_that_died_within_the_cut_is_given_to_who_stayed() -> None:
-    """Seed 28278 of resume: nobody heard of it, and after an hour every position covered it."""
+    """Seed 28278 of resume: nobody heard of the log, and an hour later all positions covered it."""
 
     async def history(fabric: Fabric) -> None:
         fabric.stores.is_cut = True
@@ -208,13 +208,13 @@ HOUR = 3_600_000
 
 
 async def gold_of_a_cut(fabric: Fabric, far: Written, near: Written) -> None:
-    """Message 1 is routed in both regions within a cut, given here, and then forgotten."""
+    """Route message 1 in both regions during a cut, give it here, and let it be forgotten."""
     await cut(fabric)
     message = next(fabric.messages)
     fabric.route(far, "routed", LOST, message)
     fabric.route(near, "routed", AT_ONCE, message)
     await asyncio.sleep(0.01)
-    # More than memory keeps, and for longer than identities are.
+    # More messages than memory keeps, and a longer time than identities are kept.
     await routes(fabric, near, 3, AT_ONCE)
     await asyncio.sleep(1_000.0)
     await routes(fabric, near, 1, AT_ONCE)
@@ -222,7 +222,7 @@ async def gold_of_a_cut(fabric: Fabric, far: Written, near: Written) -> None:
 
 
 async def comes_after_all_and_once(fabric: Fabric, far: Written) -> None:
-    """The cut is over: number 1 of ``far`` is no more missing, and wasn't given again."""
+    """End the cut: number 1 of ``far`` is no longer missing, and wasn't given again."""
     await healed(fabric)
     fabric.tick(far, AT_ONCE)
     await asyncio.sleep(20.0)
@@ -232,14 +232,14 @@ async def comes_after_all_and_once(fabric: Fabric, far: Written) -> None:
 
 @pytest.mark.promise("D1")
 def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_set_back() -> None:
-    """Seed 469 of the model with --clocks --partial 0.3: its copies were looked for an hour off."""
+    """Seed 469 of the model with --clocks --partial 0.3: copies were looked up an hour off."""
 
     async def history(fabric: Fabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
         await begins(fabric)
         fabric.ahead_ms[AWAY] = HOUR
         await gold_of_a_cut(fabric, far, near)
-        # Its times lose the hour, a tenth of what goes by.
+        # The clocks' lead shrinks by a tenth of the time that passes.
         fabric.ahead_ms[AWAY] -= 100_000
         await comes_after_all_and_once(fabric, far)
 
@@ -248,7 +248,7 @@ def test_a_backlog_comes_once_of_a_region_whose_clocks_were_an_hour_ahead_and_se
 
 @pytest.mark.promise("D1")
 def test_what_a_region_routed_before_it_was_heard_of_comes_once_though_it_looks_young() -> None:
-    """Seed 20298 of the model with --clocks --partial 0.3: the latest of its times wasn't told."""
+    """Seed 20298 of the model with --clocks --partial 0.3: its latest time was never told."""
 
     async def history(fabric: Fabric) -> None:
         far, near = fabric.starts_log(AWAY), fabric.starts_log(HOME)
@@ -256,7 +256,7 @@ def test_what_a_region_routed_before_it_was_heard_of_comes_once_though_it_looks_
         await begins(fabric)
         fabric.ahead_ms[AWAY] = 8 * HOUR
         await gold_of_a_cut(fabric, far, near)
-        # All its routers were dead for as long: the next goes on from the last row.
+        # All its routers were dead for that long: the next one goes on from the last row.
         fabric.ahead_ms[AWAY] -= 990_000
         await comes_after_all_and_once(fabric, far)
 

@@ -34,7 +34,7 @@ TABLE = TopicTable(
 
 
 class Taker:
-    """A subscriber that keeps what it is given."""
+    """A subscriber that keeps all it is given."""
 
     variant = Variant.RAW
 
@@ -51,7 +51,7 @@ class Taker:
 
 
 class Clock:
-    """One that only goes on, and is moved by a test."""
+    """A monotonic clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 5_000.0
@@ -63,7 +63,8 @@ class Clock:
 def hub(
     low: int = 0, *, clock: Clock | None = None, drops: list[Dropped] | None = None, **limits: Any
 ) -> Hub:
-    """One that began when Oregon had routed so many; those are past. ``drops`` gets the reasons."""
+    """Return a hub that began when Oregon had routed ``low`` messages, which are past. ``drops``
+    gets the reasons of dropped envelopes."""
     logs = Logs(START_MS)
     logs.begin([DirectoryRow(OREGON, low=low)], now=NOW)
     noted = [] if drops is None else drops
@@ -71,7 +72,7 @@ def hub(
 
 
 def copy(number: int, **fields: Any) -> Envelope:
-    """Message ``number`` as Dublin has it, by default under the same number."""
+    """Return Dublin's copy of message ``number``, by default under the same number."""
     place = {"origin": DUBLIN.region, "router": DUBLIN.router, "epoch": DUBLIN.epoch}
     return envelope(number, **{**place, **fields})
 
@@ -138,7 +139,7 @@ def test_a_number_that_was_seen_or_is_past_is_not_published_again() -> None:
     box = hub(low=2, clock=clock, drops=drops, identity_seconds=60)
     publish(box, 3, topic="tick.a")
     clock.now += 10_000
-    # Its identity and its message are forgotten long since.
+    # Its identity and its message were forgotten long ago.
     later = NOW + 10_000
     assert publish(box, 3, topic="tick.a", now=later) is None
     assert publish(box, 2, now=later) is None
@@ -330,7 +331,7 @@ def test_so_is_a_copy_of_one_that_was_seeded_when_it_was_hours_old() -> None:
 
 
 def test_what_the_store_has_before_the_feed_comes_live_to_those_who_are_there() -> None:
-    """If it went into memory its copy on the feed would be dropped, and they would never get it."""
+    """If it went into memory, its copy on the feed would be dropped and never given to them."""
     box, taker = hub(), Taker()
     box.topics.subscribe("news.breaking", taker)
     publish(box, 1)
@@ -368,7 +369,7 @@ def test_of_what_the_store_has_the_past_counts() -> None:
         publish(box, n, at=n)
     stored = [envelope(n, at=n) for n in (3, 4, 5, 7)]
     assert seqs(box.past("news.breaking", stored, NOW)) == [3, 4, 5]
-    # Of a topic that nothing is remembered of.
+    # A topic of which nothing is remembered.
     assert seqs(box.past("news.quiet", stored, NOW)) == [3, 4, 5]
 
 
@@ -478,7 +479,7 @@ def test_a_topic_that_doesnt_fit_is_published_but_not_remembered() -> None:
     box, taker = hub(topics=1), Taker()
     box.topics.subscribe("other.a", taker)
     published = publish(box, 1, topic="other.b")
-    # No memory was made for it, which would cost each message more than all else here.
+    # No memory was made for it, since that would cost each message more than all else here.
     assert published is not None
     assert published.arrival == 0
     assert len(box.topics) == 1
@@ -505,13 +506,13 @@ class HubMachine(RuleBasedStateMachine):
     """Random offers, copies, subscribes and warmings against the sentence of invariant 1."""
 
     topics = ("news.a", "other.b", "tick.c")
-    #: So many are past when it begins.
+    #: The number of messages that are past at the start.
     low = 6
 
     @initialize()
     def start(self) -> None:
         self.hub = hub(self.low, topics=4, memory_bytes=20_000, identities=10_000)
-        # Readers here were given these: live, or of the store.
+        # Messages given to readers here, live or from the store.
         self.given: set[int] = set()
         self.arrived: dict[str, list[int]] = {topic: [] for topic in self.topics}
         self.takers: list[tuple[Taker, Subscription]] = []
@@ -569,7 +570,7 @@ class HubMachine(RuleBasedStateMachine):
     def warm(self, topic: str, ahead: int) -> None:
         numbers = [n for n in range(1, self.next + ahead) if self.topic_of(n) == topic]
         self.hub.warm(topic, [self.made(n) for n in numbers], [], complete=True, now=NOW)
-        # What the feed hasn't brought yet comes live.
+        # Messages that the feed hasn't brought yet are sent live later.
         self.given.update(n for n in numbers if n <= self.low)
 
     @invariant()

@@ -1,4 +1,4 @@
-"""Copies are known for ten minutes, and never too many of them."""
+"""Identities of copies: known for ten minutes, and bounded in number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway knows of one log, as worked examples in numbers. Times of the router are in ms."""
+"""A gateway's knowledge of one log, as worked examples in numbers. Router's times are in ms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG = Log("oregon", "oregon-router-1", 1_000_000)
 
 
 class Narrow(KnownLog):
-    """At most six numbers are under way."""
+    """A log with a window of six: at most six numbers are under way."""
 
     window = 6
 
@@ -98,9 +98,9 @@ def test_what_was_read_and_given_and_isnt_in_its_log_when_that_is_closed_stays_d
         log.saw(number)
     if not in_its_life:
         log = KnownLog.of(log.left(), now=0.0)
-        # Nobody says any more what was read and what came.
+        # The successor doesn't know which numbers were read and which were received.
         assert [log.stays(n) for n in (1, 2, 3, 5)] == [True, False, False, False]
-    # Number 4 was given to nobody.
+    # Number 4 was never given.
     log.learn(ended(4, 2, 4, low=1))
     assert [log.stays(n) for n in (1, 2, 3, 5)] == [True, False, True, False]
     assert list(log.doubtful) == [(2, 2), (5, 5)]

@@ -1,4 +1,4 @@
-"""What is so late that its other copies are looked up, and whether one of them was given here."""
+"""Late messages: whether their other copies are looked up, and whether one was given here."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ HOUR = 3_600_000
 
 
 def known(*rows: DirectoryRow) -> Logs:
-    """Of a gateway that began when the routers did, with this directory."""
+    """Return the logs of a gateway that began when the routers did, with this directory."""
     logs = Logs(START_MS)
     logs.begin(rows, now=0.0)
     return logs
 
 
 def copy(number: int, log: Log, seq: int, **fields: object) -> Envelope:
-    """Message ``number`` as ``log`` has it."""
+    """Return the copy of message ``number`` in ``log``."""
     place = {"origin": log.region, "router": log.router, "epoch": log.epoch, "seq": seq}
     return envelope(number, **place, **fields)
 
@@ -55,7 +55,7 @@ def test_what_is_ahead_of_what_its_region_told_by_more_than_clocks_differ_has_no
 
 def test_copies_were_routed_fourteen_minutes_before_the_first_or_after_the_last_at_most() -> None:
     late = [START_MS + 60_000, START_MS, START_MS + 90_000]
-    # 750 s, and clocks of which each is 30 s from right.
+    # 750 s, and 30 s for the error of each of two clocks.
     assert span_of(late, 0) == (START_MS - 810_000, START_MS + 90_000 + 810_000)
 
 
@@ -75,7 +75,7 @@ def test_a_message_was_given_if_another_copy_was() -> None:
 
 
 def test_the_late_copy_itself_says_nothing() -> None:
-    # As when its number was noted meanwhile, or is past.
+    # For example if its number was noted meanwhile, or is past.
     logs = known(DirectoryRow(DUBLIN, low=9))
     late = copy(7, DUBLIN, 9)
     assert logs.gave(DUBLIN, 9)
@@ -161,7 +161,7 @@ async def test_a_copy_of_a_region_whose_clocks_were_an_hour_ahead_is_found() -> 
         logs.heard(log, 1, 0, sent_ms=START_MS + at, now=now)
     given_here, late = copy(7, OREGON, 1), copy(7, DUBLIN, 1, at=HOUR)
     logs.saw(OREGON, 1)
-    # Dublin's clocks are right again: its times are ahead by less and less.
+    # Dublin's clocks are right again: the lead of its times shrinks.
     logs.heard(DUBLIN, 2, 0, sent_ms=START_MS + HOUR + 500_000, now=now + 700)
     copies = late_copies(logs, given_here, late)
     spread_ms = logs.times.spread_ms(START_MS + 700_000, now + 700)
@@ -179,7 +179,7 @@ async def test_of_what_clocks_put_far_away_a_bounded_number_is_read(
     late = copy(7, DUBLIN, 1, at=HOUR)
     monkeypatch.setattr(late_module, "_FAR_PAGES", 14)
     assert await late_copies(logs, *before).given("news.breaking", [late], HOUR) == {late.identity}
-    # The newest are read first. A repeat is better than a message that nobody gets.
+    # The newest are read first. A repeat is better than a message that is never given.
     monkeypatch.setattr(late_module, "_FAR_PAGES", 3)
     assert await late_copies(logs, *before).given("news.breaking", [late], HOUR) == set()
 

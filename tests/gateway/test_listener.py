@@ -1,4 +1,4 @@
-"""Accepting when the machine is short of something."""
+"""Accepting connections when the machine is short of a resource."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_with_all_connections_that_it_may_have_others_wait(
         first.close()
         answer = await asyncio.wait_for(loop.sock_recv(second, 100), 60)
         assert answer.startswith(b"HTTP/1.1 404")
-    # Twice or more it has looked, and said once that it must wait.
+    # It has tried at least twice, and logged only once that it must wait.
     assert caplog.text.count("no new connections") == 1
     listener.stop()
     await server.close_all_connections()

@@ -1,4 +1,4 @@
-"""A gateway is ready when its own region's logs that live were heard, with nothing missing."""
+"""A gateway is ready when it has heard its own region's live logs, with no number missing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_it_waits_for_what_is_missing_up_to_the_first_tick(logs: Logs) -> None:
     logs.saw(OURS, 41)
     made.ticked(OURS, 42)
     assert not made.is_reached()
-    # Of a later tick nothing more is waited for.
+    # A later tick adds nothing to wait for.
     made.ticked(OURS, 50)
     logs.saw(OURS, 42)
     assert made.is_reached()

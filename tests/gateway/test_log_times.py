@@ -1,4 +1,4 @@
-"""What time it is when clocks are wrong: ours, a router's, or those of a region."""
+"""The time of a gateway when clocks are wrong: its own, a router's, or all of a region."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ YEAR = 365 * 24 * HOUR
 
 
 def told(**regions: int) -> LogTimes:
-    """What the regions' routers told when the clock that only goes on read 10 s."""
+    """Return the times that the regions' routers told when the monotonic clock read 10 s."""
     times = LogTimes()
     for region, ms in regions.items():
         times.told(region, ms, 10.0)
@@ -94,7 +94,7 @@ def test_what_is_past_of_a_region_goes_by_what_that_region_told():
     assert times.passed_ms("oregon", START_MS + HOUR) == START_MS
     assert times.passed_ms("dublin", START_MS + HOUR) == START_MS - 50 * HOUR
     assert times.passed_ms("paris", START_MS + HOUR) == START_MS + HOUR
-    # Nobody's clock alone makes more of it past than is certain.
+    # No single clock makes more of a region's log past than is certain.
     assert times.passed_ms("oregon", START_MS - HOUR) == START_MS - HOUR
 
 
@@ -124,7 +124,7 @@ def test_a_clock_of_ours_that_is_ahead_makes_no_log_old():
 
 
 def spread(times: LogTimes) -> int:
-    """When our own clock is right, and the one that only goes on read 10 s."""
+    """Return the spread when our own clock is right and the monotonic clock reads 10 s."""
     return times.spread_ms(START_MS, 10.0)
 
 
@@ -134,9 +134,9 @@ def test_the_spread_is_what_was_told_furthest_ahead_less_furthest_behind():
     times.heard("oregon", START_MS, 10.0)
     times.heard("dublin", START_MS + 35_000, 15.0)
     assert spread(times) == 30_000
-    # Dublin's clocks are right again: its times go on, and are ahead by less and less.
+    # Dublin's clocks are right again: its times go on, and their lead shrinks.
     times.heard("dublin", START_MS + 300_000, 310.0)
-    # What has waited in queues may look like a clock that is behind.
+    # A message that has waited in queues looks like one from a clock that is behind.
     times.heard("oregon", START_MS + 90_000, 110.0)
     assert spread(times) == 40_000
 
@@ -200,7 +200,7 @@ def test_a_successor_knows_the_latest_time():
     assert later.times.latest_ms(0, 20.0) == START_MS + HOUR + 10_000
 
 
-# Times that no router's clock reads.
+# Times that no router's clock can read.
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["at first", "later"])
@@ -247,7 +247,7 @@ def test_a_clock_of_ours_that_is_years_behind_believes_the_routers():
     times.told("dublin", START_MS + 2_000, 10.0)
     assert times.latest_ms(1_000, 10.0) == START_MS + 2_000
     assert times.certain_ms(1_000, 10.0) == 1_000
-    # It was set right.
+    # Our clock was set right.
     assert times.certain_ms(START_MS + 2_000, 10.0) == START_MS + 1_000
 
 

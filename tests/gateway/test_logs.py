@@ -1,6 +1,6 @@
-"""All logs that a gateway knows of: where they begin for it, what it says of them, positions.
+"""All logs that a gateway knows: where each begins for it, their marks, and positions.
 
-Times are in hours around START, when this gateway began; logs are named by when they began.
+Times are in hours from START, when this gateway began; logs are named by the time they began.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DUBLIN = Log("dublin", "dublin-router-1", START_MS)
 
 
 def log(hours: float, *, router: str = "oregon-router-1", ms: int = 0) -> Log:
-    """One that began so long after this gateway."""
+    """Return a log that began ``hours`` after this gateway."""
     return Log("oregon", router, START_MS + int(hours * HOUR) + ms)
 
 
@@ -52,17 +52,17 @@ def known(logs: Logs, log: Log) -> KnownLog:
 
 
 def told(logs: Logs, hours: float = 0.0) -> Position:
-    """The position of a reader so long after this gateway began."""
+    """Return a reader's position ``hours`` after this gateway began."""
     return decode(logs.listing.token(START_MS + int(hours * HOUR)))
 
 
 def marks(logs: Logs, *of: Log, hours: float = 0.0) -> list[int | None]:
-    """The marks that are listed ``of`` these logs."""
+    """Return the marks that a position lists for these logs, None for those left out."""
     listed = told(logs, hours).listed
     return [listed[log_hash(one)].mark if log_hash(one) in listed else None for one in of]
 
 
-# Where a log begins.
+# The start of a log.
 
 
 def test_a_gateway_that_begins_takes_each_log_from_low_or_from_where_it_ended():
@@ -112,7 +112,7 @@ def test_a_log_of_which_only_a_message_came_is_silent_from_the_start():
     assert [one.heard_at for one in logs] == [-math.inf]
 
 
-# What isn't known.
+# Unknown logs.
 
 
 def test_of_a_log_that_isnt_known_nothing_is_here():
@@ -122,7 +122,7 @@ def test_of_a_log_that_isnt_known_nothing_is_here():
 
 def test_what_isnt_known_and_began_more_than_six_hours_before_is_past_and_settled():
     logs = begun()
-    # And half a minute, by which clocks may differ.
+    # And half a minute more, for the difference of clocks.
     old, young = log(-6, ms=-30_001), log(-6, ms=-30_000)
     assert (logs.gave(old, 1), logs.stays(old, 1)) == (True, True)
     assert (logs.gave(young, 1), logs.stays(young, 1)) == (False, False)
@@ -175,7 +175,7 @@ def test_a_void_number_that_a_position_covers_is_none_that_its_reader_has():
 
 
 def has(listed: dict[Log, int], *, hours: float = 0.0) -> Position:
-    """The position of a reader who has so much."""
+    """Return the position of a reader that has all up to these marks."""
     entries = {log_hash(one): Listed(mark, one.epoch) for one, mark in listed.items()}
     return Position(START_MS + int(hours * HOUR), entries)
 
@@ -204,7 +204,7 @@ def test_logs_that_are_young_or_unfinished_are_listed_and_old_whole_ones_are_lef
     assert marks(logs, *every) == [None, 7, 0, 7]
     logs.saw(old_lacking, 1)
     logs.saw(old_lacking, 2)
-    # It is whole now; the list is made anew when the directory is read.
+    # It is whole now; the list is made again when the directory is read.
     logs.directory_read(START_MS + 1_000, now=0.0)
     assert marks(logs, *every) == [None, 7, None, 7]
     logs.learn(row(old_going_on, 7, version=START_MS + 2 * HOUR), now=0.0)
@@ -213,7 +213,7 @@ def test_logs_that_are_young_or_unfinished_are_listed_and_old_whole_ones_are_lef
 
 
 def test_a_log_that_is_left_out_counts_as_had_by_its_age():
-    # Half a minute for clocks: what is between six hours and that is listed nevertheless.
+    # Half a minute for clocks: a log between six hours and that is listed nevertheless.
     for ms, listed in ((-30_001, False), (-30_000, True), (0, True)):
         whole = log(-6, ms=ms)
         position = told(begun(row(whole, ended=7)))
@@ -225,7 +225,7 @@ def test_at_most_64_logs_are_listed_and_the_youngest_are_left_out():
     young = [log(-5, ms=n) for n in range(66)]
     logs = begun(*(row(one, ended=7) for one in reversed(young)))
     assert marks(logs, *young) == [7] * 64 + [None] * 2
-    # They count as not had.
+    # They count as unseen.
     assert not any(told(logs).covers(one, 1) for one in young[64:])
     assert told(logs).time_ms == START_MS
 
@@ -236,7 +236,7 @@ def test_a_position_says_an_earlier_time_if_one_that_is_left_out_would_count_as_
     position = told(logs)
     assert position.time_ms == old[64].epoch + 6 * HOUR - 1
     assert [position.covers(one, 7) for one in old] == [True] * 64 + [False] * 2
-    # Two of the others end: one is left out, then none.
+    # Two of the others end: one log is left out, then none.
     for n, left_out in ((0, 65), (1, None)):
         logs.learn(DirectoryRow(old[n], version=START_MS + 4, low=7, ended=7), now=0.0)
         logs.directory_read(START_MS, now=0.0)
@@ -251,7 +251,7 @@ def test_a_positions_time_is_an_hour_after_the_directory_was_read_at_most():
     logs.directory_read(START_MS + 2 * HOUR, now=0.0)
     assert told(logs, 2.5).time_ms - START_MS == 2.5 * HOUR
     assert told(logs, 30).time_ms - START_MS == 3 * HOUR
-    # A region is heard whose clocks are behind.
+    # The clocks of a region that is heard are behind.
     logs.heard(OREGON, 1, 1, sent_ms=START_MS + HOUR, now=0.0)
     logs.directory_read(START_MS + 2 * HOUR, now=0.0)
     assert told(logs, 30).time_ms - START_MS == 2 * HOUR
@@ -326,7 +326,7 @@ def test_a_position_covers_what_was_given_without_a_hole_and_nothing_that_is_yet
     )
 )
 def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int, int]]):
-    """Parts of it are kept from one time to the next."""
+    """Parts of the token are kept from one call to the next."""
     logs = begun(*map(row, SIX[:2]))
     wall_ms = START_MS
     for step, one, seq, ms in steps:
@@ -341,7 +341,7 @@ def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int
             logs.learn(DirectoryRow(one, version=wall_ms + seq, low=seq, ended=seq), now=0.0)
         elif step == "read":
             logs.directory_read(wall_ms, now=0.0)
-        # What was told may be a second old, and nothing has changed since then.
+        # The token may be a second old, if nothing has changed since then.
         token = logs.listing.token(wall_ms)
         said = decode(token)
         seen = {log_hash(one.log): Listed(one.mark, one.whole_ms) for one in logs}
@@ -350,7 +350,7 @@ def test_the_token_says_what_was_seen_until_then(steps: list[tuple[str, Log, int
         assert wall_ms - 1_000 < said.time_ms <= wall_ms
 
 
-# What a reader lacks.
+# The messages that a reader lacks.
 
 KNOWN = [log(0, router=f"router-{n}") for n in range(3)]
 COPIES = st.lists(
@@ -386,14 +386,14 @@ def test_a_message_is_wanted_if_a_copy_was_given_and_none_is_had_that_stays_one(
         logs.skip(one, seq, seq)
     for one, low in zip(KNOWN, lows, strict=True):
         logs.heard(one, low, low, sent_ms=START_MS, now=0.0)
-    # Of the two that aren't known, log(-9) is past and log(1) is not.
+    # Of the two unknown logs, log(-9) is past and log(1) is not.
     passed = set(voids) - set(seen)
     given_ = {place for place in seen if place not in passed} | {(log(-9), n) for n in range(6)}
     settled = {(one, n) for one, low in zip(KNOWN, lows, strict=True) for n in range(low + 1)}
     settled |= {(log(-9), n) for n in range(6)}
     position = has(listed, hours=hours)
     covered = {copy[:2] for copy in copies if position.covers(copy.log, copy.seq)}
-    # Nothing that was given here was read.
+    # No number given here was read from a store.
     had = covered & (settled | given_)
     wanted = not had and bool({copy[:2] for copy in copies} & given_)
     assert ReaderAt(position, logs).lacks(copies) is wanted
@@ -405,13 +405,13 @@ def test_a_message_is_wanted_if_a_copy_was_given_and_none_is_had_that_stays_one(
         ([], False),
         ([(OREGON, 3)], True),
         ([(OREGON, 2)], False),
-        # It wasn't given here: it comes live.
+        # It wasn't given here: it is sent live.
         ([(OREGON, 4)], False),
-        # Number 2 of Dublin is covered, and may be void yet.
+        # Number 2 of Dublin is covered, but may still become void.
         ([(DUBLIN, 2), (OREGON, 3)], True),
         ([(DUBLIN, 1), (OREGON, 3)], False),
         ([(OREGON, 3), (DUBLIN, 1)], False),
-        # The reader had this one elsewhere, and nothing of it was given here.
+        # The reader got this one elsewhere, and no copy of it was given here.
         ([(DUBLIN, 2), (OREGON, 4)], False),
     ],
 )
@@ -423,8 +423,8 @@ def test_what_is_wanted_in_numbers(copies: list[tuple[Log, int]], wanted: bool):
 
 
 def test_what_was_given_before_its_log_was_closed_without_it_is_given_to_whoever_joins():
-    """Number 5 of Dublin was read at home when its router had died. A position of Dublin, where
-    the log is known to have ended at 4, counts it as had: void, or by the log's age."""
+    """Number 5 of Dublin was read at home after its router's death. A position of Dublin, where the
+    log is known to have ended at 4, covers it: as void, or by the log's age."""
     for position in (has({DUBLIN: 5}), has({}, hours=7)):
         logs = begun(row(DUBLIN, 4))
         known(logs, DUBLIN).doubt(5)
@@ -448,7 +448,7 @@ def test_a_reader_has_what_was_given_beyond_low_once_its_log_was_closed_behind_i
     assert reader.has_all(DUBLIN, 5)
 
 
-# What is remembered.
+# Memory.
 
 
 def test_tops_are_the_highest_numbers_seen_or_past_of_logs_that_have_any():
@@ -488,7 +488,7 @@ def test_beyond_a_bound_whole_logs_of_long_ago_are_forgotten_those_that_began_fi
     assert len(logs) == 4
     logs.directory_read(START_MS, now=0.0)
     assert {known.log for known in logs} == set(whole[2:])
-    # Nothing changes by that, for those are past.
+    # The answers stay the same, since these logs are past.
     for one in whole:
         assert logs.gave(one, 7)
         assert logs.stays(one, 7)
@@ -537,11 +537,11 @@ def test_a_successor_goes_on_as_if_it_had_been_there_all_the_time(
     for ask in ("has", "gave"):
         answers = [[getattr(each, ask)(*place) for place in numbers] for each in (logs, successor)]
         assert answers[0] == answers[1]
-    # What came, and what was read, isn't known any more.
+    # The successor doesn't know which numbers were received and which were read.
     assert all(logs.stays(*place) for place in numbers if successor.stays(*place))
     assert successor.missing() == logs.missing()
     assert successor.tops() == logs.tops()
-    # Times of numbers beyond the mark are forgotten: it reads from earlier on, if anything.
+    # Times of numbers beyond the mark are forgotten: at most, it reads from an earlier time.
     ours, its = told(logs, 2), told(successor, 2)
     assert [(hash_, one.mark) for hash_, one in its.listed.items()] == [
         (hash_, one.mark) for hash_, one in ours.listed.items()
@@ -560,7 +560,7 @@ def test_what_another_process_has_left_counts_and_the_directory_adds_the_others(
     assert marks(logs, OREGON, DUBLIN, hours=1) == [3, 6]
 
 
-# What was forgotten at the bound.
+# Logs that were forgotten at the bound.
 
 
 def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_it_has_all():
@@ -570,7 +570,7 @@ def test_whoever_may_lack_something_of_a_log_that_is_forgotten_is_not_told_that_
     assert not ReaderAt(old, logs).may_lack_forgotten()
     logs.directory_read(START_MS, now=0.0)
     assert (logs.find(gone), ReaderAt(old, logs).may_lack_forgotten()) == (None, True)
-    # Six hours after it began every position that doesn't list it has all of it.
+    # Six hours after it began, every position that doesn't list it covers all of it.
     for hours, is_lacking in ((-4.01, True), (-4.0, False)):
         later = Position(START_MS + int(hours * HOUR), {log_hash(kept): Listed(1, START_MS)})
         assert ReaderAt(later, logs).may_lack_forgotten() is is_lacking

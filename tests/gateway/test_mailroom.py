@@ -1,4 +1,4 @@
-"""How mailboxes are read: many at a time, again where memory has lost something, within bounds."""
+"""Reads of mailboxes: many at a time, again where memory has lost something, within bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLE = TopicTable([TopicPolicy(pattern="user.*", access="owner", keep=3)])
 
 
 class Store(MemoryStore):
-    """Calls ``before`` with the topics of each read, and fails with ``error`` if there is one."""
+    """A store that calls ``before`` with each read's topics, and fails with ``error`` if set."""
 
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
@@ -54,7 +54,7 @@ class Store(MemoryStore):
 
 @dataclasses.dataclass
 class Room:
-    """A mailroom with its hub and store, and what was published to everyone."""
+    """A mailroom with its hub and store, and the messages published to all."""
 
     mailroom: Mailroom
     hub: Hub
@@ -147,7 +147,7 @@ async def test_what_memory_has_lost_meanwhile_is_read_again(room: Room) -> None:
     reading = asyncio.create_task(room.mailroom.collect("user.42"))
     await asyncio.sleep(0)
     found = await reading
-    # Memory keeps three, so the first two are known from the store alone.
+    # Memory keeps three, so only the store has the first two.
     assert len(room.store.read) == 2
     assert numbers(found.publications) == [3, 4, 5]
     await room.store.write(late)
@@ -185,13 +185,13 @@ async def test_what_was_routed_a_moment_ago_is_given_though_the_store_lacks_it_b
 async def test_what_is_unseen_and_older_than_two_minutes_goes_to_who_asks_at_once(
     room: Room,
 ) -> None:
-    """Another copy of it may have been given so long ago that nobody remembers."""
+    """Another copy of it may have been given so long ago that it is forgotten."""
     late, young = letter(1, at=-60_001), letter(2, at=-60_000)
     await room.store.write([late, young])
     found = await room.mailroom.collect("user.42")
     assert numbers(found.publications) == [1, 2]
     assert numbers(room.published) == [2]
-    # It goes to all devices when its copies were looked up: to whoever asked once more.
+    # After the look-up of its copies it is given to all devices: to the asking one a second time.
     assert found.is_ahead
     assert not room.hub.knows(late)
     assert room.hub.offer(late, NOW) is not None
@@ -199,7 +199,7 @@ async def test_what_is_unseen_and_older_than_two_minutes_goes_to_who_asks_at_onc
 
 
 async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
-    """Its message comes under the number that another router gave it."""
+    """The row's message arrives under the number that another router gave it."""
     void, other = letter(1, at=-60_000), letter(2, at=-59_000)
     room.hub.logs.heard(log_of(void), 2, 2, sent_ms=START_MS, now=0.0)
     room.hub.logs.skip(log_of(void), 1, 1)
@@ -211,7 +211,7 @@ async def test_a_row_whose_number_is_void_is_not_given(room: Room) -> None:
 
 
 async def test_of_a_message_whose_newest_copy_ended_void_another_copy_counts(room: Room) -> None:
-    """Its router had a clock that is ahead and died, and another one routed it again."""
+    """A router with a clock that was ahead died; another one routed its message again."""
     void = letter(1, at=-600_000, router="oregon-router-2", message_id="m")
     again = letter(1, at=-601_000, router="oregon-router-3", message_id="m")
     room.hub.logs.learn(DirectoryRow(log_of(void), 2, 0, 1, ((1, 1),)), now=0.0)
@@ -260,7 +260,7 @@ async def test_what_was_past_when_the_gateway_began_is_no_news(room: Room) -> No
 
 
 async def test_what_is_older_than_the_window_takes_no_room_in_it(room: Room) -> None:
-    # Of a router that has ended since.
+    # A number of a router that has ended since.
     old = letter(1, at=-7_200_000, epoch=1)
     await room.store.write([old, letter(2)])
     found = await room.mailroom.collect("user.42")
@@ -336,7 +336,7 @@ async def test_a_spoilt_mailbox_costs_nobody_else_anything(room: Room) -> None:
     for n, recalled in zip((1, 2, 4, 5), others, strict=True):
         assert isinstance(recalled, Recalled)
         assert numbers(recalled.publications) == [n]
-    # The store itself is well.
+    # The store itself is healthy.
     assert room.away == []
 
 

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line of a gateway."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARGUMENTS = [
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a data plane."""
+    """Provide a data plane's program."""
     program = tmp_path / "dataplane"
     program.touch(mode=0o755)
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", str(program))
@@ -33,7 +33,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is none."""
+    """Leave the data plane's program missing."""
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/nowhere/newsfabric-dataplane")
 
 

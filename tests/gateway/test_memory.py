@@ -1,4 +1,4 @@
-"""What a topic's memory says of itself: what it has lost, and that it has changed."""
+"""A topic's memory, and its reports of losses and changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = START_MS / 1000
 
 
 def memory(*arrived: int) -> TopicMemory:
-    """One to which these messages have come."""
+    """Return a memory in which these messages have arrived."""
     made = TopicMemory(POLICY, 10, Forgotten(dict))
     for number in arrived:
         made.add(message(number))
@@ -26,7 +26,7 @@ def memory(*arrived: int) -> TopicMemory:
 
 
 def message(number: int) -> Publication:
-    """Message ``number``, routed so many seconds after the start."""
+    """Return message ``number``, routed ``number`` seconds after the start."""
     return Publication(envelope(number, at=number * 1_000), POLICY, None)
 
 

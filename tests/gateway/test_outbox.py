@@ -1,4 +1,4 @@
-"""What a slow reader keeps waiting, under each policy."""
+"""The frames that wait for a slow reader, under each policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def frame(number: int) -> bytes:
 
 @pytest.fixture
 def dropped() -> collections.Counter[SlowPolicy]:
-    """How many messages were dropped from the outboxes of ``account``, by policy."""
+    """Count the messages dropped from the outboxes of ``account``, by policy."""
     return collections.Counter()
 
 

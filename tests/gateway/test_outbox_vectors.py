@@ -1,11 +1,11 @@
-"""The data plane's outbox, identities and token bucket are tested against what ours do.
+"""Vectors for tests of the data plane's outbox, identities and token bucket against Python's.
 
-What ours answer to random operations is in ``gateway/dataplane/tests/vectors/outbox.txt``, which
-``gateway/dataplane/tests/outbox.rs`` replays. Here it is checked that the file says what
-they answer today; ``python tests/gateway/test_outbox_vectors.py`` writes it anew.
+``gateway/dataplane/tests/vectors/outbox.txt`` has the results of the Python code for random
+operations, and ``gateway/dataplane/tests/outbox.rs`` replays them. This test checks that the file
+has today's results; ``python tests/gateway/test_outbox_vectors.py`` writes it again.
 
-A line is an operation, and behind `` : `` the answer. Clocks are multiples of 125 ms, so that
-seconds as floats are exact.
+A line is an operation, and after `` : `` its result. Clocks are multiples of 125 ms, so that
+seconds are exact as floats.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def bucket_lines(dice: random.Random) -> Iterator[str]:
 
 
 def vectors() -> str:
-    """All lines; the same ones every time."""
+    """Return all lines; the same ones every time."""
     dice = random.Random(1812)
     lines: list[str] = []
     for _ in range(ROUNDS):

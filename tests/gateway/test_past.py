@@ -1,4 +1,4 @@
-"""What a topic's past is to who asks for it: of memory first, and of the store once for all."""
+"""A topic's past for readers who ask: from memory first, and from the store once for all."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_of_a_message_whose_oldest_copy_ended_void_another_copy_counts(
 async def test_the_newest_of_a_key_whose_newest_copy_ended_void_counts_by_another_copy(
     box: Box,
 ) -> None:
-    """The router that died had a clock that is ahead."""
+    """The router that died had a clock that was ahead."""
     void, again = (
         message(1, at=at, router=f"oregon-router-{n}", key="k", message_id="m", topic="news.latest")
         for at, n in ((81_000, 2), (80_000, 3))
@@ -158,7 +158,7 @@ async def test_a_crowd_that_waits_for_what_is_older_is_read_for_once_and_gets_th
     assert seqs(first) == [5, 6, 7, 8, 9]
     assert second is first
     assert third is first
-    # One of them was to warm it.
+    # One of the reads warmed the topic.
     assert box.store.reads == 2
 
 
@@ -167,7 +167,7 @@ async def test_who_asks_for_what_is_older_when_it_was_read_has_it_read_anew(box:
     found = await box.recover(last(5))
     again = await box.recover(last(5))
     assert (seqs(again), again is found) == (seqs(found), False)
-    # To warm it, and for each of the two.
+    # One read warmed the topic, and one was made for each of the two.
     assert box.store.reads == 3
 
 
@@ -217,7 +217,7 @@ async def test_a_rewind_beyond_memory_brings_the_older_ones_from_the_store(box: 
 async def test_a_rewind_beyond_all_there_is_brings_all_there_is(box: Box) -> None:
     await box.store.write(messages(1, 2))
     assert seqs(await box.recover(last(1_000))) == [1, 2]
-    # It is known that there is no more.
+    # Now it is known that there is no more.
     assert seqs(box.recall(last(1_000))) == [1, 2]
     assert box.store.reads == 1
 
@@ -238,7 +238,7 @@ async def test_a_rewind_by_seconds_begins_to_the_millisecond(box: Box) -> None:
     assert seqs(box.past.recall(seconds(598), NOW)) == [2, 3]
     later = box.past.recall(seconds(598), NOW + 0.5)
     assert seqs(later) == [3]
-    # The same for all who get the same.
+    # The same object for all that get the same messages.
     assert box.past.recall(seconds(598), NOW + 0.999) is later
     assert seqs(box.past.recall(seconds(597), NOW + 0.5)) == []
     assert seqs(await box.past.recover(seconds(599), NOW + 0.5)) == [1, 2, 3]
@@ -251,7 +251,7 @@ async def test_those_who_ask_for_the_same_seconds_in_one_second_get_the_very_sam
     await box.past.try_to_warm(TOPIC)
     found = box.past.recall(seconds(598), NOW + 0.1)
     assert box.past.recall(seconds(598), NOW + 0.8) is found
-    # Of a second and a half the seconds begin where these do.
+    # 599.5 s before NOW + 1.6 is the same moment as 598 s before NOW + 0.1.
     assert box.past.recall(seconds(599.5), NOW + 1.6) is found
 
 
@@ -272,7 +272,7 @@ async def test_a_rewind_by_seconds_beyond_memory_brings_the_older_ones_from_the_
     assert box.recall(seconds(597)) is None
     assert seqs(await box.recover(seconds(597))) == [3, 4, 5, 6, 7, 8, 9]
     assert box.recall(seconds(593)) is None
-    # What was routed before that is remembered too.
+    # All that was routed from then on is remembered too.
     assert seqs(box.recall(seconds(592))) == [8, 9]
 
 
@@ -320,7 +320,7 @@ async def test_without_the_store_the_newest_versions_are_those_that_came(box: Bo
     assert seqs(await box.recover(newest())) == [100]
 
 
-# What the feed hasn't brought.
+# Messages that the feed hasn't brought.
 
 
 async def test_what_the_feed_hasnt_brought_is_in_no_rewind_and_comes_live(box: Box) -> None:
@@ -360,7 +360,7 @@ async def test_of_what_was_given_from_the_store_no_copy_is_published(box: Box) -
     await box.store.write(messages(*range(1, 10)))
     assert seqs(await box.recover(last(7))) == [3, 4, 5, 6, 7, 8, 9]
     assert [box.hub.offer(copy(number), box.now) for number in (3, 9)] == [None, None]
-    # This one was given to nobody.
+    # This one was never given.
     assert box.hub.offer(copy(2), box.now) is not None
 
 
@@ -374,7 +374,7 @@ async def test_while_the_store_is_away_who_asks_gets_what_is_remembered(box: Box
     before = failures()
     assert seqs(await box.recover(last(3))) == [100]
     assert failures() == before + 1
-    # It isn't known what else there is, so the next one asks again.
+    # It isn't known whether there is more, so the next reader asks again.
     assert box.recall(last(3)) is None
 
 
@@ -446,7 +446,7 @@ async def test_who_asks_when_a_read_has_just_ended_has_the_store_read_again(box:
     (first,) = await box.waiting(last(10))
     (read,) = [one for one in box.tasks._running if not one.done()]
     late: list[asyncio.Task[Recalled]] = []
-    # In the same turn of the loop, before those who wait have been told.
+    # In the same turn of the loop, before the waiting tasks are woken.
     read.add_done_callback(lambda _: late.append(asyncio.create_task(box.recover(last(10)))))
     box.store.gate.set()
     assert len(seqs(await first)) == 10

@@ -1,4 +1,4 @@
-"""Histories: of memory first, and of the store once for all."""
+"""Histories: from memory first, and from the store once for all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def test_a_history_is_of_memory_if_that_reaches_so_far(box: Box) -> None:
     assert numbers(found.publications) == [3, 4]
     remembered = box.past.recall_history(verb)
     assert remembered is not None
-    # The same, with the frames that others have had made.
+    # The same objects, with the frames that others have had made.
     assert [a is b for a, b in zip(remembered.publications, found.publications, strict=True)] == [
         True, True
     ]  # fmt: skip
@@ -64,6 +64,6 @@ async def test_a_history_that_cant_be_read_is_a_counted_error(box: Box) -> None:
     with pytest.raises(StoreError, match="spoilt"):
         await box.past.recover_history(History(topic="news.b", limit=1))
     assert failures() == before + 2
-    # What is remembered can be had.
+    # Remembered messages can still be had.
     found = await box.past.recover_history(History(topic=TOPIC, limit=3))
     assert numbers(found.publications) == [7, 8, 9]

@@ -1,4 +1,4 @@
-"""The position token: compact, and nothing is accepted that we can't have written."""
+"""The position token: compact, and only tokens that we can have written are accepted."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_log_that_isnt_listed_is_covered_if_it_began_six_hours_before() -> Non
     assert position.covers(old, 1)
     assert position.covers(old, 10**9)
     assert not position.covers(young, 1)
-    # There is no number 0: nothing is lacked of a log without messages.
+    # There is no number 0: a log without messages lacks nothing.
     assert position.covers(young, 0)
 
 

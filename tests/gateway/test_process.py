@@ -1,4 +1,4 @@
-"""The real thing: ``python -m gateway`` on a real RabbitMQ node."""
+"""``python -m gateway`` as a real process, on a real RabbitMQ node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 async def gateway(
     node: Node, engine: str
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int, int]]:
-    """A gateway process with its readers' port and admin port; killed if it is still there."""
+    """Run a gateway process; yield it with its readers' and admin ports; at the end kill it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway",
         "--name=box-1", "--region=oregon", f"--broker={node.amqp_url}",
@@ -67,7 +67,7 @@ async def test_a_message_crosses_the_broker_and_sigterm_drains(rabbitmq: Node, e
             await link.on_connect(topology.declare_retail)
             publisher = await link.publisher()
             await publisher.ready()
-            # Older ones are looked up in the store before readers are given them.
+            # The copies of older messages are looked up in the store before readers get them.
             now_ms = int(time.time() * 1000)
             sent = envelope(1, epoch=now_ms)
             sent = dataclasses.replace(sent, id=id_of(now_ms, sent.identity))

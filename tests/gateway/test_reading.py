@@ -1,4 +1,4 @@
-"""Which numbers are read when, and where."""
+"""The schedule of reads by number: which numbers, when, and where."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OURS, FAR = Log("oregon", "oregon-router-1", MS), Log("dublin", "dublin-router-1
 
 
 class Longest(random.Random):
-    """No luck: every wait is as long as it may be."""
+    """A random generator whose every wait is as long as possible."""
 
     def uniform(self, a: float, b: float) -> float:
         return b
 
 
 class Gateway:
-    """What one gateway of oregon knows and reads; ``now`` is moved by the test."""
+    """The logs and reads of a gateway of oregon; ``now`` is moved by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -30,7 +30,7 @@ class Gateway:
         self.reading = Reading(self.logs, "oregon", rng=Longest())
 
     def hear(self, seq: int, low: int = 0, log: Log = OURS) -> None:
-        """A message came."""
+        """Receive a message."""
         self.logs.heard(log, seq, low, sent_ms=MS, now=self.now)
         self.logs.saw(log, seq)
 
@@ -41,7 +41,7 @@ class Gateway:
         return self.reading.due(self.now, at_most=10)
 
     def after(self, seconds: float, *, heard: bool = True) -> list[tuple[object, ...]]:
-        """What is due then: (log, spans, at home, tail)."""
+        """Return the reads due after ``seconds``: (log, spans, at home, tail)."""
         self.now = round(self.now + seconds, 3)
         if heard:
             for known in self.logs:
@@ -129,7 +129,7 @@ def test_a_new_hole_does_not_wait_for_an_old_one(box: Gateway) -> None:
 
 def test_an_old_hole_does_not_wait_for_new_ones(box: Gateway) -> None:
     for at in range(10):
-        # Every other number is lost, ten a second; number 1 isn't found where we are.
+        # Every other number is lost, ten a second; number 1 isn't found in our region.
         box.hear(2 * at + 2, low=2 * at + 1, log=FAR)
         due = box.after(0.0 if at == 0 else 0.1)
         box.done(found=1)

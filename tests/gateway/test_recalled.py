@@ -1,4 +1,4 @@
-"""What a reader is given first, and that a crowd is given the same."""
+"""The first messages that a reader is given: the same ones for a whole crowd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLICY = TopicPolicy(pattern="news.*", keep=2)
 
 
 def recalled(*numbers: int) -> Recalled:
-    """Messages with these numbers, each routed so many seconds after the start."""
+    """Return messages with these numbers, each routed that many seconds after the start."""
     made = [envelope(number, at=number * 1_000) for number in numbers]
     return Recalled([Publication(one, POLICY, None) for one in made])
 

@@ -1,4 +1,4 @@
-"""What a reader who comes back is given: of memory, and of the regions whose logs it lacks."""
+"""The messages of a reader that resumes: from memory, and from the regions whose logs it lacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DUBLIN = Log("dublin", "dublin-router-1", START_MS)
 
 @dataclasses.dataclass(frozen=True)
 class Read:
-    """One read of the store: where, and how many seconds back."""
+    """A read of the store: its topic, its region, and its reach in seconds."""
 
     topic: str
     region: str | None
@@ -44,7 +44,7 @@ class Read:
 
 
 class Store(MemoryStore):
-    """Of all regions; each read waits for ``gate``, with what it has found already."""
+    """A store of all regions; each read waits for ``gate`` after it has found its rows."""
 
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=lambda: int(NOW * 1000))
@@ -105,18 +105,18 @@ async def box() -> AsyncIterator[Box]:
 
 
 def oregon(number: int, **fields: Any) -> Envelope:
-    """Number ``number`` of Oregon: a hundred in ten minutes."""
+    """Return number ``number`` of Oregon: a hundred in ten minutes."""
     return envelope(number, **{"at": number * 6_000, "topic": TOPIC, **fields})
 
 
 def dublin(seq: int, number: int, **fields: Any) -> Envelope:
-    """Number ``seq`` of Dublin: a copy of Oregon's ``number``, or a message that only it has."""
+    """Return number ``seq`` of Dublin: a copy of Oregon's ``number``, or a message of its own."""
     place = {"origin": DUBLIN.region, "router": DUBLIN.router, "seq": seq}
     return oregon(number, **{**place, **fields})
 
 
 def token(*, oregon: int, dublin: int = 9, ago: float = 0.0) -> str:
-    """Of a reader who has so much of both, and lacks nothing of them that is ``ago`` s old."""
+    """Return the position of a reader with these marks that lacks nothing older than ``ago`` s."""
     now_ms = int(NOW * 1000)
     whole_ms = now_ms - int(ago * 1000)
     listed = {
@@ -145,7 +145,7 @@ async def test_what_memory_lacks_is_read_in_the_region_that_wrote_it(box: Box) -
     await box.store.write([oregon(89), dublin(8, 501), dublin(9, 502)])
     box.comes(oregon(91))
     recalled = await box.resumer.recover(TOPIC, token(oregon=90, dublin=8, ago=100))
-    # 130 s, put back to one of a few ages: a minute, and each a quarter longer.
+    # 130 s, rounded up to one of a few ages: one minute, and steps of a quarter more.
     assert box.store.reads == [Read(TOPIC, "dublin", 146.5)]
     assert [one.envelope.origin for one in recalled.publications] == ["dublin", "oregon"]
     assert (seqs(recalled), recalled.gap) == ([9, 91], None)
@@ -180,7 +180,7 @@ async def test_what_was_read_is_of_use_until_memory_has_lost_what_came_since(box
     await box.store.write(sent)
     at = token(oregon=89, ago=10)
     box.comes(*sent[1:21])
-    # Memory keeps 20. What had come before the read, 91 to 110, may go; then 111 goes.
+    # Memory keeps 20. It may lose 91 to 110, which arrived before the read; then it loses 111.
     for last, reads in ((110, 1), (130, 1), (131, 2)):
         box.comes(*(one for one in sent if one.seq <= last))
         recalled = await box.resumer.recover(TOPIC, at)
@@ -189,7 +189,7 @@ async def test_what_was_read_is_of_use_until_memory_has_lost_what_came_since(box
 
 
 async def test_a_row_that_isnt_past_here_is_not_given(box: Box) -> None:
-    # Number 92 may be half of a number, or lie beyond the end of its log.
+    # Number 92 may be half of a number, or be beyond the end of its log.
     await box.store.write([oregon(90), oregon(91), oregon(92)])
     box.comes(oregon(91))
     recalled = await box.resumer.recover(TOPIC, token(oregon=89, ago=20))
@@ -200,7 +200,7 @@ async def test_a_row_that_isnt_past_here_is_not_given(box: Box) -> None:
 
 async def test_a_message_of_which_the_reader_has_another_copy_isnt_given(box: Box) -> None:
     await box.store.write([oregon(89), oregon(90), dublin(8, 89), dublin(9, 90)])
-    # It has Dublin's copy of 89, and lacks both of 90.
+    # It has Dublin's copy of 89, and lacks both copies of 90.
     recalled = await box.resumer.recover(TOPIC, token(oregon=88, dublin=8, ago=70))
     assert [one.envelope.message_id for one in recalled.publications] == ["message-90"]
     assert recalled.gap is None
@@ -211,11 +211,11 @@ async def test_a_log_that_the_position_doesnt_list_is_read_from_where_it_began(b
     young = encode(Position(int(NOW * 1000), {log_hash(DUBLIN): Listed(9, START_MS)}))
     recalled = await box.resumer.recover(TOPIC, young)
     assert (seqs(recalled), recalled.gap) == ([1, 90], None)
-    # 630 s, put back.
+    # 630 s, rounded up.
     assert box.store.reads == [Read(TOPIC, "oregon", 698.5)]
 
 
-# What is shared.
+# Shared reads.
 
 
 async def test_readers_whose_positions_differ_in_age_are_all_told_that_nothing_is_missing(
@@ -242,7 +242,7 @@ async def test_what_is_read_again_further_back_is_used_while_another_region_is_w
 ) -> None:
     await box.store.write([oregon(n) for n in range(85, 91)])
     assert seqs(await box.resumer.recover(TOPIC, token(oregon=89, ago=10))) == [90]
-    # Who waits for Dublin has found Oregon read.
+    # The reader that waits for Dublin finds Oregon already read.
     dublins = box.store.gate = asyncio.Event()
     box.store.asked.clear()
     lacks_both = token(oregon=89, dublin=8, ago=10)
@@ -282,12 +282,12 @@ async def test_late_copies_of_what_memory_has_lost_cost_no_more_reads(box: Box) 
     at = token(oregon=89, ago=10)
     assert seqs(await box.resumer.recover(TOPIC, at)) == [*range(90, 132)]
     for late in range(10):
-        # Dublin was cut off: its copies of 91 to 100, of which memory has none, come now.
+        # Dublin was cut off: its copies of 91 to 100, which memory lost, arrive now.
         box.comes(dublin(10 + late, 91 + late))
         recalled = await box.resumer.recover(TOPIC, at)
         assert (seqs(recalled), recalled.gap) == ([*range(90, 132)], None)
     assert [read.region for read in box.store.reads] == ["oregon", "dublin"]
-    # Who has such a copy has the message.
+    # A reader that has such a copy has the message.
     has_one = await box.resumer.recover(TOPIC, token(oregon=89, dublin=10, ago=10))
     assert seqs(has_one) == [90, *range(92, 132)]
 
@@ -298,19 +298,19 @@ async def test_late_copies_cost_no_read_however_many_there_are_of_what_was_read(
     await box.store.write([*sent, *late])
     box.comes(*sent[1:])
     assert (await box.resumer.recover(TOPIC, token(oregon=89, ago=90))).gap is None
-    # Then Dublin is read, and one more comes.
+    # Then Dublin is read, and one more copy arrives.
     box.comes(*late[:-1])
     has_oregons = token(oregon=1_299, dublin=9, ago=90)
     assert (await box.resumer.recover(TOPIC, has_oregons)).gap is None
     box.comes(late[-1])
     box.store.reads.clear()
     assert (await box.resumer.recover(TOPIC, has_oregons)).gap is None
-    # What came then wasn't among what was read there. Oregon's has it.
+    # The late copy wasn't among the rows read from Dublin. Those from Oregon have its message.
     assert box.store.reads == []
 
 
 async def test_a_late_copy_of_what_was_not_read_is_read(box: Box) -> None:
-    # Of Dublin's messages 10 was read when it came, and 11 was missing.
+    # Of Dublin's messages, 10 was read when it arrived, and 11 was missing.
     await box.store.write([dublin(10, 95)])
     box.comes(dublin(10, 95), *(oregon(n) for n in range(96, 120)))
     at = token(oregon=130, dublin=9, ago=10)
@@ -318,7 +318,7 @@ async def test_a_late_copy_of_what_was_not_read_is_read(box: Box) -> None:
         "dublin"
     ]
     assert [read.region for read in box.store.reads] == ["dublin"]
-    # It is a copy of what memory has lost, and of nothing that was read.
+    # It is a copy of a message that memory has lost and that no read has found.
     await box.store.write([dublin(11, 97)])
     box.comes(dublin(11, 97))
     recalled = await box.resumer.recover(TOPIC, at)
@@ -327,10 +327,10 @@ async def test_a_late_copy_of_what_was_not_read_is_read(box: Box) -> None:
 
 
 async def test_who_has_a_late_copy_has_what_another_region_was_read_of_later(box: Box) -> None:
-    # Dublin's 10 has come, a copy of 95, and memory loses it.
+    # Dublin's 10 has arrived, a copy of 95, and memory loses it.
     await box.store.write([oregon(90), dublin(10, 95)])
     box.comes(dublin(10, 95), *(oregon(n) for n in range(96, 116)))
-    # Oregon is read, which has 95 no sooner than then.
+    # Oregon is read while its own copy of 95 isn't there yet.
     assert (await box.resumer.recover(TOPIC, token(oregon=89, dublin=10, ago=100))).gap is None
     box.comes(oregon(95))
     recalled = await box.resumer.recover(TOPIC, token(oregon=115, dublin=9, ago=100))
@@ -346,7 +346,7 @@ async def test_what_comes_while_the_store_is_read_is_neither_lost_nor_given_twic
     box.store.gate.clear()
     asked = asyncio.create_task(box.resumer.recover(TOPIC, token(oregon=87, ago=40)))
     await box.store.asked.wait()
-    # More than the topic keeps. 91 and 92 were in the store, and hadn't come.
+    # More than the topic keeps. 91 and 92 were in the store, and hadn't arrived.
     box.comes(*sent[3:])
     box.store.gate.set()
     recalled = await asked
@@ -363,7 +363,7 @@ async def test_what_was_too_much_to_read_is_told(box: Box) -> None:
     assert seqs(recalled) == [*range(71, 91)]
 
 
-# What can't be had is told.
+# Gaps are reported.
 
 
 async def test_a_message_that_the_store_has_spoilt_is_a_gap_that_is_told(box: Box) -> None:
@@ -384,7 +384,7 @@ async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
     box.store.error = StoreUnavailable("away")
     recalled = await box.resumer.recover(TOPIC, token(oregon=89, ago=10))
     assert (seqs(recalled), recalled.gap) == ([91], Gap.STORE)
-    # Who lacks nothing of what was forgotten is told nothing.
+    # A reader that lacks none of the forgotten messages is told of no gap.
     assert (await box.resumer.recover(TOPIC, token(oregon=90))).gap is None
 
 
@@ -394,7 +394,7 @@ async def test_a_store_that_fails_is_a_gap_and_memory_is_given(
 async def test_a_position_from_before_what_is_kept_or_from_the_future_is_no_position(
     box: Box, seconds: float, gap: Gap | None
 ) -> None:
-    """One from the future isn't ours, so nothing is known of its reader."""
+    """A position from the future isn't ours, so nothing is known of its reader."""
     box.comes(oregon(91))
     time_ms = int((NOW + seconds) * 1000)
     listed = {log_hash(OREGON): Listed(90, time_ms), log_hash(DUBLIN): Listed(9, time_ms)}
@@ -443,7 +443,7 @@ async def test_a_page_is_in_the_order_of_routing_and_its_position_stands_behind_
     assert taken == [10, 91]
     covered = [position.covers(OREGON, n) for n in (91, 92)] + [position.covers(DUBLIN, 10)]
     assert covered == [True, False, True]
-    # What comes after it was routed then or later.
+    # Later messages were routed at that time or after it.
     assert position.since_ms(OREGON) == START_MS + 92 * 6_000 - 30_000
 
 
@@ -456,7 +456,7 @@ async def test_a_page_is_larger_than_asked_if_a_routers_clock_was_set_back(box: 
 
 
 async def test_no_page_passes_a_number_that_is_missing_here(box: Box) -> None:
-    # Of Oregon 91 to 93 and 95 to 97 have come: 94 is missing.
+    # Of Oregon 91 to 93 and 95 to 97 have arrived: 94 is missing.
     box.comes(*(oregon(n) for n in (91, 92, 93, 95, 96, 97)))
     after = token(oregon=93)
     recalled = await box.resumer.recover(TOPIC, after)

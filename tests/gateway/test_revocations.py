@@ -1,4 +1,4 @@
-"""Who was revoked, and for how long that is remembered."""
+"""Revoked users, and the time for which a revocation is remembered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3_600_000
 
 
 def heard(revoked: Revocations, user: str, at_ms: int, *, at: float = 0.0) -> bool:
-    """Whether it is news that ``user`` was revoked at ``at_ms``, which is heard at once."""
+    """Report at once that ``user`` was revoked at ``at_ms``; return whether that is news."""
     return revoked.add(user, at_ms, now_ms=at_ms, now=at)
 
 

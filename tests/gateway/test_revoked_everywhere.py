@@ -1,4 +1,4 @@
-"""From the operator's command to the reader: through a router and the feed, in memory."""
+"""A revocation from the operator's command to the reader: by a router and the feed, in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_revoked_user_is_out(
     ):
         assert (await reader.ask(action="login", token=token("42")))["type"] == "logged_in"
         assert (await other.ask(action="login", token=token("7")))["type"] == "logged_in"
-        # What the shovel between core and box does.
+        # The work of the shovel between core and box.
         carrying = asyncio.create_task(_carry(cluster, box.broker))
         fabric = Fabric((REGION,))
         assert await revoke.tell_all(fabric, "42", Credentials(), 5.0) == {"oregon": None}

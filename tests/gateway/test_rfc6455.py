@@ -1,4 +1,4 @@
-"""The WebSocket parser, whole and byte by byte."""
+"""The WebSocket parser, with bytes fed whole and one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of numbers, against a set of them."""
+"""Runs of numbers, compared with a set of them."""
 
 from __future__ import annotations
 

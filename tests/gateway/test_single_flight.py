@@ -1,4 +1,4 @@
-"""Work that many want at the same time is done once, and who leaves takes it from nobody."""
+"""Work that many callers want at once is done once; a caller that leaves takes it from no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from newsfabric.errors import StoreUnavailable
 
 
 class Work:
-    """Counts how often it began; ends when ``gate`` is open."""
+    """Work that counts its starts, and ends when ``gate`` is open."""
 
     def __init__(self, fails: Exception | None = None) -> None:
         self.begun: list[str] = []
@@ -32,7 +32,7 @@ class Work:
 
 
 class Flights:
-    """Those who wait for ``work``, and the tasks in which it is done."""
+    """Callers that wait for ``work``, and the tasks in which it is done."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -45,7 +45,7 @@ class Flights:
         await self._flight.do(name, lambda: self.work.do(name))
 
     async def wanted(self, *names: str) -> list[asyncio.Task[None]]:
-        """Those who want these, all of whom wait by now."""
+        """Return tasks that want these names, once all of them wait."""
         before = self._came
         waiting = [asyncio.create_task(self.do(name)) for name in names]
         await until(lambda: self._came == before + len(names))
@@ -127,7 +127,7 @@ async def test_what_fails_when_all_who_wanted_it_are_gone_is_nobodys_error(
         await only
     flights.work.gate.set()
     await asyncio.wait(flights.tasks)
-    # A task whose exception nobody has looked at says so when it is forgotten.
+    # A task whose exception was never read logs that when it is deleted.
     flights.tasks.clear()
     gc.collect()
     assert [record.getMessage() for record in caplog.records] == []

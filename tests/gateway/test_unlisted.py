@@ -1,5 +1,4 @@
-"""Logs that somebody speaks of and no directory lists are told to operators, and taken all the
-same."""
+"""Logs that are heard of but in no directory: reported to operators, and accepted nevertheless."""
 
 from __future__ import annotations
 

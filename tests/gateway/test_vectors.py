@@ -1,4 +1,4 @@
-"""The vectors that the data plane's crate is tested with say what our framing does today."""
+"""The vectors for tests of the data plane's crate equal today's output of our framing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = ROOT / "gateway/dataplane/tests/vectors"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``make.py`` writes now."""
+    """Return a folder with the present output of ``make.py``."""
     folder = tmp_path_factory.mktemp("vectors")
     subprocess.run([sys.executable, FOLDER / "make.py", folder], cwd=ROOT, check=True)
     return folder
@@ -27,6 +27,6 @@ def test_the_vectors_are_what_our_framing_does(made: Path, name: str) -> None:
 
 
 def test_no_vectors_are_kept_that_nobody_makes(made: Path) -> None:
-    # outbox.txt is tests/gateway/test_outbox_vectors.py's.
+    # tests/gateway/test_outbox_vectors.py writes outbox.txt.
     kept = {path.name for path in FOLDER.glob("*.txt")} - {"outbox.txt"}
     assert kept == {path.name for path in made.iterdir()}

@@ -1,4 +1,4 @@
-"""Whatever a stranger says, the parsers in Python answer with a value.
+"""The parsers in Python answer any bytes of a stranger with a value.
 
 ``make fuzz`` runs this with many more examples than the tests do (``NEWSFABRIC_EXAMPLES``).
 """
@@ -87,7 +87,7 @@ def test_a_verb_with_wrong_bytes_becomes_one_too(verb: dict[str, Any], seed: int
 
 
 def check(intent: Intent) -> None:
-    """``intent`` keeps its limits, and its answer is JSON that says the same ``ref``."""
+    """Check that ``intent`` keeps its limits, and that its answer is JSON with the same ``ref``."""
     match intent:
         case Refusal():
             push = error_push(intent)
@@ -108,7 +108,7 @@ def check(intent: Intent) -> None:
             assert 1 <= intent.limit <= LIMITS.history
             push = orjson.dumps({"ref": intent.ref})
     assert orjson.loads(push).get("ref") == intent.ref
-    # The data plane is told its length in two bytes.
+    # The data plane gets its length in two bytes.
     assert len(orjson.dumps(intent.ref)) < 1 << 16
 
 

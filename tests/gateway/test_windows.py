@@ -1,4 +1,4 @@
-"""What was read is of use for a minute, together with what others have of what it lacks."""
+"""Windows: a read of the store is used for a minute, with other reads that fill its gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def was_read(window: Window, *messages: Publication, reach_ms: int = 0, now: flo
 def read(
     memory: TopicMemory, region: str, *messages: Publication, reach_ms: int = 0, now: float = NOW
 ) -> Window:
-    """A window that was read of all there is from ``reach_ms`` on."""
+    """Return a window whose read brought everything from ``reach_ms`` on."""
     window = memory.begin_read(region, 0)
     was_read(window, *messages, reach_ms=reach_ms, now=now)
     return window
@@ -74,7 +74,7 @@ def test_a_window_fits_until_memory_has_lost_what_came_since() -> None:
 def test_a_copy_that_came_later_is_noted_where_its_message_was_read() -> None:
     its, one, other = memory(), message(1), message(1)
     kept = [read(its, "dublin", one)]
-    # This one is being read.
+    # The read of this window is under way.
     kept.append(its.begin_read("oregon", 0))
     its.note_copy(envelope(1, origin="tokyo"))
     was_read(kept[1], other)
@@ -88,7 +88,7 @@ def test_a_window_that_lacks_a_message_fits_with_another_one_that_has_it() -> No
     dublin = read(its, "dublin", message(1), now=NOW - 30)
     others = [read(its, "tokyo"), read(its, "oregon"), its.begin_read("seoul", 0)]
     its.note_copy(envelope(1))
-    # Oregon's store has a copy now that it hadn't then. Seoul's has none.
+    # Oregon's store has got a copy since its earlier read. Seoul's has none.
     was_read(others[2])
     assert regions(its) == {"dublin", "tokyo", "oregon", "seoul"}
     assert regions(its, NOW + 30) == {"tokyo", "seoul"}
@@ -127,7 +127,7 @@ def test_what_memory_has_and_what_is_older_than_a_window_needs_nothing() -> None
     window = its.begin_read("oregon", 0)
     was_read(window, reach_ms=START_MS + 2)
     its.note_copy(envelope(1, at=1))
-    # It arrives after the read: memory has it, and so it will have its copies. Another read begins.
+    # It arrives after the read: memory has it, and will have its copies. Another read begins.
     its.add(message(2, at=2))
     another = its.begin_read("dublin", 0)
     its.note_copy(envelope(2, at=3, router="oregon-router-2"))

@@ -24,7 +24,7 @@ from newsfabric.topics import TopicPolicy, TopicTable
 TOPICS = TopicTable([TopicPolicy(pattern="#", ttl=3600.0)])
 LOG = Log("oregon", "oregon-router-1", 1_735_689_600_000)
 AT_ONCE = 8
-# Numbers that one read asks the store for.
+# The limit of numbers in one read of the store.
 PAGE = 4_096
 
 
@@ -47,7 +47,7 @@ class Writer:
         return said
 
     def killed(self) -> set[int]:
-        """Kill the program; return the numbers acknowledged before, of those not yet returned."""
+        """Kill the program; return the acknowledged numbers that weren't returned yet."""
         self._process.kill()
         said = self.acknowledged()
         assert self._process.stdout is not None

@@ -204,7 +204,7 @@ class Control:
         self._link.send(command)
 
     def settle(self, settings: GatewaySettings) -> None:
-        """Send other settings, for all later limits."""
+        """Send other settings, which hold from now on."""
         self.settings = settings
         self.send(commands.settings(settings, capacity=settings.capacity))
 
@@ -262,7 +262,7 @@ class Control:
         await self.until(lambda: self.published >= last)
 
     def answer(self) -> None:
-        """Reply to the received verbs, each of all its connections at once."""
+        """Reply to each received verb, for all its connections at once."""
         for connections, _, text in self.verbs:
             verb = json.loads(text)
             if verb["action"] == "subscribe":

@@ -28,9 +28,8 @@ HANG_UP: Final = b""
 class FakeBroker:
     """A broker that sends the bytes of ``says`` after ConsumeOk; without ``greets``, at once.
 
-    It stops when there are no more, or the client is gone. After :data:`HANG_UP` it closes the
-    socket. It doesn't answer the method ``deaf_to``.
-    """
+    It stops when there are no more, or the client is gone. :data:`HANG_UP` makes it close the
+    socket. It doesn't answer the method ``deaf_to``."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The operations board of four regions with twenty boxes each, in a real browser.
 
-What the page does with any fabric is in test_board_in_a_browser.py.
+test_board_in_a_browser.py tests the page's behaviour for any fabric.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SIZES: Final[dict[str, dict[str, Any]]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
 }
 SECONDS: Final = 5
-# 99 of 100 frames, ms: two of a screen's at sixty a second, and what is allowed where other
-# programs have the cores.
+# For 99 of 100 frames, ms: two frames of a screen at sixty a second, and the limit where other
+# programs use the cores.
 FRAME_MS: Final = 34
 BUSY_FRAME_MS: Final = 340
-# Where each text, box and cluster of the map lies, and what it lies in.
+# The places of each text, box and cluster of the map, and of the map itself.
 _LAID_OUT: Final = """
 () => {
   const map = document.getElementById("map").getBoundingClientRect();
@@ -86,7 +86,7 @@ async def test_all_of_it_can_be_read(browser: Browser, size: str) -> None:
 
 
 def _outside(laid: dict[str, Any]) -> list[dict[str, float]]:
-    """What of the map lies beside it, by more than a pixel."""
+    """Return the parts of the map that are more than a pixel outside it."""
     return [
         one
         for one in (*laid["texts"], *laid["boxes"])
@@ -98,7 +98,7 @@ def _outside(laid: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def _overlapping(texts: list[dict[str, float]]) -> list[tuple[dict[str, float], dict[str, float]]]:
-    """Pairs of texts that lie on each other, by more than a pixel each way."""
+    """Return pairs of texts that overlap by more than a pixel each way."""
     return [
         (one, other)
         for n, one in enumerate(texts)

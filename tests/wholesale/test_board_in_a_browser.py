@@ -1,7 +1,7 @@
-"""The operations board in a real browser, on a frontdesk that is made up and does as it is told.
+"""The operations board in a real browser, on a made-up frontdesk that a test controls.
 
-Whatever the page does, nothing may be said on its console: an error there, or a breach of the
-policy that the frontdesk sends, fails the test.
+Every line on the page's console fails the test: an error there, or a breach of the
+Content-Security-Policy that the frontdesk sends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 async def luminance(page: Page) -> int:
-    """Of the page's ground: 0 is black, 255 white."""
+    """Return the brightness of the page's background: 0 is black, 255 white."""
     colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     return max(int(part) for part in re.findall(r"\d+", colour)[:3])
 
@@ -125,7 +125,7 @@ async def test_the_keyboard_reaches_everything(browser: Browser) -> None:
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog")).to_have_count(0)
         await expect(tile(page, "retail-4")).to_be_focused()
-        # One stop for all tiles of a region: the next Tab leaves them.
+        # All tiles of a region are one stop: the next Tab leaves them.
         await page.keyboard.press("Tab")
         assert not await page.evaluate("document.activeElement.matches('.tile')")
 
@@ -157,7 +157,7 @@ async def test_axe_finds_no_fault(browser: Browser, scheme: Any, state: str) -> 
         eventful(desk.fabric)
         if state == "old":
             desk.fabric.cut("dublin")
-        # It needs eval, which the policy forbids.
+        # axe-core needs eval, which the policy forbids.
         async with board(browser, desk, color_scheme=scheme, bypass_csp=True) as page:
             await page.locator("#plots").scroll_into_view_if_needed()
             await expect(page.locator(".plot canvas")).to_have_count(8)
@@ -234,7 +234,7 @@ async def test_what_is_no_document_is_said_to_be_none(browser: Browser, document
 
 async def test_a_lost_frontdesk_is_named_with_its_age_and_other_boards(browser: Browser) -> None:
     async with opened_desk() as desk, board(browser, desk) as page:
-        # Of the times that it may wait, always the longest.
+        # Always the longest of the possible waits.
         await page.evaluate("Math.random = () => 0.999")
         await desk.close()
         lost = page.locator("#lost")
@@ -243,7 +243,7 @@ async def test_a_lost_frontdesk_is_named_with_its_age_and_other_boards(browser: 
         await expect(page.locator("#link")).to_contain_text("Lost for")
         other = lost.get_by_role("link", name="dublin")
         await expect(other).to_have_attribute("href", "http://dublin.invalid:8080/board")
-        # So long that it isn't back by itself before the button is pressed.
+        # So long that the page doesn't reconnect by itself before the button is pressed.
         await expect(page.locator("#lost-retry")).to_contain_text(re.compile(r"in ([6-9]|1\d) s"))
         desk.fabric.tick(5000)
         desk.open()
@@ -301,7 +301,7 @@ async def test_a_region_that_is_away_says_since_when_and_comes_back(browser: Bro
 
 
 async def colours(page: Page, what: str) -> dict[str, int]:
-    """How many elements ``what`` finds, by their state: each has a colour of its own."""
+    """Count the elements that ``what`` finds by their state: each has a colour of its own."""
     states = "nodes => nodes.map(node => node.dataset.state)"
     return dict(collections.Counter(await page.locator(what).evaluate_all(states)))
 

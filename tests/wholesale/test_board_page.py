@@ -1,4 +1,4 @@
-"""The operations board as files: what its Content-Security-Policy and its promises ask of them."""
+"""The operations board as files: the demands of its Content-Security-Policy and its promises."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ CHECKED = {
 
 
 class Elements(HTMLParser):
-    """Collects start tags with their attributes, and the text inside script and style."""
+    """A parser that collects start tags with their attributes, and text inside script and style."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ def test_the_types_of_the_board_hold() -> None:
             pytest.fail("CI must have TypeScript: `make setup` installs it")
         pytest.skip("TypeScript is not installed")
     options = [word for name, value in CHECKED.items() for word in (f"--{name}", value)]
-    # The theme's is a classic script, too short for types.
+    # The theme's file is a classic script, too short for types.
     files = [str(PAGES / name) for name in MODULES if name != "board-theme.js"]
     run = subprocess.run(
         [node(), str(TSC), *options, *files],

@@ -1,4 +1,4 @@
-"""The command line: what it says when something is missing or wrong."""
+"""The command line: its messages when something is missing or wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Result]:
-    """Run a service with files that are in order and ``changed`` options."""
+    """Run a service with valid files and ``changed`` options."""
     region = Region(
         name="oregon",
         frontdesk_url="http://127.0.0.1:1",

@@ -1,4 +1,4 @@
-"""The reader's page as files: what its Content-Security-Policy and its promises ask of them."""
+"""The reader's page as files: the demands of its Content-Security-Policy and its promises."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ Element = tuple[str, dict[str, str | None]]
 
 
 class Elements(HTMLParser):
-    """Collects start tags with their attributes, and the text inside script and style."""
+    """A parser that collects start tags with their attributes, and text inside script and style."""
 
     def __init__(self, source: str) -> None:
         super().__init__()

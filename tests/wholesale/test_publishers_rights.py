@@ -1,4 +1,4 @@
-"""What a publisher with no more rights than it needs can do on a client cluster, and what not."""
+"""The actions that a publisher with minimal rights can and can't do on a client cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guarantees.md"
 
 
 def documented(kind: str) -> str:
-    """The permission that docs/guarantees.md gives publisher ``cms``."""
+    """Return the permission that docs/guarantees.md gives publisher ``cms``."""
     found = re.search(rf"^\| {kind} \| `(.+)` \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
     assert found is not None
     return found[1].replace(r"\|", "|")
@@ -34,7 +34,7 @@ def documented(kind: str) -> str:
 
 @pytest.fixture
 async def url(rabbitmq: Node) -> AsyncIterator[str]:
-    """The client cluster's URL for a publisher with the documented permissions."""
+    """Yield the client cluster's URL for a publisher with the documented permissions."""
     link = await connect([rabbitmq.amqp_url], name="test")
     await link.on_connect(topology.declare_client)
     user = Credentials(f"cms-{uuid.uuid4().hex[:8]}", "secret")

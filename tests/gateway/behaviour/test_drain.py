@@ -1,4 +1,4 @@
-"""A box that goes: its readers are told, paced, and sent elsewhere."""
+"""The drain of a box: its readers are told, at a pace, and sent elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_every_reader_is_told_to_reconnect_and_closed_with_1012(engine: st
 
 async def test_a_drain_is_paced_and_lets_nobody_in(engine: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        # Each thread of the native engine paces its own readers, so with several it is chance.
+        # Each thread of the native engine paces its own readers; with several, the pace varies.
         one = NativeSettings(threads=1)
         async with opened_box(engine, drain_seconds=0.4, native=one) as box:
             box.tick()
@@ -97,12 +97,12 @@ async def test_the_admin_port_tells_what_operators_are_shown(engine: str) -> Non
         first = await report()
         assert (first["engine"], first["ready"], first["waiting_for"]) == (engine, True, [])
         assert first["figures"]["gateway_readers"] >= 1
-        # The metrics of a process are shared by what ran in it before; rates are of now.
+        # A process's metrics include earlier tests of this process; rates are of the present.
         box.publish(body=1)
         await reader.hear_bodies(1)
         published = 0.0
         while "gateway_delay_seconds.p50" not in (figures := (await report())["figures"]):
-            # The native engine counts up to a second later, when this may be over again.
+            # The native engine counts up to a second later, when the rate may be 0 again.
             published = max(published, figures["gateway_publications"])
         assert max(published, figures["gateway_publications"]) > 0
         assert 0 <= figures["gateway_delay_seconds.p50"] <= figures["gateway_delay_seconds.p99"]

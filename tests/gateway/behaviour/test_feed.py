@@ -1,4 +1,4 @@
-"""What comes from the box's broker."""
+"""Messages from the box's broker."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ async def test_identities_that_had_to_go_early_are_counted(engine: str) -> None:
             for n in range(5):
                 box.publish(body=n)
             assert await reader.hear_bodies(5) == [0, 1, 2, 3, 4]
-        # Of one group the older half; with the native engine in both processes.
+        # The older half of one group; with the native engine, in both processes.
         gone = 2 if engine == "tornado" else 4
         async with asyncio.timeout(60):
             while await box.metric(early) < before + gone:

@@ -1,4 +1,4 @@
-"""An address with all connections that it may have: who comes is told, who is silent makes room."""
+"""An address at its limit of connections: new readers are refused, silent ones make room."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TEXT = 0x81
 
 @pytest.fixture
 async def box(engine: str) -> AsyncIterator[Box]:
-    """One that asks for no sign of life by itself while a test runs."""
+    """Open a box that sends no heartbeats of its own during a test."""
     async with opened_box(engine, per_address=LIMIT, heartbeat=3_600.0) as box:
         yield box
 
 
 @contextlib.asynccontextmanager
 async def mute(box: Box, count: int) -> AsyncIterator[list[RawSocket]]:
-    """So many readers whose network has gone: they answer nothing."""
+    """Connect ``count`` readers whose network has failed: they answer nothing."""
     async with contextlib.AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(box.opened()) for _ in range(count)]
         for raw in readers:
@@ -91,7 +91,7 @@ async def test_beyond_those_who_are_told_a_websocket_too_many_is_answered_503(
 
 
 async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None:
-    """An office whose network has gone without a word, and is back."""
+    """An office whose network failed silently, and works again."""
     async with (
         box.reader("news.breaking") as living,
         mute(box, LIMIT - 1) as silent,
@@ -113,16 +113,16 @@ async def test_who_says_nothing_makes_room_and_who_lives_stays(box: Box) -> None
                     await asyncio.sleep(0.05)
         for raw in silent:
             assert [push["code"] for push in await raw.read_pushes()] == [4203]
-        # It has answered the ping that it was asked with.
+        # It has answered the ping that asked whether it lives.
         box.publish(body="still here")
         assert (await living.hear())["body"] == "still here"
         assert await box.metric(no_pong) == before + LIMIT - 1
 
 
 def lose(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Ports of readers whose machines acknowledge nothing any more, to be added to.
+    """Return a set to which ports of readers with a dead network are added.
 
-    No packet is lost on loopback: the kernel says of these what it would say then.
+    No packet is lost on loopback, so the kernel's answer for a lost peer is simulated.
     """
     lost: set[int] = set()
 
@@ -158,7 +158,7 @@ async def test_streams_of_a_dead_network_make_room_and_those_that_live_stay(
             await pushes_of(refused)
             await dead.read_until(b"4203")
             await living.read_until(beat)
-        # Its place is free: another one comes in.
+        # Its place is free: another reader is let in.
         async with box.opened() as back:
             back.send_request(method, path.format("back"))
             await back.read_until(begun)

@@ -1,11 +1,11 @@
-"""HEAD: what GET would answer, without the content."""
+"""HEAD: the answer of GET, without the content."""
 
 from __future__ import annotations
 
 import pytest
 from gateways import Box, Response
 
-# New in each answer.
+# Headers with new values in each answer.
 FRESH = {"date", "content-length"}
 
 
@@ -46,7 +46,7 @@ async def test_head_opens_no_stream(box: Box) -> None:
 
 @pytest.mark.parametrize("transport", ["xhr", "xhr_send", "xhr_streaming", "eventsource"])
 async def test_head_of_a_sockjs_session_is_405(box: Box, transport: str) -> None:
-    """To ask for what waits is to take it."""
+    """GET takes the waiting messages, so HEAD can't have the same answer."""
     response = await box.request("HEAD", f"/sockjs/000/a-session/{transport}")
     assert response.status == 405
     assert "HEAD" not in response.headers["allow"]

@@ -1,4 +1,4 @@
-"""Readers with names: who may read what, over each transport and by each verb."""
+"""Readers with a login: the topics they may read, over each transport and by each verb."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def logged_in(reader: Reader, user: str = "42", **claims: Any) -> dict[str
 
 
 async def code_of(reader: Reader, **verb: Any) -> int | None:
-    """The code of the error that answers ``verb``; None if it is obeyed."""
+    """Return the code of the error that answers ``verb``; None if it is obeyed."""
     push = await reader.ask(**verb)
     return push["code"] if push["type"] == "error" else None
 
@@ -125,7 +125,7 @@ async def test_a_bad_token_is_an_error_and_nothing_changes(
     box: Box, make_bad: Callable[[], str], code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    # Made now: the tests begin long after they were collected.
+    # Made now, because the tests run long after they are collected.
     bad = make_bad()
     async with box.reader("news.breaking") as reader:
         push = await reader.ask(action="login", token=bad, ref=7)
@@ -234,7 +234,7 @@ async def test_a_bad_token_in_the_subprotocol_is_an_error_push(box: Box) -> None
 
 
 async def test_the_cookie_of_our_own_page_logs_in(box: Box) -> None:
-    # The last is the host that raw requests name.
+    # The last page has the host that raw requests name.
     for page in (PAGE, PAGE.upper(), "http://127.0.0.1"):
         async with box.opened() as raw:
             await raw.upgrade(Origin=page, Cookie=f"theme=dark; session={token('42')}; x=y")
@@ -346,7 +346,7 @@ async def test_a_sockjs_session_that_began_with_a_token_is_that_users_alone(box:
             answer = await box.request("POST", f"{session}/{transport}", PING, **other)
             assert (answer.status, answer.body) == (404, b"no such session"), (transport, other)
         assert (await box.request("GET", f"{session}/eventsource", **other)).status == 404
-    # The user's next token, and from then on the one before it no more than any other of hers.
+    # The user's next token replaces the one before, which then counts like any other of hers.
     renewed = {**cookie, "Cookie": f"session={token('42', ttl=77.0)}"}
     for mine in (own, renewed, {"Authorization": f"Bearer {token('42', ttl=78.0)}"}, renewed):
         assert (await box.request("POST", f"{session}/xhr_send", PING, **mine)).status == 204
@@ -379,7 +379,7 @@ async def test_a_revoked_user_is_sent_away_at_once_and_its_tokens_are_no_good(bo
     async with box.reader() as again:
         push = await again.ask(action="login", token=old)
         assert (push["code"], push["reason"]) == (101, "the token was revoked")
-        # Who is let in again gets a new token.
+        # A user that is let in again gets a new token.
         later = _now_ms() / 1000 + 2
         assert await code_of(again, action="login", token=token("42", iat=later)) == 101
     answer = await box.request("GET", "/history?topic=user.42", Authorization=f"Bearer {old}")
@@ -447,7 +447,7 @@ async def test_a_new_key_of_the_issuers_is_found_when_a_token_names_it(
         newer = {"key": ed25519("second"), "kid": "second"}
         assert await code_of(reader, action="login", token=token(**newer)) == 101
         path.write_bytes(jwks(jwk(ed25519("second"), "second")))
-        # What is said meanwhile waits for its turn.
+        # Verbs sent meanwhile wait for their turn.
         await reader.say(action="login", token=token(**newer))
         await reader.say(action="subscribe", topic="user.42")
         assert [(await reader.hear())["type"] for _ in range(2)] == ["logged_in", "subscribed"]

@@ -1,4 +1,4 @@
-"""A request's head that is longer than may be, as pages have it that collect cookies."""
+"""Request heads that are too long, as pages that collect cookies send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Individual messages: kept for those who are away; what one device does, the others know."""
+"""Mailboxes: messages are kept for absent readers; devices see each other's user marks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TOPIC = "user.42"
 
 
 class Store(MemoryStore):
-    """Counts what mailboxes cost; can be away, slow, or behind the other region's."""
+    """A store that counts reads of mailboxes; it can be away, slow, or behind another region."""
 
     def __init__(self) -> None:
         super().__init__(TABLE)
         self.reads: list[int] = []
         self.away = False
         self.behind: set[str | None] = set()
-        # While it is clear, mailboxes are read and not given out.
+        # While it is clear, mailboxes are read but not given out.
         self.open = asyncio.Event()
         self.open.set()
         self.asked = asyncio.Event()
@@ -65,7 +65,7 @@ async def oregon(engine: str, store: Store, tmp_path: Path) -> AsyncIterator[Reg
 async def dublin(
     engine: str, store: Store, tmp_path: Path, oregon: Region
 ) -> AsyncIterator[Region]:
-    """Another region, linked with the first."""
+    """Open another region, linked with the first."""
     async with opened_region(engine, tmp_path, store, name="dublin") as region:
         await linked([oregon, region])
         yield region
@@ -76,7 +76,7 @@ def bodies(pushes: list[dict[str, Any]]) -> list[Any]:
 
 
 async def marked(reader: Reader, kind: str, letter: Any, **verb: Any) -> dict[str, Any]:
-    """Mark ``letter``; returns the push that tells everyone, before or after the reply."""
+    """Mark ``letter``; return the push that tells all devices, before or after the reply."""
     await reader.say(action=kind, topic=TOPIC, id=letter.id, ref=7, **verb)
     heard = [await reader.hear(), await reader.hear()]
     (reply,) = [push for push in heard if push["type"] == "marked"]
@@ -119,7 +119,7 @@ async def test_the_last_of_a_mailbox_has_the_position_to_come_back_with(oregon: 
         await oregon.write_to("42", n)
     async with oregon.device() as reader:
         subscribed, kept = await opened_mailbox(reader)
-        # Who is cut off before the last one asks for the mailbox again.
+        # A reader cut off before the last one asks for the whole mailbox again.
         assert "position" not in subscribed
         assert [push["position"] for push in kept[:2]] == [None, None]
     await oregon.write_to("42", 3)

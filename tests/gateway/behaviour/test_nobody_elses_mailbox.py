@@ -1,7 +1,7 @@
-"""Another user's mailbox: by every transport and verb, and however its topic is spelt.
+"""Another user's mailbox: refused on every transport, for each verb and each spelling of its topic.
 
-User 7 has a letter. User 42, and readers without a name, ask for it in every way there is; each
-is refused, and the mailbox is as it was.
+User 7 has a letter. User 42, and readers without a login, ask for it in every possible way. Each
+request is refused, and the mailbox stays unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.promise("M4")]
 
 THEIRS = "user.7"
 SECRET = {"secret": "letter"}
-# All that a token can ask for, and more.
+# All patterns that a token can ask for, and more.
 EVERYTHING = ["#", "user.#", "user.*", THEIRS, "*.7", "_fabric.#"]
 # unauthorized, unknown topic, permission denied, bad request
 REFUSED = {101, 102, 103, 107}
@@ -41,7 +41,7 @@ async def oregon(engine: str, tmp_path: Path) -> AsyncIterator[Region]:
 
 @pytest.fixture
 async def letter(oregon: Region) -> Envelope:
-    """Of user 7, in the store and in the gateway's memory."""
+    """Return a letter of user 7 that is in the store and in the gateway's memory."""
     written = await oregon.write_to("7", json.dumps(SECRET))
     async with oregon.device("7") as owner:
         assert [push["body"] for push in (await opened_mailbox(owner, "7"))[1]] == [SECRET]
@@ -54,7 +54,7 @@ def login(request: pytest.FixtureRequest) -> str | None:
 
 
 def ways(topic: Any, id_: str) -> Iterator[dict[str, Any]]:
-    """Every verb that names a topic, with all that it takes."""
+    """Yield every verb that names a topic, with all its parameters."""
     yield {"action": "subscribe", "topic": topic}
     yield {"action": "subscribe", "topic": topic, "rewind": 5}
     yield {"action": "subscribe", "topic": topic, "rewind": "1h"}
@@ -66,7 +66,7 @@ def ways(topic: Any, id_: str) -> Iterator[dict[str, Any]]:
 
 
 def position_before() -> str:
-    """From before the letter."""
+    """Return a position from before the letter."""
     return encode(Position(int(time.time() * 1000) - 60_000, {}))
 
 
@@ -76,7 +76,7 @@ def is_refused(pushes: list[dict[str, Any]]) -> None:
 
 
 async def untouched(oregon: Region) -> None:
-    """User 7 has its letter, without marks."""
+    """Check that user 7 has its letter, without user marks."""
     async with oregon.device("7") as owner:
         _, pushes = await opened_mailbox(owner, "7")
     assert [(push["type"], push["body"]) for push in pushes] == [("message", SECRET)]
@@ -100,7 +100,7 @@ async def test_over_sockjs(
         if login is not None:
             await session.say({"action": "login", "token": login})
             assert (await session.hear(1))[0]["type"] == "logged_in"
-        # As many verbs as a reader may say at once.
+        # As many verbs as a reader may send at once.
         for topic in SPELLINGS[:25]:
             verbs = list(ways(topic, letter.id))
             await session.say(*verbs)
@@ -150,7 +150,7 @@ async def test_anothers_message_isnt_marked_by_way_of_ones_own_topic(
         for kind in ("ack", "read", "dismiss"):
             told = await reader.ask(action=kind, topic="user.42", id=letter.id)
             assert told["type"] == "marked"
-        # Marks of one user are carried out in turn: those before it have come to nothing.
+        # A user's marks are processed in turn: those before it had no effect.
         await reader.say(action="read", topic="user.42", id=mine.id)
         assert {(await reader.hear())["type"] for _ in range(2)} == {"marked", "read"}
         await owner.is_up_to_date()
@@ -177,7 +177,7 @@ async def test_by_the_very_words_that_have_just_opened_it_for_its_owner(
                 pass
 
 
-# JSON of which parsers may disagree what topic it names.
+# JSON whose topic different parsers may read differently.
 AMBIGUOUS = [
     '{"action":"subscribe","topic":"user.42","topic":"user.7"}',
     '{"action":"subscribe","topic":"user.7","topic":"user.42","topic":"user.7"}',

@@ -1,6 +1,6 @@
-"""Every transport behind proxies with their own defaults: nothing of ours is said to them.
+"""Every transport behind proxies with their default settings.
 
-nginx asks by HTTP/1.0 then, keeps back what it is answered, and upgrades nothing.
+By default, nginx sends HTTP/1.0, buffers answers, and upgrades nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STREAMS = {
 
 @pytest.fixture
 async def legacy_box(engine: str) -> AsyncIterator[Box]:
-    """A box with every transport."""
+    """Open a box with every transport."""
     async with opened_box(engine, sockjs_legacy=True) as box:
         yield box
 
@@ -34,7 +34,7 @@ async def legacy_box(engine: str) -> AsyncIterator[Box]:
 async def proxy(
     request: pytest.FixtureRequest, legacy_box: Box, tmp_path: Path
 ) -> AsyncIterator[tuple[str, int]]:
-    """The name and the port of what is in front of the box."""
+    """Run each proxy in front of the box; yield its name and port."""
     async with in_front_of(legacy_box.host, request.param, tmp_path) as port:
         yield request.param, port
 
@@ -46,7 +46,7 @@ async def say(box: Box, port: int, **verb: object) -> None:
 
 
 async def until_heard(raw: RawSocket, text: str) -> None:
-    """Return when ``text`` has come, whatever the transport has put around it."""
+    """Wait until ``text`` has arrived, in any wrapping of the transport."""
     await raw.read_until(text.encode())
 
 
@@ -101,7 +101,7 @@ async def test_what_was_missed_can_be_asked_for(legacy_box: Box, proxy: tuple[st
 async def test_a_web_socket_goes_through_where_the_proxy_upgrades(
     legacy_box: Box, proxy: tuple[str, int]
 ) -> None:
-    """nginx has to be told to: the page is answered at once, and goes on with SockJS's streams."""
+    """nginx needs a setting: without it the page is answered at once, and uses SockJS streams."""
     name, port = proxy
     if name == "nginx":
         async with legacy_box.opened(port) as raw:

@@ -1,4 +1,4 @@
-"""A box without a feed: its readers go where there is one, and stay where there is none."""
+"""A box without a feed: its readers are sent to a box that has one, or stay if there is none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def desk() -> AsyncIterator[Frontdesk]:
 async def two_boxes(
     engine: str, desk: Frontdesk, *, drain_seconds: float = 0.0
 ) -> AsyncIterator[tuple[Box, Box]]:
-    """One that knows ``desk`` and is fed once, and another that is well."""
+    """Open a box that knows ``desk`` and is fed only once, and another that works."""
     told = {"endpoints": (desk.url,), "stranded_seconds": 0.5, "drain_seconds": drain_seconds}
     async with opened_box(engine, **told) as box, opened_box("tornado") as other:
         box.tick()

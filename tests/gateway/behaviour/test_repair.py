@@ -1,4 +1,4 @@
-"""What doesn't come over the feed is read by its number: late, once, and soon enough."""
+"""Messages lost on the feed are read by their number: late, once, and soon enough."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from newsfabric.store.memory import MemoryStore
 from operations.cli import cli
 
 TOPIC = "news.breaking"
-# Two seconds from the moment when others could know of it, where nothing else takes the processor.
+# The bound is two seconds from the moment at which others could know of it, on an idle machine.
 SOON = 60.0
 
 
 async def lose(box: Box, **fields: Any) -> Envelope:
-    """A message that was stored, and lost on its way here."""
+    """Store a message that is lost on its way here."""
     made = box.envelope(**fields)
     await box.store.write([made])
     return made
 
 
 async def route(box: Box, **fields: Any) -> Envelope:
-    """A message as a router sends it: stored first. All before it are settled."""
+    """Send a message like a router: stored first. All before it are settled."""
     made = await lose(box, **fields)
     box.send(encode(made, low=made.seq - 1))
     return made
 
 
 async def hear_soon(reader: Reader, count: int, seconds: float = SOON) -> list[Any]:
-    """The next bodies, in ``seconds``; and nothing after them."""
+    """Return the next bodies, within ``seconds``; fail if more follow."""
     async with asyncio.timeout(seconds):
         bodies = await reader.hear_bodies(count)
     await reader.is_up_to_date()
@@ -55,7 +55,7 @@ async def hear_soon(reader: Reader, count: int, seconds: float = SOON) -> list[A
 
 
 def tick(box: Box, last: int, **fields: Any) -> None:
-    """Of a router that has settled all up to its last number."""
+    """Send a tick of a router that has settled all up to its last number."""
     told = {"origin": "oregon", "router": "oregon-router-1", "epoch": box.epoch, "low": last}
     told["sent_ms"] = int(time.time() * 1000)
     box.send(encode_tick(Tick(seq=last, **told | fields)))
@@ -73,7 +73,7 @@ async def test_a_lost_message_is_delivered_soon_and_once(box: Box) -> None:
         lost = await lose(box, body=2)
         await route(box, body=3)
         assert await hear_soon(reader, 3) == [1, 3, 2]
-        # Its copy was only late after all.
+        # Its copy on the feed was only late.
         box.send(encode(lost))
         await route(box, body=4)
         assert await hear_soon(reader, 1) == [4]
@@ -206,7 +206,7 @@ async def test_publishers_clocks_dont_matter(box: Box, hours: int) -> None:
 
 
 class BrokenStore(MemoryStore):
-    """``answer`` says what becomes of a read of numbers; None: all is well."""
+    """A store that calls ``answer`` with each read of numbers; None: it works."""
 
     answer: Callable[[list[Number]], Any] | None = None
     away = False
@@ -296,7 +296,7 @@ async def test_a_gateway_isnt_ready_before_it_has_read_the_directory(engine: str
         store.away = False
 
         def fed_and_ready() -> bool:
-            # A tick is news for five seconds, which may be over on a busy machine.
+            # A tick counts for five seconds, which may have passed on a busy machine.
             with contextlib.suppress(LinkError):
                 box.tick()
             return core.readiness().ready
@@ -307,7 +307,7 @@ async def test_a_gateway_isnt_ready_before_it_has_read_the_directory(engine: str
 async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The row of this router stands still: on a busy machine it would be taken for dead.
+    # This router's row never moves: on a busy machine the router would count as dead.
     monkeypatch.setattr("gateway.reading._MOVES_WITHIN", 3600)
     store = BrokenStore(TABLE)
     async with opened_box(engine, store=store) as box:
@@ -317,11 +317,11 @@ async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
     async with opened_box(engine, store=store) as fresh:
         core = fresh.gateway.core
         fresh.epoch = box.epoch
-        # On a busy machine a gateway is let go on before it has read the directory.
+        # On a busy machine a gateway may start before it has read the directory.
         await core.follower.begun.wait()
         fresh.tick(seq=2, low=2)
         await until(lambda: missing(fresh) == 1)
-        # Number 2 is missing, which its first tick told of.
+        # Number 2 is missing; its first tick has told of it.
         assert "logs" in core.readiness().waiting_for
         store.answer = None
         await until(lambda: "logs" not in core.readiness().waiting_for)
@@ -363,7 +363,7 @@ async def test_a_log_with_too_many_holes_is_read_in_its_order(engine: str) -> No
 async def test_what_a_region_that_was_cut_off_routed_comes_once_and_no_copy_of_it(
     engine: str,
 ) -> None:
-    # Identities are forgotten when some more have come.
+    # An identity is forgotten after a few more messages.
     async with (
         opened_box(engine, hub=HubLimits(identities=5)) as box,
         box.reader(TOPIC) as reader,
@@ -373,7 +373,7 @@ async def test_what_a_region_that_was_cut_off_routed_comes_once_and_no_copy_of_i
         both = await route(box, body="both", ms=ago)
         tick(box, both.seq)
         assert await hear_soon(reader, 1) == ["both"]
-        # The topic's memory keeps ten, so only a look into the stores tells of it now.
+        # The topic's memory keeps ten, so only a look-up in the stores finds it now.
         for n in range(10):
             await route(box, body=n)
         assert await hear_soon(reader, 10) == [*range(10)]

@@ -1,4 +1,4 @@
-"""Readers who come back: what they missed, once, then what is live; and the truth about it."""
+"""Readers that resume: missed messages once, then live ones; and a true ``recovered``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPIC = "news.breaking"
 
 
 class CountingStore(MemoryStore):
-    """Counts what readers who come back cost; can be away, or have things happen meanwhile."""
+    """A store that counts reads for resumes; it can be away, or run ``meanwhile`` during a read."""
 
     def __init__(self) -> None:
         super().__init__(TABLE)
@@ -50,7 +50,7 @@ def store() -> CountingStore:
 
 
 async def publish(box: Box, *bodies: Any, topic: str = TOPIC) -> list[Envelope]:
-    """Messages as routers send them: stored first."""
+    """Send messages like a router: stored first."""
     sent = []
     for body in bodies:
         made = box.envelope(topic, body)
@@ -106,7 +106,7 @@ async def test_a_position_is_good_on_another_gateway_in_another_region(
             ((_, position),) = await hear_positions(reader, 1)
         sent += await publish(box, 2, 3)
     async with opened_box(engine, store=store, region="dublin") as other:
-        # It hears of the last one as another router's copy.
+        # It receives the last message as another router's copy.
         copy = dataclasses.replace(sent[2], router="dublin-router-1", origin="dublin", seq=70)
         other.send_envelope(copy)
         async with other.reader() as reader:
@@ -211,7 +211,7 @@ async def test_a_reader_is_told_when_memory_and_store_cant_say(
         async with box.reader() as reader:
             resumed = await reader.subscribe(TOPIC, position=position)
             assert (resumed["recovered"], resumed["reason"]) == (False, "store")
-            # What is known is sent all the same.
+            # Known messages are sent all the same.
             assert await reader.hear_bodies(10) == [*range(1, 11)]
             await publish(box, "live")
             assert await reader.hear_bodies(1) == ["live"]
@@ -269,7 +269,7 @@ async def test_a_burst_while_the_store_is_read_is_no_gap(engine: str, store: Cou
         fresh.numbers = box.numbers
 
         async def burst() -> None:
-            # More than the topic keeps, during each read that there is.
+            # More than the topic keeps, during each read.
             memory = fresh.gateway.core.hub.memory(TOPIC)
             arrived = memory.arrived
             await publish(fresh, *range(30))
@@ -295,7 +295,7 @@ async def test_a_rewind_instead_begins_where_it_did_when_it_was_asked_for(
         async with box.reader() as reader:
             old = encode(Position(int((time.time() - 700) * 1000), {}))
             store.away = True
-            # The answer comes later than this reaches back.
+            # The answer is sent later than this reaches back.
             resumed = await reader.subscribe(TOPIC, position=old, rewind="1s")
             assert resumed["recovered"] is False
             assert await reader.hear_bodies(10) == [*range(1, 11)]
@@ -378,7 +378,7 @@ async def test_a_position_that_lists_unknown_logs_loses_nothing_of_those_that_ar
 
 
 async def sse(box: Box, query: str, count: int, **headers: str) -> list[tuple[str | None, str]]:
-    """The first ``count`` events of a stream: (id, data)."""
+    """Return the first ``count`` events of a stream: (id, data)."""
     async with box.opened() as raw:
         raw.send_request("GET", f"/events?{query}", **headers)
         await raw.read_until(b"\r\n\r\n")
@@ -495,7 +495,7 @@ async def test_a_history_that_cant_be_read_says_why_and_is_whole_when_asked_agai
         page = await get_history(other, topic=TOPIC, after=begin)
         assert (page["recovered"], page["reason"]) == (False, "store")
         store.away = False
-        # It is left alone for a second first.
+        # First the store is left alone for a second.
         while (page := await get_history(other, topic=TOPIC, after=begin)).get("reason"):
             assert page["reason"] == "store"
             await asyncio.sleep(0.05)
@@ -543,7 +543,7 @@ async def test_what_the_store_has_spoilt_breaks_nobodys_parser(engine: str) -> N
         made[1] = dataclasses.replace(made[1], body=b'{"cut off')
         await store.write(made)
         await settle(store, made[-1])
-    # A gateway that has none of it but from the store.
+    # A gateway that has these messages only from the store.
     async with opened_box(engine, store=store) as box, box.reader() as reader:
         resumed = await reader.subscribe(TOPIC, position=position)
         assert (resumed["recovered"], resumed["reason"]) == (False, "store")

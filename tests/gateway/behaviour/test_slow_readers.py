@@ -1,5 +1,5 @@
-"""What a reader gets that doesn't take what it is sent: closed, or served what its topic's policy
-keeps, within the bounds of its outbox."""
+"""Readers that don't take their messages: closed, or served as their topic's policy says, within
+the bounds of their outbox."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 60
 
 
 async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
-    """A reader whose kernel takes little and who doesn't read."""
+    """Connect a reader that doesn't read, and whose kernel buffers little."""
     await raw.upgrade()
     raw.say(action="subscribe", topic=topic)
     await raw.read_frame()
@@ -27,7 +27,7 @@ async def stuck_reader(box: Box, raw: Any, topic: str) -> None:
 
 @pytest.mark.promise("D6")
 async def test_a_slow_reader_of_messages_that_must_not_be_dropped_is_closed(engine: str) -> None:
-    # It has all the time it needs to read why.
+    # It has all the time it needs to read the reason.
     told = {"outbox": SMALL, "linger": PATIENCE}
     async with opened_box(engine, **told) as box, box.opened(receive_buffer=4096) as raw:
         await stuck_reader(box, raw, "news.breaking")
@@ -117,7 +117,7 @@ async def test_who_is_too_slow_for_what_an_over_long_message_gets_is_closed_once
     limits = OutboxLimits(hard_bytes=3_000, soft_bytes=3_000, soft_seconds=60)
     async with opened_box(engine, outbox=limits) as box, box.reader("video.feed") as quick:
         before = await closed(box)
-        # After one of these numbers of replies there is no room for what the message gets.
+        # After one of these numbers of replies there is no room for the answer to the long message.
         for count, replies in enumerate(range(2, 12)):
             async with box.opened(receive_buffer=4096) as raw:
                 await stuck_reader(box, raw, "video.feed")
@@ -126,7 +126,7 @@ async def test_who_is_too_slow_for_what_an_over_long_message_gets_is_closed_once
                     await quick.hear()
                 for _ in range(replies):
                     raw.say(action="ping")
-                    # Answered before the next thing comes.
+                    # Answered before the next message is sent.
                     await asyncio.sleep(0.01)
                 raw.send_frame(0x81, bytes(20_000))
                 await reaches(lambda: closed(box), before + count + 1)
@@ -136,13 +136,13 @@ async def test_who_is_too_slow_for_what_an_over_long_message_gets_is_closed_once
 
 
 async def closed(box: Box) -> float:
-    """How many were closed for being too slow, or for a message that was too long."""
+    """Return the number of readers closed as too slow, or for a message that was too long."""
     sample = 'newsfabric_gateway_closes_total{reason="%s"}'
     return sum([await box.metric(sample % reason) for reason in ("slow_reader", "too_big")])
 
 
 async def reaches(figure: Callable[[], Awaitable[float]], wanted: float) -> None:
-    """Return once ``figure`` is ``wanted``; fail if it isn't in time."""
+    """Wait until ``figure`` is ``wanted``; TimeoutError if it takes too long."""
     async with asyncio.timeout(PATIENCE):
         while await figure() != wanted:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.01)

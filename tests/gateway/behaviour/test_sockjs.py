@@ -43,7 +43,7 @@ async def say(box: Box, session: str = SESSION, **fields: Any) -> None:
 
 
 class Lines:
-    """Frames of an xhr_streaming response, as they come."""
+    """The frames of an xhr_streaming response, as they arrive."""
 
     def __init__(self, raw: RawSocket) -> None:
         self._raw = raw
@@ -60,7 +60,7 @@ class Lines:
         return line.decode()
 
     async def rest(self) -> list[str]:
-        """All frames up to the end of the response."""
+        """Return all frames up to the end of the response."""
         frames: list[str] = []
         with contextlib.suppress(EOFError):
             while True:
@@ -108,7 +108,7 @@ async def test_messages_wait_between_two_polls_and_leave_together(box: Box) -> N
 
 
 async def test_two_messages_in_one_turn_are_both_heard(box: Box) -> None:
-    """A second packet on one polling response used to raise."""
+    """A second packet on one polling response once raised an error."""
     await poll(box)
     await say(box, action="subscribe", topic="news.breaking")
     await poll(box)
@@ -174,7 +174,7 @@ async def test_xhr_send_without_a_session_is_not_found(box: Box) -> None:
 
 
 async def test_an_xhr_send_takes_all_that_a_reader_may_say_at_once(engine: str) -> None:
-    """As sockjs-client batches it: 256 verbs of 16 KiB."""
+    """A batch as sockjs-client sends it: 255 verbs of 16 KiB."""
     async with opened_box(engine, sockjs_disconnect_delay=60.0) as box:
         await poll(box)
         padded = '{"action":"ping"}'.ljust(16 * 1024)
@@ -344,7 +344,7 @@ async def test_a_stream_whose_reader_acknowledges_nothing_ends(
     async with opened_box(engine, heartbeat=0.05) as box, streaming(box) as lines:
         assert [await lines.next() for _ in range(2)] == ["o", "h"]
         monkeypatch.setattr(sessions, "since_acknowledged", lambda _: 60.0)
-        # It is over, whatever of a goodbye is on its way.
+        # The stream ends at once, whatever part of a goodbye is on its way.
         await until(lambda: not box.gateway.core.readers.open)
 
 
@@ -428,7 +428,7 @@ async def test_broken_json_on_a_websocket_ends_tcp_at_once(engine: str) -> None:
         raw.send_frame(0x81, b'["x')
         first, payload = await raw.read_frame()
         assert (first, payload[:2]) == (0x88, (1002).to_bytes(2, "big"))
-        # Nobody answers the close frame, and nobody waits for that.
+        # The close frame isn't answered, and the gateway doesn't wait for that.
         assert await raw.read_all() == b""
 
 

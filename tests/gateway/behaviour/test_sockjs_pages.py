@@ -71,7 +71,7 @@ async def test_other_urls_are_not_there(box: Box, path: str) -> None:
 async def test_an_iframe_page_that_not_everyone_may_frame_is_asked_for_each_time(
     engine: str,
 ) -> None:
-    """Or a browser's copy would outlive a change of the list."""
+    """Otherwise a browser's cached copy would outlive a change of the list."""
     pages = []
     for origins in (("https://one.example",), ("https://one.example", "https://two.example")):
         async with opened_box(engine, origins=origins) as box:
@@ -84,7 +84,7 @@ async def test_an_iframe_page_that_not_everyone_may_frame_is_asked_for_each_time
         assert page.headers["content-security-policy"].startswith(
             f"frame-ancestors 'self' {listed}"
         )
-        # With it, browsers that heed it let in every port of our host.
+        # With it, browsers that support it let in every port of our host.
         assert b"document.domain" not in page.body
 
 

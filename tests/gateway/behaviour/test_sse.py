@@ -1,4 +1,4 @@
-"""What an EventSource sees at /events."""
+"""/events as an EventSource sees it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def opened_stream(raw: RawSocket, query: str, **headers: str) -> Response:
 
 
 async def next_event(raw: RawSocket) -> tuple[str | None, dict[str, Any]]:
-    """The id (None if the event has none) and data of the next event; comments are passed over."""
+    """Return the id (None if it has none) and data of the next event; comments are skipped."""
     while True:
         lines = (await raw.read_until(b"\n\n")).decode().strip("\n").split("\n")
         fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
@@ -204,7 +204,7 @@ async def test_what_a_reader_sends_after_its_request_is_dropped(box: Box) -> Non
 async def test_a_reader_who_breaks_off_before_the_answer_leaves_nothing(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reset comes when the request was read, and nobody has looked at the socket since."""
+    """The reset arrives after the request was read, and before the socket is looked at again."""
     core, left = box.gateway.core, asyncio.Event()
     ask = core.admission.ask
 

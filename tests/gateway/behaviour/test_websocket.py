@@ -1,4 +1,4 @@
-"""What a reader on a raw WebSocket sees."""
+"""A gateway as a reader on a raw WebSocket sees it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_fresh_gateway_rewinds_from_the_store(box: Box) -> None:
 
 
 def before_it_began(n: int) -> int:
-    """The time in ms of the ``n``-th message that was routed before the gateway began."""
+    """Return the time in ms of the ``n``-th message routed before the gateway began."""
     return int(time.time() * 1000) - 60_000 + n
 
 
@@ -361,7 +361,7 @@ async def test_a_reader_whose_verb_cant_be_answered_has_to_come_again(
         async def history(self, *args: Any, **kwargs: Any) -> Any:
             raise RuntimeError("a bug of ours")
 
-    # The read is one, and the answer that waits for it another.
+    # One error of the read, and one of the answer that waits for it.
     for _ in range(2):
         expect_error_log("a task of the gateway failed")
     async with opened_box(engine, store=FaultyStore(TABLE)) as box, box.reader() as reader:
@@ -394,7 +394,7 @@ async def test_a_flood_is_refused_and_then_closed(engine: str, ping: str) -> Non
         assert code == 4102
         errors = pushes[5:-1]
         assert [p["type"] for p in pushes[:5]] == ["pong"] * 5
-        # While a verb waits for its answer, one error is for all that come behind it.
+        # While a verb waits for its answer, one error stands for all the verbs behind it.
         assert 1 <= len(errors) <= 3
         assert {(p["type"], p["code"], p["temporary"]) for p in errors} == {("error", 111, True)}
         assert pushes[-1] == {
@@ -435,7 +435,7 @@ async def test_a_page_that_follows_and_leaves_300_topics_at_once_is_refused_and_
             "retry_after_ms": 1_000,
             "limits": LIMITS,
         }
-        # It hasn't been closed: it closes itself.
+        # It hasn't been closed, so it closes itself.
         raw.send_frame(0x88, (1000).to_bytes(2, "big"))
         assert {p["type"] for p in await raw.read_pushes()} <= {
             "error",
@@ -524,11 +524,11 @@ async def test_a_message_left_unfinished_is_closed_with_1008(
 
 
 async def last_frames(raw: RawSocket) -> tuple[bytes, bytes]:
-    """The payloads of the ``disconnect`` push and of the close frame."""
+    """Return the payloads of the ``disconnect`` push and of the close frame."""
     texts = []
     while (frame := await raw.read_frame())[0] != 0x88:
         texts += [frame[1]] if frame[0] == 0x81 else []
-    # A SockJS c stands between them.
+    # In SockJS, a c frame stands between them.
     disconnect = [text for text in texts if b"disconnect" in text]
     assert len(disconnect) == 1
     return disconnect[0].replace(b"\\", b""), frame[1]
@@ -543,7 +543,7 @@ async def test_a_reader_may_always_be_amid_a_message_if_none_takes_too_long(engi
         raw.send(start)
         while time.monotonic() < began + 3:
             raw.send(rest + start)
-            # A heartbeat may come.
+            # A heartbeat may be received.
             while (frame := await raw.read_frame())[0] == 0x89:
                 pass
             assert json.loads(frame[1]) == {"type": "pong"}
@@ -580,13 +580,13 @@ async def test_a_reader_without_a_sign_of_life_is_closed_with_4203(engine: str) 
 async def test_a_reader_is_not_blamed_for_a_gateway_that_stood_still(
     monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    # The first heartbeat comes after half of the time between two.
+    # The first heartbeat is sent after half of the interval.
     monkeypatch.setattr("gateway.connection.random.uniform", lambda *_: 0.5)
     async with opened_box("tornado", heartbeat=0.6) as box, box.opened() as raw:
         await raw.upgrade()
         assert await raw.read_frame() == (0x89, b"")
         if state != "was asked once":
-            # Its answer to this one comes amid the standstill.
+            # Its answer to this one arrives during the standstill.
             assert await raw.read_frame() == (0x89, b"")
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
@@ -598,7 +598,7 @@ async def test_a_reader_is_not_blamed_for_a_gateway_that_stood_still(
             time.sleep(2.0)
 
         if state == "isn't read yet":
-            # Among what sockets have: the loop looks at its timers before it looks there again.
+            # As an event of a socket: the loop looks at timers before sockets are read again.
             loop.add_reader(ours, stand_still)
             theirs.send(b"x")
         else:
@@ -684,7 +684,7 @@ async def test_a_dead_reader_doesnt_break_a_broadcast(box: Box) -> None:
 
 
 async def test_a_replay_that_is_cut_has_no_gap(engine: str) -> None:
-    """No newest version from before comes in the place of what doesn't fit."""
+    """No newest version from before replaces a message that doesn't fit."""
     table = TopicTable([TopicPolicy(pattern="news.*", keep=0, latest=True)])
     async with opened_box(engine, table=table, replay_bytes=5_000) as box:
         small = box.envelope(key="a", body="small", ms=before_it_began(0))

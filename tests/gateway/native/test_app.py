@@ -1,4 +1,4 @@
-"""A whole control plane on a stub broker, attached to a data plane of ours."""
+"""A whole control plane on a stub broker, attached to a fake data plane."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EPOCH = int(time.time() * 1000)
 
 @pytest.fixture(autouse=True)
 def program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never started: the data plane lives already."""
+    """Name a program that is never started: the data plane runs already."""
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/bin/true")
 
 
@@ -64,7 +64,7 @@ class Attached:
     box: Box
     visit: Visit
     settings: dict[str, Any]
-    # How readers were sent elsewhere when it began.
+    # The command by which readers were sent elsewhere at the start.
     shed: dict[str, Any]
 
     @property
@@ -72,7 +72,7 @@ class Attached:
         return self.box.gateway.core
 
     def hand_over(self, request: bytes, address: str = "192.0.2.1") -> socket.socket:
-        """Hand a connection with ``request`` over; the reader's end of it."""
+        """Hand over a connection with ``request``; return the reader's end of it."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             reader = socket.create_connection(listening.getsockname())
             ours, _ = listening.accept()
@@ -83,7 +83,7 @@ class Attached:
         return reader
 
     async def serve(self, request: bytes) -> Response:
-        """Hand a connection with ``request`` over; what is answered on it."""
+        """Hand over a connection with ``request``; return the answer on it."""
         with self.hand_over(request) as reader:
             streams, writer = await asyncio.open_connection(sock=reader)
             answer = await asyncio.wait_for(streams.read(), 60)
@@ -130,7 +130,7 @@ async def control_plane(
 
 
 async def drained(visit: Visit) -> None:
-    """Do what a data plane does that is told to drain: end."""
+    """Act like a data plane that is told to drain: end."""
     with contextlib.suppress(EOFError, OSError):
         while not visit.left:
             command = await visit.hear()
@@ -187,7 +187,7 @@ async def test_a_data_plane_hears_what_becomes_of_what_it_handed_over(fake: Fake
         plane = plane_of(attached.core)
         attached.visit.leave()
         await until(lambda: plane.state is State.AWAY)
-        # Nobody hears of this one, so nobody may be told that it is there.
+        # The data plane isn't told that this one is gone, so the next `kept` must not count it.
         second.close()
         serving = plane.on_event.__self__  # type: ignore[attr-defined]
         await until(lambda: serving._handovers.open == {"192.0.2.1": 1})
@@ -222,7 +222,7 @@ async def test_without_a_data_plane_it_isnt_ready(fake: FakeDataplane) -> None:
 
 
 async def left_by(visit: Visit, seq: int) -> list[Left]:
-    """What the control plane leaves of logs, once it has seen number ``seq`` of one."""
+    """Return the state that the control plane leaves, once it has seen number ``seq`` of a log."""
     while True:
         command = await visit.hear()
         lefts = []
@@ -279,7 +279,7 @@ async def test_what_the_first_one_published_last_the_next_one_doesnt_publish_aga
     await store.write(made)
     await settle(store, made[-1])
     left = LeftLogs((left_of(log_of(made[0]), 1),), EPOCH)
-    # It had the time to publish the third one, and not to say that it did so.
+    # The first control plane had time to publish the third one, but not to leave that in its state.
     blob = encode_marks(left, MAX_BLOB) + encode_mark(made[2])
     async with control_plane(fake, attachment=2, blob=blob, store=store) as second:
         assert await bodies_published(second.visit, 1) == [{"headline": 2}]
@@ -322,7 +322,7 @@ async def test_marks_are_left_behind_what_they_speak_of(fake: FakeDataplane) -> 
 
 
 class LateStore(MemoryStore):
-    """Its directory can't be read until ``there`` is set."""
+    """A store whose directory can't be read until ``there`` is set."""
 
     def __init__(self) -> None:
         super().__init__(TABLE)
@@ -397,11 +397,11 @@ async def test_if_what_was_left_cant_be_read_readers_are_sent_elsewhere_and_resu
 
 
 def routed(number: int) -> Envelope:
-    """Number ``number`` of the box's router, routed just now."""
+    """Return number ``number`` of the box's router, routed just now."""
     return envelope(number, at=EPOCH + number - START_MS, epoch=EPOCH)
 
 
 def left_of(log: Log, start: int) -> Left:
-    """What is left of a log by one that has heard nothing of it."""
+    """Return the state of a log as a gateway leaves it that has heard nothing of the log."""
     seen = ((1, start),) if start else ()
     return Left(log, start, seen, (), start, None, (), log.epoch)

@@ -1,4 +1,4 @@
-"""Commands, as the protocol's page has them."""
+"""Commands, in the form that the protocol's page gives."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_settings_are_read_field_by_field_by_the_other_end() -> None:
 
 
 def test_a_data_plane_of_version_6_takes_over_with_the_settings_that_came_last() -> None:
-    # It had a memory, and refuses one of no topics.
+    # That version had a memory, and refuses a memory for no topics.
     (made,) = decoded(commands.settings(GatewaySettings(name="b", region="r"), capacity=1))
     assert made.fields["once_hub_topics"] > 0
 

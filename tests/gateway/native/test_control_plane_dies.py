@@ -1,4 +1,4 @@
-"""Readers don't notice what happens to control planes: killed, stopped, displaced, or garbage."""
+"""Control planes that are killed, stopped, displaced, or send garbage: readers don't notice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from newsfabric.store.logs import Log
 from newsfabric.store.sqlite import SqliteStore
 
 TOPIC = "news.steady"
-# Twice that without a sign of life is the end of a reader, on a busy machine too.
+# A reader that is silent for twice this time is closed, on a busy machine too.
 HEARTBEAT = 1.0
 
 
@@ -47,12 +47,12 @@ class Fabric:
         self.bodies = 0
 
     async def start(self) -> ControlPlane:
-        """The next control plane, attached."""
+        """Start the next control plane, and wait until it is attached."""
         control = await ControlPlane.start(
             {
                 "store": str(self.folder / "store.sqlite"),
                 "gateway": {
-                    # So it doesn't wait for ticks of our router, which is Oregon's.
+                    # Not Oregon, so that it doesn't wait for ticks of our router there.
                     "region": "dublin",
                     "heartbeat": HEARTBEAT,
                     "drain_seconds": 0.0,
@@ -67,8 +67,7 @@ class Fabric:
         return control
 
     async def publish(self, count: int = 1) -> None:
-        """Messages as a router sends them: stored first, then on the way to all who live; then
-        they are settled."""
+        """Send messages like a router: store each, send it to all control planes, settle it."""
         for _ in range(count):
             self.bodies += 1
             made = self.router.message(TOPIC, self.bodies)
@@ -78,14 +77,14 @@ class Fabric:
             await settle(self.store, made)
 
     async def kill(self) -> None:
-        """kill -9 of the last control plane."""
+        """Kill the last control plane with kill -9."""
         control = self.control.pop()
         control.signal(signal.SIGKILL)
         assert await control.ended() == -signal.SIGKILL
 
     @contextlib.asynccontextmanager
     async def reader(self) -> AsyncIterator[Reader]:
-        """A reader that is pinged and answers, also while a test doesn't look at what came."""
+        """Connect a reader that answers pings, also while a test doesn't read its messages."""
         url = f"ws://127.0.0.1:{self.plane.port}/websocket"
         async with websockets.connect(url, ping_interval=None, max_queue=None) as connection:
             yield Reader(connection)
@@ -105,7 +104,7 @@ async def fabric(tmp_path: Path) -> AsyncIterator[Fabric]:
 
 
 async def pinged(raw: RawSocket) -> None:
-    """Return at the next heartbeat, answered."""
+    """Wait for the next heartbeat, and answer it."""
     while (await raw.read_frame())[0] != 0x89:
         pass
     raw.send_frame(0x8A, b"")
@@ -121,10 +120,10 @@ async def test_killed_and_replaced_nothing_is_lost_or_doubled(fabric: Fabric) ->
         await reader.subscribe(TOPIC)
         await fabric.publish(5)
         assert await reader.hear_bodies(5) == [1, 2, 3, 4, 5]
-        # Some of these may be with the one that is killed.
+        # Some of these may have reached the one that is killed.
         await fabric.publish(5)
         await fabric.kill()
-        # Heartbeats go on, verbs wait, and what is published now only the store knows.
+        # Heartbeats go on, verbs wait, and messages published now are only in the store.
         await fabric.publish(5)
         for _ in range(3):
             await pinged(silent)
@@ -178,14 +177,14 @@ async def test_a_stopped_one_is_displaced_by_the_next(fabric: Fabric) -> None:
         await fabric.start()
         pushes = [await reader.hear() for _ in range(4)]
         assert sorted(p["body"] for p in pushes if p["type"] == "message") == [4, 5, 6]
-        # When it wakes up it finds that it was replaced, and ends without draining anyone.
+        # When it wakes up it finds that it was replaced, and ends without draining any reader.
         old.signal(signal.SIGCONT)
         assert await old.ended() == 0
         await reader.is_up_to_date()
 
 
 async def pong(reader: Reader, patience: float) -> bool:
-    """Whether a plain ping is answered within so many seconds."""
+    """Return whether a plain ping is answered within ``patience`` seconds."""
     # At a pace that is no flood.
     await asyncio.sleep(0.05)
     await reader.connection.send(b'{"action":"ping"}')
@@ -292,7 +291,7 @@ async def test_garbage_ends_the_control_plane_and_no_reader(tmp_path: Path, name
                 with contextlib.suppress(ConnectionError):
                     while more := await loop.sock_recv(stranger, 65536):
                         heard += more
-        # The last word says why.
+        # The last event states the reason.
         assert heard[-300:].rfind(b"\x87") >= 0
         async with attached(plane) as control:
             push = control.publish(TOPIC)
@@ -326,7 +325,7 @@ async def test_verbs_that_wait_are_bounded(tmp_path: Path) -> None:
     async with dataplane(tmp_path) as plane, plane.reader() as raw:
         async with attached(plane, limits) as control:
             await subscribed(raw, TOPIC)
-            # It has the first, as one that leaves may or may not have had: the others wait.
+            # The first verb may or may not reach it, as with one that leaves: the others wait.
             control.pause()
             for number in range(14):
                 raw.say(action="ping", ref=number)
@@ -357,7 +356,7 @@ async def test_one_that_doesnt_read_is_cut_off(tmp_path: Path) -> None:
                     pytest.fail("it was never cut off")
         async with attached(plane) as second:
             push = second.publish(TOPIC)
-            # Pings have come meanwhile, if that took a while.
+            # Pings may have arrived meanwhile.
             while (frame := await raw.read_frame())[0] == 0x89:
                 pass
             assert frame == (0x81, push.encode())

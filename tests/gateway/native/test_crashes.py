@@ -1,4 +1,4 @@
-"""That a test would see it when its data plane crashes."""
+"""A test notices that its data plane has crashed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_a_data_plane_that_aborts_is_noticed(dataplanes: list[Process]) ->
     async with opened_box("native"):
         (process,) = dataplanes
         assert crashed(dataplanes) == []
-        # What a panic does.
+        # The effect of a panic.
         os.kill(process.pid, signal.SIGABRT)
         await until(lambda: process.poll() is not None)
         assert crashed(dataplanes) == [(process.pid, -signal.SIGABRT)]

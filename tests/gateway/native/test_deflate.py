@@ -1,4 +1,4 @@
-"""permessage-deflate on the wire, against an implementation that isn't ours."""
+"""permessage-deflate on the wire, against an independent implementation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_whatever_is_offered_both_directions_work(
         for number in range(3):
             push = control.publish(TOPIC, {**LONG, "n": number})
             assert await one.hear() == json.loads(push)
-        # A verb that the library compresses, again and again without context.
+        # A verb that the library compresses, several times without context.
         for _ in range(3):
             assert await one.ask(action="ping", ref="x" * 5_000) == {"type": "pong"}
 
@@ -109,7 +109,7 @@ async def test_all_who_negotiated_get_the_same_bytes_and_others_plain_ones(
         assert len(payload) < len(push) / 5
         assert zlib.decompressobj(-15).decompress(payload + b"\0\0\xff\xff") == push.encode()
         assert await plain.read_frame() == (0x81, push.encode())
-        # Compressing costs once, not once for each reader: a second message says nothing of it.
+        # A message is compressed once for all readers; a second message doesn't mention it.
         small = control.publish(TOPIC, 1, key="k")
         assert len(small) > 100
         assert [await raw.read_frame() for raw in raws] == [await plain.read_frame()] * 8

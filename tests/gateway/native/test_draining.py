@@ -1,4 +1,4 @@
-"""A paced drain of many readers on several threads, as they see it."""
+"""A paced drain of many readers on several threads, as the readers see it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READERS = 120
 
 
 async def goodbye(raw: RawSocket) -> tuple[float, dict[str, object], int]:
-    """When it came, the ``disconnect`` push, the close code. The reader answers, as it should."""
+    """Answer the close; return its time, the ``disconnect`` push and the close code."""
     pushes = []
     while (frame := await raw.read_frame())[0] != 0x88:
         pushes.append(json.loads(frame[1]))

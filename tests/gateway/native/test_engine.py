@@ -1,4 +1,4 @@
-"""What the rest of a gateway sees of its data plane."""
+"""The data plane as the rest of a gateway sees it."""
 
 from __future__ import annotations
 

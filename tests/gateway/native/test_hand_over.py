@@ -1,4 +1,4 @@
-"""Requests that aren't the data plane's go to the control plane with every byte untouched."""
+"""Requests that the data plane doesn't serve are handed to the control plane, byte for byte."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ async def test_without_a_control_plane_they_are_told_to_come_back(tmp_path: Path
             assert Response.of(await raw.read_until(b"\r\n\r\n")).status == 200
         async with attached(plane) as control:
             counts = await control.count()
-        # An I/O thread that hasn't yet heard that nobody is attached hands one over, which is
-        # then answered on the way.
+        # An I/O thread that doesn't know yet that no control plane is attached hands one over,
+        # which is then answered on the way.
         assert counts["unavailable"] + counts["handovers"] == 3
 
 
@@ -98,11 +98,11 @@ async def test_those_that_wait_for_a_control_plane_that_dies_are_told_to_come_ba
         for raw in raws:
             raw.send(PAGE)
         hearing = [asyncio.create_task(raw.read_all()) for raw in raws]
-        # The first who is turned away finds as many waiting as there may be.
+        # The first reader that is refused finds as many waiting as there may be.
         await asyncio.wait(hearing, return_when=asyncio.FIRST_COMPLETED)
         control.leave()
         answers = await asyncio.gather(*hearing, return_exceptions=True)
-        # What the dead one's socket held is gone with it; nobody is left hanging.
+        # Requests in the dead one's socket are lost with it; no reader is left waiting.
         told_so = [a for a in answers if isinstance(a, bytes) and a.startswith(b"HTTP/1.1 503")]
         assert len(told_so) > 1_024
 

@@ -1,4 +1,4 @@
-"""The types of messages: docs/dataplane-protocol.md has the table, and both ends have the same."""
+"""The types of messages: both ends have those of the table in docs/dataplane-protocol.md."""
 
 from __future__ import annotations
 

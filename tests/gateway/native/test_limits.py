@@ -1,4 +1,4 @@
-"""Whatever strangers send, and however slowly: a counted end with its reason, and nothing leaks."""
+"""Bytes of strangers, at any pace: each end is counted with its reason, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HANDSHAKE = (
     b"GET /websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-# What a storm may leave behind: pages of a heap that has found its size.
+# Bytes that a storm may leave behind: pages of a heap that has found its size.
 GROWTH = 6 << 20
 
 
 async def closed_with(raw: RawSocket) -> tuple[list[int], int]:
-    """The codes of the ``disconnect`` pushes and of the close frame, which must come."""
+    """Return the codes of the ``disconnect`` pushes and of the close frame, which must come."""
     codes = []
     while (frame := await raw.read_frame())[0] != 0x88:
         if frame[0] == 0x81 and frame[1].startswith(b'{"type":"disconnect"'):
@@ -165,7 +165,7 @@ async def test_a_malformed_frame_ends_with_its_code_and_is_counted(
     [
         (b"{", [b"\x03\xea"]),
         (b'["x"', [b"\x03\xea"]),
-        # Not UTF-8: a WebSocket's fault, not SockJS's.
+        # Not UTF-8: an error of WebSocket, not of SockJS.
         (b'["\xed\xa0\x80"]', [b"a[", b"c[", b"\x03\xef"]),
         (b"[1]", []),
         (b'""', []),
@@ -203,7 +203,7 @@ async def test_a_peer_that_vanished_is_closed_after_two_heartbeats(tmp_path: Pat
 
 
 async def test_readers_are_not_blamed_for_a_data_plane_that_stood_still(tmp_path: Path) -> None:
-    """Of more than it reads in one turn it asks for a sign of life first."""
+    """With more to read than one turn takes, the data plane sends a ping before it closes."""
     quick = told(heartbeat=1.0)
     async with (
         driven(tmp_path, "--threads=1", settings=quick) as (plane, _),
@@ -222,7 +222,7 @@ async def test_readers_are_not_blamed_for_a_data_plane_that_stood_still(tmp_path
             readers = [group.create_task(answer(number)) for number in range(300)]
             await until(lambda: len(pongs) == 300)
             plane.process.send_signal(signal.SIGSTOP)
-            # For so long it gets no time.
+            # For this time it gets no processor.
             await asyncio.sleep(4 * quick.heartbeat)
             plane.process.send_signal(signal.SIGCONT)
             pongs.clear()
@@ -283,7 +283,7 @@ async def settled(plane: Dataplane, control: Control, **expected: int) -> None:
 
 async def test_ten_thousand_resets_are_counted_and_leave_nothing(tmp_path: Path) -> None:
     async with driven(tmp_path, "--threads=2") as (plane, control):
-        # The first ones find the heap's size.
+        # The first connections let the heap find its size.
         await asyncio.to_thread(storm, plane.port, 1_000)
         await control.counted(accepts=1_000, abandoned=1_000)
         descriptors, rss = plane.descriptors(), plane.rss
@@ -308,7 +308,7 @@ async def test_ten_thousand_malformed_heads_are_counted_and_leave_nothing(tmp_pa
         counters = await control.counted(
             closing=0, thread__0__connections=0, thread__1__connections=0
         )
-        # A reset may destroy what was sent before it.
+        # A reset may destroy bytes that were sent before it.
         assert counters["bad_requests"] + counters["abandoned"] == 11_000
         assert counters["bad_requests"] > 0
         assert plane.descriptors() <= descriptors

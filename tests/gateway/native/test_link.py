@@ -1,4 +1,4 @@
-"""One attachment: messages and descriptors over a unix socket."""
+"""An attachment: messages and descriptors over a unix socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.native.wire import MAX_MESSAGE
 
 
 class End:
-    """A link, what it told, and the other end."""
+    """A link, the events that it reported, and the other end."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -140,7 +140,7 @@ async def test_the_end_of_the_other_end_is_told_once(end: End) -> None:
 
 
 def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> None:
-    """Whoever takes over ends the older one while a request of a reader is still on its way."""
+    """A newer control plane ends the older attachment while a reader's request is on its way."""
 
     async def run() -> None:
         end = End()
@@ -156,7 +156,7 @@ def test_what_it_said_last_is_heard_though_nothing_can_be_written_any_more() -> 
         for open_ in (descriptor, read, write):
             os.close(open_)
 
-    # It writes before it reads what came meanwhile; uvloop reads first.
+    # It writes before it reads the bytes that arrived meanwhile; uvloop reads first.
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(run())
 
@@ -214,7 +214,7 @@ def test_a_data_plane_that_accepts_nobody_keeps_nobody_waiting(tmp_path: Path) -
         frozen = stack.enter_context(socket.socket(socket.AF_UNIX))
         frozen.bind(str(path))
         frozen.listen(0)
-        # Linux keeps one more than it is told.
+        # Linux allows one more connection than the backlog says.
         stack.enter_context(connected(path))
         with pytest.raises(BlockingIOError):
             connected(path)

@@ -1,4 +1,4 @@
-"""How readers come in: whatever the listener is, whoever stands in front, whatever runs out."""
+"""Accepting readers: from any listener, behind proxies, and with too few descriptors."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ ADDRESSES = {
 
 
 def behind_proxies(**settings: Any) -> GatewaySettings:
-    """Settings of a gateway that has proxies in front on this machine."""
+    """Return the settings of a gateway that has proxies in front on this machine."""
     return told(native={"proxy_from": ("127.0.0.0/8",)}, **settings)
 
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """A listener as a service manager hands it down: blocking, with no option set."""
+    """Open a listener as a service manager hands it down: blocking, with no option set."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(100)
@@ -124,7 +124,7 @@ async def test_the_address_in_a_proxy_header_survives_a_hand_over(
         passed, address = await handed(control)
         with passed:
             assert address == ADDRESSES[name]
-            # The header is gone and nothing else.
+            # Only the header is gone.
             assert passed.recv(4096) == PAGE
 
 
@@ -136,7 +136,7 @@ async def test_a_proxy_header_may_be_cut_anywhere(tmp_path: Path, name: str) -> 
         async def cut(at: int) -> None:
             async with plane.reader() as raw:
                 raw.send(header[:at])
-                # The turn in which the first half is looked at.
+                # One turn of the loop, in which the first half is read.
                 await asyncio.sleep(0.02)
                 raw.send(header[at:] + GREETING)
                 assert (await raw.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
@@ -300,7 +300,7 @@ async def test_out_of_descriptors_it_pauses_and_goes_on(
             raw.send(GREETING)
         await control.until_counter("accept_pauses", 1)
         before = plane.cpu
-        # What would spin in this time is what is asked for.
+        # In this time, a busy loop would use the processor.
         await asyncio.sleep(1.0)
         assert plane.cpu - before < 0.2
         push = control.publish()
@@ -325,10 +325,10 @@ async def test_a_pause_ends_in_a_drain_too(tmp_path: Path) -> None:
         for _ in range(8):
             await stack.enter_async_context(plane.reader())
         await control.until_counter("accept_pauses", 1)
-        # Nobody is told for some hours yet: it only doesn't let readers in any more.
+        # The drain sends no reader away for hours: it only stops accepting readers.
         control.send(commands.drain(10_000.0, 1))
         before = plane.cpu
-        # What would spin in this time is what is asked for.
+        # In this time, a busy loop would use the processor.
         await asyncio.sleep(1.5)
         assert plane.cpu - before < 0.2
 
@@ -376,7 +376,7 @@ async def test_a_newer_data_plane_has_the_options_of_the_older_one(
                     third.send(header + GREETING)
                     assert Response.of(await third.read_all()).status == 503
                     await control.counted(rejected__address=1, readers__websocket=2)
-                # The first one's place is free as soon as it leaves, though another counted it.
+                # The first one's place is free once it leaves, though another process counted it.
                 await first.close()
                 await control.counted(readers__websocket=0, closing=0)
                 async with plane.reader() as fourth, plane.reader() as page:
@@ -402,7 +402,7 @@ async def test_a_take_over_closes_nobody_who_was_let_wait(tmp_path: Path) -> Non
                     control.publish(topic, "x" * 200_000)
             await control.flushed()
             waits = (await control.count())["outbox_bytes"]
-            # Smaller settings close nobody: what waits already may wait on.
+            # Smaller settings close no reader: frames that wait already may stay.
             small = dataclasses.replace(roomy, outbox_memory=waits * 95 // 100)
             control.settle(small)
             await control.counted(readers__websocket=3, closes__slow_reader=0)

@@ -1,4 +1,4 @@
-"""Who a reader is, through everything that happens to the gateway's processes."""
+"""A reader's login survives all that happens to the gateway's processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def logged_in(box: Box, user: str = "42", **claims: Any) -> AsyncIterator[
 
 
 def die(box: Box) -> None:
-    """Leave the data plane without a word, as a killed process does."""
+    """Leave the data plane silently, as a killed process does."""
     plane_of(box.gateway.core).close()
 
 
@@ -95,7 +95,7 @@ async def test_a_login_without_a_control_plane_waits_for_the_next(place: Place) 
 async def test_a_token_runs_out_also_without_a_control_plane(place: Place) -> None:
     async with contextlib.AsyncExitStack() as stack:
         async with place.control_plane() as first:
-            # Nothing is forgiven, so that it is soon.
+            # It expired 4.5 s ago: with the leeway of 5 s the login ends soon.
             reader = await stack.enter_async_context(logged_in(first, exp=time.time() - 4.5))
             die(first)
         assert (await reader.hear_close())[0] == 4202

@@ -1,4 +1,4 @@
-"""What a control plane leaves for the one that comes after it."""
+"""The state that a control plane leaves for its successor."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ OTHER = Log("dublin", "dublin-router-1", 2_000_000)
 
 
 def left(logs: Logs) -> Logs:
-    """What a control plane knows that begins with what ``logs`` has left."""
+    """Return the logs of a control plane that begins with the state that ``logs`` left."""
     later = Logs(9_000_000)
     later.take(decode_marks(encode_marks(logs.left(), MAX_BLOB)), now=500.0)
     return later
 
 
-# What Oregon's routers have told of the time, by the ids of their messages.
+# The time that Oregon's routers have told, by the ids of their messages.
 TOLD = (("oregon", 1_000_005),)
 
 
 @pytest.fixture
 def logs() -> Logs:
-    """Of a gateway that began at number 2 and has seen 3 and 5; all up to 6 is settled."""
+    """Return a gateway's logs: begun at number 2, seen 3 and 5; all up to 6 is settled."""
     logs = Logs(9_000_000)
     logs.begin([DirectoryRow(LOG, version=4, low=2)], now=100.0)
     for seq in (3, 5):
@@ -176,7 +176,7 @@ def test_of_too_many_logs_those_that_ended_first_are_left_out_and_not_read_again
     whole = encode_marks(logs.left(), MAX_BLOB)
     left = decode_marks(encode_marks(logs.left(), len(whole) // 2))
     epochs = [one.log.epoch for one in left.logs]
-    # What more may come of is left, however old.
+    # A log that may get more numbers is left, however old.
     assert epochs[-1] == 999_999
     oldest = min(epochs[:-1])
     assert epochs[:-1] == list(range(oldest, 1_000_040))
@@ -185,7 +185,7 @@ def test_of_too_many_logs_those_that_ended_first_are_left_out_and_not_read_again
     later.take(left, now=500.0)
     gone = Log("oregon", "oregon-router-1", 1_000_000)
     assert later.learn(DirectoryRow(gone, version=3, low=2, ended=2), now=500.0) is None
-    # And who may lack something of it is told.
+    # A reader that may lack something of it is told so.
     assert ReaderAt(Position(1_000_000, {}), later).may_lack_forgotten()
 
 

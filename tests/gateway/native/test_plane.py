@@ -1,4 +1,4 @@
-"""Attaching, and what survives an attachment."""
+"""Attaching, and the state that survives an attachment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOLD = GatewaySettings(name="box-1", region="oregon", capacity=10, linger=0.1, d
 
 
 class Listener:
-    """Remembers what it is told."""
+    """A handler that remembers all events."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -72,7 +72,7 @@ class Listener:
 
 
 class Pair:
-    """A plane with its handler, attached to a data plane of ours."""
+    """A plane with its handler, attached to a fake data plane."""
 
     def __init__(self, fake: FakeDataplane, plane: Plane, handler: Listener) -> None:
         self.fake, self.plane, self.handler = fake, plane, handler
@@ -222,7 +222,7 @@ async def test_one_that_has_handed_its_readers_over_is_left_before_its_end(pair:
 async def test_one_that_freezes_when_it_has_handed_its_readers_over_is_left(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another control plane has started it, so we can't wait for its end."""
+    """Another control plane has started it, so this one can't wait for its end."""
     monkeypatch.setattr("gateway.native.plane.END_SECONDS", 0.01)
     program = program_of(tmp_path, "echo serving", "exec sleep 60")
     monkeypatch.setattr(pair.plane._child, "_program", program)
@@ -266,11 +266,11 @@ async def test_the_counters_of_another_data_plane_begin_at_zero(pair: Pair) -> N
 async def test_a_drain_ends_with_the_data_plane(pair: Pair) -> None:
     done: list[int] = []
     draining = asyncio.create_task(pair.plane.drain())
-    # Before anything is asked: until then the data plane lets readers in.
+    # Before anything else is sent: until then the data plane lets readers in.
     assert await pair.visit.hear_named("drain") == {"seconds_ms": 5_000, "per_second": 5}
     await pair.visit.hear_named("count")
     await pair.visit.say(counters())
-    # Readers who weren't told yet still get what is published.
+    # Readers that weren't told yet still get published messages.
     pair.plane.publish(publication(1), lambda: done.append(1))
     await pair.visit.hear_named("publish")
     assert not draining.done()
@@ -362,7 +362,7 @@ async def test_why_a_data_plane_refuses_us_is_said(tmp_path: Path) -> None:
 
 
 def program_of(tmp_path: Path, *lines: str) -> Path:
-    """A program that does what ``lines`` say."""
+    """Write a program with these ``lines``."""
     program = tmp_path / "program"
     program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
     program.chmod(0o755)
@@ -370,7 +370,7 @@ def program_of(tmp_path: Path, *lines: str) -> Path:
 
 
 async def attaching_to_another_version(fake: FakeDataplane, plane: Plane) -> asyncio.Task[None]:
-    """Has ``plane`` attach to a data plane that speaks another version of the protocol."""
+    """Let ``plane`` attach to a data plane that speaks another version of the protocol."""
     attaching = asyncio.create_task(plane.attach())
     visit = await fake.visited()
     await visit.hear_named("hello")

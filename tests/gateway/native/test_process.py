@@ -48,7 +48,7 @@ class Gateway:
 
     async def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
-            # Not asyncio's: that would have to be awaited to be killed.
+            # Not asyncio's: killing an asyncio process needs an await.
             self.process = subprocess.Popen(  # noqa: ASYNC220
                 [
                     sys.executable, "-m", "gateway", "--engine=native",
@@ -80,7 +80,7 @@ class Gateway:
         assert await asyncio.to_thread(self.process.wait, 20) == 0
 
     def end_everything(self) -> None:
-        """Whatever happened, leave no process behind."""
+        """Leave no process behind, whatever happened."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -93,30 +93,30 @@ class Gateway:
 
 
 class Feed:
-    """One router on the box's broker, whose queue outlives gateways."""
+    """A router on the box's broker, whose queue outlives gateways."""
 
     def __init__(self, store: Store, publisher: ConfirmingPublisher) -> None:
         self.store, self._publisher = store, publisher
         self._router = Router()
 
     async def begin(self) -> None:
-        """The log is listed, and its router ticks."""
+        """List the router's log, and tick."""
         await self.store.list_log(Log("oregon", "soak", self._router.epoch))
         await self.tick()
 
     async def publish(self, *bodies: int) -> None:
-        """Messages that are stored, published and settled."""
+        """Store, publish and settle messages."""
         for body in bodies:
             made = await self._stored(body)
             await self._publisher.publish(topology.POSTOFFICE, encode(made, low=made.seq - 1))
             await settle(self.store, made)
 
     async def lose(self, body: int) -> None:
-        """A message that is settled, and that no queue ever saw."""
+        """Settle a message that no queue ever gets."""
         await settle(self.store, await self._stored(body))
 
     async def tick(self) -> None:
-        """The router's sign of life: everything is settled."""
+        """Send the router's tick: everything is settled."""
         last, now_ms = self._router.seq, int(time.time() * 1000)
         tick = Tick(
             origin="oregon", router="soak", epoch=self._router.epoch,
@@ -190,7 +190,7 @@ async def test_what_is_purged_from_the_boxs_queue_is_delivered_all_the_same(
                 await reader.subscribe(TOPIC)
                 await router.publish(1)
                 assert await reader.hear_bodies(1) == [1]
-                # While nobody takes from the queue it is purged, readers stay.
+                # While no gateway consumes the queue, it is purged; readers stay.
                 await gateway.kill()
                 await router.publish(2)
                 purge(rabbitmq, topology.GATEWAY_QUEUE)
@@ -200,7 +200,7 @@ async def test_what_is_purged_from_the_boxs_queue_is_delivered_all_the_same(
                     assert await reader.hear_bodies(1) == [2]
                 await router.lose(3)
                 await router.publish(4)
-                # On a slow machine the silent log is read before number 4 comes.
+                # On a slow machine the silent log is read before number 4 arrives.
                 async with asyncio.timeout(60):
                     assert sorted(await reader.hear_bodies(2)) == [3, 4]
                 await reader.is_up_to_date()

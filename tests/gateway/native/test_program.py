@@ -1,4 +1,4 @@
-"""Where the data plane's program and its control socket are."""
+"""The paths of the data plane's program and of its control socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the data plane's readers are answered, and how little that costs when many say the same."""
+"""Replies to the data plane's readers, and their small cost when many send the same verb."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.native import commands
 from gateway.native.readers import SHORT, Sayings
 from gateway.position import Position, decode, encode, log_of
 
-# One answer each.
+# One reply each.
 
 
 async def test_a_subscribe_without_a_past_doesnt_wait_for_the_store(desk: Desk) -> None:
@@ -116,7 +116,7 @@ async def test_a_text_that_is_nobody_elses_is_not_remembered(desk: Desk, text: b
 async def test_an_answer_counts_in_what_is_remembered_of_its_text(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Room for two texts of 170 bytes, and not for their answers, each of which has more.
+    # Room for two texts of 170 bytes, but not for their replies, each of which is longer.
     monkeypatch.setattr(desk.serving._readers, "_said", Sayings(4_600))
     one, other = ({"topic": "news.a", "ref": letter * 120} for letter in "xy")
     for verb in (one, other):
@@ -145,7 +145,7 @@ async def test_the_same_text_is_answered_with_the_position_of_the_moment(desk: D
     assert [decode(one).covers(log_of(made), 1) for one in positions] == [False, True]
 
 
-# Those who say the same in the same moment.
+# Readers that send the same text at the same moment.
 
 
 async def test_they_are_answered_as_one_and_counted_as_many(desk: Desk) -> None:
@@ -178,7 +178,7 @@ async def test_they_wait_for_the_store_together(desk: Desk) -> None:
     assert desk.store.reads == 1
 
 
-# What is replayed.
+# Replays.
 
 
 async def test_a_cold_topic_is_read_once_however_many_wait_and_sent_once_to_the_rest(
@@ -229,7 +229,7 @@ async def test_who_asks_after_something_came_is_given_it_too(desk: Desk) -> None
     verb = {"topic": "news.a", "rewind": 3}
     assert seqs((await desk.subscribed(**verb))["messages"]) == [1, 2]
     desk.core.hub.offer(desk.news(3, topic="news.a"), desk.now)
-    # The first who is given just this: it isn't sent as a batch.
+    # The first reader that gets exactly these messages: they aren't sent as a batch.
     fields = await desk.subscribed(**verb)
     assert (fields["batch"], seqs(fields["messages"])) == (0, [1, 2, 3])
     assert (await desk.ask(action="subscribe", **verb)).name == "batch"
@@ -260,7 +260,7 @@ async def test_a_batch_that_the_data_plane_has_forgotten_is_sent_again(desk: Des
         asked = await desk.ask(action="subscribe", **verb(number))
         assert (asked.name, asked.fields["number"]) == ("batch", number)
         assert (await desk.visit.hear_named("subscribe"))["batch"] == number
-    # The second one is there still, the first one isn't.
+    # The second batch is still there, the first one isn't.
     assert (await desk.subscribed(**verb(2)))["batch"] == 2
     again = await desk.ask(action="subscribe", **verb(1))
     assert (again.name, again.fields["number"]) == ("batch", most + 2)
@@ -320,7 +320,7 @@ async def test_who_resumes_is_given_what_it_missed_and_others_get_it_by_number(
     logs = desk.core.hub.logs
     logs.heard(log_of(made[0]), 0, 0, sent_ms=int(desk.now * 1000), now=desk.core.clock())
     begin = desk.core.hub.position(desk.now)
-    # Memory has three of them; the sixth is still to come, on the feed or by its number.
+    # Memory has three of them; the sixth is still to arrive, on the feed or by its number.
     for one in made[:5]:
         desk.core.hub.offer(one, desk.now)
     await desk.store.write(made)

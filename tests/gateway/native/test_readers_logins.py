@@ -1,4 +1,4 @@
-"""Who the data plane's readers are, and what becomes of their verbs when it goes or has no room."""
+"""Logins of the data plane's readers, and their verbs when it goes away or has no room."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_who_logs_in_is_given_an_auth_state(desk: Desk) -> None:
     assert (push["type"], push["user"], push["ref"]) == ("logged_in", "42", "r")
     auth = decode_auth(command.fields["blob"])
     assert auth.login is not None
-    # What it did before isn't forgotten.
+    # Its earlier errors aren't forgotten.
     assert (auth.login.user, auth.bad_tokens) == ("42", 1)
     assert command.fields["ends_ms"] == auth.login.ends_ms
     fields = await desk.subscribed(topic="user.42", auth=command.fields["blob"])
@@ -103,10 +103,10 @@ async def test_answers_that_come_after_their_attachment_arent_sent(
     async with fake_dataplane(tmp_path / "control") as fake:
         desk.visit = await attached(fake, desk.plane, attachment=2)
         desk.store.gate.set()
-        # The topic's past is worth knowing whoever asked for it.
+        # The topic's past is worth reading for any reader.
         await until(lambda: desk.core.hub.memory("news.a").warm)
         assert await desk.replied(action="ping") == {"type": "pong"}
-        # The readers' verbs come again.
+        # The data plane sends the readers' verbs again.
         await desk.say(text)
         answer = await desk.visit.hear_named("subscribe")
         assert (answer["batch"], seqs(answer["messages"])) == (0, [1, 2])
@@ -139,7 +139,7 @@ async def test_nothing_is_read_for_a_reader_until_its_data_plane_takes_what_ther
     assert desk.plane.room.is_full()
     desk.plane.room.answer(READER, b"", b'{"action":"subscribe","topic":"news.a","rewind":2}')
     await desk.visit.hear_named("reply")
-    # As much as before waits still.
+    # As much as before still waits.
     assert (desk.plane.room.is_full(), desk.store.reads) == (True, 0)
     await desk.visit.hear_named("reply")
     assert seqs((await desk.visit.hear_named("subscribe"))["messages"]) == [1, 2]
@@ -149,7 +149,7 @@ async def test_nothing_is_read_for_a_reader_until_its_data_plane_takes_what_ther
 async def test_what_was_missed_is_looked_up_when_the_data_plane_takes_it(desk: Desk) -> None:
     made = [desk.news(n) for n in range(1, 6)]
     logs = desk.core.hub.logs
-    # Not silent on however slow a machine: the follower would read number 5 by itself.
+    # Not silent on however slow a machine: otherwise the follower would read number 5 itself.
     heard_at = desk.core.clock() + 3600
     logs.heard(log_of(made[0]), 0, 0, sent_ms=int(desk.now * 1000), now=heard_at)
     begin = desk.core.hub.position(desk.now)

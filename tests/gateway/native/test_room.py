@@ -1,4 +1,4 @@
-"""Verbs and answers wait while the link to the data plane has no room."""
+"""Verbs and replies wait while the link to the data plane has no room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.native.link import Room
 
 
 class Link:
-    """Full or not, as it is set."""
+    """A link that is full or not, as a test sets it."""
 
     full = False
 
@@ -42,7 +42,7 @@ async def test_who_waits_is_let_on_one_after_the_other_as_long_as_there_is_room(
     async def make(number: int) -> None:
         await room.wait()
         made.append(number)
-        # Its answer fills the link again.
+        # Its reply fills the link again.
         link.full = True
 
     tasks = [asyncio.create_task(make(number)) for number in range(3)]

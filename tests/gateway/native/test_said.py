@@ -1,4 +1,4 @@
-"""What is remembered of what readers say stays within its bytes."""
+"""The memory of readers' texts stays within its bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_was_replayed_is_not_kept_alive() -> None:
     one.note(replay, told, 7, b"answer")
     assert (one.told, one.batch, one.answer) == (told, 7, b"answer")
     assert one.replays(replay)
-    # Another one, though it holds the same.
+    # Another replay, though it has the same content.
     assert not one.replays(Recalled([]))
     del replay
     assert one.replay is not None

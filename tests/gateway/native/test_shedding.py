@@ -1,4 +1,4 @@
-"""``shed``: some readers are sent to other boxes, and the data plane serves on."""
+"""``shed``: some readers are sent to other boxes, and the data plane serves the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_as_many_go_as_the_command_says_and_the_others_notice_nothing(
             await control.until_counter("closes.rebalance", gone)
             left = READERS - gone
             await control.counted(closes__rebalance=gone, readers__websocket=left, draining=0)
-        # More than there are: all go, and the next one may come.
+        # More than there are: all are sent away, and new readers may come.
         control.send(commands.shed(REBALANCE, 1_000, 0))
         await control.until_counter("closes.rebalance", READERS)
         async with plane.reader() as late:

@@ -1,4 +1,4 @@
-"""Readers that don't keep up, through real sockets, and what leaves together for them."""
+"""Slow readers on real sockets, and messages that are sent to them together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def publish(
 
 
 async def read_on(raw: RawSocket, last: int) -> list[dict[str, Any]]:
-    """The pushes up to message ``last``; pings are answered."""
+    """Return the pushes up to message ``last``; pings are ignored."""
     pushes: list[dict[str, Any]] = []
     while not pushes or pushes[-1]["body"]["n"] != last:
         first, payload = await raw.read_frame()
@@ -53,7 +53,7 @@ async def test_drop_oldest_keeps_the_newest_and_counts_the_others(tmp_path: Path
             await subscribed(quick, "video.clip")
             heard: list[int] = []
             for start in range(0, 200, 10):
-                # Two thirds of what may wait for a reader: the quick one has each ten in time.
+                # Two thirds of the bound of waiting frames: the quick one reads each ten in time.
                 await publish(control, "video.clip", 10, start=start)
                 heard += bodies(await read_on(quick, start + 9))
             assert heard == list(range(200))
@@ -85,7 +85,7 @@ async def test_what_must_not_be_dropped_ends_a_slow_reader(tmp_path: Path) -> No
         await control.counted(closes__slow_reader=1, readers__websocket=0)
         pushes = await slow.read_pushes()
         assert (pushes[-1]["type"], pushes[-1]["code"]) == ("disconnect", 4101)
-        # In order, without a gap, up to where it was given up.
+        # In order, without a gap, up to the point where it was given up.
         assert bodies(pushes) == list(range(len(pushes) - 1))
         assert (await control.count())["dropped.disconnect"] > 0
 
@@ -124,7 +124,7 @@ async def test_readers_that_never_read_cost_a_bounded_amount(
             await subscribed(one, "video.clip")
             await subscribed(two, "video.clip")
             await publish(control, "video.clip", 1_500, keys=40)
-            # 30 MB were published; what is remembered (10 messages) and two outboxes are 1 MB.
+            # 30 MB were published; remembered messages (10) and two outboxes are 1 MB.
             assert plane.rss - before < 6 << 20
 
 

@@ -31,7 +31,7 @@ TOPIC = "news.breaking"
 
 
 async def take_over(box: Box) -> dict[str, Any]:
-    """Ask for it as an operator does."""
+    """Request a take-over as an operator does."""
     answer = await box.request("POST", "/take-over", port=box.gateway.admin_port)
     assert answer.status == 200
     found: dict[str, Any] = answer.json()

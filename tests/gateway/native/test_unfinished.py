@@ -1,4 +1,4 @@
-"""Publications are kept until their fan-out is over, and then called back in their order."""
+"""Publications are kept until their fan-out has finished, and then called back in their order."""
 
 from __future__ import annotations
 

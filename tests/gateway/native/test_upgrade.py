@@ -1,4 +1,4 @@
-"""A control plane dies and another one comes: no reader notices. On the real data plane."""
+"""A control plane dies and another one starts: no reader notices. On the real data plane."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ except SetupError as exc:
 
 
 def die(box: Box) -> None:
-    """Leave the data plane without a word, as a killed process does."""
+    """Leave the data plane silently, as a killed process does."""
     plane_of(box.gateway.core).close()
 
 
@@ -39,7 +39,7 @@ async def test_readers_stay_and_hear_each_message_once(place: Place) -> None:
             await place.say(first, 1)
             assert await reader.hear_bodies(1) == [1]
             die(first)
-            # Nobody is there to take this one off the queue, and the next one is lost on its way.
+            # No gateway takes this one from the queue, and the next one is lost on its way.
             await place.say(first, 2)
             await place.lose(first, 3)
             await reader.say(action="ping", ref="waiting")

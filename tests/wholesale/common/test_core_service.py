@@ -1,4 +1,4 @@
-"""What routers and mailbox services have in common as processes: ready, healthy, drained."""
+"""Routers and mailbox services as processes: ready, healthy, drained."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UnreachableStore(MemoryStore):
 
 
 class Away(MemoryStore):
-    """Well when asked, and away when needed."""
+    """A store that answers health checks, but fails when it is used."""
 
     async def kept(self, topic: str, id: str) -> Kept | None:
         raise StoreUnavailable("gone")
@@ -67,7 +67,7 @@ def make(request: pytest.FixtureRequest) -> Any:
 
 @contextlib.asynccontextmanager
 async def serving(service: CoreService[Any]) -> AsyncIterator[str]:
-    """The URL of its pages; it is told to stop at the end."""
+    """Run the service; yield the URL of its pages, and stop it at the end."""
     stop = asyncio.Event()
     task = asyncio.create_task(service.serve(stop))
     await service.listening.wait()
@@ -126,7 +126,7 @@ async def test_told_to_stop_a_mailbox_service_finishes_what_it_has(core: CoreClu
         for n in range(300):
             core.broker.publish("upstream", said_by_box(encode_mark(_read_at(n + 1))))
         await until(lambda: core.broker.depth("mailbox") < 300)
-    # What it took is acknowledged; what it didn't is as it was.
+    # Messages it took are acknowledged; the others are untouched.
     left = core.broker.depth("mailbox")
     core.link.lose()
     assert core.broker.depth("mailbox") == left

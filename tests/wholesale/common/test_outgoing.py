@@ -1,4 +1,4 @@
-"""Publishing until the broker has confirmed, over a broker in memory and one that says no."""
+"""Publishing until the broker has confirmed, over a broker in memory and one that refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answering:
         return confirm
 
     async def ready(self) -> None:
-        """Always."""
+        """Return at once."""
 
 
 @pytest.fixture

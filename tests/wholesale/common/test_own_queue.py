@@ -1,4 +1,4 @@
-"""What is said to many processes, heard on several brokers: each word once."""
+"""Messages to many processes, received from several brokers: each message once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def said(body: str, **properties: str) -> Message:
 
 
 class Ear:
-    """A process that hears what is said on ``sides``."""
+    """A process that receives the messages published on ``sides``."""
 
     def __init__(self, *sides: HangingBroker) -> None:
         self.sides = sides
@@ -36,7 +36,7 @@ class Ear:
         self.heard.append(delivery.message.body.decode())
 
     async def idle(self) -> None:
-        """All that was said has come."""
+        """Wait until all published messages have been received."""
         await until(lambda: all(not any(map(side.depth, side._queues)) for side in self.sides))
 
 

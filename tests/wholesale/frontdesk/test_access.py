@@ -1,4 +1,4 @@
-"""Who may publish over HTTP."""
+"""The right to publish over HTTP."""
 
 from __future__ import annotations
 

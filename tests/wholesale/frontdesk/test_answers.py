@@ -1,4 +1,4 @@
-"""Endpoints and history as readers get them."""
+"""Endpoints and history in the form that readers get."""
 
 from __future__ import annotations
 

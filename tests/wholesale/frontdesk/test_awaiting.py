@@ -1,4 +1,4 @@
-"""What a frontdesk says of a message that its broker itself refuses, or never got."""
+"""A frontdesk's answer about a message that its broker refused itself, or never got."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGE = Message("news.x", b"{}", Properties(message_id="m-1"))
 
 
 class Publisher:
-    """Raises ``error`` instead of publishing."""
+    """A publisher that raises ``error`` instead of publishing."""
 
     connected = True
 

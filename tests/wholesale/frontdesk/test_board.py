@@ -1,4 +1,4 @@
-"""The board over real sockets: its documents, its stream, and who sees them."""
+"""The board over real sockets: its documents, its stream, and the right to see them."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def document(response: HTTPResponse) -> dict[str, Any]:
 
 
 async def names(house: House) -> set[str]:
-    """The processes that the board shows of its own region."""
+    """Return the processes of its own region that the board shows."""
     house.service._board.look()
     region = document(await house.fetch("/board.json"))["regions"][0]
     return {one["name"] for one in (*region["services"], *region["boxes"])}
 
 
-# --- what is shown
+# --- the board's content
 
 
 async def test_the_board_shows_who_reports(house: House):
@@ -84,7 +84,7 @@ async def test_reports_in_anothers_name_are_dropped_and_counted(house: House):
     before = value(counters.SEEN_FORGED)
     for forged in (
         said(dataclasses.replace(BOX, name="oregon-retail-2"), by="box.oregon-retail-1"),
-        # A box that says that it is a router, and who says no name.
+        # A box that claims to be a router, and a report without a user id.
         said(dataclasses.replace(ROUTER, name="oregon-router-2"), by="box.oregon-retail-1"),
         encode_report(BOX),
     ):
@@ -131,7 +131,7 @@ async def test_the_page_may_load_nothing_from_elsewhere(house: House):
 
 
 class Stream:
-    """The updates of ``/board/stream`` as they come."""
+    """The updates of ``/board/stream``, in the order of arrival."""
 
     def __init__(self, url: str, **headers: str) -> None:
         self.updates: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -183,12 +183,12 @@ async def test_only_so_many_watch_and_who_goes_makes_room(
     stream.task.cancel()
 
 
-# --- who sees it
+# --- the right to see it
 
 
 @contextlib.asynccontextmanager
 async def guarded(topics: TopicTable, tmp_path: Path, **board: Any) -> AsyncIterator[House]:
-    """A house that asks for a login, though tests reach it on loopback only."""
+    """Open a house that asks for a login, although tests reach it on loopback only."""
     told = BoardSettings(
         token_keys=keys_file(tmp_path), token_audience=AUDIENCE, token_issuer=ISSUER, **board
     )
@@ -213,7 +213,7 @@ async def test_without_a_login_there_is_nothing_to_see(
         assert response.code == 401
         assert response.headers["WWW-Authenticate"] == "Bearer"
         assert "regions" not in response.body.decode()
-        # The page is where one logs in.
+        # The page itself is open: operators log in there.
         assert (await house.fetch("/board")).code == 200
 
 
@@ -363,7 +363,7 @@ FORMER = "another-long-shared-secret"
 
 
 def keys(folder: Path, *lines: str) -> BoardSettings:
-    """A frontdesk that is known by a key of these ``lines``."""
+    """Return the settings of a frontdesk that is known by a key of these ``lines``."""
     file = folder / "board-keys"
     file.write_text("\n".join(("# of all frontdesks", *lines)) + "\n")
     return BoardSettings(key_file=file)
@@ -374,7 +374,7 @@ def knowing(key: str) -> dict[str, str]:
 
 
 def exposed(board: BoardSettings, name: str = "oregon-frontdesk-1") -> FrontdeskSettings:
-    """Of a frontdesk that other machines reach, and that no operator can log in to."""
+    """Return the settings of a frontdesk that other machines reach, without logins of operators."""
     return FrontdeskSettings(
         name=name,
         region=name.split("-")[0],

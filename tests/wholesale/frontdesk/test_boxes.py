@@ -1,4 +1,4 @@
-"""Which box the next reader is sent to."""
+"""The choice of the box to which the next reader is sent."""
 
 from __future__ import annotations
 

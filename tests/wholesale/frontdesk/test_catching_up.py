@@ -1,4 +1,4 @@
-"""A frontdesk that hands readers' questions on to gateways holds a bounded amount of answers."""
+"""Readers' requests that a frontdesk passes on to gateways: their answers take bounded memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def house(topics: TopicTable) -> AsyncIterator[House]:
 
 
 class Gateway:
-    """One that sends the half of each answer, and the rest when it is told to."""
+    """A gateway that sends one half of each answer, and the rest when ``go_on`` is set."""
 
     def __init__(self, port: int, go_on: asyncio.Event) -> None:
         self.box = load(sse_url=f"http://127.0.0.1:{port}/events")
@@ -161,7 +161,7 @@ async def test_one_question_more_than_may_be_on_their_way_is_told_to_come_back(
 
 
 async def leave(catching: CatchingUp, boxes: list[LoadReport], number: int) -> None:
-    """So many readers ask, and go before anybody answers."""
+    """Start ``number`` requests, and cancel them before any answer."""
     questions = [
         asyncio.create_task(catching.ask(boxes, {"topic": "small"}, {})) for _ in range(number)
     ]
@@ -177,12 +177,12 @@ async def test_readers_who_leave_a_silent_box_keep_nobody_from_another_one():
         there.go_on.set()
         catching = CatchingUp()
         await leave(catching, [silent_box], 10)
-        # The silent one isn't waited for any more.
+        # No request waits for the silent one any more.
         for _ in range(100):
             answer = await catching.ask([silent_box, there.box], {"topic": "small"}, {})
             assert answer == Answer(200, SMALL)
         assert await asked(catching, silent_box, "small") == UNAVAILABLE
-        # It answers what it was asked.
+        # It answers its requests.
         silent.go_on.set()
         for _ in range(1_000):
             if (found := await asked(catching, silent_box, "small")) != UNAVAILABLE:

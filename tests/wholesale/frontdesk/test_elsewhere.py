@@ -1,4 +1,4 @@
-"""Other regions: their last answer stays, its age is said, and nothing hostile gets through it."""
+"""Other regions: the last answer stays, its age is shown, and nothing hostile gets through it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DUBLIN = Place(
 
 
 def answered() -> dict[str, Any]:
-    """What a frontdesk really answers."""
+    """Return a real answer of a frontdesk."""
     told = Told()
     keeper = dataclasses.replace(KEEPER, shovels=(SHOVEL,), nodes=(NODE,))
     told.pass_by(6, dataclasses.replace(ROUTER, figures={"router_void": 0.0}), BOX, LOAD, keeper)
@@ -91,7 +91,7 @@ def test_a_region_is_away_after_two_questions_without_an_answer(
     (region,) = elsewhere.documents(2.0)
     assert region["state"] == "away"
     assert region["why"] == ["its frontdesk doesn't answer: Connection refused"]
-    # What was known is still shown.
+    # The last known state is still shown.
     assert region["boxes"][0]["name"] == "oregon-retail-1"
     elsewhere.answered("dublin", dublin(), 3.0)
     elsewhere.look(3.0)
@@ -212,7 +212,7 @@ def test_frontdesks_without_number_are_no_memory(events: Events, elsewhere: Else
     for n in range(1000):
         elsewhere.answered("dublin", dublin(frontdesk=f"invented-{n}"), 10.0 + n)
     assert len(elsewhere._others["dublin"].seqs) <= 8
-    # The one that answers now is known.
+    # The frontdesk that answers now is known.
     before = events.last
     elsewhere.answered("dublin", dublin(frontdesk="invented-999"), 2000.0)
     assert events.last == before

@@ -1,6 +1,6 @@
-"""The OpenAPI document against the handlers, and a fuzzer that sends what it allows and forbids.
+"""The OpenAPI document against the handlers, and a fuzzer of allowed and forbidden requests.
 
-``NEWSFABRIC_EXAMPLES`` says how many requests of each kind; `make fuzz` sends more.
+``NEWSFABRIC_EXAMPLES`` is the number of requests of each kind; `make fuzz` sends more.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 
 EXAMPLES = int(os.environ.get("NEWSFABRIC_EXAMPLES", "40"))
 KEY = "0123456789abcdef"
-# A fuzzer asks more often than readers may.
+# A fuzzer asks for histories more often than readers may.
 OFTEN = Rate(burst=1_000_000, per_second=1.0)
 NODE = (Node("n", "amqp://127.0.0.1:1", "http://127.0.0.1:1"),)
 FABRIC = Fabric((Region(name="oregon", frontdesk_url="http://o.example", client=NODE, core=NODE),))
-#: What of it a fuzzer must never see broken.
+#: The checks of the fuzzer, none of which may fail.
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -52,7 +52,7 @@ CHECKS = (
 
 
 class Shovels:
-    """Carries ``publish`` to the core and receipts back, as two shovels do."""
+    """Two shovels: ``publish`` to the core, and receipts back."""
 
     def __init__(self) -> None:
         self._consumers: list[Consumer] = []
@@ -77,7 +77,7 @@ class Shovels:
 
 @contextlib.asynccontextmanager
 async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
-    """The URL of a frontdesk with a router behind it."""
+    """Run a frontdesk with a router behind it; yield its URL."""
     client, core = client_cluster(), core_cluster()
     store = MemoryStore(topics, now_ms=lambda: EPOCH)
     cluster = CoreCluster(core, core.connect(), store, topics)
@@ -108,7 +108,7 @@ async def frontdesk(topics: TopicTable, *keys: ApiKey) -> AsyncIterator[str]:
 
 
 async def report_a_box(core: StubBroker) -> None:
-    """Report one, again and again, so that there is a gateway to send readers to."""
+    """Report a box each second, so that there is a gateway for readers."""
     report = load(capacity=100_000)
     while True:
         core.publish("upstream", reported(report))

@@ -1,4 +1,4 @@
-"""The picture that a frontdesk makes of what it hears, and the events that it sees in it."""
+"""A frontdesk's picture of the fabric, made from reports, and the events that it notices."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_region_where_all_is_as_it_should_be_is_well(told: Told):
 
 
 def _ends(process: Report, days: float, use: str = "server") -> Report:
-    """``process`` with a certificate that ends in so many days."""
+    """Return ``process`` with a certificate that ends in that many days."""
     ends = NOW_MS / 1000 + days * 86_400
     return dataclasses.replace(process, figures={f"{CERTIFICATE_ENDS}{use}": ends})
 
@@ -186,7 +186,7 @@ def test_totals_are_of_those_who_are_there(told: Told):
         "messages_per_second": 5.0,
         "deliveries_per_second": 120.0,
         "connects_per_second": 4.0,
-        # Of the box in the middle by what it published, and of the slowest.
+        # The median of the boxes, weighted by published messages, and the slowest box.
         "delay_p50_ms": 10.0,
         "delay_p99_ms": 1000.0,
     }
@@ -217,7 +217,7 @@ def test_an_empty_region_is_a_document_too(told: Told):
     assert [region["name"] for region in told.document(own=True)["regions"]] == ["oregon"]
 
 
-# --- who comes and goes
+# --- processes that start and end
 
 
 def test_who_is_silent_for_two_and_a_half_seconds_is_gone(told: Told):
@@ -332,7 +332,7 @@ def test_our_own_clock_that_jumps_moves_all_events_alike(told: Told):
     assert later["at_ms"] - event["at_ms"] == 3_600_000
 
 
-# --- what it can't hear
+# --- lost links
 
 
 def test_while_the_core_is_away_nobody_is_called_gone(told: Told):
@@ -400,7 +400,7 @@ def _node(name: str, age_ms: int | None) -> dict[str, object]:
 
 
 def _nobody() -> dict[str, float | None]:
-    """The totals of a region of which nothing was heard."""
+    """Return the totals of a region without any report."""
     return {
         "readers": 0,
         "capacity": 0,
@@ -498,7 +498,7 @@ def test_an_alarm_is_a_reason(told: Told):
     assert told.region()["why"] == ["oregon-core-1 has a memory alarm"]
 
 
-# --- who is believed
+# --- trusted reports
 
 
 def test_a_box_tells_of_its_own_shovels_alone(told: Told):
@@ -570,7 +570,7 @@ def test_shovels_that_boxes_make_up_leave_the_region_readable(told: Told):
     assert len(shown) == 30 * SHOVELS_OF_A_BOX + 1
 
 
-# --- whatever is said
+# --- any report
 
 names = st.sampled_from(["a", "b", "oregon-core-1", "x" * 63])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -64,7 +64,7 @@ def test_series_are_as_long_as_their_times():
                 "series": {
                     "readers": [1.0, None, 3.0],
                     "holes_open": [None, None, 0.0],
-                    # Where the region is known and nothing was closed for that reason, it is none.
+                    # A known region in which nothing was closed for that reason has 0.
                     "closes.drain": [0.0, None, 2.0],
                 },
             }

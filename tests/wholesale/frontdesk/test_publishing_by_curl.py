@@ -1,4 +1,4 @@
-"""What somebody with curl is told: several messages in one request, rehearsals, and errors."""
+"""Answers to publishers that use curl: several messages in one request, rehearsals, and errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def house(topics: TopicTable) -> AsyncIterator[House]:
 
 @pytest.fixture
 async def guarded() -> AsyncIterator[House]:
-    """One with rights and keys: one key bound to cms, one to nobody."""
+    """Open a house with rights and keys: one key bound to cms, one to no app_id."""
     settings = dataclasses.replace(SETTINGS, api_keys=(BOUND, FREE), login="frontdesk.oregon")
     async with open_house(RIGHTS, settings) as opened:
         yield opened
@@ -198,7 +198,7 @@ async def test_a_rehearsal_that_is_misspelt_is_none_either(house: House, query: 
     assert house.published() == []
 
 
-# Errors in the words of who speaks HTTP
+# Errors in terms of HTTP
 
 
 async def test_who_has_no_key_is_told_how_to_send_one(guarded: House):

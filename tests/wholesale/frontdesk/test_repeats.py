@@ -1,4 +1,4 @@
-"""Requests that come again, with the time passed in."""
+"""Repeated requests, with the time passed in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wholesale.frontdesk.repeats import Name, Repeats
 
 
 class Frontdesk:
-    """Publishes as its ``says`` do, one after the other, and knows what time it is."""
+    """A publisher with the results ``says``, one after the other, and a clock."""
 
     def __init__(self, *says: str | Exception) -> None:
         self.says = list(says)

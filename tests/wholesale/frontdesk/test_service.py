@@ -104,14 +104,14 @@ async def test_what_a_box_reports_in_anothers_name_is_dropped_and_said(
     before = value(counters.REPORT_FORGED)
     forged = dataclasses.replace(LOAD, box="oregon-retail-2")
     house.core.publish("upstream", reported(forged, by="oregon-retail-1"))
-    # Nor is what says no name: a broker has checked it, or it is nobody's.
+    # A report without a user id is dropped too: no broker has checked its sender.
     house.core.publish("upstream", control.encode_load(forged))
     house.report()
     await until(lambda: house.service.boxes.count(now=0.0))
     gateways = said(await house.fetch("/endpoints.json"))["gateways"]
     assert len(gateways) == 1
     assert f'outcome="forged"}} {before + 2}' in await metrics(house)
-    # The second within ten seconds is left unsaid.
+    # The second line within ten seconds isn't logged.
     assert [line for line in caplog.messages if "load report" in line] == [
         "a load report of 'oregon-retail-2' came from user 'box.oregon-retail-1': not believed"
         " (and 0 more)"
@@ -295,7 +295,7 @@ async def test_web_pages_may_not_publish(house: House):
     )
     assert response.code == 405
     assert "Access-Control-Allow-Origin" not in response.headers
-    # A name that resolves to loopback makes it the same origin: there is no preflight then.
+    # If its name resolves to loopback, the page has the same origin, and sends no preflight.
     assert (await house.publish(HEADLINE, Origin="http://evil.example")).code == 403
     assert house.published() == []
 
@@ -550,7 +550,7 @@ async def test_nobody_reads_anothers_messages_through_the_frontdesk(house: House
         await until(lambda: house.service.boxes.count(now=0.0) == 1)
         bearer = {"Authorization": f"Bearer {token('42', topics=['#', 'user.7'])}"}
         for topic in SPELLINGS:
-            # A box that reports no more isn't asked.
+            # A box that no longer reports isn't asked.
             house.report(sse_url=f"http://{box.host}/events")
             named = quote(topic, safe="")
             for more in ("", "&limit=5", f"&before={letter.id}", "&after=", "&after=&limit=5"):

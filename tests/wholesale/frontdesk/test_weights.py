@@ -1,4 +1,4 @@
-"""Which share of the readers who come each box gets, and where that leads to."""
+"""The share of new readers that each box gets, and its effect over time."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class City:
         self.now = 0.0
 
     def second(self, arrivals: int, *, leaving: float = 0.0) -> None:
-        """A second in which readers come by way of their caches, and a share of all leaves."""
+        """Let a second pass: readers arrive by way of caches, and a share of all leaves."""
         self.now += 1.0
         if len(self.under_way) > 1:
             for report in self.under_way.popleft():
@@ -177,7 +177,7 @@ class City:
             box.came += 1
 
     def uneven(self) -> float:
-        """By which share of the even load the furthest box is off."""
+        """Return the largest difference of a box from the even load, as a share of that load."""
         loads = [box.readers for box in self.boxes.values()]
         even = sum(loads) / len(loads)
         return max(abs(load - even) for load in loads) / even
@@ -193,7 +193,7 @@ def test_half_a_million_readers_over_eight_boxes_that_join_one_after_the_other(s
         city.second(1_000)
     assert sum(box.readers for box in boxes) == 500_000
     assert city.uneven() < 0.05
-    # However empty a box was: of 1,000 a second it got four times its even share, or 750.
+    # Even to an empty box: of 1,000 a second it got at most four times its even share, or 750.
     for n, box in enumerate(boxes[1:], 2):
         assert box.fastest <= 1_000 * min(MOST_OF_ALL, MOST / n) * 1.15
 

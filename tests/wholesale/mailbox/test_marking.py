@@ -1,4 +1,4 @@
-"""A mailbox service over a broker and a store in memory: marks in, announcements out."""
+"""A mailbox service over a broker and a store in memory: user marks in, announcements out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW_MS = EPOCH + 60_000
 
 
 class FailingStore(MemoryStore):
-    """Fails the calls named in ``fails``, so often."""
+    """A store in which each entry of ``fails`` makes one call of that name fail."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -56,7 +56,7 @@ class FailingStore(MemoryStore):
 
 @pytest.fixture
 async def core(core: CoreCluster) -> CoreCluster:
-    """A core with a letter in the store, and a tap on what is published to its routers."""
+    """Return a core with a letter in the store, and a tap on messages published to its routers."""
     core.store = FailingStore(core.topics, now_ms=lambda: EPOCH)
     await core.store.write([LETTER])
     core.taps["intake"] = core.broker.tap("intake")
@@ -124,14 +124,14 @@ async def test_what_waits_is_told_while_the_store_doesnt_answer(core: CoreCluste
     core.store.fails = [("mark", StoreUnavailable("away"))] * 1000
     async with marking(core):
         send(core, marked())
-        # The first is under way.
+        # The first one is being processed.
         await until(lambda: len(core.store.fails) < 1000)  # type: ignore[attr-defined]
         send(core, *[marked("dismiss")] * 5)
         await until(lambda: waiting() == 5)
 
 
 def waiting() -> float | None:
-    """What Prometheus would be told of this process."""
+    """Return this process's value of the metric."""
     return metrics.REGISTRY.get_sample_value("newsfabric_mailbox_waiting_marks")
 
 
@@ -302,7 +302,7 @@ async def test_a_mark_on_what_isnt_there_comes_to_nothing(
     theirs = envelope(5, topic="user.43")
     await core.store.write([theirs])
     async with marking(core) as made:
-        # One that never was, and another user's.
+        # A message that never existed, and another user's.
         send(core, marked(letter=envelope(9, topic="user.42")))
         send(core, marked(letter=dataclasses.replace(theirs, topic="user.42")))
         await settled(core, made)
@@ -317,7 +317,7 @@ async def test_one_that_the_store_cant_do_or_we_cant_doesnt_hold_up_the_others(
     core: CoreCluster, call: str, times: int, problem: Exception, caplog: pytest.LogCaptureFixture
 ):
     assert isinstance(core.store, FailingStore)
-    # For the batch, and then for the one that comes first alone.
+    # One error for the batch, and the rest for the first mark alone.
     core.store.fails = [(call, problem)] * (times + 1)
     failed = value(counters.FAILED)
     async with marking(core) as made:
@@ -374,7 +374,7 @@ async def test_announcements_are_sent_again_until_the_broker_has_them(core: Core
 
 
 class Forbidding:
-    """A publisher that may not publish to one topic: what else is in flight goes with it."""
+    """A publisher that may not publish to one topic: other messages in flight are lost with it."""
 
     def __init__(self, publisher: Any, topic: str) -> None:
         self._publisher, self._topic = publisher, topic

@@ -1,4 +1,4 @@
-"""Marks that wait: their turn, and how often a message that isn't there is looked for."""
+"""User marks that wait: their order, and the number of look-ups of a missing message."""
 
 from __future__ import annotations
 

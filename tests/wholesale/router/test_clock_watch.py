@@ -1,4 +1,4 @@
-"""Routers whose machine's clock is set wrong, is set back, or was wrong when they started."""
+"""Routers with a machine's clock that is set wrong, is set back, or was wrong at their start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOUR = 3_600_000
 
 
 class Clocks:
-    """The machine's clock, the store's, and the one that only goes on."""
+    """The machine's clock, the store's, and the monotonic one."""
 
     def __init__(self) -> None:
         self.wall_ms = self.store_ms = EPOCH
@@ -40,7 +40,7 @@ class Clocks:
 
 
 class Store(MemoryStore):
-    """One with a clock of its own."""
+    """A store with a clock of its own."""
 
     def __init__(self, clocks: Clocks) -> None:
         super().__init__(TOPICS, now_ms=lambda: EPOCH)
@@ -87,7 +87,7 @@ def router_of(core: CoreCluster, clocks: Clocks, name: str = "oregon-router-1"):
 async def service_of(
     core: CoreCluster, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RouterService]:
-    """A whole router with the machine's clock."""
+    """Run a whole router with the machine's clock."""
     made = clock_watch.ClockWatch.__init__
 
     def with_clocks(self, store, **_):
@@ -120,7 +120,7 @@ async def test_a_clock_that_is_set_back_with_the_stores_gives_no_earlier_times(
         await core.none_owed(router)
         clocks.wall_ms -= HOUR
         clocks.store_ms -= HOUR
-        # It jumped, and is believed again since the store's clock says the same.
+        # It jumped, and is believed again since the store's clock agrees.
         await until(lambda: router.clock_is_right)
         await store.compared_again()
         core.publish(message(message_id="at once"))
@@ -135,7 +135,7 @@ async def test_a_clock_that_is_set_back_with_the_stores_gives_no_earlier_times(
 async def test_a_log_begins_later_than_all_that_the_directory_tells(
     core: CoreCluster, clocks: Clocks, store: Store
 ):
-    # One of another region that still runs, one that ended, and one of a release that told no time.
+    # A running log of another region, an ended one, and one of a release that told no time.
     dublin = Log("dublin", "dublin-router-1", EPOCH - 9 * HOUR)
     ended = Log("oregon", "oregon-router-2", EPOCH - 8 * HOUR)
     old = Log("oregon", "oregon-router-3", EPOCH - 7 * HOUR)
@@ -152,7 +152,7 @@ async def test_a_log_begins_later_than_all_that_the_directory_tells(
 async def test_a_row_that_tells_a_time_of_another_year_sets_no_clock(
     core: CoreCluster, clocks: Clocks, store: Store, expect_error_log
 ):
-    """A bit has flipped in its version: all ids that came after it would have been of that year."""
+    """A bit has flipped in its version: all later ids would have the time of that year."""
     expect_error_log("more than a day ahead: it isn't believed")
     near, far = (Log("dublin", f"dublin-router-{n}", EPOCH - HOUR) for n in (1, 2))
     for log, version in ((near, EPOCH + 23 * HOUR), (far, EPOCH + (1 << 40))):

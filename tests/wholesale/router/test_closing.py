@@ -1,4 +1,4 @@
-"""When a log may be closed, and where it ends."""
+"""Closing a log: when it is allowed, and where the log ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_row_that_moved_is_watched_anew():
 def test_what_couldnt_be_looked_at_for_half_a_minute_is_watched_anew():
     watch = Watch("oregon")
     assert not any(watch.may_close(ROW, at) for at in (500.0, 505.0))
-    # The store was away: no router could move its row.
+    # The store was away, so no router could move its row.
     assert not any(watch.may_close(ROW, at) for at in (590.0, 600.0, 625.0, 649.9))
     assert watch.may_close(ROW, 650.0)
 

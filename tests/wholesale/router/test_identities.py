@@ -1,4 +1,4 @@
-"""New, under way, or routed before."""
+"""Identities: new, under way, or routed before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wholesale.router.window import Window
 
 @dataclasses.dataclass
 class Channel:
-    """A source whose deliveries are stale once they are of an older generation."""
+    """A source whose deliveries are stale if they are of an older generation."""
 
     generation: int = 1
 

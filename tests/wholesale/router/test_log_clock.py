@@ -11,7 +11,7 @@ HOUR = 3_600_000
 
 
 def right(wall_ms: int = NOON, now: float = 0.0) -> LogClock:
-    """One whose wall clock agrees with the store's at ``now``."""
+    """Return a clock whose wall clock agrees with the store's at ``now``."""
     clock = LogClock()
     clock.compare(wall_ms, now, [wall_ms])
     return clock
@@ -68,7 +68,7 @@ def test_a_jump_is_not_followed_until_the_store_confirms_it(step_ms: int):
     clock = right()
     assert clock.now_ms(NOON + 1_000 + step_ms, 1.0) == NOON + 1_000
     assert not clock.is_right
-    # The store doesn't: time goes on as before.
+    # The store doesn't confirm it: time goes on as before.
     clock.compare(NOON + 6_000 + step_ms, 6.0, [NOON + 6_000])
     assert not clock.is_right
     assert clock.now_ms(NOON + 7_000 + step_ms, 7.0) == NOON + 7_000

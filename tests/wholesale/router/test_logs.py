@@ -29,7 +29,7 @@ TOPICS = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
 
 
 class Store(MemoryStore):
-    """One whose directory, and whose writes of messages, can be away."""
+    """A store whose directory, and whose writes of messages, can be away."""
 
     def __init__(self) -> None:
         super().__init__(TOPICS, now_ms=lambda: EPOCH)
@@ -81,7 +81,7 @@ def awake() -> Awake:
 
 @pytest.fixture
 async def core(monkeypatch: pytest.MonkeyPatch) -> CoreCluster:
-    # As in life, a hundred times faster.
+    # As in production, but a hundred times faster.
     for module, name in ((listing, "BEAT"), (closer, "LOOK"), (router_module, "TICK_SECONDS")):
         monkeypatch.setattr(module, name, 0.01)
     broker = StubBroker()
@@ -120,7 +120,7 @@ async def test_a_router_that_cant_write_the_directory_says_so_once_and_isnt_read
         core.publish(message(message_id="1"))
         retries = value(counters.LISTING_RETRIES)
         await until(lambda: value(counters.LISTING_RETRIES) > retries + 1)
-        # It has a lease yet, and routes.
+        # It still has a lease, and routes.
         assert router.store_answers
         assert caplog.records == []
         awake.at += 15.0
@@ -184,7 +184,7 @@ async def test_without_a_lease_nothing_is_published_and_with_one_it_goes_on(
         assert router.stream.seq == 2
         store.directory_is_away = False
         await until(lambda: len(core.receipts()) == 3)
-        # The same log: nobody could close it.
+        # The same log: it couldn't be closed.
         assert router.stream.log == LOG
 
 
@@ -215,7 +215,7 @@ async def test_a_router_whose_log_was_closed_gives_back_what_it_has_and_begins_a
         store.is_away = store.directory_is_away = True
         core.publish(message(message_id="1", reply_to="me"))
         await until(lambda: router.stream.seq == 1)
-        # It slept for a minute, and somebody else closed its log.
+        # The router slept for a minute, and another one closed its log.
         awake.at += 60.0
         (row,) = await store.rows()
         closed = dataclasses.replace(row, version=row.version + 1, ended=0)
@@ -304,7 +304,7 @@ async def test_a_void_row_that_cant_be_written_yet_holds_low_back(
         core.publish(*(message(message_id=str(n), reply_to="me") for n in (1, 2, 3)))
         await until(lambda: refused >= 2)
         assert router.stream.numbering.low == 1
-        # Those that follow it are routed all the same.
+        # The messages after it are routed all the same.
         await until(lambda: {e.seq for e in core.envelopes()} == {1, 3})
         monkeypatch.delattr(store, "void")
         await until(lambda: router.stream.numbering.low == 3)
@@ -329,7 +329,7 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
 
     def encode(envelope: Envelope, *, low: int) -> Message:
         if envelope.message_id == "bad":
-            # Whatever comes after it in this batch meets a closed log.
+            # All later messages of this batch meet a closed log.
             awake.at += 60.0
             (row,) = (row for row in store._directory.values() if row.log.epoch == envelope.epoch)
             row = dataclasses.replace(row, version=row.version + 9, ended=0)
@@ -356,7 +356,7 @@ async def test_of_a_batch_whose_log_is_closed_all_is_given_back_but_what_has_fai
 async def beside_a_dead_one(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Router, Store]]:
-    """Router 1 has listed its log, settled two numbers and told so; it is dead. Router 2 lives."""
+    """Run router 2 beside the dead router 1, whose listed log has two settled numbers."""
     store = store_of(core)
     await store.list_log(LOG)
     await store.change_log(DirectoryRow(LOG, version=2, low=2))

@@ -1,4 +1,4 @@
-"""The numbers of one log, what settles them, and its lease."""
+"""The numbers of one log, the events that settle them, and its lease."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_lease_is_fifteen_seconds_from_the_start_of_the_write():
     assert LEASE == 15.0
     assert numbering.has_lease(114.9)
     assert not numbering.has_lease(115.0)
-    # An answer that comes late, to a write of before, takes nothing back.
+    # A late answer to an earlier write doesn't shorten the lease.
     numbering.renewed(110.0)
     numbering.renewed(105.0)
     assert numbering.has_lease(124.9)

@@ -1,4 +1,4 @@
-"""A router over two real brokers, one of which is stopped where it is."""
+"""A router over two real brokers, one of which is stopped with open sockets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def nodes(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[Brokers]:
 
 
 class Desk:
-    """A publisher at one broker's ``intake``, and the receipts that come there."""
+    """A publisher at one broker's ``intake``, and the receipts that arrive there."""
 
     def __init__(self, link: Link, publisher: ConfirmingPublisher) -> None:
         self._link = link
@@ -66,23 +66,23 @@ class Desk:
         self._receipts.put_nowait(control.decode_receipt(delivery.message))
 
     async def publish(self, *ids: str) -> None:
-        """Publish messages with these ids, and return when each has its receipt."""
+        """Publish messages with these ids, and wait until each has its receipt."""
         for each in ids:
             await self.send(each)
         await self.receipts_for(ids)
 
     async def send(self, message_id: str) -> None:
-        """Publish a message as soon as the broker takes one."""
+        """Publish a message as soon as the broker accepts one."""
         await self._publisher.ready()
         sent = message(message_id=message_id, reply_to="desk")
         self._publisher.publish_nowait("intake", sent)
 
     async def receipts_for(self, ids: Iterable[str]) -> None:
-        """Return when each of these messages has its receipt here."""
+        """Wait until each of these messages has its receipt here."""
         waiting = set(ids)
         async with asyncio.timeout(TIMEOUT):
             while waiting:
-                # Those of what was published elsewhere come here, too.
+                # Receipts of messages published elsewhere arrive here too.
                 receipt = await self._receipts.get()
                 assert receipt.status == "routed"
                 waiting.discard(receipt.message_id or "")
@@ -92,7 +92,7 @@ class Desk:
 
 
 def waiting(nodes: Brokers) -> int:
-    """How many messages the first broker's queues for routers have, also unacknowledged ones."""
+    """Count messages in the first broker's queues for routers, with unacknowledged ones."""
     words = ("list_queues", "name", "messages", "--formatter", "json")
     listed = {row["name"]: row["messages"] for row in json.loads(nodes.ctl(*words))}
     return sum(listed[queue] for queue in topology.router_queues())
@@ -121,7 +121,7 @@ async def test_a_broker_that_is_stopped_delays_no_receipt_and_no_drain(
         await first.publish("1")
         await second.publish("2")
         stopped.send_signal(signal.SIGSTOP)
-        # More than may be unconfirmed at the one that is stopped.
+        # More than may be unconfirmed at the stopped broker.
         ids = [f"while it is stopped {n}" for n in range(2 * IN_FLIGHT)]
         before = SKIPPED.labels(NAMES[0]).total
         await second.publish(*ids)
@@ -150,14 +150,14 @@ async def test_what_a_broker_without_room_has_is_routed_by_the_other(
     stop = asyncio.Event()
     serving = asyncio.create_task(router.serve(stop))
     try:
-        # No receipt comes there now, so the second one has them all.
+        # No receipt arrives at the first broker now, so the second one has them all.
         await second.receipts_for(ids)
         async with asyncio.timeout(TIMEOUT):
-            # No event says it.
+            # No event tells of it.
             while await asyncio.to_thread(waiting, nodes):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
     finally:
-        # Else it reads no goodbye.
+        # Otherwise the broker doesn't read the close of the connection.
         await asyncio.to_thread(nodes.ctl, "set_disk_free_limit", "1MB")
         stop.set()
         await serving

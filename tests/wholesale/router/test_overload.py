@@ -1,4 +1,4 @@
-"""A router whose store can't keep up: bronze goes first, gold last, nothing grows without bound."""
+"""A router whose store can't keep up: bronze is dropped first, gold last, all memory is bounded."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wholesale.router.service import RouterSettings
 
 PREFETCH = 100
 ROOM = 40
-# The store has one message in hand.
+# The store is writing one message.
 KEPT = ROOM - 1
 
 
 class GatedStore(MemoryStore):
-    """Writes one batch whenever a test lets it."""
+    """A store that writes one batch whenever a test lets it."""
 
     def __init__(self, topics: TopicTable) -> None:
         super().__init__(topics, now_ms=lambda: EPOCH)
@@ -71,7 +71,7 @@ def many(topic: str, count: int, first: int = 0) -> list[Message]:
 
 
 async def overloaded(core: CoreCluster) -> GatedStore:
-    """The store holds its first batch, which is one silver message."""
+    """Let the store hold its first batch, which is one silver message."""
     assert isinstance(core.store, GatedStore)
     store = core.store
     core.publish(*many("silver", 1))
@@ -97,7 +97,7 @@ async def test_gold_passes_whatever_waits_in_the_broker_before_it(core: CoreClus
         await until(lambda: len(core.receipts()) >= 21)
         assert routed(core)[:21] == ["silver-0", *(f"gold-{n}" for n in range(20))]
         await core.none_owed(router)
-        # The copies of gold in the other queue are known by then.
+        # By then, the copies of gold in the other queue are known.
         assert sorted(set(routed(core))) == sorted(routed(core))
 
 
@@ -111,7 +111,7 @@ async def test_what_waits_is_told_while_the_store_holds_a_write(core: CoreCluste
 
 
 def told_to_wait() -> float:
-    """What Prometheus would be told of this process."""
+    """Return this process's value of the metric."""
     waiting = metrics.REGISTRY.get_sample_value("newsfabric_router_waiting_messages")
     assert waiting is not None
     return waiting
@@ -131,7 +131,7 @@ async def test_bronze_over_its_room_is_dropped_oldest_first_counted_and_answered
         store.open()
         await core.none_owed(router)
         assert routed(core) == ["silver-0", *(f"bronze-{n}" for n in range(1000 - KEPT, 1000))]
-        # It isn't evidence of anything bad.
+        # A dropped message is no evidence of an error.
         assert core.arrived("rejected") == []
 
 
@@ -150,7 +150,7 @@ async def test_where_silver_is_too_much_already_no_bronze_takes_its_place(core: 
         store = await overloaded(core)
         mixed = zip(many("silver", 500, first=1), many("bronze", 500), strict=True)
         core.publish(*(each for pair in mixed for each in pair))
-        # Once it holds nothing but silver, the bronze that came between is gone.
+        # When the router holds only silver, the bronze in between has been dropped.
         await until(lambda: core.broker.depth("router.1") == 1000 - 2 * (PREFETCH - 1) + 1)
         assert {r.message_id for r in core.receipts()} == {
             f"bronze-{n}" for n in range(PREFETCH - 2)

@@ -1,5 +1,5 @@
-"""More than the store can take, over real brokers and shovels: who waits, who is dropped, and for
-how long after it."""
+"""More than the store can write, over real brokers and shovels: waiting and dropped messages, and
+the time of recovery."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PATIENCE = 60.0
 
 
 class SlowStore(MemoryStore):
-    """Some 400 messages a second."""
+    """A store that writes some 400 messages a second."""
 
     def __init__(self, topics: TopicTable) -> None:
         super().__init__(topics)
@@ -81,7 +81,7 @@ async def store() -> SlowStore:
 
 @pytest.fixture
 async def region(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Region:
-    """A region whose shovels and queues are made."""
+    """Make the shovels and queues of a region."""
     small = dataclasses.replace(ROUTER_BOUNDS, max_length=QUEUE)
     monkeypatch.setattr(parts, "ROUTER_BOUNDS", small)
     region = Region(
@@ -126,7 +126,7 @@ async def sending(region: Region) -> AsyncIterator[AsyncPublisher]:
 
 
 async def flood(region: Region) -> None:
-    """Silver and bronze without receipts, as fast as the broker confirms them."""
+    """Publish silver and bronze without receipts, as fast as the broker confirms them."""
     link = await connect([region.client[0].amqp_url], name="flood")
     try:
         publisher = await link.publisher(in_flight=500)
@@ -142,7 +142,7 @@ async def flood(region: Region) -> None:
 
 
 async def paced(publisher: AsyncPublisher, topic: str, count: int, seconds: float) -> list[float]:
-    """Seconds that each of ``count`` messages waited for its receipt, which must say routed."""
+    """Return the seconds that each of ``count`` messages waited for its receipt ``routed``."""
 
     async def timed(number: int) -> tuple[float, Receipt]:
         await asyncio.sleep(seconds * number / count)
@@ -164,7 +164,7 @@ def depths(url: str) -> dict[str, int]:
 
 @dataclasses.dataclass
 class Watch:
-    """The most that was seen to wait, in a queue and in the router."""
+    """The most messages seen waiting, in a queue and in the router."""
 
     url: str
     router: RouterService
@@ -183,7 +183,7 @@ class Watch:
             await asyncio.sleep(0.1)
 
     async def until_empty(self) -> float:
-        """Seconds until nothing waits any more."""
+        """Return the seconds until nothing waits any more."""
         start = time.monotonic()
         async with asyncio.timeout(PATIENCE):
             # A broker's queues have no events to wait for.
@@ -222,8 +222,8 @@ async def test_under_overload_gold_arrives_bronze_is_dropped_and_all_is_bounded(
     }
     logger.info("under overload: %s", figures)
     assert store.stored["live"] == GOLD
-    # A batch in hand, a batch of its own, and a repeat lost on its way; where that takes longer the
-    # machine is busy, and silver waits for longer still.
+    # A batch being written, a batch of its own, and a repeat lost on its way. If that takes longer,
+    # the machine is busy, and silver waits even longer.
     assert max(gold) < max(5, max(waited))
     assert shed > 0
     assert store.stored["ticks"] < store.stored["news"]

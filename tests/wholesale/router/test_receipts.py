@@ -1,4 +1,4 @@
-"""Rejections and receipts as they leave."""
+"""Rejections and receipts as they are sent."""
 
 from __future__ import annotations
 

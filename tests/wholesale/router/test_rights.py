@@ -1,4 +1,4 @@
-"""Who may publish what: the router's own look at topics.toml, whatever brokers let through."""
+"""Publishers' rights: the router checks topics.toml itself, even if brokers accept a message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPICS = parse_topics(
 def shovelled(
     topic: str = "news.world", *, shovel: str = "publish.oregon.1", **properties: Any
 ) -> Message:
-    """A message that came from a client cluster, as the shovel marks it."""
+    """Return a message from a client cluster, with the shovel's mark."""
     table = encode_table({"shovel-name": shovel})
     headers = {SHOVELLED: Undecoded(b"F" + table)}
     return message(topic, headers=headers, reply_to="amq.gen-r", message_id=topic, **properties)
@@ -99,7 +99,7 @@ async def test_a_topic_that_there_isnt_is_still_that() -> None:
 async def test_a_receipt_goes_to_no_queue_that_a_broker_hasnt_named(reply_to: str) -> None:
     asked = [
         shovelled(app_id="cms", user_id="cms"),
-        # Neither what is routed nor what is refused for another reason.
+        # Neither a routed message nor one refused for another reason.
         shovelled("sport.x", app_id="cms", user_id="cms"),
     ]
     wrong = [dataclasses.replace(m.properties, reply_to=reply_to) for m in asked]

@@ -1,4 +1,4 @@
-"""A router over a broker and a store in memory: what goes in, what comes out."""
+"""A router over a broker and a store in memory: its input and its output."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_revocation_of_a_publishers_is_rejected_whatever_it_has_put_into
 
 
 class Clocks:
-    """The machine's clock, the store's, and one that only goes on."""
+    """The machine's clock, the store's, and the monotonic one."""
 
     def __init__(self) -> None:
         self.wall_ms, self.now = EPOCH, 1_000.0
@@ -115,7 +115,7 @@ class Clocks:
 
 
 async def compared(router: Router) -> None:
-    """The clock has jumped, and the store's says the same: it is believed again."""
+    """Compare clocks after a jump: the store's agrees, so the clock is believed again."""
     await router._clock.compare()
     assert router.clock_is_right
 
@@ -386,7 +386,7 @@ async def test_what_isnt_gold_doesnt_come_by_the_ways_that_only_gold_takes(
                 core.publish(message(topic, message_id=topic, reply_to="me", headers=headers))
         await core.none_owed(router)
     assert sorted(e.topic for e in core.envelopes()) == ["live.x", "news.world"]
-    # The message is answered where it came as it should; its copy alone is refused.
+    # The message is answered where it arrived as it should; its copy alone is refused.
     assert {(r.topic, r.status) for r in core.receipts()} == {
         ("news.world", "routed"),
         ("live.x", "routed"),
@@ -423,7 +423,7 @@ async def test_canaries_end_here_and_are_no_ones_message(core: CoreCluster):
         )
         await core.none_owed(router)
         assert core.envelopes() == []
-        # The second only had the address of one.
+        # The second one only had a canary's address.
         (refused,) = core.arrived("rejected")
         assert refused.topic == "topic_not_allowed"
     core.link.lose()

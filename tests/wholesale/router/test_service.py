@@ -1,4 +1,4 @@
-"""A router as a process: its pages, and how it ends."""
+"""A router as a process: its pages, and its end."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_told_to_stop_it_finishes_what_it_has_and_ticks_a_last_time(core: 
     left = core.broker.depth("router.1")
     receipts = core.receipts()
     assert len(receipts) + left == 300
-    # The tick comes last: it names every number that was given out.
+    # The tick is sent last: it names every number that was given out.
     last = core.broker.take(core.taps["outbound"])[-1]
     assert json.loads(last.body)["seq"] == len(receipts)
 
@@ -145,7 +145,7 @@ async def test_what_a_queue_refuses_is_routed_all_the_same(core: CoreCluster):
         before = value(counters.REFUSED)
         core.broker.nacks = True
         core.publish(message())
-        # To postoffice and to outbound.
+        # One refusal at postoffice and one at outbound.
         await until(lambda: value(counters.REFUSED) == before + 2)
         await until(lambda: router.under_way == 0)
         assert router.readiness().ready

@@ -1,4 +1,4 @@
-"""A router over core brokers that stand side by side: none of them is waited for."""
+"""A router over core brokers that stand side by side: it waits for none of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_what_is_refused_is_kept_by_all_of_them(cores: SeveralCores):
 
 
 async def test_a_broker_that_hangs_delays_no_receipt(cores: SeveralCores):
-    # The clocks stand still: nothing here is the work of a timer.
+    # The clocks stand still, so no timer causes this.
     async with running(cores[0], link=cores.links, now=lambda: 100.0) as router:
         cores[0].publish(message(message_id="taken before", reply_to="me"))
         await until(lambda: _depths(cores, 0) == 0)
@@ -70,7 +70,7 @@ async def test_what_a_broker_delivers_again_when_it_is_back_is_answered_and_not_
         cores.broker(0).hang()
         await until(lambda: cores[1].receipts())
         await router.settled()
-        # It hasn't read that it was acknowledged.
+        # The broker hasn't read the acknowledgement.
         cores.broker(0).cut()
         assert _depths(cores, 0) == 1
         cores.broker(0).go_on()

@@ -1,4 +1,4 @@
-"""What a router does when its store, its broker or its own code fails."""
+"""A router whose store, broker or own code fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wholesale.router.jobs import HOLD_SECONDS
 
 
 class FailingStore(MemoryStore):
-    """Raises what ``fails`` returns for the envelopes of a write, if anything."""
+    """A store that raises the exception, if any, that ``fails`` returns for a write's envelopes."""
 
     def __init__(self, topics: TopicTable) -> None:
         super().__init__(topics, now_ms=lambda: EPOCH)
@@ -119,7 +119,7 @@ async def test_a_flapping_link_during_an_outage_doesnt_fill_the_memory(
     core: CoreCluster, store: FailingStore
 ):
     store.fails = away
-    # Another router takes a share at each reconnect, so that new messages come every time.
+    # Another router takes a share at each reconnect, so that new messages arrive every time.
     async with running(core, prefetch=50) as router:
         for start in range(0, 5000, 100):
             core.publish(*(message(message_id=str(start + n)) for n in range(100)))
@@ -127,7 +127,7 @@ async def test_a_flapping_link_during_an_outage_doesnt_fill_the_memory(
             core.broker.cut()
             _rotate(core.broker)
             await core.broker.heal()
-        # What was numbered, and one prefetch.
+        # The numbered messages, and one prefetch.
         assert router.under_way <= 50 + storing.MAX_BATCH
 
 
@@ -136,7 +136,7 @@ async def _depth(core: CoreCluster, count: int) -> None:
 
 
 def _rotate(broker: StubBroker) -> None:
-    """The queue's oldest go to its end, as if others had taken and returned them."""
+    """Move the queue's oldest messages to its end, as if others had taken and returned them."""
     taken = broker.take("router.1")
     for each in taken[50:] + taken[:50]:
         broker.publish("intake", each)
@@ -253,7 +253,7 @@ async def test_whatever_is_cut_each_receipted_message_is_stored_and_routed(
         for exchange in ("postoffice", "outbound"):
             routed = core.envelopes(exchange)
             assert {e.message_id for e in routed} == names
-            # Copies there may be, but a number is never used for two messages.
+            # Copies are allowed, but a number is never used for two messages.
             assert len({(e.seq, e.identity) for e in routed}) == len({e.seq for e in routed})
         assert {e.message_id for e in stored} == names
 
@@ -299,7 +299,7 @@ async def gold_desk() -> CoreCluster:
 
 
 def shown(hub: Hub, envelopes: Sequence[Envelope], now_ms: int) -> list[str | None]:
-    """The messages that connected readers are given of ``envelopes``."""
+    """Return the messages of ``envelopes`` that connected readers are given."""
     return [e.message_id for e in envelopes if hub.offer(e, now_ms / 1000) is not None]
 
 
@@ -319,7 +319,7 @@ async def test_what_a_region_held_for_longer_than_identities_last_isnt_given_to_
         await dublin.none_owed(there)
         await until(lambda: oregon.store.writes >= 1)
         readers = shown(hub, dublin.envelopes(), time.now_ms())
-        # More than the topic keeps in memory goes by.
+        # More messages pass than the topic keeps in memory.
         time.seconds += 20 * 60
         dublin.publish(*(message(message_id=f"l{n}") for n in range(60)))
         await dublin.none_owed(there)
@@ -329,7 +329,7 @@ async def test_what_a_region_held_for_longer_than_identities_last_isnt_given_to_
         readers += shown(hub, oregon.envelopes(), time.now_ms())
         assert readers == [f"g{n}" for n in range(200)] + [f"l{n}" for n in range(60)]
         assert oregon.receipts() == []
-        # What was stored and is too old to be published is settled.
+        # Messages that are stored and too old to be published are settled.
         assert here.stream.numbering.low == here.stream.seq > 0
 
 
@@ -358,7 +358,7 @@ async def test_what_waited_for_the_store_for_too_long_has_no_receipt_and_may_com
 async def test_what_waited_for_the_broker_for_too_long_isnt_routed(
     core: CoreCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    # A refusal to confirm would mean that it is published.
+    # A refusal to confirm would mean that the message is published.
     monkeypatch.setattr("newsfabric.amqp.stub.PublishNacked", LinkRefused)
     time = Time()
     refused = value(counters.PUBLISH_RETRIES) + 2

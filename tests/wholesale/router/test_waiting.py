@@ -1,4 +1,4 @@
-"""What waits for the store, and in which order it leaves."""
+"""Messages that wait for the store, and the order in which they leave."""
 
 from __future__ import annotations
 

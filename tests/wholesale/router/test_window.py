@@ -1,4 +1,4 @@
-"""What a router remembers of what it has routed."""
+"""A router's memory of the messages it has routed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_remembered_of_a_message_takes_as_much_as_its_id_and_hash_alone_
     # Ten years after the boot.
     window.add(7, Routed(MAX_MS, FINGERPRINT), now=3.2e8)
     (packed,) = window._routed.values()
-    # CPython takes memory in pieces of 16 bytes.
+    # CPython allocates memory in pieces of 16 bytes.
     assert -(-sys.getsizeof(packed) // 16) == -(-sys.getsizeof(MAX_MS << 32 | FINGERPRINT) // 16)
 
 
@@ -66,8 +66,8 @@ def test_a_window_without_room_is_an_error(bounds: dict[str, int]):
         Window(**bounds)
 
 
-# An identity, a pause in eighths of a second (exact in binary and in ms), by how many ms the clock
-# in ids jumps meanwhile, and whether it is routed.
+# An identity; a pause in eighths of a second (exact in binary and in ms); the jump of ids' clock in
+# ms during the pause; whether the message is routed.
 STEPS = st.lists(
     st.tuples(
         st.integers(0, 8),
@@ -85,7 +85,7 @@ def test_it_agrees_with_a_list_of_everything_that_was_routed(
     steps: list[tuple[int, int, int, bool]], most: int, keep: int
 ):
     window = Window(keep_ms=keep * 125, most=most)
-    # Identity, when it was routed, and the time in its id.
+    # Identity, time of routing, and the time in its id.
     routed: list[tuple[int, int, int]] = []
     now, wall_ms = 0, 1_790_000_000_000
     for identity, pause, jump, add in steps:

@@ -1,4 +1,4 @@
-"""A driver that works, fails, hangs, or may not."""
+"""A driver that works, fails, hangs, or isn't allowed to act."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decided(**fields: object) -> Decision:
 
 
 class Machines:
-    """A driver that does as it is told, or raises ``trouble``."""
+    """A driver that obeys, or raises ``trouble``."""
 
     def __init__(self) -> None:
         self.trouble: Exception | None = None
@@ -52,7 +52,7 @@ class Machines:
 
 
 class Steady(Backoff):
-    """Four seconds, without jitter."""
+    """A back-off of four seconds, without jitter."""
 
     def failed(self, now: float, rng: random.Random | None = None) -> float:
         return 4.0
@@ -145,7 +145,7 @@ async def test_a_driver_at_its_limit_is_no_reason_to_end_no_box(
     await acting.round()
     assert acting.document()["state"] == "limit"
     assert acting.well
-    # When fewer will do it isn't at its limit any more.
+    # When fewer boxes are enough, it isn't at its limit any more.
     clock.now += 5.0
     acting.decided(decided())
     await acting.round()

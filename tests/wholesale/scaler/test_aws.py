@@ -18,7 +18,7 @@ from wholesale.scaler.drivers.cloudwatch import CloudWatch, metric_data
 from wholesale.scaler.options import ScalerOptions
 from wholesale.scaler.plan import Plan
 
-# Libraries of others, which aren't free of warnings.
+# Third-party libraries that warn.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 GROUP = "oregon-retail"
@@ -36,7 +36,7 @@ DOCUMENT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[str]:
-    """The address of a cloud with nothing in it."""
+    """Run an empty cloud; yield its address."""
     with moto_cloud() as url:
         yield url
 
@@ -47,15 +47,15 @@ def _login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    # The first answer of each kind loads the code for it, in a process that is kept from the
-    # processor by others.
+    # The first answer of each kind loads the code for it, in a process that competes for the
+    # processor.
     patient = botocore.config.Config(connect_timeout=30, read_timeout=90)
     monkeypatch.setattr(aws, "_CONFIG", patient)
 
 
 @pytest.fixture
 def group(cloud: str) -> Iterator[Any]:
-    """An autoscaling group of two, which may have five."""
+    """Make an autoscaling group of two machines, with five at most."""
     client = boto3.client("autoscaling", endpoint_url=cloud)
     machines = boto3.client("ec2", endpoint_url=cloud)
     image = machines.describe_images()["Images"][0]["ImageId"]

@@ -17,7 +17,7 @@ ZONED = dataclasses.replace(PLAN, zones=3, least=6)
 
 
 def uneven(emptiest: int) -> Fleet:
-    """Three large boxes and two small ones; by their number one could go, the emptiest."""
+    """Return three large boxes and two small ones; by their number the emptiest could go."""
     fleet = Fleet()
     fleet.add(report("b0", emptiest), report("b1", 800), report("b2", 800))
     fleet.add(report("b3", 150, capacity=400), report("b4", 150, capacity=400))
@@ -38,7 +38,7 @@ def test_a_box_stays_if_the_others_had_less_room_than_there_are_readers() -> Non
 
 
 def test_what_would_be_just_enough_isnt_enough_to_take_a_box_away() -> None:
-    # Three boxes carry 2,100; of which 2,050 is too near.
+    # Three boxes carry 2,100; 2,050 is too near to that.
     fleet = Fleet()
     fleet.add(report("b0", 510), *(report(f"b{n}", 510) for n in (1, 2, 3)), report("b4", 10))
     assert fleet.run(PLAN.patience * 4).wanted == 4
@@ -56,7 +56,7 @@ def test_of_many_boxes_a_tenth_goes_at_once_evenly_from_all_zones_and_then_there
     None
 ):
     fleet = Fleet()
-    # Those of zone a are the emptiest.
+    # The boxes of zone a are the emptiest.
     fleet.add(*(report(f"b{n}", 5 + n % 2) for n in range(40)))
     fleet.zones = {f"b{n}": "ab"[n % 2] for n in range(40)}
     gone: list[float] = []
@@ -111,7 +111,7 @@ def test_how_many_are_refused_is_how_many_are_missing() -> None:
     fleet = Fleet(dataclasses.replace(PLAN, most=4))
     fleet.add(*(report(f"b{n}", 900) for n in range(3)))
     fleet.add(report("b3", 900, state="draining"))
-    # Six are needed, two more than there may be; and the place of one that leaves isn't free yet.
+    # Six are needed, two above the limit; and the place of a leaving one isn't free yet.
     decision = fleet.run(20)
     assert (decision.wish.unbounded, decision.wanted, decision.want) == (6, 4, None)
     assert decision.refused == 2
@@ -125,7 +125,7 @@ def test_arrivals_count_once_they_have_lasted() -> None:
     assert doors[-1] == 1
 
 
-# --- who isn't dead
+# --- not dead
 
 
 def test_a_box_that_has_just_lost_its_readiness_isnt_replaced() -> None:
@@ -153,7 +153,7 @@ def test_a_quarter_of_a_large_fleet_is_replaced_in_an_hour() -> None:
     fleet.run(20)
     fleet.add(*(report(f"bad{n}", state="starting") for n in range(12)), age=0.0)
     ends = [name for d in fleet.seconds(PLAN.overdue + 20 * REPLACE_EVERY) for name in d.end]
-    # They stay on the list, and are told again: so many different ones, of 32.
+    # They stay on the list and are told again: eight different ones, of 32.
     assert len(ends) == 8
 
 
@@ -179,7 +179,7 @@ def test_a_box_that_never_was_ready_ages_without_a_list_too() -> None:
     assert fleet.kinds()["new"] == "failed"
 
 
-# --- what is remembered
+# --- memory
 
 
 def test_a_silent_box_is_not_forgotten_because_the_driver_has_lost_its_list() -> None:

@@ -1,4 +1,4 @@
-"""Which boxes are asked for, drained, ended and replaced, and which never are."""
+"""The boxes that are asked for, drained, ended and replaced, and those that never are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_boxes_that_leave_and_that_failed_come_on_top() -> None:
     fleet = full_fleet(3, 700)
     fleet.run(20)
     fleet.change("b0", state="draining")
-    # Three are there, two serve, three shall.
+    # Three exist, two serve, three are wanted.
     assert fleet.run(1).want == 4
 
 
@@ -111,7 +111,7 @@ def test_a_box_goes_after_the_patience_and_one_at_a_time() -> None:
     assert names == ["b0"]
     fleet.change("b0", state="draining", connections=0)
     fleet.run(2)
-    # While it leaves no other is told to.
+    # While it leaves, no other is told to.
     assert drained(fleet, ENDED_AFTER - 3) == []
 
 
@@ -199,7 +199,7 @@ def test_nothing_goes_while_a_box_boots() -> None:
 
 
 def test_nothing_goes_that_leaves_the_others_too_full() -> None:
-    # By their number three would do; but two of them are small.
+    # By their number three are enough; but two of them are small.
     fleet = full_fleet(4, 480)
     fleet.change("b2", capacity=500, connections=480)
     fleet.change("b3", capacity=500, connections=480)

@@ -1,4 +1,4 @@
-"""Driver ``command``: what a program is called with, and what is made of its answers."""
+"""Driver ``command``: the call of its program, and the use of its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def said(tmp_path: Path) -> Path:
 
 
 def driver(tmp_path: Path, script: str, *, seconds: float = 20.0) -> CommandDriver:
-    """A driver of a shell script, which is told ``$said``, a file to write to."""
+    """Return a driver of a shell script, in which ``$said`` is a file to write to."""
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\nsaid={tmp_path / 'said'}\n{script}\n", "utf-8")
     program.chmod(0o700)
@@ -76,7 +76,7 @@ async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path, 
     hanging = driver(tmp_path, "sleep 1000 &\necho $! > $said\nwait", seconds=1.0)
     with pytest.raises(DriverError, match="not done within 1 s"):
         await hanging.want(2)
-    # Killed at once; who reaps it is another's matter.
+    # It was killed at once; another process reaps it.
     assert state_of(int(text_of(said))) in ("", "Z")
 
 
@@ -133,7 +133,7 @@ async def test_a_child_in_a_session_of_its_own_that_keeps_the_pipes_costs_no_des
     for _ in range(4):
         with pytest.raises(DriverError, match="not done within"):
             await asking.want(1)
-        # The loop closes what it was told to in its next turns.
+        # The loop closes its descriptors in its next turns.
         for _ in range(5):
             await asyncio.sleep(0)
         counts.append(len(os.listdir("/proc/self/fd")))

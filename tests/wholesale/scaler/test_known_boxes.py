@@ -1,4 +1,4 @@
-"""What a scaler makes of reports, of silence, and of lies."""
+"""A scaler's knowledge from reports, silence, and lies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_box_whose_clock_jumps_is_heard_again_within_seconds(jump: int) -> Non
     middle = 10**12
     memory.hear(report(sent_ms=middle), now=0.0)
     memory.hear(report(sent_ms=middle + jump), now=1.0)
-    # Back to what it was.
+    # Back to the earlier time.
     taken = [memory.hear(report(sent_ms=middle + n), now=2.0 + n) for n in range(12)]
     assert taken[-1]
 
@@ -67,7 +67,7 @@ def test_readers_of_a_silent_box_are_missing_until_they_come_back_elsewhere() ->
     fleet.change("b1", connections=600, connects_per_second=200.0)
     fleet.run(2)
     assert fleet.brain.sight.now_needed.missing == 100
-    # What must stay enough is counted as if they were all still there.
+    # The rest must be enough even if they were all still there.
     assert fleet.brain.sight.kept_for.missing == 300
 
 
@@ -177,7 +177,7 @@ def test_no_more_boxes_are_remembered_than_there_can_be() -> None:
     for n in range(MOST_BOXES):
         assert memory.hear(report(f"b{n}", 1), now=0.0)
     assert not memory.hear(report("one-more"), now=1.0)
-    # A silent one gives its place up if nobody reads there.
+    # A silent box without readers gives up its place.
     memory.hear(report("b7", 0, sent_ms=2), now=1.0)
     assert memory.hear(report("one-more"), now=100.0)
     assert not memory.hear(report("two-more"), now=100.0)

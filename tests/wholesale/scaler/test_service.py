@@ -1,4 +1,4 @@
-"""A scaler over a core in memory: what it hears, says and orders."""
+"""A scaler over a core in memory: its input, its reports and its orders."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = ScalerSettings(
 
 
 class Machines:
-    """A driver that notes what it is told."""
+    """A driver that records its orders."""
 
     def __init__(self) -> None:
         self.there: dict[str, float] = {}
@@ -144,7 +144,7 @@ async def test_what_is_decided_is_told_the_driver_and_the_boxes(
 
 
 class Blocked:
-    """A core in alarm: it takes nothing, and says nothing."""
+    """A core in alarm: it accepts nothing, and doesn't answer."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -171,7 +171,7 @@ async def test_without_its_core_it_decides_nothing_and_isnt_ready(place: Place) 
     await until(lambda: place.service.brain.decision)
     place.link.lose()
     assert place.service.decide(now=5.0) is None or place.link.connected
-    # Until it has listened again for a while nothing is asked for.
+    # Until it has listened again for a while, nothing is asked for.
     decision = place.service.decide(now=6.0)
     assert decision is None or decision.want is None
 

@@ -1,4 +1,4 @@
-"""What isn't heard proves nothing: no box that may have readers goes because of it."""
+"""Silence proves nothing: no box that may have readers is ended because of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ended(decisions: list[Decision], box: str) -> list[int]:
 
 
 def empty_then_deaf(fleet: Fleet, seconds: float) -> None:
-    """``b0`` says that it is drained and empty, and then nobody hears anything for a while."""
+    """Let ``b0`` report that it is drained and empty, and then hear nothing for a while."""
     fleet.change("b0", state="draining", connections=0)
     fleet.run(3)
     fleet.brain.deaf()
@@ -44,7 +44,7 @@ def empty_then_deaf(fleet: Fleet, seconds: float) -> None:
 def test_a_box_that_was_empty_before_a_deafness_may_have_come_back(seconds: float) -> None:
     fleet = fleet_of(3)
     empty_then_deaf(fleet, seconds)
-    # It has readers again, and its reports don't come yet.
+    # It has readers again, but its reports don't arrive yet.
     fleet.hush("b0")
     decisions = list(fleet.seconds(OTHERS_ENDED_AFTER - 1))
     assert ended(decisions, "b0") == told(decisions, "b0") == []
@@ -86,7 +86,7 @@ def test_a_box_that_obeyed_us_once_and_came_back_is_anybodys_when_it_drains_agai
     assert names == {"b0"}
     fleet.change("b0", state="draining", connections=0)
     fleet.run(2)
-    # Somebody starts it again, and upgrades it later.
+    # An operator starts it again, and upgrades it later.
     fleet.change("b0", state="ready", connections=300)
     for name in ("b1", "b2", "b3", "b4"):
         fleet.change(name, connections=700)
@@ -110,7 +110,7 @@ def test_a_box_that_fell_silent_when_it_was_told_to_drain_didnt_obey_by_that() -
 
 
 def test_a_box_on_the_first_list_is_as_old_as_may_be_whatever_its_age_is_said_to_be() -> None:
-    # The clock by which a driver reckons ages was set back: boxes look newborn.
+    # The clock by which a driver computes ages was set back: boxes look newborn.
     fleet = Fleet()
     fleet.add(*(report(f"b{n}", 500) for n in range(12)))
     fleet.add(report("b12", 500))
@@ -137,12 +137,12 @@ def test_a_box_that_was_there_before_a_deafness_doesnt_become_young_by_it() -> N
     assert ended(decisions, "b12") == []
 
 
-# --- whatever happens
+# --- random events
 
 
 @dataclasses.dataclass
 class Truth:
-    """A box as it is. ``away`` until it comes back; ``mute`` until it is heard again."""
+    """A box's real state. ``away`` until it comes back; ``mute`` until it is heard again."""
 
     readers: int = 400
     state: str = "ready"
@@ -184,7 +184,7 @@ EVENTS = (
 
 
 class Region:
-    """Boxes as they are, and a scaler that is told some of it."""
+    """The real state of boxes, and a scaler that hears a part of it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -239,7 +239,7 @@ class Region:
         for name, box in self.boxes.items():
             box.live(self.now)
             if box.state == "draining" and box.readers == 0 and box.away:
-                # The upgrade begins; its agent has said so for a few seconds.
+                # The upgrade begins; its agent has reported that for a few seconds.
                 box.away += 5.0
                 if self.rng.random() < 0.2:
                     box.state = "away"
@@ -280,7 +280,7 @@ class Region:
                 self.boxes[f"b{self.made}"] = Truth(0, "starting", self.now, ready_at)
         for name in decision.drain:
             box = self.boxes[name]
-            # The order comes with the news, and doesn't need the way back. Who is away misses it.
+            # The order arrives on the feed, even if reports don't. A box that is away misses it.
             if box.state in ("ready", "starting"):
                 self.drained += 1
                 box.state, box.away, box.pace = "draining", 0.0, 1000 // int(PLAN_OF_MANY.drain) + 1
@@ -312,7 +312,7 @@ def test_no_box_that_has_readers_is_ended_whatever_is_not_heard(
 
 
 def test_such_a_region_does_grow_and_shrink() -> None:
-    # Else the test above would prove nothing.
+    # Otherwise the test above would prove nothing.
     region = Region(1)
     for event in ("crowd_comes", "crowd_goes", "crowd_comes", "crowd_goes"):
         region.happens(event)

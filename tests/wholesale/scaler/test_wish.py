@@ -1,4 +1,4 @@
-"""How many boxes are wanted: each line of the sum, and that the largest counts."""
+"""The number of boxes wanted: each term of the sum, and the largest one counts."""
 
 from __future__ import annotations
 
