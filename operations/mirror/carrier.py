@@ -120,7 +120,7 @@ class Carrier:
         """Begin to consume the messages that match ``patterns``."""
         self._publisher = await other.publisher(in_flight=IN_FLIGHT)
 
-        async def declare(declare: Declare) -> None:
+        async def declare(declare: Declare) -> str:
             await declare.queue(
                 self._queue,
                 durable=False,
@@ -130,9 +130,9 @@ class Carrier:
             )
             for pattern in patterns:
                 await declare.bind(self._queue, POSTOFFICE, pattern)
+            return self._queue
 
-        await original.on_connect(declare)
-        self._consumer = await original.consumer(self._queue, self._on_delivery, prefetch=_PREFETCH)
+        self._consumer = await original.consumer(declare, self._on_delivery, prefetch=_PREFETCH)
         return self
 
     @property

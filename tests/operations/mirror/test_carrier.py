@@ -165,6 +165,15 @@ async def test_after_a_cut_of_the_original_it_hears_again() -> None:
         await until(lambda: both.ends() == ["taken"])
 
 
+async def test_after_the_loss_of_its_queue_it_hears_again() -> None:
+    async with between() as both:
+        (queue,) = both.original.route("postoffice", "news.x")
+        both.original.delete_queue(queue)
+        await until(lambda: both.original.route("postoffice", "news.x") == [queue])
+        both.say(1)
+        await until(lambda: both.ends() == ["taken"])
+
+
 async def test_its_queue_is_bounded_exclusive_and_gone_when_it_goes() -> None:
     async with between() as both:
         (queue,) = both.original.route("postoffice", "news.x")
