@@ -56,7 +56,10 @@ def block(language: str, kind: str) -> str:
 
 
 async def run(command: Sequence[str], *, cwd: Path) -> str:
-    """What it prints; fails the test if it fails."""
+    """What it prints; fails the test if it fails, or has something to complain of.
+
+    SLF4J, by which Java's library logs, complains of a program that has no logger.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -73,6 +76,7 @@ async def run(command: Sequence[str], *, cwd: Path) -> str:
         await process.wait()
         raise
     assert process.returncode == 0, err.decode() + out.decode()
+    assert "SLF4J" not in err.decode()
     return out.decode()
 
 
@@ -107,6 +111,21 @@ async def test_java(regions: Regions, tmp_path: Path) -> None:
     program("java")
     code = JAVA_PROGRAM.format(block("java", "java"))
     await paste(regions, code, ["java", "-cp", java_classpath()], tmp_path / "Readme.java")
+
+
+def coordinates(element: ElementTree.Element) -> tuple[str | None, ...]:
+    """Which artifact of Maven's ``element`` is, or asks for."""
+    return tuple(element.findtext(f"{{*}}{name}") for name in ("groupId", "artifactId", "version"))
+
+
+def test_the_tests_run_with_the_logger_that_the_java_readme_names() -> None:
+    pom = ElementTree.parse(JAVA / "pom.xml").getroot()
+    readme = (JAVA / "README.md").read_text("utf-8")
+    snippets = re.findall(r"```xml\n(<dependency>.+?)```", readme, re.DOTALL)
+    library, logger = (coordinates(ElementTree.fromstring(text)) for text in snippets)
+    assert library == coordinates(pom)
+    assert logger[1] == "slf4j-simple"
+    assert logger in [coordinates(found) for found in pom.iterfind(".//{*}dependency")]
 
 
 async def test_php_by_composer(regions: Regions, tmp_path: Path) -> None:

@@ -75,13 +75,18 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
             assert (submission.app_id, submission.topic) == ("cms", "news.breaking")
             assert submission.body == body.encode()
             assert submission.reply_to is not None
-            answer = Properties(correlation_id=submission.correlation_id)
-            receipt = Message(submission.reply_to, b'{"status":"routed"}', answer)
-            await publisher.publish(TO_QUEUES, receipt)
+            # Whoever knows the queue's name and the message's id can't answer for a router.
+            known = (submission.reply_to, submission.message_id)
+            assert submission.correlation_id not in known
+            answers = [(correlation, b'{"status":"rejected"}') for correlation in known]
+            answers.append((submission.correlation_id, b'{"status":"routed"}'))
+            for correlation, receipt in answers:
+                said = Properties(correlation_id=correlation)
+                await publisher.publish(TO_QUEUES, Message(submission.reply_to, receipt, said))
             printed = await publishing
             # Maven colours what it prints, even nothing.
-            said = printed[printed.index(b"{") : printed.rindex(b"}") + 1]
-            assert orjson.loads(said) == {"status": "routed"}
+            shown = printed[printed.index(b"{") : printed.rindex(b"}") + 1]
+            assert orjson.loads(shown) == {"status": "routed"}
     finally:
         await link.close()
 
@@ -95,6 +100,7 @@ async def _publish(maven: str, *arguments: str) -> bytes:
     )
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode() + out.decode()
+    assert b"SLF4J" not in err
     return out
 
 
