@@ -1,5 +1,5 @@
-"""The pages of docs/operations about a region more and less, about nothing that is left, and about
-an authority that is lost, each as it is written there.
+"""The pages of docs/operations about a region added and removed, about a fabric that is lost, and
+about an authority that is lost, each followed step by step.
 
 The tests of a fabric share its machines, in their order.
 """
@@ -44,13 +44,13 @@ DUBLIN = [f"dublin-{role}-1" for role in ("client", "core", "store", "retail")]
 def fleet(
     layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
 ) -> Iterator[Fleet]:
-    """A fabric of one region and a proxy."""
+    """Yield a fabric of one region and a proxy."""
     with fabric_in(tmp_path_factory, layers, port_base, []) as made:
         yield made
 
 
 def regions(fleet: Fleet) -> list[str]:
-    """Those that oregon's board shows."""
+    """Return the regions that oregon's board shows."""
     token = access.operator_token(fleet.folders, "ada", 60.0)
     board = asked(fleet, "/board.json", "oregon", f"Authorization: Bearer {token}")
     return [each["name"] for each in board["regions"]]
@@ -110,19 +110,19 @@ def test_all_is_made_anew_of_a_backup_and_the_inventory(fleet: Fleet, tmp_path: 
 
 
 def certs(fleet: Fleet, *words: str) -> None:
-    """A command of ``newsfabric certs``, in the fleet's folder."""
+    """Run a command of ``newsfabric certs`` in the fleet's folder."""
     program = Path(sys.executable).with_name("newsfabric")
     subprocess.run([program, "certs", *words, "--folder", fleet.folders.certs], check=True)
 
 
 def trusted(fleet: Fleet, name: str) -> list[x509.Certificate]:
-    """Whom a machine trusts."""
+    """Return the authorities that a machine trusts."""
     said = on(fleet, name, "cat /etc/newsfabric/tls/ca.pem")
     return x509.load_pem_x509_certificates(said.encode())
 
 
 def look_again(fleet: Fleet) -> None:
-    """Brokers and store nodes read their certificates now."""
+    """Have brokers and store nodes read their certificates now."""
     for machine in fleet.members():
         if machine.role == "store":
             on(fleet, machine.name, "nodetool reloadssl")
@@ -150,7 +150,7 @@ def test_another_authority_takes_the_place_of_one_that_is_lost_with_its_folder(
         plays(fleet, "site.yml")
         look_again(fleet)
         assert len(trusted(fleet, "oregon-store-1")) == 2
-        # Its publisher trusts both from the start, as all have to before the next step.
+        # The crowd's publisher trusts both from the start, as all must before the next step.
         with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
             certs(fleet, "rotate", "sign")
             certs(fleet, "renew")
