@@ -243,7 +243,7 @@ def test_a_shovel_with_one_host_takes_from_another_broker_after_two_tries_in_vai
 
 
 def _until_unfit_of_silence(watch: Watch, host: Broker, began: int = 0) -> int:
-    """``publish.oregon.1`` says on ``host`` that it runs, and brings nothing."""
+    """Let ``publish.oregon.1`` run silently on ``host``; return the second when that is unfit."""
     for second in range(began, began + 1000):
         watch.sent(CLIENT, "publish", float(second))
         _due(watch, second + 0.5, states={host: {"publish.oregon.1": "running"}})
