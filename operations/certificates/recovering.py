@@ -1,8 +1,8 @@
 """Checks of the certificates that hosts show, after the folder that made them is lost. Pure.
 
-Hosts show the authorities that they trust, their certificates and their keys. An attacker may have
-replaced any of these, and an attacker with the authority's key can sign any name: a signature
-doesn't prove the names. So nothing is restored unless all of this is right:
+Hosts show the authorities that they trust, their certificates and their keys. Any host may be an
+attacker's by now, and an attacker with the authority's key can sign any name: a signature doesn't
+prove the names. So nothing is restored unless all of this is right:
 
 - all hosts trust the same authorities, or exactly those whose fingerprints were given;
 - a certificate has only names and roles that the inventory gives to the host that shows it:

@@ -173,7 +173,7 @@ async def one_receiver_at_a_time(d: Dialogue) -> None:
 async def a_session_is_forgotten_when_nobody_polls(d: Dialogue) -> None:
     assert await poll(d) == b"o\n"
     for _ in range(100):
-        await asyncio.sleep(0.1)  # the session must time out without a request
+        await asyncio.sleep(0.1)  # the session must time out without a poll
         probe = Dialogue(d.peer, d.endpoint)
         if (await probe.post(f"{d.session}/xhr_send", b"[]")).status == 404:
             break

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 BOXES = ["oregon-retail-1", "oregon-retail-2"]
 BROKERS = ["oregon-client-1", "oregon-core-1", *BOXES]
-# One process reads for all: each takes a message in twenty seconds, and then a whole backlog.
+# One process reads for all: each reader takes a message in twenty seconds, and a backlog at once.
 READERS = 5000
 #: Disconnected readers ask the second frontdesk where to go on: the same one.
 OREGON = ("oregon", "oregon")

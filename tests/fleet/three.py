@@ -196,8 +196,8 @@ class Three:
         return set(done.stdout.split())
 
     def crowd(self, *, readers: int, per_second: float, first: str = "a") -> Crowd:
-        """Return readers over https, who reconnect elsewhere, and a publisher over AMQP that waits
-        for each receipt; both begin at the machine ``first``."""
+        """Return readers over https, which reconnect elsewhere, and a publisher over AMQP that
+        waits for each receipt; both begin at the machine ``first``."""
         letters = sorted(CARRIED, key=lambda letter: letter != first)
         user = f"{access.PUBLISHER}:{self._password}"
         urls = ",".join(f"amqps://{user}@{letter}.{SITE}:5671/%2F" for letter in letters)

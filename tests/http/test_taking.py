@@ -152,7 +152,7 @@ async def test_whoever_only_hears_that_there_is_no_room_hears_it_whatever_he_sen
         await loop.sock_sendall(sender, head % len(body))
         await loop.sock_sendall(sender, body)
         assert await heard_by(sender) == FULL
-        # The bound is per address: the request doesn't use up the room of others.
+        # The refused connection isn't counted: it takes no room from others.
         assert len(server._connections) == 1
         for made in (one, sender):
             made.close()

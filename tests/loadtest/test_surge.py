@@ -186,6 +186,6 @@ def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
     assert promises == [], done.stderr
     assert found["boxes_at_most"] > found["boxes_at_first"] == found["boxes_at_last"] == 1
     assert found["most_present"] == 200
-    # "moved" isn't checked: where boxes boot slowly, all readers are on the box that stays already.
+    # Not "moved": where boxes boot slowly, all readers that stay are on the box that stays.
     assert ports_in_use(PORTS + 1700, 200) == []
     assert not (tmp_path / "world").exists()

@@ -342,7 +342,7 @@ def test_a_link_may_go_back_to_a_source_that_came_back_since_and_to_any_after_te
     away = Place(CORE_2, CLIENT)
     watch.looked({link.id: away}, {link.id: [link.preferred]}, 10.0)
     assert watch.known()[link.id] == {CORE, CORE_2}
-    # The shovel at the new source was chosen before the old source was seen to be back.
+    # The new source, which was chosen at 10.0, is seen in use only now.
     watch.looked({link.id: away}, {link.id: [away]}, 15.0)
     assert watch.known()[link.id] == {CORE_2}
     assert watch.back(20.0)[link.id] == set()

@@ -1,4 +1,4 @@
-"""The environment of a process, whoever starts it."""
+"""The environment of a process, whichever command starts it."""
 
 from __future__ import annotations
 
