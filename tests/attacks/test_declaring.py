@@ -1,4 +1,4 @@
-"""Endless declarations and bindings, or such that avoid rights: by publishers, boxes, services.
+"""Endless declarations and bindings, or ways around rights: by publishers, boxes, services.
 
 The brokers are oregon's: real ones, with the generated definitions.
 """
