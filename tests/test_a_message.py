@@ -1,4 +1,4 @@
-"""docs/a-message.md names files that exist, and names that these define."""
+"""docs/a-message.md names files that exist, and names that these files define."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "a-message.md"
 
 
 class Step(NamedTuple):
-    """One row of the page."""
+    """A row of the page."""
 
     text: str
     files: list[str]
@@ -30,7 +30,7 @@ def steps() -> list[Step]:
 
 
 def defines(source: str, name: str) -> bool:
-    """Whether a file of Python, Rust or TypeScript defines ``name``."""
+    """Return whether a file of Python, Rust or TypeScript defines ``name``."""
     return bool(
         re.search(rf"\b(class|def|fn|struct|enum|function) {name}\b|^{name}\b", source, re.M)
     )

@@ -1,4 +1,4 @@
-"""Full jitter between nothing and a growing, capped step."""
+"""Full jitter between zero and a growing, capped step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from newsfabric.backoff import Backoff
 
 
 class Highest(random.Random):
-    """Always draws the upper end: shows the step itself."""
+    """A source that always draws the upper end, which is the step itself."""
 
     def uniform(self, a: float, b: float) -> float:
         return b

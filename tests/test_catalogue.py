@@ -1,4 +1,4 @@
-"""The scheme of metrics' names, over all that the code declares."""
+"""The naming scheme of metrics, checked on all that the code declares."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ def test_links_between_documents_lead_to_metrics_that_are() -> None:
         for file in texts
         for name in re.findall(r"(?<![:\w])newsfabric_[a-z_]+[a-z]", file.read_text())
     }
-    # Where a browser keeps a choice; and what comes with the board's own figures.
+    # The key of a browser's storage, and a figure of the board.
     allowed = {"newsfabric_board_theme", "newsfabric_router_store_write_seconds"}
-    # What people set of Ansible's roles is called alike.
+    # Settings of Ansible's roles have such names, too.
     ansible = [*(ROOT / "deploy/ansible").rglob("*.yml"), *(ROOT / "deploy/ansible").rglob("*.j2")]
     used = {
         name

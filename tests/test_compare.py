@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/compare.md"
 README = ROOT / "README.md"
 
-# Where each answer that isn't "no" is tried: a file of tests, and the test's name.
+# The test of each answer that isn't "no": a file of tests, and the test's name.
 PROVEN = {
     "WebSocket": ("gateway/behaviour/test_websocket.py", "latest_versions_come_on_subscribe"),
     "Server-Sent Events": (
@@ -68,12 +68,12 @@ PROVEN = {
     ),
     "way in": ("examples/test_amqp10.py", "a_publisher_in_amqp_1_0_gets_its_receipt"),
 }
-# Answers that no test can try.
+# Answers that no test can check.
 SAID = {"what must run", "licence"}
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The cells of the table whose head names newsfabric, by the first one of each row."""
+    """Return the cells of the table whose head names newsfabric, by the first cell of each row."""
     table = text[text.index("| | newsfabric |") :].partition("\n\n")[0]
     lines = [line.strip("| ").split("|") for line in table.splitlines()[2:]]
     return {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
@@ -97,7 +97,7 @@ def test_the_test_is_there(file: str, name: str) -> None:
 def test_readme_shows_rows_of_the_table_as_they_are() -> None:
     whole, shown = rows(PAGE.read_text("utf-8")), rows(README.read_text("utf-8"))
     assert shown == {name: whole[name] for name in shown}
-    # Lines in which others have what this one lacks are shown, too.
+    # Rows in which newsfabric lacks something that others have are shown, too.
     assert [cells[0] for cells in shown.values()].count("no") >= 3
 
 

@@ -1,8 +1,8 @@
-"""deploy/observability: dashboards that the types of two releases of Grafana take.
+"""deploy/observability: dashboards that fit the types of two releases of Grafana.
 
-Grafana publishes what a dashboard is as TypeScript. Each dashboard becomes a constant of that type,
-and a compiler finds keys that aren't known, values that aren't among those there are, and what is
-missing. It doesn't run Grafana, and says nothing of what a panel shows.
+Grafana publishes the types of a dashboard in TypeScript. Each dashboard becomes a constant of that
+type, and a compiler finds unknown keys, values that an enumeration lacks, and missing keys. Grafana
+isn't run, so the contents of a panel aren't checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from prometheus import OBSERVABILITY, ROOT
 
 MODULES: Final = ROOT / "clients" / "js" / "node_modules"
 DASHBOARDS: Final = sorted((OBSERVABILITY / "dashboards").glob("*.json"))
-# Where a release's package has its types.
+# The paths of each release's types in its package.
 RELEASES: Final = {
     "10": {
         "@grafana/schema": "grafana-schema-10/dist/index.d.ts",
@@ -36,7 +36,7 @@ RELEASES: Final = {
         "types.gen.d.ts",
     },
 }
-# Later packages don't have the query of a Prometheus any more.
+# Later packages lack the query of a Prometheus.
 QUERY: Final = (
     "grafana-schema-10/dist/esm/raw/composable/prometheus/dataquery/x/"
     "PrometheusDataQuery_types.gen.d.ts"
@@ -69,7 +69,7 @@ _DECLARED: Final = re.compile(r"export const (\w+):")
 
 
 def _tsc() -> list[str | Path]:
-    """The compiler; skips without it on a laptop, fails in CI."""
+    """Return the compiler's command; without it skip on a laptop, fail in CI."""
     compiler, node = MODULES / "typescript" / "bin" / "tsc", shutil.which("node")
     places = [compiler, MODULES / QUERY]
     places += [MODULES / path for release in RELEASES.values() for path in release.values()]
@@ -82,7 +82,7 @@ def _tsc() -> list[str | Path]:
 
 
 def _faults(folder: Path, release: str, dashboards: dict[str, Any]) -> dict[str, str]:
-    """A complaint of the compiler about each of ``dashboards`` (by name) that it refuses."""
+    """Return the compiler's first error about each of ``dashboards`` (by name) that it refuses."""
     constants = [
         f"export const {name}: Checked = {json.dumps(dashboard)};\n"
         for name, dashboard in dashboards.items()
@@ -112,7 +112,7 @@ def _faults(folder: Path, release: str, dashboards: dict[str, Any]) -> dict[str,
     lines = (folder / "dashboards.ts").read_text(encoding="utf-8").splitlines()
     faults = {}
     for complaint in done.stdout.splitlines():
-        # What is indented explains the line above it.
+        # Indented lines explain the line above them.
         if not complaint.startswith(" "):
             found = _COMPLAINT.match(complaint)
             assert found is not None, complaint
@@ -127,7 +127,7 @@ def _name(path: Path) -> str:
 
 
 def _broken(change: Callable[[Any, Any], object]) -> Any:
-    """A dashboard, changed; ``change`` is given it and its first panel."""
+    """Return a dashboard changed by ``change``, which gets it and its first panel."""
     dashboard = json.loads(DASHBOARDS[0].read_text())
     change(dashboard, dashboard["panels"][0])
     return dashboard

@@ -1,7 +1,7 @@
-"""The dependency rule of docs/architecture.md, read from the source itself.
+"""The dependency rule of docs/architecture.md, checked in the source itself.
 
-Only what is shipped is bound by it: tests, benches and examples may talk to RabbitMQ
-with a bare pika, as a stranger would.
+Only shipped code is bound by it: tests, benches and examples may talk to RabbitMQ with a bare pika,
+as a stranger would.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SERVICES = {"gateway", "wholesale", "retail", "shovels"}
-#: It runs services as programs; nobody imports it but who has to run a world.
+#: It runs services as programs; only modules that must run a world import it.
 LAPTOP = "localfabric"
-#: What operators and machines run: no service needs it.
+#: Programs of operators and machines: no service needs them.
 ROOM = "operations"
 SHIPPED = {"newsfabric", *SERVICES, ROOM, LAPTOP}
-#: Libraries that only these places may import, so that one place knows their faults.
+#: Libraries that only these places may import, so that one place handles their faults.
 RESERVED = {
     "pika": ("newsfabric/amqp/",),
     "sockjs": ("gateway/sockjs/sockjs_tornado.py",),
     "cassandra": ("newsfabric/store/_cassandra_",),
-    # Two, since a box has no scaler: each has an error of its own for what AWS has against it.
+    # Two, since a box has no scaler: each has an error of its own for AWS's refusals.
     "boto3": ("wholesale/scaler/drivers/aws.py", "operations/instance/cloud.py"),
     "botocore": ("wholesale/scaler/drivers/aws.py", "operations/instance/cloud.py"),
     LAPTOP: (f"{LAPTOP}/", "wholesale/scaler/drivers/world.py"),
-    # Its commands hang in the command `newsfabric`.
+    # Commands of localfabric are added to the command `newsfabric`.
     ROOM: (f"{ROOM}/", f"{LAPTOP}/"),
 }
 
@@ -54,7 +54,7 @@ def _breaches(path: str, package: str, source: str) -> Iterator[str]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Yield the top-level package of every absolute import, wherever in the file it is."""
+    """Yield the top-level package of each absolute import, anywhere in the file."""
     for node in ast.walk(tree):
         match node:
             case ast.Import():

@@ -1,4 +1,4 @@
-"""What the board has under names of its own are figures that processes do report."""
+"""Figures that the board knows by name are reported by processes."""
 
 from __future__ import annotations
 

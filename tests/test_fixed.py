@@ -1,4 +1,4 @@
-"""Dataclasses that mypy alone keeps from being changed."""
+"""Dataclasses that are kept from changes only by mypy."""
 
 from __future__ import annotations
 

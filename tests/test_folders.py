@@ -1,7 +1,7 @@
-"""The folders of our modules: no two need each other, and each has a name and a place.
+"""The folders of our modules: no two import each other, and each has a name and a place.
 
-Files have no circle (tests/test_no_circles.py); this says the same of folders, two by two, so that
-one can be read, tested or taken out without the other.
+Files have no circle (tests/test_no_circles.py); this checks the same for pairs of folders, so that
+one can be read, tested or removed without the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from imports import modules, needs
 
 ROOT: Final = Path(__file__).parents[1]
 SERVICES: Final = ("gateway", "wholesale", "retail", "shovels")
-#: Pairs that are left, and why. Whoever parts one takes it out of here; no other comes in.
+#: Pairs that are left, with the reason. Remove a pair that is separated; add none.
 LEFT: Final = {
     (
         "bench",
@@ -28,7 +28,7 @@ LEFT: Final = {
     ("gateway", "gateway.sockjs"): "gateway is one folder still: its app and its transports",
     ("loadtest", "loadtest.locusts"): "Locust's file is in the folder whose crowd it plays",
 }
-#: What is in newsfabric, though no service imports it.
+#: Modules in newsfabric that no service imports.
 OF_NO_SERVICE: Final = {
     "newsfabric.amqp.stub": "a broker in memory, for tests and benches of what speaks AMQP",
     "newsfabric.amqp.stub_queues": "its queues",
@@ -37,13 +37,13 @@ MOST_AT_THE_ROOT: Final = 15
 
 
 def folder(module: str, known: set[str]) -> str:
-    """Where ``module`` is; a package's face is in the package."""
+    """Return the folder of ``module``; a package's ``__init__`` is in the package."""
     is_package = any(other.startswith(f"{module}.") for other in known)
     return module if is_package else module.rpartition(".")[0]
 
 
 def pairs(sources: dict[str, str]) -> set[tuple[str, str]]:
-    """Folders that import each other."""
+    """Return pairs of folders that import each other."""
     known = set(sources)
     one_way = {
         (folder(module, known), folder(other, known))
@@ -88,7 +88,7 @@ def test_newsfabric_is_what_services_import() -> None:
         name = waiting.pop()
         if name in sources and name not in reached:
             reached.add(name)
-            # Who imports a.b.c runs a and a.b.
+            # An import of a.b.c also runs a and a.b.
             waiting += [*imported[name], name.rpartition(".")[0]]
     ours = {name for name in sources if name.partition(".")[0] == "newsfabric"}
     assert ours - reached == set(OF_NO_SERVICE)

@@ -13,14 +13,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("newsfabric", "operations", "gateway", "wholesale", "retail", "shovels", "localfabric")
-# What is built or installed into a folder of ours.
+# Folders of ours with built or installed files.
 NOT_OURS = {"target", "node_modules", "__pycache__"}
 PYTHON = r"(?m)^ *class (\w+)[:(]"
 RUST = r"(?m)^ *pub(?:\(\w+\))? (?:struct|enum|trait) (\w+)"
 
 
 def words() -> list[str]:
-    """Those of the first column: ``publisher / reader`` are two, ``copy, race`` too."""
+    """Return the words of the first column: ``publisher / reader`` are two, ``copy, race`` too."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     table = text.split("\n## Words\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
@@ -39,7 +39,7 @@ def sources(folder: Path, suffix: str) -> Iterator[Path]:
 
 @functools.cache
 def types(folder: str, suffix: str, definition: str) -> dict[str, list[str]]:
-    """Where the types below ``folder`` are, by name; one that begins with _ is its module's own."""
+    """Return the files of the types below ``folder``, by name; a name with _ is private."""
     found = collections.defaultdict(list)
     for path in sources(ROOT / folder, suffix):
         for name in re.findall(definition, path.read_text()):

@@ -1,4 +1,4 @@
-"""docs/guarantees.md and the tests agree on what is promised."""
+"""docs/guarantees.md and the tests agree on the promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tests/support/leavings.py: a test fails for what it leaves, and no other does."""
+"""tests/support/leavings.py: a test fails for objects that it leaves, and no other test does."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_certificates_of_a_test_are_looked_at_until_its_end(tmp_path: Path) -> N
     assert named() - before == {("server", one.certificate)}
     said = metrics.exposition()[0].decode()
     assert 'seconds{use="server"}' in said
-    # Fixtures that are shared by all tests may have read authorities of their own before.
+    # Shared fixtures may have read authorities before.
     had_authorities = any(use == "authority" for use, _ in before)
     assert ('seconds{use="authority"}' in said) is had_authorities
 

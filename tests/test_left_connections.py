@@ -1,4 +1,4 @@
-"""tests/support/left_connections.py: no test fails for a connection that another one left."""
+"""tests/support/left_connections.py: no test fails for a connection that another test left."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_a_command_leaves_in_its_own_loop_is_closed_with_that() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=hears, args=(listening,), daemon=True)
         thread.start()
-        # The collector would close it as well, later, in some other test.
+        # The collector would close it as well, later, during another test.
         gc.disable()
         try:
             asyncio.run(leaves_a_fetch(listening.getsockname()[1]))

@@ -1,6 +1,6 @@
-"""What a message may be stands in several languages, settings and pages: all say the same.
+"""The limits of a message are in several languages, settings and pages: all have the same values.
 
-What our own Python takes from :mod:`newsfabric.messages.envelope` needs no test here.
+Python code that imports them from :mod:`newsfabric.messages.envelope` needs no test here.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PHP = "clients/php/src/Publisher.php"
 LOCUSTS = "loadtest/locusts/wire.py"
 CROWD = "bench/fanout/src/bin/newsfabric-crowd/crowd.rs"
 PUBLISHING = "docs/publishing.md"
-# A byte of a body that a push spells as "\u0000".
+# Bytes that a push needs for a byte of the body, written as "\u0000".
 ESCAPED = 6
 
 
 def written(file: str, name: str) -> int:
-    """What the only constant ``name`` of ``file`` is: a product of numbers, or a shifted one."""
+    """Return the only constant ``name`` of ``file``: a product of numbers, or a shifted one."""
     text = (ROOT / file).read_text("utf-8")
     (found,) = re.findall(rf"\b{name}(?:: \w+)? = ([\d_ *<]+);?$", text, re.MULTILINE)
     number, _, shift = found.partition("<<")

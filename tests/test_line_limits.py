@@ -1,4 +1,4 @@
-"""Lines that are logged once in a while instead of each time."""
+"""Log lines that are limited to one in a while."""
 
 from __future__ import annotations
 

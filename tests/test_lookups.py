@@ -1,4 +1,4 @@
-"""Names that a silent name server should know hold up no other name, in a real process."""
+"""Lookups that a silent name server should answer don't delay other lookups, in a real process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# A server that takes questions and answers none; beside it a name of /etc/hosts. All of it is this
-# process's own: nobody else sees the two files that are mounted.
+# A server that takes queries and answers none; beside it a name of /etc/hosts. Only this process
+# sees the two files that are mounted.
 PLAY = """
 import asyncio, os, socket, subprocess, sys, time
 from newsfabric.process import service
@@ -50,5 +50,5 @@ def test_twenty_names_that_nobody_answers_for_hold_up_no_other(tmp_path: Path) -
         words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    # A name server is waited for for five seconds and more.
+    # A lookup waits for five seconds or more for a name server.
     assert float(done.stdout) < 4.0

@@ -1,4 +1,4 @@
-"""No module needs another one that needs it, not even for its types."""
+"""No two modules need each other, directly or through others, not even for types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from imports import modules, needs
 
 
 def in_order(sources: dict[str, str]) -> list[str]:
-    """Each after what it needs; CycleError names a circle."""
+    """Return the modules, each after those it needs; CycleError names a circle."""
     return list(TopologicalSorter(needs(sources)).static_order())
 
 

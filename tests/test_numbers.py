@@ -1,4 +1,4 @@
-"""Whole numbers that strangers write: a number in its bounds, or a refusal."""
+"""Whole numbers from strangers: a number within its bounds, or an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from newsfabric.numbers import is_number, is_whole, whole_number
 from newsfabric.topics import parse_duration
 
-# What int() takes, and much that it doesn't.
+# Texts that int() accepts, and many that it doesn't.
 DIGITS = st.text("0123456789 +-_.eE\u0661\uff11\u00b2\n\0", max_size=25)
 NUMBERS = st.integers() | st.integers().map(str) | DIGITS | st.text()
 HIGHEST = 2**63 - 1
@@ -33,7 +33,7 @@ def test_a_number_is_what_is_written_and_in_its_bounds(
     else:
         with pytest.raises(ValueError, match="whole number") as caught:
             whole_number(text, lowest, highest)
-        # What is logged and answered doesn't grow with what came.
+        # Logs and replies don't grow with the input.
         assert len(str(caught.value)) < 100
 
 

@@ -1,4 +1,4 @@
-"""deploy/observability: rules that Prometheus takes, alerts that fire, a runbook for each."""
+"""deploy/observability: rules that Prometheus accepts, alerts that fire, a runbook for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALERTS = alerts()
 CASES: list[dict[str, Any]] = yaml.safe_load(
     (OBSERVABILITY / "tests" / "alerts_test.yml").read_text()
 )["tests"]
-# What one sample of a metric may be called.
+# The names that samples of a metric may have.
 NAMES = {
     name
     for metric in declared_in_tree(ROOT)
@@ -95,7 +95,7 @@ def test_no_fault_is_made_for_what_is_no_alert() -> None:
 
 
 def _body_of(source: str, test: str) -> str:
-    """The text of the function ``test``; fails if there is none."""
+    """Return the text of the function ``test``; fail if there is none."""
     (found,) = (
         node
         for node in ast.parse(source).body
@@ -105,7 +105,7 @@ def _body_of(source: str, test: str) -> str:
 
 
 def test_what_an_alert_counts_is_there_from_the_start() -> None:
-    """A series that begins with 1 has not increased, for Prometheus."""
+    """For Prometheus, a series that begins with 1 has not increased."""
     show = "from gateway.measures import metrics; print(metrics.exposition()[0].decode())"
     shown = subprocess.run(
         [sys.executable, "-c", show], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""docs/operations: every command in it is one that there is, and every link leads somewhere."""
+"""docs/operations: each command in it exists, and each link has a target."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs/operations").glob("*.md"))
 PLAYBOOKS = ROOT / "deploy/ansible/playbooks"
 RUNBOOK = ROOT / "docs/runbook.md"
-# What the pages' README says of them; the shell's own; and programs of every Debian.
+# Functions from the pages' README, words of the shell, and programs of every Debian.
 _WORDS = {"export", "wait", "fleet()", "play()", "on()", "top()", "curl"}
 _TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """The words of each command in the blocks of shell of ``text``."""
+    """Yield the words of each command in the shell blocks of ``text``."""
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -33,7 +33,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def of_click(group: click.Command, words: list[str]) -> None:
-    """Fails unless ``words`` are a command of ``group`` and options that it has."""
+    """Fail unless ``words`` are a command of ``group`` with options that it has."""
     command, rest = group, list(words)
     context = click.Context(group)
     while isinstance(command, click.Group):
@@ -90,7 +90,7 @@ KNOWN: dict[str, Callable[[list[str]], None]] = {
 
 
 def check(words: list[str]) -> None:
-    """Fails unless ``words`` are a command that there is."""
+    """Fail unless ``words`` are a command that exists."""
     name = words[0]
     if name in KNOWN:
         KNOWN[name](words[1:])
@@ -137,7 +137,7 @@ def test_each_link_leads_somewhere(page: Path) -> None:
         assert there.exists(), target
         if anchor:
             titles = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
-            # As GitHub makes them.
+            # GitHub makes anchors like these.
             anchors = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in titles}
             assert anchor in anchors, target
 

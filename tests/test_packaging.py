@@ -1,7 +1,7 @@
-"""What newsfabric needs, and what ends up in its wheel.
+"""The dependencies of newsfabric, and the files in its wheel.
 
 The wheel is built from a copy of the checkout with strays added, once without the data plane's
-program and once with one.
+program and once with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ["newsfabric", "operations", "gateway", "wholesale", "retail", "shovels", "localfabric"]
 NODES = ROOT / "localfabric" / "nodes"
 PROJECT_FILES = ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "topics.toml"]
-#: Files that a checkout holds, or soon will, and site-packages must not.
+#: Files that a checkout holds, or soon will, and that site-packages must not have.
 STRAYS = [
     "tests/gateway/test_hub.py",
     "bench/__main__.py",
@@ -155,13 +155,13 @@ def test_an_installed_gateway_finds_the_data_plane_of_its_wheel(
 
 
 def _environment_with(wheel: Path, folder: Path) -> str:
-    """A venv with ``wheel`` and, so that this works offline, the dependencies of this one."""
+    """Make a venv with ``wheel`` and, to work offline, with the dependencies of this one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = str(folder / "bin" / "python")
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     subprocess.run([*command, "--no-deps", "--no-index", wheel], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    # Behind the wheel's own; what an editable newsfabric adds to its path isn't taken along.
+    # After the wheel's own path; the path of an editable newsfabric isn't included.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return python
 

@@ -1,4 +1,4 @@
-"""What tests have started ends with their pytest, however pytest ends."""
+"""Processes started by tests end with their pytest, however pytest ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 SUPPORT = Path(__file__).parent / "support"
 PATIENCE = 60.0
 
-# It starts something in a session of its own that has no parent, as daemons do; says who that is.
+# It starts a process in a session of its own without a parent, as daemons do; prints the pid.
 STARTER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])

@@ -1,4 +1,4 @@
-"""Nothing from outside moves a terminal's cursor, sets its title or reorders its lines."""
+"""No text from outside moves a terminal's cursor, sets its title or reorders its lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from operations.cli.group import Failure
 ROOT = Path(__file__).resolve().parents[1]
 TITLE = "\x1b]0;mine\x07"
 SAFE_TITLE = r"\u001b]0;mine\u0007"
-#: The places that write to a terminal, and make it safe.
+#: The places that write to a terminal, and make the text safe.
 WRITERS = {"newsfabric/safe_output.py", "newsfabric/console.py"}
 PACKAGES = (
     "newsfabric",
@@ -55,7 +55,7 @@ def test_json_means_the_same_afterwards() -> None:
 
 
 def test_tables_and_texts_are_safe() -> None:
-    # rich leaves some controls out by itself, but not those that begin a command.
+    # rich drops some control characters, but not those that begin a command.
     table = Table("id", box=None)
     table.add_row("\x9bA")
     out = io.StringIO()
@@ -70,7 +70,7 @@ def test_an_error_is_safe() -> None:
     assert said.getvalue() == f"error: nobody knows {SAFE_TITLE}\n"
 
 
-# What speaks to a terminal, by its full name. A text of ours, as it is written, may be shown.
+# Functions that write to a terminal, by full name. A literal text of ours may be shown.
 SPEAKS = (
     {f"builtins.{name}" for name in ("print", "input")}
     | {f"click.{name}" for name in ("echo", "secho", "echo_via_pager", "confirm", "prompt")}
@@ -80,22 +80,22 @@ SPEAKS = (
     | {"rich.console.Console", "rich.prompt.Prompt.ask", "rich.prompt.Confirm.ask"}
     | {"getpass.getpass", "os.write"}
 )
-# What says its text where that is no number.
+# Functions that write their argument unless it is a number.
 ENDS = {"sys.exit", "builtins.SystemExit"}
 TERMINAL_SAFE = "newsfabric.safe_output.terminal_safe"
 STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
-#: Whose stdout is a pipe to a program of ours, and what it says there.
+#: Programs whose stdout is a pipe to a program of ours, and the contents of the pipe.
 PIPES = {
     "operations/mirror/readers.py": "JSON lines for the mirror",
     "operations/hosts/look.py": "JSON for `newsfabric status`, from a machine that it asks",
     "localfabric/chaos/crowd.py": "events for the chaos run, of names and numbers",
 }
-#: Who is given a stream and makes safe what it writes there; or writes nothing.
+#: Functions that get a stream and write safe text to it, or nothing.
 SAFE_WITH = {"newsfabric.process.logs.log_to", "newsfabric.safe_output.echo"}
 
 
 class _Speaking(ast.NodeVisitor):
-    """Finds in one module what speaks to a terminal past :mod:`newsfabric.safe_output`."""
+    """A visitor for a module that finds writes to a terminal around our writers."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, str]] = []
@@ -118,7 +118,7 @@ class _Speaking(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         called = self._full(node.func)
-        # click's context, however it is called.
+        # ``fail`` of click's context, under any name.
         is_fail = isinstance(node.func, ast.Attribute) and node.func.attr == "fail"
         is_harmless = self._is_status if called in ENDS else self._is_ours
         if (
@@ -139,12 +139,12 @@ class _Speaking(ast.NodeVisitor):
         return ".".join(filter(None, (self._names.get(name, name), rest)))
 
     def _is_ours(self, node: ast.expr) -> bool:
-        """Whether nothing in this text is from elsewhere, or it is safe."""
+        """Return whether the text is a literal, or made safe."""
         is_safe = isinstance(node, ast.Call) and self._full(node.func) == TERMINAL_SAFE
         return isinstance(node, ast.Constant) or is_safe
 
     def _is_status(self, node: ast.expr) -> bool:
-        """Whether this, which a process ends with, is no text: as far as can be seen."""
+        """Return whether the exit argument is no text, as far as can be seen."""
         return not any(
             isinstance(each, ast.JoinedStr)
             or (isinstance(each, ast.Call) and self._full(each.func) in ("str", "repr"))
@@ -153,7 +153,7 @@ class _Speaking(ast.NodeVisitor):
 
 
 def speaking(text: str) -> list[tuple[int, str]]:
-    """(line, name) of what in the module ``text`` speaks to a terminal past our writers."""
+    """Return (line, name) of writes to a terminal around our writers, in the module ``text``."""
     visitor = _Speaking()
     visitor.visit(ast.parse(text))
     return sorted(set(visitor.found))

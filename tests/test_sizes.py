@@ -1,4 +1,4 @@
-"""A file of the product has at most 500 lines: more is more than one thing."""
+"""A file of the product has at most 500 lines: a longer one has more than one subject."""
 
 from __future__ import annotations
 

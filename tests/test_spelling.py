@@ -1,4 +1,4 @@
-"""What is said of a name that there isn't."""
+"""The error for a name that doesn't exist."""
 
 from __future__ import annotations
 

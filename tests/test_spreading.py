@@ -1,4 +1,4 @@
-"""Which worker gets which test, and in which order: see tests/support/spreading.py."""
+"""The worker of each test, and the order: see tests/support/spreading.py."""
 
 from __future__ import annotations
 
@@ -122,10 +122,10 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def passed(suite: Path, *options: str) -> list[tuple[str, str]]:
-    """The worker and the id of each test, as they ended."""
+    """Return the worker and the id of each test, in the order of their ends."""
     command = [sys.executable, "-m", "pytest", "-v", "-n", "3", "--dist=loadscope", *options]
     command += ["--no-loadscope-reorder", "-p", "no:cacheprovider", "--basetemp", "temporary"]
-    # A worker may run this.
+    # This test may itself run in a worker.
     alone = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = subprocess.run(
         command, cwd=suite, env=alone, capture_output=True, text=True, check=False
@@ -142,7 +142,7 @@ def ran(suite: Path) -> list[tuple[str, str]]:
 
 
 def workers(ran: list[tuple[str, str]], *parts: str) -> set[str]:
-    """Who ran the tests whose id has all ``parts``."""
+    """Return the workers that ran the tests whose id has all ``parts``."""
     return {worker for worker, test in ran if all(part in test for part in parts)}
 
 
@@ -172,7 +172,7 @@ def test_worlds_begin_first(ran: list[tuple[str, str]]) -> None:
 def test_no_more_worlds_and_groups_of_nodes_are_up_at_a_time_than_may_be(
     ran: list[tuple[str, str]],
 ) -> None:
-    # One here, so who holds it takes the next.
+    # One world here, so its holder takes the next one.
     holder = workers(ran, "test_in_a_world")
     assert workers(ran, "test_with_its_own") == holder
     assert workers(ran, "test_with_nodes_of_its_own") == holder

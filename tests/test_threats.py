@@ -1,4 +1,4 @@
-"""docs/threats.md names the test of each row: they are there, and no attack is left out."""
+"""docs/threats.md names the test of each row: the tests exist, and no attack is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "threats.md").read_text()
 
 
 def _named() -> list[tuple[Path, str]]:
-    """Files in the last cell of each row, each with a part of a test's name or ""."""
+    """Return the files in the last cell of each row, each with a part of a test's name or ""."""
     found: list[tuple[Path, str]] = []
     for row in re.findall(r"^\|.*\|$", PAGE, re.MULTILINE):
         for text in re.findall(r"`([^`]+)`", row.split("|")[-2]):

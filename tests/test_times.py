@@ -1,4 +1,4 @@
-"""Times that depend on each other: who raises one sees the others follow, or an error."""
+"""Times that depend on each other: if one is raised, the others follow, or there is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wholesale.router.window import KEEP_MS
 
 
 def derived(times: Times) -> tuple[int, int, int, int]:
-    """Seconds in queues, between copies, between the times in copies, and until one is late."""
+    """Return the seconds in queues, between copies, between times in copies, and until late."""
     found = times.queues_ms, times.apart_ms, times.margin_ms, times.late_ms
     first, second, third, fourth = (ms // 1000 for ms in found)
     return first, second, third, fourth

@@ -1,4 +1,4 @@
-"""TLS of a process's own ports and of what it asks, with real certificates on real sockets."""
+"""TLS of a process's own ports and of its requests, with real certificates on real sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from newsfabric.tls import ClientTls, ServerTls
 
 
 class Overview(tornado.web.RequestHandler):
-    """``/api/overview``, as a broker's."""
+    """A broker's ``/api/overview``."""
 
     def get(self) -> None:
         self.write({"object_totals": {"connections": 7}})
@@ -53,14 +53,14 @@ async def serving(files: Certified) -> AsyncIterator[int]:
 
 
 async def ask(port: int, files: TlsFiles, *, host: str = "127.0.0.1") -> int:
-    """How many connections the broker there says it has; ManagementError if it isn't trusted."""
+    """Return the number of connections that the broker reports; ManagementError without trust."""
     credentials = Credentials(tls=files)
     async with Management(f"https://{host}:{port}", credentials) as api:
         return int((await api.overview())["object_totals"]["connections"])
 
 
 async def ends_of(port: int, authority: Path) -> str:
-    """When the certificate ends that is shown at ``port``."""
+    """Return the expiry of the certificate that ``port`` shows."""
     context = ssl.create_default_context(cafile=authority)
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     shown = writer.get_extra_info("peercert")
@@ -189,7 +189,7 @@ def test_files_that_are_missing_or_wrong_are_a_config_error_that_names_them(
 
 @pytest.fixture
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has just started."""
+    """Forget all files, as in a process that has just started."""
     monkeypatch.setattr(tls, "_HELD", {})
 
 

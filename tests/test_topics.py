@@ -1,4 +1,4 @@
-"""Topics, the matcher against a naive one, and what topics.toml may say."""
+"""Topics, the matcher against a naive one, and the contents of topics.toml."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_these_are_not(name):
 
 
 def naive(pattern: list[str], key: list[str]) -> bool:
-    """AMQP 0-9-1 section 3.1.3.3, word by word, exponential and obvious."""
+    """Match by AMQP 0-9-1 section 3.1.3.3, word by word: exponential and obvious."""
     if not pattern:
         return not key
     if pattern[0] == "#":
@@ -53,7 +53,7 @@ def words(text: str) -> list[str]:
     return text.split(".") if text else []
 
 
-# Few different words, so that many pairs match; empty ones among them.
+# Few different words, so that many pairs match; some are empty.
 key_words = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map(".".join)
 pattern_words = st.lists(st.sampled_from(["a", "b", "", "*", "#", "#"]), max_size=6).map(".".join)
 

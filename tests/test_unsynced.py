@@ -1,4 +1,4 @@
-"""The disk that forgets: what is synced stays, in each of its two halves (data and names)."""
+"""The disk that forgets: synced data stays, in each of its two halves (data and names)."""
 
 from __future__ import annotations
 

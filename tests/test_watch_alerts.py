@@ -1,4 +1,4 @@
-"""scripts/watch-alerts: what it makes of what a Prometheus remembers."""
+"""The report of scripts/watch-alerts on the data of a Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worlds import ROOT
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script; a made-up Prometheus remembers two alerts and a process that was away once."""
+    """Load the script; a made-up Prometheus has two alerts and a process that was away once."""
     loader = importlib.machinery.SourceFileLoader(
         "watch_alerts", str(ROOT / "scripts" / "watch-alerts")
     )

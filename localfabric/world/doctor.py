@@ -37,13 +37,13 @@ _PYTHON: Final = (3, 11)
 # Of a world of two regions: six RabbitMQ nodes of some 130 MB, services and gateways of 60 each.
 _MEMORY: Final = 2 << 30
 _LEAST_MEMORY: Final = 1 << 30
-# RabbitMQ takes no messages below 50 MB; a world that is used for a day writes a GB.
+# RabbitMQ blocks publishers below 50 MB; a world that is used for a day writes a GB.
 _DISK: Final = 2 << 30
 _LEAST_DISK: Final = 200 << 20
 # A thousand readers on a gateway, and its other descriptors.
 _DESCRIPTORS: Final = 4096
 _LEAST_DESCRIPTORS: Final = 512
-# The year of writing: a clock with an earlier one is wrong.
+# The year in which this was written: a clock with an earlier year is wrong.
 _YEAR: Final = 2026
 # adjtimex(2): the kernel's state of a clock that isn't synchronised.
 _TIME_ERROR: Final = 5
@@ -131,7 +131,7 @@ def localhost(address: str) -> Finding:
 
 
 def ports(taken: str, *, runs: bool) -> Finding:
-    """Judge the ports. ``taken``: a taken one, with advice; a world that ``runs`` has its own."""
+    """Judge the ports. ``taken``: a taken port, with advice; ``runs``: a world there has it."""
     if not taken:
         return Finding("ports", "ok", "free")
     if runs:
@@ -156,7 +156,7 @@ def memory(found: MemoryLeft) -> Finding:
 
 
 def descriptors(most: int) -> Finding:
-    """Judge the descriptors; ``most``: the hard limit of a process."""
+    """Judge the limit of descriptors; ``most``: the hard limit of a process."""
     said = "no limit" if most == resource.RLIM_INFINITY else f"{most} a process"
     todo = "raise the limit (ulimit -Hn, or LimitNOFILE of the service): one is a reader's"
     if most != resource.RLIM_INFINITY and most < _LEAST_DESCRIPTORS:
@@ -178,7 +178,7 @@ def clock(year: int, state: int) -> Finding:
 
 
 def disk(free: int, folder: str, may_write: bool) -> Finding:
-    """Judge the ``free`` bytes at the place of the world's ``folder``."""
+    """Judge the ``free`` bytes of the disk that has the world's ``folder``."""
     said = f"{free / (1 << 30):.1f} GiB free at {folder}"
     if not may_write:
         return Finding("disk", "error", f"{folder} can't be written", "choose another with --state")
@@ -193,8 +193,8 @@ def _bounded(what: str, found: int, wanted: int, said: str, todo: str) -> Findin
 
 
 def left(folder: str, *, processes: int, ready: bool, alive: bool, noted: bool) -> Finding:
-    """Judge the world's ``folder``. ``processes`` run there; ``alive``: the notes know of them;
-    ``noted``: there are notes."""
+    """Judge the world's ``folder``: the number of its ``processes``; ``alive``: some are in its
+    notes; ``noted``: it has notes."""
     what, todo = "earlier world", "`newsfabric down` ends what is left of it"
     if not processes and not noted:
         return Finding(what, "ok", f"nothing is left in {folder}")

@@ -1,10 +1,9 @@
-"""How much memory new programs can have here: what the machine has left, or the control groups that
-this process is in, if that is less.
+"""The memory that new programs can have here: that of the machine, or less by a control group.
 
 A container, a service with ``MemoryMax`` and a CI runner see all of the machine's memory in
-``/proc/meminfo``, and are ended for what exceeds their group's limit. Each group from this
-process's up to the mounted tree's root may have one, so all are looked at. There are two versions
-of control groups (cgroups(7)), and a machine may have both.
+``/proc/meminfo``, but are killed above the limit of their control group. Each group from this
+process's up to the root of the mounted tree may have a limit, so all are read. There are two
+versions of control groups (cgroups(7)), and a machine may have both.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MemoryLeft:
-    """In bytes. ``group`` is the control group whose limit that is; empty: it is the machine's."""
+    """The bytes left. ``group`` is the control group that sets the limit; empty: the machine."""
 
     available: int
     group: str = ""
@@ -25,7 +24,7 @@ class MemoryLeft:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Files:
-    """What a version calls the files of a group. ``cache`` is a line of its ``memory.stat``."""
+    """Names of a group's files in one version. ``cache`` is a line of its ``memory.stat``."""
 
     limit: str
     used: str
@@ -37,8 +36,8 @@ _VERSION_2: Final = _Files("memory.max", "memory.current", "inactive_file")
 
 
 def memory_left(proc: Path = Path("/proc")) -> MemoryLeft:
-    """The smallest of all that bound it. ``proc`` is where procfs is mounted."""
-    # proc(5): what new programs can have without swapping.
+    """Return the smallest of all limits that apply. ``proc`` is where procfs is mounted."""
+    # proc(5): MemAvailable is the memory that new programs can have without swapping.
     lines = (proc / "meminfo").read_text("ascii").splitlines()
     found = {name: value for name, _, value in (line.partition(":") for line in lines)}
     machine = MemoryLeft(int(found["MemAvailable"].split()[0]) << 10)
@@ -47,10 +46,10 @@ def memory_left(proc: Path = Path("/proc")) -> MemoryLeft:
 
 
 def _groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
-    """The groups that this process is in, innermost first, in each tree that bounds memory."""
+    """Yield the groups of this process, innermost first, in each tree that bounds memory."""
     own = _own_groups(proc)
     for mount in (proc / "self/mountinfo").read_text(errors="replace").splitlines():
-        # proc(5): …, what of the tree is mounted, where, … - type, source, the tree's options.
+        # proc(5): …, root in the tree, mount point, … - type, source, the tree's options.
         before, _, after = mount.partition(" - ")
         (root, where), (kind, _, options) = before.split()[3:5], after.split()[:3]
         if kind == "cgroup2":
@@ -61,14 +60,14 @@ def _groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
             continue
         top = Path(where)
         inner = top
-        # A container's mount may show no more than its own group, whatever that is called.
+        # The mount in a container may show only the container's own group, under any name.
         if group is not None and PurePosixPath(group).is_relative_to(root):
             inner = top / PurePosixPath(group).relative_to(root)
         yield from ((one, files) for one in (inner, *inner.parents) if one.is_relative_to(top))
 
 
 def _own_groups(proc: Path) -> dict[str, str]:
-    """By controller, and of version 2 by "": cgroups(7)."""
+    """Return this process's group by controller, and that of version 2 by "": cgroups(7)."""
     found: dict[str, str] = {}
     for line in (proc / "self/cgroup").read_text(errors="replace").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -77,13 +76,13 @@ def _own_groups(proc: Path) -> dict[str, str]:
 
 
 def _room(group: Path, files: _Files) -> MemoryLeft | None:
-    """What may still be taken; None if the group sets no limit, or can't be read."""
+    """Return the memory left in ``group``; None if it sets no limit, or can't be read."""
     try:
         limit, used = ((group / name).read_text().strip() for name in (files.limit, files.used))
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         if limit == "max":
             return None
-        # Files that were read and may be forgotten count as used.
+        # Cached files that may be dropped count as used.
         room = int(limit) - int(used) + int(stat.get(files.cache, 0))
     except (OSError, ValueError):
         return None

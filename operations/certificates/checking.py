@@ -57,10 +57,10 @@ def check(
 ) -> Checked:
     """Judge the first certificate in ``path``; the others in the file are intermediates.
 
-    ``authorities`` None: ``ca.pem`` beside it, else those that this machine trusts. ``key`` None:
-    the one in the same file, else ``key.pem`` beside it, else none is checked. ``hosts`` empty: the
-    certificate need be only for its own names. ConfigError for authorities, a key or hosts that
-    can't be used.
+    ``authorities`` None: the ``ca.pem`` beside ``path``, else the authorities that this machine
+    trusts. ``key`` None: the key in the same file, else the ``key.pem`` beside it, else no key is
+    checked. ``hosts`` empty: the certificate is checked for its own names only. ConfigError for
+    authorities, a key or hosts that can't be used.
     """
     try:
         pem = path.read_bytes()
@@ -93,8 +93,8 @@ def _ending(says: Description, now: datetime.datetime, before: datetime.timedelt
 def not_signed(
     chain: Sequence[x509.Certificate], says: Description, trusted: Sequence[x509.Certificate]
 ) -> str | None:
-    """Why none of ``trusted`` stands behind ``chain`` while its certificate is good; None if one
-    does."""
+    """Return why no authority in ``trusted`` has signed ``chain``, judged at the time from which it
+    is valid; None if one has."""
     return _not_signed(chain, says, _policy(trusted, says.begins))
 
 
@@ -107,7 +107,7 @@ def _chain(
 ) -> list[str]:
     if not says.names:
         return ["it names no host (no subjectAltName): have it made with one"]
-    # So that an expired one, which is said already, is judged by its authority all the same.
+    # An expired certificate, which `_ending` reports, is still judged by its authority.
     policy = _policy(trusted, min(max(now, says.begins), says.ends - _SECOND))
     reason = _not_signed(chain, says, policy)
     if reason is not None:

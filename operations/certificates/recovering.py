@@ -1,15 +1,15 @@
-"""What may be believed of hosts' certificates where the folder that made them is lost. Pure.
+"""Checks of the certificates that hosts show, after the folder that made them is lost. Pure.
 
-Hosts show whom they trust, their certificates and their keys. Any one of them may be somebody
-else's by now, and who has the authority's key signs what he likes: that a certificate is signed
-says nothing of its names. So nothing is brought back unless all of it is right:
+Hosts show the authorities that they trust, their certificates and their keys. Any host may be an
+attacker's by now, and an attacker with the authority's key can sign any name: a signature doesn't
+prove the names. So nothing is restored unless all of this is right:
 
 - all hosts trust the same authorities, or exactly those whose fingerprints were given;
-- a certificate has the names and roles that the inventory gives to who shows it, and no others:
-  `certs renew` would have the next authority sign whatever stands there;
+- a certificate has only names and roles that the inventory gives to the host that shows it:
+  `certs renew` would have the next authority sign any name in it;
 - one of those authorities has signed it, and the key is its own.
 
-One that has expired is brought, too: it is what its host has, and is made anew as any.
+An expired certificate is restored, too: its host uses it, and it is renewed as any other.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from operations.certificates.making import (
     key_identifier,
 )
 
-#: A line for each, and a host that isn't ours may have many.
+#: Bound of the errors, one line each: a host that isn't ours may show many certificates.
 _MOST_NAMED: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who may show a certificate, by the inventory: all names that may be in it, and its roles."""
+    """The names and roles that the inventory allows in a certificate."""
 
     names: frozenset[str]
     roles: frozenset[str]
@@ -47,7 +47,8 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What ``host`` shows, and by name who it is. ``repr`` hides keys, as :class:`Pair` does."""
+    """The certificates that ``host`` shows, and the identities that it may have, by name. ``repr``
+    hides keys, as :class:`Pair` does."""
 
     host: str
     trusts: bytes
@@ -64,11 +65,11 @@ class Believed:
 
 
 def shown(text: bytes) -> list[Shown]:
-    """What ``recover-certificates.yml`` says, a list with an object for each host; ConfigError.
+    """Parse the output of ``recover-certificates.yml``: a list, an object per host; or ConfigError.
 
-    ``host`` may have one of all its ``names`` for these ``roles``, and for each of ``logins``,
-    users of its services, one of that name. ``trusts`` is a file in base64, and so are certificate
-    and key of ``shows``, by name.
+    A certificate of ``host`` may have any of its ``names`` and ``roles``; for each of ``logins``,
+    users of its services, a client certificate may have that name alone. ``trusts`` is a file in
+    base64, and so are certificate and key of ``shows``, by name.
     """
     try:
         hosts = json.loads(text)
@@ -101,10 +102,10 @@ def _shown(fields: dict[str, Any]) -> Shown:
 
 
 def believed(hosts: Collection[Shown], authorities: Collection[str]) -> Believed:
-    """What is right of all that ``hosts`` show; ConfigError, which names what isn't.
+    """Return the bundle and pairs of ``hosts`` if all are right; or ConfigError with each error.
 
     ``authorities`` are fingerprints as :func:`fingerprint` gives them; empty: all hosts, at least
-    one, trust the same. Of two pairs of one name (a renewal that was interrupted) the later counts.
+    one, must trust the same. Of two pairs of one name (a renewal was interrupted) the later counts.
     """
     bundle = _bundle(hosts, authorities)
     wrong: list[str] = []
@@ -127,9 +128,9 @@ def believed(hosts: Collection[Shown], authorities: Collection[str]) -> Believed
 
 
 def checked_bundle(bundle: bytes, authorities: Collection[str]) -> None:
-    """ConfigError unless ``bundle`` has authorities, and exactly those of these fingerprints.
+    """Raise ConfigError unless ``bundle`` has only authorities, and exactly these fingerprints.
 
-    ``authorities`` empty: any.
+    ``authorities`` empty: any authorities.
     """
     found = certificates_in(bundle, "ca.pem")
     if not all(describe(one).authority for one in found):
@@ -143,7 +144,7 @@ def checked_bundle(bundle: bytes, authorities: Collection[str]) -> None:
 
 
 def _bundle(hosts: Collection[Shown], authorities: Collection[str]) -> bytes:
-    """What is trusted."""
+    """Return the ``ca.pem`` of all hosts; ConfigError if they trust different authorities."""
     by_bundle: dict[frozenset[str], list[Shown]] = {}
     for one in hosts:
         try:
@@ -165,7 +166,7 @@ def _bundle(hosts: Collection[Shown], authorities: Collection[str]) -> bytes:
 
 
 def _judged(name: str, pair: Pair, identity: Identity | None, bundle: bytes) -> datetime.datetime:
-    """When it ends; ConfigError unless it is what ``identity`` says."""
+    """Return the end of validity; ConfigError unless the certificate fits ``identity``."""
     if identity is None:
         raise ConfigError("the inventory has no such certificate there")
     chain = certificates_in(pair.certificate, "it")

@@ -97,7 +97,7 @@ def list_logs(
         echo("no logs")
     else:
         terminal = console()
-        # Lines in a pipe are read by programs: wide enough to be whole.
+        # Programs read the lines in a pipe: wide enough that no line is folded.
         (terminal if terminal.is_terminal else console(width=_WIDE)).print(_table(rows))
 
 
@@ -217,7 +217,8 @@ def void(
 
 
 async def _check(store: Store, log: Log, last: int) -> None:
-    """NewsfabricError unless the router is done with the numbers of ``log`` up to ``last``."""
+    """Raise NewsfabricError unless all numbers of ``log`` up to ``last`` are settled, or up to its
+    end."""
     rows = await store.directory(log.region, log.day, at_home=True)
     row = next((row for row in rows if row.log == log), None)
     if row is None:

@@ -75,7 +75,7 @@ def test_settling_twice_or_what_never_came_counts_for_nothing() -> None:
 
 
 class BrokerSide:
-    """What RabbitMQ makes of acks: section 1.8.3.13 of the specification, and its strictness."""
+    """RabbitMQ's side of acks: section 1.8.3.13 of the specification, as strict as RabbitMQ is."""
 
     def __init__(self) -> None:
         self.outstanding: set[int] = set()

@@ -1,4 +1,4 @@
-"""What every implementation of :class:`newsfabric.amqp.Link` keeps, on a stub and a real broker."""
+"""The contract of :class:`newsfabric.amqp.Link`, checked on the stub and on a real broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from newsfabric.errors import LinkBusy, LinkClosed, LinkError, PublishReturned
 
 
 async def declare_queue(link: Link, queue: str, **options: Any) -> None:
-    """A queue that is gone when ``link`` is."""
+    """Declare a queue that is deleted when ``link`` closes."""
     await link.on_connect(lambda broker: _queue(broker, queue, options))
 
 
@@ -242,7 +242,7 @@ async def test_a_consumer_holds_no_more_than_its_prefetch(broker: BrokerHandle, 
         await publisher.publish("", Message(name, b"%d" % n))
     inbox = await Inbox().consume(link, name, prefetch=2)
     first, second = await inbox.next(), await inbox.next()
-    # A confirm is a full round trip: whatever was to be delivered would be here.
+    # A confirm takes a full round trip: any delivery would have arrived by now.
     await publisher.publish("", Message(name, b"4"))
     assert inbox.waiting() == 0
     inbox.ack(second)
@@ -310,7 +310,7 @@ async def test_competing_consumers_share_a_queue(broker: BrokerHandle, name: str
     ]
     for n in range(2):
         await publisher.publish("", Message(name, b"%d" % n))
-    # Each may hold one message, so neither can have both.
+    # Each inbox may hold one message, so neither can have both.
     held = [await inbox.next() for inbox in inboxes]
     assert sorted(each.message.body for each in held) == [b"0", b"1"]
     for inbox, delivery in zip(inboxes, held, strict=True):
@@ -590,7 +590,7 @@ async def test_a_cut_fails_what_is_in_flight_and_everything_comes_back(
     await publisher.publish("", Message(name, b"after"))
     delivery = await inbox.next()
     assert delivery.message.body == b"after"
-    # Of a channel that is gone: dropped, and no harm to the new one.
+    # The delivery of an old channel: its ack is dropped and doesn't harm the new channel.
     inbox.ack(old)
     inbox.ack(delivery)
     await publisher.publish("", Message(name, b"later"))

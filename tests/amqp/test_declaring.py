@@ -1,4 +1,4 @@
-"""A declaration that is given up leaves nothing open."""
+"""A declaration that is cancelled leaves no channel open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from newsfabric.amqp.declaring import declare_once
 
 
 class SlowChannel:
-    """As pika's, of a broker that answers when it is told to."""
+    """A channel like pika's, of a broker that answers when the test tells it to."""
 
     channel_number = 1
 

@@ -1,4 +1,4 @@
-"""Field tables: whatever the bytes are, they decode, and what decodes can be sent on."""
+"""Field tables: any bytes decode, and any decoded table can be sent on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Messages made to break a consumer: none may cost the link, or come back for ever.
+"""Messages made to break a consumer: none may cost the link, or be delivered again for ever.
 
-Each is put on the wire by hand, because no library would. RabbitMQ refuses some of them
+Each is written to the wire by hand, because no library would send it. RabbitMQ refuses some of them
 itself, which ends the hostile connection alone; the others arrive, and can be sent on.
 """
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 
 class Victim:
-    """A router's way with what it can't accept: publish it elsewhere as it came, then ack."""
+    """A router's answer to a bad message: publish it elsewhere unchanged, then ack."""
 
     def __init__(
         self, name: str, publisher: ConfirmingPublisher, inbox: Inbox, hostile: Hostile
@@ -32,11 +32,11 @@ class Victim:
         self.hostile = hostile
 
     async def sent(self, properties: bytes, *, exchange: bytes = b"", key: bytes = b"") -> bool:
-        """Whether the broker took it."""
+        """Return whether the broker took the message."""
         return await self.hostile.publish(exchange, key or self.name.encode(), properties)
 
     async def survives(self) -> None:
-        """The same channel goes on, and what is delivered next is the next message."""
+        """Check that the channel still works, and that the next delivery is the next message."""
         await self.publisher.publish("", Message(self.name, b"good"))
         delivery = await self.inbox.next()
         assert delivery.message.body == b"good"
@@ -44,7 +44,7 @@ class Victim:
         self.inbox.ack(delivery)
 
     async def pass_on(self, delivery: Delivery) -> Delivery:
-        """Send it to ourselves; what arrives then."""
+        """Send the message to our own queue; return its delivery."""
         message = delivery.message
         again = Message(self.name, message.body, message.properties)
         await self.publisher.publish("", again, mandatory=True)
@@ -107,7 +107,7 @@ async def test_deep_nesting_is_cut_off(victim: Victim) -> None:
 
 
 async def test_a_flood_of_headers_is_not_looked_into(victim: Victim) -> None:
-    # In the order of their names, and no name twice: so RabbitMQ 4 leaves them.
+    # Sorted names without duplicates: RabbitMQ 4 leaves such headers unchanged.
     raw = b"".join(field(b"V", b"", b"%05d" % n) for n in range(MAX_TABLE_BYTES // 4))
     assert await victim.sent(headers(raw))
     delivery = await victim.inbox.next()

@@ -1,4 +1,4 @@
-"""How a link over pika lives with brokers that are away, die, lie, fall silent or are full."""
+"""A link over pika, with brokers that are away, die, send garbage, fall silent or are full."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from newsfabric.topics import PublisherRights
 
 
 class Warnings(logging.Handler):
-    """What was logged at WARNING, and an event to wait for it."""
+    """The records logged at WARNING, and an event to wait for them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -66,7 +66,7 @@ async def link_to(*urls: str, **options: Any) -> AsyncIterator[Link]:
 
 
 class Stranger(asyncio.Protocol):
-    """A server that isn't a broker: says its piece to everyone who connects."""
+    """A server that isn't a broker: it sends the same bytes to each connection."""
 
     def __init__(self, piece: bytes) -> None:
         self._piece = piece
@@ -174,7 +174,7 @@ async def test_who_is_turned_away_for_long_tries_on_within_bounds_and_says_so_on
                 await asyncio.sleep(0)
         assert isinstance(link.trouble, LinkRefused)
         assert not link.established
-    # Full jitter, from soon again to the longest pause.
+    # Full jitter, from almost no pause to the longest.
     assert waits[0] <= 0.2
     assert 1.0 < max(waits) <= 2.0
     assert len(set(waits)) > 100
@@ -380,7 +380,7 @@ async def _shared_queue(broker: Declare, name: str) -> None:
 def own_node(
     rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalNode]:
-    """A node that the tests of this module may maltreat; they leave it running."""
+    """Yield a node that tests of this module may kill and freeze; each leaves it running."""
     with LocalNode(tmp_path_factory.mktemp("own"), rabbitmq_home) as node:
         yield node
 
@@ -397,7 +397,7 @@ async def test_a_killed_broker_fails_what_is_in_flight_and_comes_back(
         inbox.ack(await inbox.next())
 
         own_node.kill()
-        # The loop hasn't turned yet: the link doesn't know.
+        # The event loop hasn't run yet: the link doesn't know.
         confirm = publisher.publish_nowait("", Message(name, b"in flight"))
         with pytest.raises(LinkClosed):
             await confirm
@@ -428,7 +428,7 @@ async def test_a_broker_that_is_out_of_memory_is_not_published_to(
         publisher = await ready(await link.publisher())
         await asyncio.to_thread(own_node.ctl, "set_vm_memory_high_watermark", "absolute", "1")
         try:
-            # A broker says that it is full to who publishes, and doesn't confirm.
+            # A full broker notifies publishers, and doesn't confirm.
             confirm = publisher.publish_nowait("", Message(name, b"1"))
             await warnings.matching("takes no publications")
             with pytest.raises(LinkBusy):

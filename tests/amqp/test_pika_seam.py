@@ -1,4 +1,4 @@
-"""What of pika isn't documented is used in one module, name by name, of one version."""
+"""Undocumented parts of pika are used in one module, name by name, of one version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pika.adapters.base_connection import _StreamingProtocolShim
 ROOT = Path(__file__).parent.parent.parent
 SEAM = "newsfabric/amqp/pika_seam.py"
 
-#: Every name of pika's in the seam, as it is written there, and the form that it must have.
+#: All names of pika in the seam, as written there, and the form that each must have.
 NAMES = {
     "AsyncioConnection": (
         "(parameters, on_open_callback, on_open_error_callback, on_close_callback,"
@@ -52,14 +52,14 @@ To take this one:
 
 
 def form(found: Any) -> str:
-    """How something is called, or what it is."""
+    """Return the parameters of a callable, else the value."""
     if not callable(found):
         return repr(found)
     return f"({', '.join(inspect.signature(found).parameters)})"
 
 
 def used(seam: str) -> set[str]:
-    """The names in NAMES' way of writing that ``seam``, a source, uses."""
+    """Return the names that ``seam``, a source, uses, written as in NAMES."""
     tree = ast.parse(seam)
     imported = {
         alias.name
@@ -104,7 +104,7 @@ async def test_each_of_them_is_there_in_the_form_that_is_needed() -> None:
 
 
 def test_pika_asks_of_its_transport_what_the_seam_has() -> None:
-    """As ``AbstractStreamTransport`` has it, but ``get_protocol``, which nothing calls."""
+    """Pika calls these of ``AbstractStreamTransport``; nothing calls its ``get_protocol``."""
     asked = set(re.findall(r"_transport\.(\w+)", inspect.getsource(base_connection)))
     assert asked == {"write", "abort"}, WHAT_TO_DO
 
@@ -126,14 +126,14 @@ PRIVATE = private_names_of_pika()
 
 
 def breaches(source: str) -> list[str]:
-    """What ``source`` does with pika that only the seam may; other packages don't import it."""
+    """Return the uses of pika in ``source`` that only the seam may have."""
     tree = ast.parse(source)
     of_pika = _from_pika(tree)
     return [breach for node in ast.walk(tree) for breach in _breaches(node, of_pika)]
 
 
 def _from_pika(tree: ast.Module) -> set[str]:
-    """The names in ``tree`` that are pika's."""
+    """Return the names in ``tree`` that are pika's."""
     return {"pika"} | {
         alias.asname or alias.name
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Publishing to brokers side by side: what one of them does, or doesn't, is no harm."""
+"""Publishing to brokers side by side: no failure of one of them does harm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def news(n: int = 1) -> Message:
 
 
 class Sides:
-    """Brokers side by side, each with a queue that sees what is published to ``x``."""
+    """Brokers side by side, each with a queue that gets all messages published to ``x``."""
 
     def __init__(self, count: int) -> None:
         self.brokers = brokers(count)
@@ -42,7 +42,7 @@ class Sides:
         return self.brokers[n]
 
     def got(self, n: int) -> list[int]:
-        """What this one has been given since one asked last."""
+        """Return the messages that broker ``n`` has got since the last call."""
         return [int(message.body) for message in self.brokers[n].take(self._taps[n])]
 
 
@@ -233,7 +233,7 @@ async def test_whoever_has_stopped_waiting_is_not_in_the_way():
 
 
 class Answering:
-    """A publisher that is always ready and answers when the test says so."""
+    """A publisher that is always ready and answers when the test tells it to."""
 
     is_ready = True
     in_flight = 0
@@ -248,7 +248,7 @@ class Answering:
         return self.answers[-1]
 
     def watch(self, _changed: Callable[[], None]) -> None:
-        """Nothing ever changes."""
+        """Ignore the callback: nothing ever changes."""
 
 
 @pytest.mark.parametrize(

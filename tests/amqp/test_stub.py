@@ -1,4 +1,4 @@
-"""What the stub offers to tests beyond the contract: looking in, a clock, failing on demand."""
+"""The stub beyond its contract: tests can look in, set its clock, and make it fail on demand."""
 
 from __future__ import annotations
 

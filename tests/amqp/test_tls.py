@@ -1,4 +1,4 @@
-"""Links, shovels and the management API over TLS, on a RabbitMQ node that speaks it."""
+"""Links, shovels and the management API over TLS, on a RabbitMQ node with TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from newsfabric.topology.values import DIRECT, Bounds, Queue, ShovelLink
 
 pytestmark = pytest.mark.broker
 
-# A certificate's common name, and so a broker's user.
+# The common name of a certificate, and so the name of a broker's user.
 USER = "router.oregon"
 
 
@@ -46,7 +46,7 @@ class Secured:
     def show(self, *names: str, days: float = 3) -> None:
         """Have the node show another certificate from now on."""
         put(self.ours.sign(*names, days=days), self.shown)
-        # It would look for itself within two minutes.
+        # By itself, the node would read the file again within two minutes.
         self.node.ctl("eval", "ssl:clear_pem_cache().")
 
     def trusting(self, authority: Path | None = None, **login: Any) -> Credentials:
@@ -92,7 +92,7 @@ def secured(
 
 @pytest.fixture(autouse=True)
 def as_before(secured: Secured) -> Iterator[None]:
-    """Each test finds the node with a good certificate."""
+    """Give each test the node with a good certificate."""
     before = secured.shown.certificate.read_bytes()
     yield
     if secured.shown.certificate.read_bytes() != before:
@@ -109,7 +109,7 @@ async def link_to(url: str, credentials: Credentials | None) -> AsyncIterator[Li
 
 
 async def carries(link: Link, name: str, *bodies: bytes, user: str | None = None) -> None:
-    """Each of ``bodies`` goes to the broker, said by ``user``, and comes back."""
+    """Check that each of ``bodies``, published in the name of ``user``, is received again."""
 
     async def declare(on: Declare) -> None:
         await on.queue(name, durable=False, exclusive=True)
@@ -125,7 +125,7 @@ async def carries(link: Link, name: str, *bodies: bytes, user: str | None = None
 
 
 async def refusal(url: str, credentials: Credentials | None) -> LinkError:
-    """Why a link doesn't come to be."""
+    """Return the reason for which a link can't be made."""
     async with link_to(url, credentials) as link, asyncio.timeout(PATIENCE):
         return await link.refused()
 
@@ -154,7 +154,7 @@ async def test_a_broker_of_another_authority_or_host_or_time_is_not_talked_to(se
 async def test_a_link_lives_through_a_renewal_and_the_next_one_sees_it(secured, name):
     async with link_to(secured.url(), secured.trusting()) as link:
         await carries(link, name, b"before")
-        # In a thread: the link must go on with its heartbeats.
+        # In a thread: the link must go on sending heartbeats.
         await asyncio.to_thread(secured.show, "localhost")
         publisher = await ready(await link.publisher())
         await publisher.publish("", Message(name, b"after"))
@@ -168,10 +168,10 @@ async def test_a_certificate_is_a_login_without_a_password(secured, name, tmp_pa
     files = TlsFiles(authorities=secured.ours.file, certificate=mine.certificate, key=mine.key)
     known = Credentials(USER, "wrong", files)
     async with link_to(secured.url(), known) as link:
-        # The broker vouches for the name, as the fabric's orders and canaries need it.
+        # The broker confirms the user's name, as orders and canaries of the fabric need.
         await carries(link, name, b"hello", user=USER)
         words = "list_connections", "user", "auth_mechanism"
-        # Not in this thread: the link says meanwhile that it is alive.
+        # In a thread: the link sends heartbeats meanwhile.
         users = await asyncio.to_thread(secured.node.ctl, *words)
     assert f"{USER}\tEXTERNAL" in users
 
@@ -220,7 +220,7 @@ async def test_the_management_api_is_asked_over_https(secured, tmp_path):
 async def shovelling(
     secured: Secured, name: str, url: str, credentials: Credentials
 ) -> AsyncIterator[Management]:
-    """A shovel called ``name`` from a queue of that name to ``url``."""
+    """Run a shovel called ``name`` from a queue of that name to ``url``."""
     link = ShovelLink(
         name=name,
         source=DIRECT,
@@ -256,7 +256,7 @@ async def runs(secured: Secured, name: str, url: str, credentials: Credentials) 
 
 
 async def trouble(secured: Secured, name: str, url: str, credentials: Credentials) -> str:
-    """What the broker's log says of a shovel that doesn't get through."""
+    """Return the line in the broker's log about a shovel that can't connect."""
     said = f"Shovel '{name}' failed to connect"
     log = secured.node.folder / "node.log"
     async with shovelling(secured, name, url, credentials) as api:

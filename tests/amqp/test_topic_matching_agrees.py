@@ -23,14 +23,14 @@ KEYS += ["a...b", "*", "#", "a.*", "a.#", "a#", "#a", "ä.b", "a.c.d.b", "b.a", 
 
 words = st.sampled_from(["a", "b", "", "*", "#"])
 dotted = st.lists(words, min_size=1, max_size=6).map(".".join)
-# RabbitMQ 4.3 takes no more in a binding's key.
+# RabbitMQ 4.3 takes at most two "#" in a binding's key.
 bindable = dotted.filter(lambda pattern: pattern.split(".").count("#") <= 2)
 
 
 async def queues_by_key(
     rabbit: RabbitHandle, name: str, patterns: Sequence[str], keys: Sequence[str]
 ) -> dict[tuple[str, str], bool]:
-    """For each pattern and key, whether RabbitMQ routed it."""
+    """Return for each pattern and key whether RabbitMQ routed the message."""
     link = await rabbit.link()
     exchange = f"{name}-topics"
     queues = [f"{name}-{number}" for number in range(len(patterns))]
@@ -45,7 +45,7 @@ async def queues_by_key(
     publisher = await link.publisher()
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(publisher.publish(exchange, Message(key, b"")) for key in keys))
-        # Queues keep order: this is the last that each of them gets.
+        # Queues keep the order: this is the last message of each queue.
         await asyncio.gather(*(publisher.publish("", Message(q, b"end")) for q in queues))
     found: dict[tuple[str, str], bool] = {}
     for queue, pattern in zip(queues, patterns, strict=True):

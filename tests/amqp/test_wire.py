@@ -1,4 +1,4 @@
-"""Frames: the same messages out of the same bytes however they are cut; pika is the other side."""
+"""Frames: the same bytes give the same messages, however they are cut; pika is the other side."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MESSAGE = Message(
 
 
 class Seen:
-    """A sink that writes down what it is told."""
+    """A sink that records all calls."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
@@ -68,7 +68,7 @@ class Seen:
 
 
 def content(channel: int, method: Any, message: Message, frame_max: int = FRAME_MAX) -> bytes:
-    """What a broker sends: pika's frame of ``method``, our header and body behind it."""
+    """Return a broker's bytes: pika's frame of ``method``, then our header and body."""
     publish = encode_publish(channel, "", message, mandatory=False, frame_max=frame_max)
     first = 8 + struct.unpack_from(">I", publish, 3)[0]
     frame: bytes = pika.frame.Method(channel, method).marshal()
@@ -124,7 +124,7 @@ def frame(kind: int, payload: bytes, channel: int = 1) -> bytes:
 
 
 def padded(size: int, message_id: bytes = b"m1") -> bytes:
-    """A content header of a message without a body whose header table has ``size`` bytes."""
+    """Return a content header of a message without a body whose header table has ``size`` bytes."""
     flags, table = 1 << 13 | 1 << 7, b"\x01pS" + struct.pack(">I", size - 7) + b"x" * (size - 7)
     properties = struct.pack(">HI", flags, len(table)) + table + bytes((len(message_id),))
     return struct.pack(">HHQ", 60, 0, 0) + properties + message_id
@@ -176,18 +176,18 @@ def test_of_a_body_that_nobody_takes_the_beginning_is_kept(frame_max: int) -> No
         struct.pack(">BHI", 3, 1, FRAME_MAX + 1) + b"x",
         struct.pack(">BHI", 8, 0, 2**32 - 1) + b"x",
         METHOD + struct.pack(">BHI", 2, 1, MAX_HEADER + 1) + b"x",
-        # Whole frames that are too large, in one piece.
+        # Whole frames that are too large, received at once.
         frame(1, b"x" * (FRAME_MAX + 1)),
         # A body or a header with no method before it.
         frame(3, b"x"),
         frame(2, struct.pack(">HHQH", 60, 0, 1, 0)),
-        # More body than the header said.
+        # A longer body than the header announced.
         deliver(1, Message("a", b"")) + frame(3, b"x"),
         # A second method or header before the first message has ended.
         METHOD + METHOD,
         METHOD + 2 * frame(2, struct.pack(">HHQH", 60, 0, 1, 0)),
         b"".join(first_of(deliver(1, channel=n)) for n in range(1, MAX_UNFINISHED + 2)),
-        # Cut short inside.
+        # Truncated inside.
         frame(1, struct.pack(">HH", 60, 60)),
         frame(1, struct.pack(">HH", 60, 60) + b"\x05tag"),
         frame(1, struct.pack(">HH", 60, 50) + b"\0"),
@@ -224,7 +224,7 @@ anything = st.lists(
 
 
 def read(pieces: list[bytes]) -> tuple[list[Any], bool]:
-    """What comes out, and whether the reader went on to the end."""
+    """Return all events, and whether the reader accepted all bytes."""
     seen = Seen()
     reader = FrameReader(seen, FRAME_MAX)
     try:

@@ -1,4 +1,4 @@
-"""Who goes round what is refused over AMQP 0-9-1, by AMQP 1.0, which RabbitMQ 4 always speaks.
+"""Attacks by AMQP 1.0, which RabbitMQ 4 always speaks, around refusals of AMQP 0-9-1.
 
 The interceptor of localfabric.world.bounded_declarations sees nothing of it.
 """
@@ -16,7 +16,7 @@ from guarded import Guarded, publishes
 pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 
 BOX = "box.edge-1"
-# With the rest of its frame it is just below what an entrance takes.
+# With the rest of its frame, just below the largest frame of an entrance.
 LONG = "x" * 20_000
 NEWS = "/exchanges/publish/news.x"
 
@@ -34,7 +34,7 @@ def _speaks_it(client: Guarded) -> None:
 
 
 def memory(node: Guarded) -> int:
-    """Bytes that the broker counts as used, after a garbage collection of all its processes."""
+    """Return the bytes that the broker uses, after a garbage collection of all its processes."""
     collected = "[erlang:garbage_collect(P) || P <- erlang:processes()], erlang:memory(total)."
     return int(node.node.ctl("eval", collected).strip())
 
@@ -69,7 +69,7 @@ def test_a_publisher_closes_its_regions_entrance_by_links(client: Guarded) -> No
 
 
 def test_a_publisher_declares_by_the_management_of_amqp_1_0(client: Guarded) -> None:
-    """Nothing at all: no name is left to it, and none is given by the broker."""
+    """Every declaration is refused: the publisher may use no name, and the broker gives none."""
     asked = amqp10.pairs([(text("exclusive"), amqp10.TRUE)])
     for path in ("/queues/amq.gen-x", "/queues/cms.mine", "/queues/", "/exchanges/amq.gen-x"):
         with connect(client, "cms") as connection:

@@ -1,4 +1,4 @@
-"""What an anonymous reader wants of connections: more than are his, and a gateway without any."""
+"""An anonymous reader wants more connections than its share, and a gateway without any left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateways import ENGINES, Box, RawSocket, Response, opened_box, until
 from gateway.settings import NativeSettings
 
 LIMIT = 5
-# What can only go wrong where there are two processes. CI has both.
+# Attacks that need two processes. CI has both.
 needs_native = pytest.mark.skipif("native" not in ENGINES, reason="there is no data plane")
 NOTHING = b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"
 ELSEWHERE = "127.0.0.2"
@@ -22,27 +22,27 @@ ELSEWHERE = "127.0.0.2"
 
 @pytest.fixture
 async def box(engine: str) -> AsyncIterator[Box]:
-    """One in which an address may have five connections."""
+    """Yield a box in which an address may have five connections."""
     async with opened_box(engine, per_address=LIMIT) as box:
         yield box
 
 
 @pytest.fixture
 async def native_box() -> AsyncIterator[Box]:
-    """Likewise, with a data plane."""
+    """Yield such a box with a data plane."""
     async with opened_box("native", per_address=LIMIT) as box:
         yield box
 
 
 @contextlib.asynccontextmanager
 async def crowd(box: Box, count: int) -> AsyncIterator[list[RawSocket]]:
-    """So many connections, all of one address."""
+    """Yield so many connections, all from one address."""
     async with contextlib.AsyncExitStack() as stack:
         yield [await stack.enter_async_context(box.opened()) for _ in range(count)]
 
 
 async def status_of(raw: RawSocket, request: bytes) -> int | None:
-    """What a request is answered with; None if the connection ends instead."""
+    """Return the status of the reply to a request; None if the connection ends instead."""
     with contextlib.suppress(ConnectionError):
         raw.send(request)
     heard = await answer(raw)
@@ -50,7 +50,7 @@ async def status_of(raw: RawSocket, request: bytes) -> int | None:
 
 
 async def answer(raw: RawSocket) -> Response | None:
-    """The head of what comes next; None if the connection ends."""
+    """Return the head of the next reply; None if the connection ends."""
     try:
         return Response.of(await raw.read_until(b"\r\n\r\n"))
     except (EOFError, ConnectionError):
@@ -60,13 +60,13 @@ async def answer(raw: RawSocket) -> Response | None:
 async def test_a_stranger_opens_more_event_streams_than_his_address_may_have(box: Box) -> None:
     async with contextlib.AsyncExitStack() as stack:
         let_in = []
-        # One after the other: each is served before the next one comes.
+        # One after the other: each gets its reply before the next one connects.
         for _ in range(60):
             raw = await stack.enter_async_context(box.opened())
             if await status_of(raw, PAGE) == 200:
                 let_in.append(raw)
         assert len(let_in) == LIMIT
-        # Nobody else is kept out, and who leaves makes room.
+        # Other addresses are served, and a connection that ends makes room.
         async with box.opened(source=ELSEWHERE) as other:
             await subscribed(other, "news.breaking")
         await let_in[0].close()
@@ -89,12 +89,12 @@ async def test_a_stranger_opens_more_websockets_behind_other_requests(
                 let_in.append(raw)
         assert len(let_in) == LIMIT
         for raw in let_in:
-            # Where a data plane has the WebSockets, the control plane has none that die with it.
+            # A data plane holds the WebSockets: the control plane has none that would die with it.
             assert (await raw.upgrade()).status == (503 if engine == "native" else 101)
 
 
 async def polled(raw: RawSocket, name: str) -> int:
-    """The status of the first poll of a SockJS session, on a connection that goes on."""
+    """Return the status of a SockJS session's first poll, on a connection that stays open."""
     raw.send_request("POST", f"/sockjs/0/{name}/xhr")
     heard = await answer(raw)
     assert heard is not None
@@ -110,10 +110,10 @@ async def test_a_stranger_opens_any_number_of_sessions_over_one_connection(engin
             await streaming.read_until(b"o\n")
             statuses = [await polled(raw, f"s{number}") for number in range(20)]
             assert statuses == [200] * (LIMIT - 1) + [503] * (21 - LIMIT)
-            # Nobody else is kept out.
+            # Other addresses are served.
             async with box.opened(source=ELSEWHERE) as other:
                 assert await polled(other, "other") == 200
-        # Who leaves makes room.
+        # A session that ends makes room.
         async with asyncio.timeout(60):
             while await polled(raw, "again") == 503:
                 pass
@@ -150,7 +150,7 @@ async def test_a_stranger_keeps_those_open_that_only_hear_that_there_is_no_room(
         crowd(box, LIMIT),
         crowd(box, 1_100) as strangers,
     ):
-        # A thousand are waited for, the others are closed at once.
+        # A thousand connections may linger, all others are closed at once.
         await until(lambda: sum(raw.at_end for raw in strangers) >= 100)
         async with box.opened(source=ELSEWHERE) as other:
             await subscribed(other, "news.breaking")
@@ -170,7 +170,7 @@ async def test_a_stranger_upgrades_where_a_websocket_would_die_with_the_control_
             assert (refused.status, refused.headers["connection"]) == (503, "close")
             assert int(refused.headers["retry-after"]) > 0
             await raw.read_all()
-        # The next connection is the data plane's.
+        # The next connection is handled by the data plane.
         async with box.opened() as raw:
             assert (await raw.upgrade(path)).status == 101
         for odd in ({"Content-Length": "2"}, {"Transfer-Encoding": "chunked"}):
@@ -189,7 +189,7 @@ async def test_a_stranger_has_more_connections_after_a_new_data_plane_has_come(
             raw = await stack.enter_async_context(box.opened())
             assert await status_of(raw, PAGE) == 200
         await plane.take_over()
-        # The new one has heard of all that was handed over by the old one.
+        # The new data plane knows of all connections that the old one handed over.
         await plane.look()
         async with box.opened() as another:
             assert await status_of(another, PAGE) == 503
@@ -205,7 +205,7 @@ async def test_a_stranger_has_the_data_plane_lose_its_control_plane_by_requests(
             raw.send(PAGE)
         assert await asyncio.gather(*map(answer, raws)) == [None] * LIMIT
         descriptors.give_back()
-        # Each of them cost one request, and none of them the link.
+        # Each of them cost one request, and none of them broke the link.
         assert (await box.request("GET", "/nothing")).status == 404
     assert caplog.text.count("out of descriptors") == 1
     assert "data plane is lost" not in caplog.text
@@ -223,7 +223,7 @@ async def test_a_stranger_takes_all_descriptors_of_the_control_plane(
         let_in = [one for one in heard if one is not None and one.status == 200]
         later = [one.headers["retry-after"] for one in heard if one and one.status == 503]
         assert (len(let_in), later) == (8, ["7"] * 32)
-        # Its WebSockets, which it doesn't hold itself, go on.
+        # WebSockets, which the data plane holds, go on.
         async with box.reader("news.breaking") as reader:
             box.publish(body={"n": 1})
             assert (await reader.hear())["body"] == {"n": 1}
@@ -238,7 +238,7 @@ async def test_a_stranger_forges_his_address_with_a_proxy_header() -> None:
             assert await status_of(stranger, header % 1) == 400
             await stranger.read_all()
         async with box.opened() as stranger:
-            # He is who he is, and has what his address may have.
+            # The stranger counts by its real address, and has that address's share.
             await subscribed(stranger, "news.breaking")
             async with box.opened() as again:
                 assert await status_of(again, PAGE) == 503

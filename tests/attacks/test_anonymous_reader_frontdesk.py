@@ -1,4 +1,4 @@
-"""An anonymous reader wants more of a frontdesk than others get."""
+"""An anonymous reader wants more from a frontdesk than its share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_stranger_takes_all_descriptors_of_a_frontdesk(
 ) -> None:
     async with open_house(TABLE) as house:
         with (
-            # The client's own, before none is left in this process.
+            # The client's own sockets, opened before no descriptor is left in this process.
             sockets(SOCKETS) as strangers,
             Descriptors.bounded() as descriptors,
             caplog.at_level(logging.WARNING),
@@ -41,14 +41,14 @@ async def test_a_stranger_takes_all_descriptors_of_a_frontdesk(
             for stranger in strangers:
                 stranger.setblocking(False)
                 stranger.connect_ex(("127.0.0.1", house.service.port))
-            # Each is turned away, and nobody says a word.
+            # Each connection is closed, and nothing is logged.
             await until(lambda: all(_is_closed(stranger) for stranger in strangers))
             assert caplog.records == []
         assert (await house.fetch("/healthz/live")).code == 200
 
 
 async def test_strangers_ask_for_megabytes_and_read_none_of_it(rows: list[Envelope]) -> None:
-    """Forty of 12 MB: kept for all they would be 480 MB, for good."""
+    """Forty replies of 12 MB: kept for all readers they would take 480 MB, for ever."""
     async with open_house(TABLE) as house:
         await house.store.write(rows)
         gc.collect()
@@ -84,7 +84,7 @@ async def test_a_stranger_uses_up_what_all_behind_a_balancer_may_ask() -> None:
 
 @pytest.fixture
 def rows() -> list[Envelope]:
-    """As many messages of one topic as one answer may have, of 60 KB each."""
+    """Return as many messages of one topic as one reply may have, of 60 KB each."""
     made = [envelope(n, topic="news.world", body=b'"%s"' % (b"x" * 60_000)) for n in range(200)]
     return [
         dataclasses.replace(one, id=id_of(EPOCH - 1_000 + n, one.identity), expires_ms=None)
@@ -99,7 +99,7 @@ def sockets(many: int) -> Iterator[list[socket.socket]]:
 
 
 async def _ask(stranger: socket.socket, port: int) -> None:
-    """Ask for all of them, with little room for the answer."""
+    """Ask for all messages, with a small buffer for the reply."""
     loop = asyncio.get_running_loop()
     stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stranger.setblocking(False)

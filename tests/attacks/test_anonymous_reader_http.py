@@ -1,4 +1,4 @@
-"""What somebody without a name wants of a gateway's or a frontdesk's HTTP port."""
+"""Attacks of an anonymous client on the HTTP port of a gateway or a frontdesk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_a_stranger_has_a_frontdesk_keep_megabytes_that_nobody_reads() -> 
             reader, writer = await asyncio.open_connection("127.0.0.1", house.service.port)
             length = f"Content-Length: {8 * MIB}"
             writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
-            # It is answered before any of it comes.
+            # The reply is sent before any of the body arrives.
             answer = await asyncio.wait_for(reader.read(), PATIENCE)
             assert answer.startswith(b"HTTP/1.1 400 "), path
             writer.close()

@@ -1,4 +1,4 @@
-"""A stranger fills the log, which stands on a disk. Whatever comes, it is a few lines."""
+"""A stranger tries to fill the log, which is on a disk. Any attack causes a few lines."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from newsfabric.topics import REVOKED, TopicPolicy, TopicTable
 TABLE = TopicTable(
     [TopicPolicy(pattern="news.#"), TopicPolicy(pattern="user.*", access="owner", keep=0)]
 )
-# So many of each kind; a line for each would be seen.
+# The number of attacks of each kind; a line for each would be noticed.
 TIMES = 40
-# What they may all cause together: bad tokens are told at 1, 2, 4, 8, …
+# The lines that all together may cause: bad tokens are logged at the 1st, 2nd, 4th, 8th, …
 MOST_LINES = 12
-# Bad tokens, spoilt topics, spoilt mailboxes.
+# Places whose lines are rate-limited: bad tokens, spoilt topics, spoilt mailboxes.
 SELDOM_PLACES = 3
 
 Lines = Callable[[], list[str]]
@@ -81,7 +81,7 @@ FRAMES: tuple[tuple[int, bytes], ...] = (
 
 
 class Spoilt(MemoryStore):
-    """A store that has something unreadable on every topic."""
+    """A store with an unreadable row on each topic."""
 
     async def history(self, topic: str, **asked: Any) -> list[Envelope]:
         if topic == REVOKED:
@@ -94,7 +94,7 @@ class Spoilt(MemoryStore):
 
 @pytest.fixture
 def lines(capfd: pytest.CaptureFixture[str]) -> Iterator[Lines]:
-    """What a service's log has so far, the data plane's words too: it is set up as theirs are."""
+    """Yield a function that returns a service's log so far, with the data plane's lines."""
     root, general = logging.getLogger(), logging.getLogger("tornado.general")
     levels = [(logger, logger.level) for logger in (root, general)]
     stream, dataplane = io.StringIO(), []
@@ -122,7 +122,7 @@ async def test_a_reader_of_a_gateway_fills_the_log(
             await asyncio.gather(*(_say(box.gateway.port, request) for request in REQUESTS))
             await asyncio.gather(*(_speak(box, *frame) for frame in FRAMES))
             await asyncio.gather(_lie(box), _read_what_is_spoilt(box))
-        # What is said now and then is said once in ten seconds: on a busy machine it takes many.
+        # Rate-limited lines appear once in ten seconds: a busy machine takes many times that.
         now_and_then = SELDOM_PLACES * (time.monotonic() - since) / 10
         assert len(lines()) - begin <= MOST_LINES + now_and_then, lines()[begin:]
 
@@ -148,7 +148,7 @@ async def test_a_stranger_fills_the_log_of_a_frontdesk_whose_store_is_spoilt(
 
 
 async def _say(port: int, request: bytes) -> None:
-    """One request, and what is answered read to its end; or a second of it."""
+    """Send one request, and read the reply to its end, or for a second."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     with contextlib.suppress(OSError, TimeoutError):
         writer.write(request)
@@ -169,7 +169,7 @@ async def _speak(box: Box, first: int, payload: bytes) -> None:
 
 
 async def _lie(box: Box) -> None:
-    """Bad tokens by each way in."""
+    """Send bad tokens by each way to log in."""
     bad = token("42", issued=1.0)
     async with box.reader() as reader:
         for text in ("x", bad, "\n\x1b[31mERROR gateway: it burns\n"):

@@ -1,6 +1,6 @@
-"""An anonymous reader wants our memory: by making us remember, or by taking nothing.
+"""An anonymous reader tries to fill our memory: by data that we keep, or by reading nothing.
 
-On both engines, through real sockets; memory is that of all the gateway's processes.
+On both engines, through real sockets; the memory is that of all processes of the gateway.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLE = TopicTable(
         TopicPolicy(pattern="live.*", keep=10, slow="conflate"),
     ]
 )
-# Who attacks may say as much as it likes here: what is tested is not the rate.
+# The attacker's rate isn't limited here: the rate isn't tested.
 TALKATIVE = ReaderLimits(verbs=100_000, verbs_per_second=100_000.0)
 PIECE = "x" * 16_000
 TRANSPORTS = ("websocket", "sse", "xhr_streaming", "history")
@@ -48,7 +48,7 @@ async def box_of(engine: str, **settings: Any) -> AsyncIterator[Box]:
 
 
 def resident(box: Box) -> int:
-    """Bytes in RAM of this process, which is the control plane, and of the data plane."""
+    """Return the resident bytes of this process (the control plane) and of the data plane."""
     gc.collect()
     dataplane = box.gateway.core.engine.pid
     pids = [os.getpid()] if dataplane is None else [os.getpid(), dataplane]
@@ -56,7 +56,7 @@ def resident(box: Box) -> int:
 
 
 async def publish(box: Box, count: int, topic: str = "news.a") -> None:
-    """Messages of 16 KB, some at a time, so that who reads them can."""
+    """Publish messages of 16 KB, some at a time, so that readers can keep up."""
     for number in range(count):
         box.publish(topic, {"n": number, "text": PIECE})
         if number % 10 == 9:
@@ -64,7 +64,7 @@ async def publish(box: Box, count: int, topic: str = "news.a") -> None:
 
 
 async def test_an_anonymous_reader_has_us_remember_each_of_its_texts(engine: str) -> None:
-    """800 subscribes, another ref and now and then another rewind each, of 400 KB of replay."""
+    """Send 800 subscribes, each with another ref, some with another rewind; each replays 400 KB."""
     async with (
         box_of(engine) as box,
         box.reader("news.a") as witness,
@@ -86,12 +86,12 @@ async def test_an_anonymous_reader_has_us_remember_each_of_its_texts(engine: str
         await subscribes(0, 50)
         before = resident(box)
         await subscribes(50, 850)
-        # Kept for good it would be 240 MB.
+        # Kept for ever, the replays would take 240 MB.
         assert resident(box) - before < 60 * MIB
 
 
 async def takes_nothing(box: Box, raw: RawSocket, transport: str, position: str) -> None:
-    """Ask for more than the kernel keeps, on ``transport``, and read none of it."""
+    """Ask for more than the kernel buffers, on ``transport``, and read none of it."""
     if transport == "websocket":
         await raw.upgrade()
         raw.say(action="subscribe", topic="news.a", rewind=100)
@@ -107,7 +107,7 @@ async def takes_nothing(box: Box, raw: RawSocket, transport: str, position: str)
 
 
 async def pushed(raw: RawSocket) -> bytes:
-    """The next push; pings are passed over."""
+    """Return the next push; pings are skipped."""
     while True:
         first, payload = await raw.read_frame()
         if first == 0x81:
@@ -115,7 +115,7 @@ async def pushed(raw: RawSocket) -> bytes:
 
 
 async def eventually(met: Callable[[float], bool], box: Box, sample: str) -> float:
-    """The value of a metric as soon as it is as it should be."""
+    """Return the value of a metric as soon as ``met`` accepts it."""
     async with asyncio.timeout(PATIENCE):
         while not met(value := await box.metric(sample)):  # noqa: ASYNC110 - it is a page
             await asyncio.sleep(0.05)
@@ -123,7 +123,7 @@ async def eventually(met: Callable[[float], bool], box: Box, sample: str) -> flo
 
 
 async def with_a_past(box: Box, witness: Reader) -> str:
-    """A position, and 1 MB and more that came after it."""
+    """Return a position, followed by over 1 MB of messages."""
     position: str = (await witness.subscribe("news.b"))["position"]
     await publish(box, 90)
     await witness.hear_bodies(90)
@@ -140,7 +140,7 @@ async def test_an_anonymous_reader_takes_nothing_for_ever(engine: str, transport
             assert await eventually(lambda value: value == 0, box, WAITING) == 0
             if transport in ("websocket", "sse"):
                 assert await box.metric(SLOW) >= 1
-        # Who takes what comes isn't bothered.
+        # A reader that takes its messages isn't closed.
         box.publish("news.a", "still there")
         assert await witness.hear_bodies(1) == ["still there"]
 
@@ -153,14 +153,14 @@ async def test_who_is_slow_but_takes_something_keeps_what_waits(engine: str) -> 
             got = [await pushed(raw) for _ in range(20)]
             assert b'"subscribed"' in got[0]
             assert all(PIECE.encode() in frame for frame in got[1:])
-            # The rest of one replay, whole and in order.
+            # The rest of the replay, whole and in order.
             rest = [await pushed(raw) for _ in range(30)]
             numbers = [int(frame.split(b'"n":')[1].split(b",")[0]) for frame in got[1:] + rest]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: str) -> None:
-    """200 of them, each behind by a megabyte of its own, beside ten good readers."""
+    """200 readers, each with a backlog of a megabyte of its own, beside ten good readers."""
     budget = 4 * MIB
     async with (
         box_of(engine, outbox_memory=budget) as box,
@@ -173,12 +173,12 @@ async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: s
         for number in range(200):
             raw = await stack.enter_async_context(box.opened(receive_buffer=4096))
             await raw.upgrade()
-            # An answer of its own, which nobody shares.
+            # A reply that no other reader shares.
             raw.say(action="history", topic="news.a", limit=60, ref=number)
         slow = await eventually(lambda value: value >= before_slow + 150, box, SLOW)
         assert slow <= before_slow + 200, "a good reader is closed"
         assert await eventually(lambda value: value <= budget, box, WAITING) <= budget
-        # Kept for all they would be 190 MB.
+        # Kept for all of them, the backlogs would take 190 MB.
         assert resident(box) - before < 60 * MIB
         for number in range(5):
             box.publish("live.a", number)
@@ -188,7 +188,7 @@ async def test_many_anonymous_readers_who_take_nothing_fill_our_memory(engine: s
 
 
 async def asks(box: Box, raw: RawSocket, limit: int) -> None:
-    """Ask for so many messages of 16 KB, an answer of its own; it is on its way at the end."""
+    """Ask for ``limit`` messages of 16 KB in a reply of its own; return when it is being sent."""
     before = await box.metric(HISTORIES)
     raw.say(action="history", topic="news.a", limit=limit)
     await eventually(functools.partial(operator.lt, before), box, HISTORIES)
@@ -201,7 +201,7 @@ async def ended_in(box: Box) -> float:
 async def test_who_takes_nothing_and_says_goodbye_has_those_closed_who_are_hardly_behind(
     engine: str,
 ) -> None:
-    """What waits for the attackers waits on: they are closing already."""
+    """The attackers' backlog stays, since they are closing already."""
     budget, one_thread = MIB, NativeSettings(threads=1)
     async with (
         box_of(engine, outbox_memory=budget, linger=60.0, native=one_thread) as box,
@@ -220,9 +220,9 @@ async def test_who_takes_nothing_and_says_goodbye_has_those_closed_who_are_hardl
             await raw.upgrade()
             waiting, ended = await box.metric(WAITING), await ended_in(box)
             await asks(box, raw, 60)
-            # By its own goodbye, or before that as too slow: how much the kernel takes varies. Then
-            # nothing may be seen to wait, and who waited for that was too slow in the end.
-            # What is asked is a page, which has no events to wait for.
+            # The attacker ends by its own close frame, or before that as too slow: the kernel's
+            # buffers vary. In that case the backlog may not be seen, and the attacker was closed as
+            # too slow. The metrics are a page, without events to wait for.
             async with asyncio.timeout(PATIENCE):
                 while await ended_in(box) == ended and await box.metric(WAITING) == waiting:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
@@ -264,7 +264,7 @@ async def test_nothing_is_left_of_those_who_took_nothing(engine: str) -> None:
 
 
 async def test_many_readers_who_ask_for_much_at_once_cut_the_control_plane_off(engine: str) -> None:
-    """400 of them, each with a position of its own, so that no two answers are the same."""
+    """400 readers, with different positions, so that replies can't be shared."""
     async with (
         box_of(engine, outbox_memory=1 << 40) as box,
         contextlib.AsyncExitStack() as stack,

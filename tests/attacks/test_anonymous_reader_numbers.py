@@ -1,4 +1,4 @@
-"""An anonymous reader writes numbers in every way that there is, wherever one can be written."""
+"""An anonymous reader sends numbers in every spelling, wherever a number is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPELLINGS = (
     "5\0", "5\n", "0", "201", "1001", "9" * 19, "9" * 4_301, "1e400", "NaN", "Infinity", "true",
     "null",
 )  # fmt: skip
-# What no JSON may hold as a number here; beside these, each of the spellings as text.
+# Values that no JSON may have as a number here; in addition, each of the spellings as text.
 VALUES = ("1e400", "-1", "0", "1.5", "5.0", "true", "1001", "9" * 400, "[5]", '{"a": 5}')
 
 

@@ -1,4 +1,4 @@
-"""An anonymous reader who knows of a topic that the store can't read."""
+"""An anonymous reader asks for a topic that the store can't read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who has broken into a retail box tries what the box's login is good for on its region's core.
+"""Attacks with a stolen login of a retail box on its region's core.
 
-The core is a real broker, as the generated definitions make it.
+The core is a real broker, with the generated definitions.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def test_a_box_reads_empties_and_deletes_what_isnt_its_own(core: Guarded, queue:
         ("receipts", "#"),
         ("rejected", "#"),
         ("orders", "#"),
-        # What feeds it keepers bind.
+        # Only keepers bind the box's feed.
         ("postoffice", "#"),
         ("upstream", load_key("oregon", "edge-1")),
-        # What other boxes say, and what readers do elsewhere.
+        # Reports of other boxes, and marks of readers elsewhere.
         ("upstream", "#"),
         ("upstream", MARK_KEY),
         ("upstream", load_key("oregon", "edge-2")),
@@ -115,7 +115,7 @@ def test_a_box_changes_the_topology(core: Guarded) -> None:
         lambda channel: channel.queue_declare("box.edge-1"),
         lambda channel: channel.queue_declare("box.edge-1.3"),
         lambda channel: channel.queue_declare("box.edge-1.loads"),
-        # Dead letters are published without another look at who may.
+        # Dead letters are published without a check of the user's rights.
         lambda channel: channel.queue_declare(
             box_queue("edge-1", 2), arguments={"x-dead-letter-exchange": "intake"}
         ),
@@ -127,7 +127,7 @@ def test_a_box_changes_the_topology(core: Guarded) -> None:
 
 
 async def test_what_a_queue_refuses_keeps_no_router_from_publishing(core: Guarded) -> None:
-    """RabbitMQ refuses to confirm then. A box can't bind such a queue, and keepers don't."""
+    """RabbitMQ doesn't confirm a message that a bound queue rejects. A box can't bind one."""
     nothing = {"x-overflow": "reject-publish", "x-max-length": 0}
     core.takes(
         "root",
@@ -166,7 +166,7 @@ def test_a_box_reports_in_anothers_name(core: Guarded) -> None:
         publishes("upstream", load_key("dublin", "edge-1"), forged),
         publishes("upstream", "_fabric.canary.oregon"),
         publishes("upstream", "anything"),
-        # What operators are shown.
+        # Reports for operators.
         publishes("upstream", report_key("oregon", "edge-2")),
         publishes("upstream", report_key("oregon", "oregon-router-1")),
         publishes("upstream", report_key("dublin", "edge-1")),
@@ -204,7 +204,7 @@ async def test_a_box_sends_readers_and_frontdesks_to_anothers_host(url: str) -> 
     ids=lambda urls: next(iter(urls.values())),
 )
 async def test_a_box_names_other_schemes_and_this_machine(urls: dict[str, str]) -> None:
-    """Without a list of hosts: a frontdesk for others than this machine."""
+    """Without a list of allowed hosts: a frontdesk that serves other machines, too."""
     keys = (ApiKey("0123456789abcdef"),)
     settings = dataclasses.replace(SETTINGS, host="0.0.0.0", api_keys=keys)
     async with open_house(TOPICS, settings) as house:
@@ -219,7 +219,7 @@ async def test_a_box_names_other_schemes_and_this_machine(urls: dict[str, str]) 
 async def test_a_box_has_a_frontdesk_ask_this_machine_by_a_name_that_leads_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``sse_url`` may name any host: who asks looks where that leads."""
+    """``sse_url`` may name any host: the frontdesk checks the address that the name resolves to."""
     look_up = DefaultLoopResolver.resolve
 
     async def leads_here(self: DefaultLoopResolver, host: str, *rest: Any) -> Any:
@@ -245,7 +245,7 @@ async def test_a_box_has_a_frontdesk_ask_this_machine_by_a_name_that_leads_there
 
 
 async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guarded) -> None:
-    """Under its own key, which is all that a broker looks at."""
+    """Under the box's own key, which is all that a broker checks."""
     before = value(counters.SEEN_FORGED)
     async with _frontdesk(core) as service:
         async with asyncio.timeout(30):
@@ -256,7 +256,7 @@ async def test_a_box_shows_the_operators_other_processes_than_itself(core: Guard
 
 
 def _shown(service: FrontdeskService) -> set[str]:
-    """Processes on the board, but the frontdesk itself."""
+    """Return the processes on the board, without the frontdesk itself."""
     region = service._board.picture.region(time.monotonic(), time.time_ns() // 1_000_000)
     found = {one["name"] for one in (*region["boxes"], *region["services"])}
     return found - {service.settings.name}
@@ -286,7 +286,7 @@ def _pretend(core: Guarded) -> None:
 async def test_a_box_reports_under_its_own_key_about_another(core: Guarded) -> None:
     before = value(counters.REPORT_FORGED)
     async with _frontdesk(core) as service:
-        # Again and again: the frontdesk's queue may not be there yet.
+        # Repeatedly: the frontdesk's queue may not exist yet.
         async with asyncio.timeout(30):
             while value(counters.REPORT_FORGED) < before + 2:
                 await asyncio.to_thread(_forge, core)
@@ -335,7 +335,7 @@ def test_a_box_fills_the_core_with_what_it_doesnt_read(core: Guarded) -> None:
             opened(keeper).queue_bind(queue, "postoffice", "news.hoard")
         fabrics = opened(root)
         large = b"x" * 65_536
-        # 131 MB; its bound is 128 MiB.
+        # 131 MiB; the bound of the queue is 128 MiB.
         for _ in range(2100):
             fabrics.basic_publish("postoffice", "news.hoard", large)
         assert channel.queue_declare(queue, passive=True).method.message_count == 2048
@@ -382,7 +382,7 @@ def _one(channel: object, queue: str, body: bytes) -> None:
 def test_a_reader_of_the_data_planes_memory_finds_the_boxs_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The data plane talks to strangers and needs no login: it is told none."""
+    """The data plane talks to strangers and needs no login: it gets none."""
     try:
         program = find_program()
     except SetupError as exc:
@@ -391,7 +391,7 @@ def test_a_reader_of_the_data_planes_memory_finds_the_boxs_password(
         pytest.skip(str(exc))
     monkeypatch.setenv("NEWSFABRIC_AMQP_PASSWORD", "s3cret-word")
     monkeypatch.setenv("SOMEBODYS_TOKEN", "s3cret-word")
-    # Short, since it names a socket.
+    # A short path, since it names a socket.
     with tempfile.TemporaryDirectory() as folder:
         process = start(program, Path(folder) / "control", told(), 0)
         try:

@@ -1,6 +1,6 @@
-"""A box on a core broker where keepers bind: it gets its feed, and nothing by any other way.
+"""A box on a core broker where keepers make bindings: it gets its feed, and nothing else.
 
-The core is a real broker, as the generated definitions make it, with a keeper's look at boxes.
+The core is a real broker with the generated definitions, and a keeper's look at boxes.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ async def test_a_box_holds_up_what_other_regions_send_or_sends_it_on(
     async with keeping(core) as api:
         with core.connect(ME) as connection, core.connect("box.edge-2") as another:
             opened(connection).queue_declare(MINE, durable=True, arguments=hostile)
-            # Which comes later, and so was looked at together with it or after it.
+            # This queue appears later, so a look that finds it has found the hostile one, too.
             opened(another).queue_declare(OTHER, durable=True, arguments=AS_MADE)
             await arrives(api, OTHER, set(feed_bindings("oregon", "edge-2", OTHER)))
             assert await bound(api, MINE) == set()
-            # A shovel into it has its confirm.
+            # A shovel that publishes into it gets its confirm.
             core.takes("router.oregon", publishes("postoffice", "news.x", b"[1]"))
             assert opened(another).basic_get(OTHER, auto_ack=True)[2] == b"[1]"
             opened(connection).queue_delete(MINE)

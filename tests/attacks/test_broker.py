@@ -1,4 +1,4 @@
-"""What a broker can do to a service that connects to it: one that was broken into, or is broken."""
+"""Attacks of a broker, which was broken into or is faulty, on a service that connects to it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from newsfabric.amqp.wire import MAX_BODY, MAX_HEADER
 from newsfabric.backoff import Backoff
 
 MIB = 1 << 20
-# More than all the buffers of the sockets on the way.
+# More than all socket buffers on the way.
 BUFFERS = 16 * MIB
 
 
 class Lines(logging.Handler):
-    """What the links say at WARNING and above."""
+    """The log lines of the links at WARNING and above."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -108,7 +108,7 @@ NONSENSE = {
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
 async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: Lines) -> None:
-    """That connection ends, one line says why, and the next one is as good as the broker."""
+    """The connection ends, one line gives the reason, and the next connection works."""
     says = [NONSENSE[nonsense]]
 
     def once() -> Iterator[bytes]:
@@ -116,7 +116,7 @@ async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: Lin
 
     async with FakeBroker.saying(once) as broker, victim(broker) as (_link, inbox):
         while (taken := await inbox.next()).generation == 1:
-            # What came before it made no sense.
+            # A message that arrived before the nonsense.
             continue
         assert (taken.tag, taken.message.body) == (1, b"")
         assert broker.connections == 2
@@ -126,7 +126,7 @@ async def test_bytes_that_make_no_sense_stop_a_service(nonsense: str, lines: Lin
 
 
 async def test_properties_that_make_no_sense_stop_a_service(lines: Lines) -> None:
-    """They are a message's own matter: it is refused, and the connection goes on."""
+    """Only the message is refused, and the connection goes on."""
     garbage = (b"\xff\xff" * 20, b"\x20\0\xff\xff\xff\xff", b"\x20\0\0\0\0\x04\x03key?", b"", b"\1")
     says = [delivery(n) + header(0, each) for n, each in enumerate(garbage, 1)]
     async with FakeBroker.saying(lambda: iter(says)) as broker, victim(broker) as (_link, inbox):
@@ -135,20 +135,20 @@ async def test_properties_that_make_no_sense_stop_a_service(lines: Lines) -> Non
 
 
 def endless_body() -> Iterator[bytes]:
-    """A message of eight exabytes."""
+    """Return a message of eight exabytes."""
     piece = frame(3, b"x" * 100_000)
     return itertools.chain([delivery(1) + header(2**63)], itertools.repeat(piece, 640))
 
 
 def endless_headers() -> Iterator[bytes]:
-    """As large as they may be, in small pieces, on more channels than there are."""
+    """Yield headers of the largest size, in small pieces, on more channels than there are."""
     head = struct.pack(">BHI", 2, 1, MAX_HEADER) + b"\0" * 12 + b"\x20\0" + b"\xff\xff\xff\xff"
     yield delivery(1) + head
     yield from itertools.repeat(b"\xff" * 100, (MAX_HEADER - 100) // 100)
 
 
 def many_beginnings() -> Iterator[bytes]:
-    """Messages of which only a part comes, on each channel that a number can name."""
+    """Yield the beginnings of messages, on each channel that a number can name."""
     for channel in range(1, 65_536):
         yield delivery(1, channel=channel)
         yield struct.pack(">BHI", 2, channel, 14) + struct.pack(">HHQH", 60, 0, MAX_BODY, 0)
@@ -178,7 +178,7 @@ async def test_what_never_ends_fills_the_memory_of_a_service(endless: str) -> No
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        # One message of MAX_BODY, or MAX_UNFINISHED small ones, and what is on its way.
+        # One message of MAX_BODY, or MAX_UNFINISHED small ones, and the bytes in transit.
         assert most < 12 * MIB
         await link.close()
 
@@ -212,7 +212,7 @@ FRAMES = st.lists(
 
 
 def made(count: int) -> list[bytes]:
-    """So many things that a broker could say."""
+    """Return so many byte strings that a broker could send."""
     found: list[bytes] = []
 
     @settings(max_examples=count, database=None, phases=[Phase.generate])
@@ -227,7 +227,7 @@ def made(count: int) -> list[bytes]:
 async def test_some_frame_or_other_is_raised_out_of_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing that it says is an error in the log; see the fixture expect_error_log."""
+    """No bytes of the broker cause an error in the log; see the fixture expect_error_log."""
     monkeypatch.setattr(link_module, "broker_backoff", lambda: Backoff(base=0.001, cap=0.001))
     left = made(150)
     all_said = asyncio.Event()
@@ -258,6 +258,6 @@ async def test_one_that_is_connected_and_answers_nothing_keeps_no_service_from_s
         publisher = await links.publisher()
         await publisher.publish("x", Message("news", b"1"))
         assert [message.body for message in well.take(queue)] == [b"1"]
-        # It is tried again, as one that was away.
+        # The link tries this broker again, as one that was away.
         await broker.ended.wait()
         await links.close()

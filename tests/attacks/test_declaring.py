@@ -1,6 +1,6 @@
-"""Who declares and binds without end, or around what it may publish: publishers, boxes, services.
+"""Endless declarations and bindings, or ways around rights: by publishers, boxes, services.
 
-The brokers are oregon's, real ones, as the generated definitions make them.
+The brokers are oregon's: real ones, with the generated definitions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def binds_own(exchange: str, key: str, **arguments: str) -> Attempt:
 
 
 def dies_to(exchange: str, key: str) -> Attempt:
-    """Have a queue of one's own whose messages go on to ``exchange``."""
+    """Declare a queue whose messages are dead-lettered to ``exchange``."""
     arguments = {
         "x-message-ttl": 0,
         "x-dead-letter-exchange": exchange,
@@ -80,7 +80,7 @@ def exchanges(node: Guarded) -> set[str]:
 
 
 def memory(node: Guarded) -> int:
-    """Bytes that the broker counts as used, after a garbage collection of all its processes."""
+    """Return the bytes that the broker uses, after a garbage collection of all its processes."""
     collected = "[erlang:garbage_collect(P) || P <- erlang:processes()], erlang:memory(total)."
     return int(node.node.ctl("eval", collected).strip())
 
@@ -88,7 +88,7 @@ def memory(node: Guarded) -> int:
 ANYWHERE: list[Attempt] = [
     declares_exchange("cms.feed"),
     declares_exchange("mine", "headers"),
-    # Names by which a queue may be called that the broker names.
+    # Names that a queue may have that the broker names.
     declares_exchange("amq.gen-mine"),
     declares_exchange("amq.gen-mine", alternate_exchange="publish"),
     lambda channel: channel.queue_declare("cms.receipts.1", exclusive=True),
@@ -105,7 +105,7 @@ def test_a_publisher_closes_its_regions_entrance_by_bindings(client: Guarded) ->
         binds_own("publish", LONG),
         binds_own("publish", "_fabric.canary.oregon"),
         lambda channel: channel.exchange_bind("publish", "publish", LONG),
-        # Two bindings with other arguments are two.
+        # Two bindings with different arguments are two.
         *(binds_own("publish", "news.x", x=str(n)) for n in range(20)),
     ]
     before, there, bound = memory(client), exchanges(client), bindings(client)
@@ -117,18 +117,18 @@ def test_a_publisher_closes_its_regions_entrance_by_bindings(client: Guarded) ->
 
 
 def tables(count: int) -> Iterator[dict[str, None]]:
-    """Arguments of so many fields of five bytes at most, each time under other names."""
+    """Yield arguments of so many fields of at most five bytes, each time with other names."""
     letters = string.ascii_letters
     for n in itertools.count():
         yield {f"{letters[n % 52]}{k:x}": None for k in range(count)}
 
 
-# 19 KB, for which an entrance's frame has room: 1 MB of memory each time that they were kept.
+# 19 KB, which fit into an entrance's frame: 1 MB of memory for each set that is kept.
 LARGE = tables(2_900)
 
 
 def consumes(queue: str, times: int, **arguments: None) -> Attempt:
-    """Consume ``queue``, one's own if it is empty, over one channel."""
+    """Consume ``queue``, or a new one if it is empty, over one channel."""
 
     def attempt(channel: Any) -> None:
         mine = queue or channel.queue_declare("", exclusive=True).method.queue
@@ -143,7 +143,7 @@ def declares_queue(name: str, arguments: dict[str, None], **said: bool) -> Attem
 
 
 def test_a_publisher_closes_its_regions_entrance_by_arguments(client: Guarded) -> None:
-    """No queue and no consumer has more than 1 KiB of them, nor a channel more than 8 consumers."""
+    """A queue or consumer has at most 1 KiB of arguments, and a channel at most 8 consumers."""
     before = memory(client)
     with client.connect("cms") as attacker:
         kept = opened(attacker)
@@ -155,7 +155,7 @@ def test_a_publisher_closes_its_regions_entrance_by_arguments(client: Guarded) -
             consumes("", 9),
         )
         assert memory(client) < before + (16 << 20)
-        # What goes is none of them.
+        # Cancelled consumers don't count.
         for tag in kept.consumer_tags:
             kept.basic_cancel(tag)
         consumes("", 8)(kept)
@@ -199,11 +199,11 @@ def test_a_box_fills_its_core_with_bindings(core: Guarded) -> None:
             lambda channel, n=n: channel.queue_bind(MINE, "postoffice", "#", {"x": str(n)})
             for n in range(20)
         ),
-        # Under the name of a queue it may, and can't use it.
+        # It may declare an exchange with the name of its queue, and can't use it.
         declares_then(MINE, lambda channel: channel.queue_bind(MINE, MINE, LONG)),
         declares_then(MINE, lambda channel: channel.exchange_bind(MINE, "postoffice", LONG)),
         declares_then(MINE, publishes(MINE, "_fabric.load.oregon.edge-2")),
-        # By its rights it might: they are to write to one end, and to read the other.
+        # Its rights would allow these: to write to one end, and to read the other.
         declares_then(MINE, lambda channel: channel.exchange_bind("upstream", MINE, LONG)),
         declares_then(MINE, lambda channel: channel.exchange_bind(MINE, "upstream", LONG)),
     )
@@ -226,7 +226,7 @@ def declares_then(name: str, attempt: Attempt) -> Attempt:
 def test_a_service_walks_around_its_topics_by_an_exchange_of_its_own(
     core: Guarded, user: str
 ) -> None:
-    """``basic.publish`` is asked for the exchange that it names, and for no other."""
+    """Rights for ``basic.publish`` are checked for the exchange that it names alone."""
     there = exchanges(core)
     ways = [
         declares_exchange(name, kind, alternate_exchange=to)
@@ -259,14 +259,14 @@ def test_a_publisher_reads_anothers_receipts(client: Guarded) -> None:
                 lambda channel: channel.queue_purge(others),
                 lambda channel: channel.queue_delete(others),
             ):
-                # Not even if it has learnt the name.
+                # Not even with the name known.
                 with pytest.raises(ChannelClosedByBroker, match="RESOURCE_LOCKED"):
                     attempt(opened(mine))
 
 
 @contextlib.contextmanager
 def receipts_are_brought(client: Guarded) -> Iterator[None]:
-    """A core's exchange for receipts and the shovel that brings them, both on this one broker."""
+    """Run a core's exchange for receipts and the shovel that carries them, on one broker."""
     link = ShovelLink(
         name="receipts.1",
         source=client.node.amqp_url,
@@ -302,7 +302,7 @@ def test_a_publisher_holds_up_all_receipts_by_a_queue_that_refuses_them(client: 
     ):
         refusing = attacker.channel().queue_declare("", exclusive=True, arguments=nothing)
         router = opened(root)
-        # More than a shovel fetches ahead.
+        # More than a shovel prefetches.
         for _ in range(3000):
             router.basic_publish(RECEIPTS, refusing.method.queue, b"{}")
         channel = connection.channel()
@@ -321,7 +321,7 @@ def test_receipts_reach_queues_of_publishers_and_nobody_binds_them(client: Guard
 
 @pytest.mark.slow
 async def test_a_publisher_attacks_its_entrance_for_a_minute(client: Guarded) -> None:
-    """Queues are all that it gets; others publish meanwhile, and afterwards nothing is left."""
+    """The attacker gets queues only; others publish meanwhile, and afterwards nothing is left."""
     before = memory(client)
     with client.connect("web") as connection:
         web = opened(connection)
@@ -341,14 +341,14 @@ async def test_a_publisher_attacks_its_entrance_for_a_minute(client: Guarded) ->
     assert client.api("root", "/health/checks/alarms") == 200
     answered = [publishes("publish", "news.x"), lambda c: c.queue_declare("", exclusive=True)]
     client.takes("web", *answered)
-    # 6,900 queues in a minute left 28 MiB on 4.3.6 after two minutes: Khepri has its log in memory
-    # until a part of it is full. On 3.10.8 all is back within a minute.
+    # 6,900 queues in a minute left 28 MiB on 4.3.6 after two minutes: Khepri keeps its log in
+    # memory until a part of it is full. On 3.10.8 all memory is freed within a minute.
     async with asyncio.timeout(60):
         await until(lambda: memory(client) < before + (64 << 20))
 
 
 def takes_queues(connection: pika.BlockingConnection, count: int) -> None:
-    """Declare so many; on a busy machine a broker of 3.10 makes 25 to 100 a second."""
+    """Declare ``count`` queues; on a busy machine a broker of 3.10 makes 25 to 100 a second."""
     channel = connection.channel()
     for _ in range(count):
         channel.queue_declare("", exclusive=True, arguments={"x": "y" * 900})

@@ -1,7 +1,7 @@
-"""Somebody whom our processes ask over HTTP, and who answers what no server would.
+"""Hostile HTTP servers, whose replies no real server would send, to requests of our processes.
 
-It is another region's frontdesk, a collector of traces, an issuer, a gateway. Whoever asks has no
-answer then, says so, and goes on.
+The server is another region's frontdesk, a collector of traces, an issuer or a gateway. The process
+that sent the request gets no reply then, reports it, and goes on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ANSWERS = {
 
 @contextlib.asynccontextmanager
 async def answering(said: bytes) -> AsyncIterator[int]:
-    """A server on the port, which answers every request with ``said`` and hangs up."""
+    """Yield the port of a server that answers each request with ``said`` and hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -226,7 +226,7 @@ async def test_a_collector_refuses_no_more_spans_than_it_was_sent(count: str) ->
 
 
 def _spans() -> float:
-    """Spans that were sent or refused, so far."""
+    """Return the number of spans that were sent or refused so far."""
     return sum(value(SPANS.labels(outcome)) for outcome in ("sent", "refused"))
 
 

@@ -1,7 +1,7 @@
-"""What a web page of somebody else's wants of a reader who has it open.
+"""Attacks of another site's web page on a reader who has it open.
 
-The reader is logged in at the gateway by a cookie, which the browser sends whichever page asks. The
-attacks go through real sockets, on both engines, and where a browser decides, through Chromium.
+The reader is logged in at the gateway by a cookie, which the browser sends for any page. The
+attacks use real sockets, on both engines, and Chromium where a browser decides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tornado.web import Application, RequestHandler
 from newsfabric.store.memory import MemoryStore
 
 PATIENCE: Final = 60.0
-# Browsers take .localhost for this machine, and for as good as HTTPS: cookies of every kind work.
+# Browsers take .localhost for this machine, and treat it like HTTPS: cookies of every kind work.
 HOME: Final = "gateway.news.localhost"
 LISTED: Final = "www.news.localhost"
 ELSEWHERE: Final = {
@@ -37,7 +37,7 @@ ELSEWHERE: Final = {
 }
 SECRET: Final = "a letter to user 42"
 
-# sockjs-client's iframe does what the page around it says: log in by cookie, read the mailbox.
+# sockjs-client's iframe obeys the page around it: log in by cookie, read the mailbox.
 FRAME_THE_GATEWAY: Final = """
 (base) => {
   const id = "w";
@@ -60,7 +60,7 @@ FRAME_THE_GATEWAY: Final = """
   document.body.append(frame);
 }
 """
-# What a page that may read does.
+# The script of a page that may read.
 USE_THE_CLIENT: Final = """
 (base) => {
   const socket = new SockJS(base, null, {transports: ["iframe-xhr-polling"]});
@@ -78,14 +78,14 @@ class _AnyPage(RequestHandler):
 
 @dataclasses.dataclass
 class Victim:
-    """A reader's browser, logged in at the gateway; and where pages of everybody else are."""
+    """A reader's browser, logged in at the gateway; and the port of all other sites' pages."""
 
     region: Region
     context: BrowserContext
     port: int
 
     async def opens(self, host: str, script: str) -> str:
-        """What comes of ``script`` on a page of ``host``: the letter, or how it was refused."""
+        """Run ``script`` on a page of ``host``; return the letter, or the reason of the refusal."""
         base = f"http://{HOME}:{self.region.box.gateway.port}"
         page = await self.context.new_page()
         outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -138,7 +138,7 @@ async def victim_of(
                     "domain": HOME,
                     "path": "/",
                     "httpOnly": True,
-                    # The worst that a site can do: without it browsers help against other sites.
+                    # The worst choice of a site: without it, browsers protect against other sites.
                     "sameSite": "None",
                     "secure": True,
                 }
@@ -173,7 +173,7 @@ async def test_a_page_of_a_listed_origin_reads_the_mailbox_of_its_own_user(
             assert await victim.opens(LISTED, script) == "read the mailbox"
 
 
-# By script, where browsers name no origin.
+# By script, for which browsers send no origin.
 READ_BY_SCRIPT: Final = """
 (base) => {
   const script = document.createElement("script");
@@ -192,7 +192,7 @@ async def test_a_page_of_an_unlisted_origin_reads_by_script(engine: str, tmp_pat
             assert await victim.opens(host, READ_BY_SCRIPT) == "403"
 
 
-# What has power over a gateway, from a browser on the gateway's own machine.
+# Posts to all that changes a gateway, from a browser on the gateway's own machine.
 POST_EVERYTHING: Final = """
 async (admin) => {
   const all = [];
@@ -217,7 +217,7 @@ async def test_a_page_drains_a_gateway_or_replaces_its_data_plane(
         page = await victim.context.new_page()
         await page.goto(f"http://evil.example:{victim.port}/")
         assert await page.evaluate(POST_EVERYTHING, f"http://127.0.0.1:{gateway.admin_port}") == []
-        # The attacker's name means this machine now: to the browser it is the same origin.
+        # The attacker's name now resolves to this machine: for the browser it is the same origin.
         rebound = f"http://evil.example:{gateway.admin_port}"
         answer = await page.goto(f"{rebound}/load")
         assert answer is not None

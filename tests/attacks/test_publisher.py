@@ -1,6 +1,6 @@
-"""What a publisher can try who may write to ``publish`` and has no scruples.
+"""Attacks of a publisher that may write to ``publish``.
 
-Real brokers, real shovels, two routers as they run in production but for the store.
+Real brokers, real shovels, and two routers as in production, except for the store.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TOPICS = parse_topics(
     }
 )
 BOUNDS = Bounds(max_length=10_000, max_bytes=1 << 28)
-# Below the time after which messages leave a queue by themselves (150 s).
+# Less than the time after which messages expire in a queue (150 s).
 PATIENCE = 60.0
 INNOCENTS = 40
 
@@ -69,8 +69,8 @@ def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 async def region(nodes: Nodes) -> Region:
-    """A region with its shovels, one more for gold, and one that takes what comes by ``wide``,
-    an entrance whose frames are as large as the core's."""
+    """Make a region with its shovels, one more for gold, and one from ``wide``, an entrance whose
+    frames are as large as the core's."""
     client, core = nodes.node("oregon-client-1"), nodes.node("oregon-core-1")
     made = Region(name="oregon", frontdesk_url="http://127.0.0.1:1", client=(client,), core=(core,))
     async with Brokers(Fabric((made,)), Credentials()) as brokers:
@@ -93,7 +93,7 @@ async def _shovel(name: str, source: Node, exchange: str, key: str, core: Node) 
 
 
 class Losses(logging.Handler):
-    """Connections that were lost, as the log has them."""
+    """The log's lines about lost connections."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -106,7 +106,7 @@ class Losses(logging.Handler):
 
 @dataclasses.dataclass
 class Fabrics:
-    """The region's routers, and who looks on at both ends."""
+    """The region's routers, and observers at both ends."""
 
     region: Region
     losses: list[str]
@@ -117,7 +117,7 @@ class Fabrics:
     wide: Hostile
 
     async def answers(self, count: int) -> list[tuple[str | None, Receipt]]:
-        """The next ``count`` receipts for the attacker, with their correlation ids."""
+        """Return the next ``count`` receipts for the attacker, with their correlation ids."""
         found = []
         for _ in range(count):
             message = (await _soon(self.receipts.next())).message
@@ -125,7 +125,7 @@ class Fabrics:
         return found
 
     async def routed(self, count: int) -> list[str | None]:
-        """The message ids of the next ``count`` messages that readers get.
+        """Return the message ids of the next ``count`` messages that readers get.
 
         A box takes the first copy of each: on a slow machine a publisher sends some again.
         """
@@ -137,7 +137,7 @@ class Fabrics:
         return list(found)
 
     async def evidence(self, count: int) -> list[Message]:
-        """The next ``count`` messages in ``rejected``."""
+        """Return the next ``count`` messages in ``rejected``."""
         return [(await _soon(self.rejected.next())).message for _ in range(count)]
 
 
@@ -169,7 +169,7 @@ async def fabric(region: Region) -> AsyncIterator[Fabrics]:
         for n in (1, 2):
             await _router(stack, core, f"oregon-router-{n}", store)
         yield made
-    # Acknowledged, all of it: nothing is left that would be delivered again.
+    # Everything was acknowledged: no message is left that would be delivered again.
     async with contextlib.AsyncExitStack() as stack:
         link = await _link(stack, core, "afterwards")
         for queue in ("router.1", "router.2"):
@@ -186,9 +186,9 @@ async def _link(stack: contextlib.AsyncExitStack, url: str, name: str) -> Link:
 
 
 async def _tap(link: Link, exchange: str, key: str) -> Inbox:
-    """What comes to ``exchange`` with ``key``; it is there when this returns.
+    """Return an inbox of the messages to ``exchange`` with ``key``; it is declared already.
 
-    Without an exchange: what comes to the queue ``key``.
+    Without an exchange: the messages to the queue ``key``.
     """
     declared = asyncio.Event()
     queue = f"tap.{exchange}" if key == "#" else key
@@ -231,7 +231,7 @@ async def innocent(region: Region) -> AsyncIterator[AsyncPublisher]:
 
 
 async def innocents(publisher: AsyncPublisher, run: str) -> list[str]:
-    """Send them one after the other; the ids of those that were routed."""
+    """Send messages one after the other; return the ids of those that were routed."""
     routed = []
     for n in range(INNOCENTS):
         message_id = f"{run}-{n}"
@@ -244,7 +244,7 @@ async def innocents(publisher: AsyncPublisher, run: str) -> list[str]:
 @pytest.mark.promise("O6", "R2")
 @pytest.mark.parametrize("entrance", ["client", "wide"])
 async def test_headers_that_fill_a_frame_stop_a_region(fabric: Fabrics, entrance: str) -> None:
-    """A hundred at once. The shovel makes each larger than the routers' links have agreed on."""
+    """Send a hundred at once. The shovel makes each larger than the routers' frame limit."""
     if entrance == "client":
         attacker, exchange = fabric.hostile, b"publish"
     else:
@@ -273,7 +273,7 @@ async def test_bronze_travels_as_gold_with_a_header_that_names_another_topic(
 ) -> None:
     copied = encode_table({"CC": ["live.x"]})[4:]
     assert await fabric.hostile.publish(b"publish", b"ticks.x", asking(copied, "evil", "cc"))
-    # Whichever queues it was copied into, by both shovels.
+    # One receipt for each queue that it was copied into, by both shovels.
     answers = await fabric.answers(4)
     assert {(name, said.status, said.reason) for name, said in answers} == {
         ("cc", "rejected", "cc_not_allowed")
@@ -301,9 +301,9 @@ async def test_bronze_travels_as_gold_with_a_header_that_the_broker_takes_away(
 async def test_bronze_travels_as_gold_behind_a_second_header_of_the_shovels_name(
     fabric: Fabrics, rabbitmq_home: RabbitmqHome, hidden_by: bytes
 ) -> None:
-    """The shovel writes its name into the first one.
+    """The shovel adds its name to the first of the two headers.
 
-    A broker of 4.x leaves one of each name when it takes ``BCC`` out: here it hides nothing.
+    A broker of 4.x keeps one header of each name when it removes ``BCC``: here it hides nothing.
     """
     hidden = encode_table({"BCC": ["live.x"]})[4:]
     twice = 2 * field(hidden_by[:1], hidden_by[1:], b"x-shovelled")
@@ -313,7 +313,7 @@ async def test_bronze_travels_as_gold_behind_a_second_header_of_the_shovels_name
         assert {(said.status, said.reason) for _, said in answers} == {("rejected", "bad_header")}
         assert {m.topic for m in await fabric.evidence(2)} == {"bad_header"}
     else:
-        # What came by the shovel for gold alone is refused, as without these headers.
+        # The copy from the shovel for gold is refused, as it is without these headers.
         assert [m.topic for m in await fabric.evidence(1)] == ["cc_not_allowed"]
         ((_, said),) = await fabric.answers(1)
         assert said.status == "routed"
@@ -356,7 +356,7 @@ TABLES = st.one_of(
 
 
 def made(count: int) -> list[bytes]:
-    """So many header tables, each other than the last."""
+    """Return so many header tables, each different from the last."""
     found: list[bytes] = []
 
     @settings(max_examples=count, database=None, phases=[Phase.generate])
@@ -369,7 +369,7 @@ def made(count: int) -> list[bytes]:
 
 
 async def test_some_header_or_other_makes_a_router_stumble(fabric: Fabrics) -> None:
-    """Of whatever the broker lets through, each is answered, and the next is read as well."""
+    """Check that each message the broker lets through gets a receipt, and the next is read."""
     url = fabric.region.client[0].amqp_url
     hostile, taken = fabric.hostile, set()
     for n, table in enumerate(made(120)):

@@ -1,4 +1,4 @@
-"""A publisher with an HTTP key wants a frontdesk to fail."""
+"""A publisher with an HTTP key tries to make a frontdesk fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A publisher with a login of its own tries to fill the client broker with what it never reads."""
+"""A publisher with a login of its own tries to fill the client broker with unread messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def floods(
 ) -> None:
     """Publish ``count`` messages, and return when ``queue`` has them all.
 
-    Only the last is confirmed, on the same channel: so the queue has taken those before it.
+    Only the last one is confirmed, on the same channel: so the queue has taken all before it.
     """
     for _ in range(count - 1):
         channel.basic_publish(exchange, queue, body)
@@ -32,7 +32,7 @@ def floods(
 def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
     client: Guarded,
 ) -> None:
-    # It says what it likes of its bounds.
+    # The publisher may ask for any bounds.
     greedy = {"x-max-length": 100_000_000, "x-max-length-bytes": 1 << 40, "x-expires": 1 << 31}
     with client.connect("cms") as connection:
         channel = opened(connection)
@@ -40,7 +40,7 @@ def test_a_publisher_fills_a_queue_of_its_own_until_the_broker_blocks_everyone(
         with client.connect("root") as receipts:
             # 768 MiB; the broker's alarm is at 512 MB.
             floods(receipts.channel(), hoard, 12_288, LARGE)
-        # 8 MiB of them.
+        # 8 MiB of these messages.
         assert depth(channel, hoard) <= 128
         assert client.api("root", "/health/checks/alarms") == 200
         channel.queue_delete(hoard)
@@ -65,12 +65,12 @@ def test_a_publisher_sends_messages_that_fill_a_shovel(client: Guarded) -> None:
         channel = opened(connection)
         with pytest.raises(ChannelClosedByBroker, match="larger than configured max size"):
             publishes("publish", "news.x", largest + b"x")(channel)
-        # The connection serves on.
+        # The connection still works.
         publishes("publish", "news.x")(opened(connection))
 
 
 def test_a_publisher_sends_headers_that_cost_a_megabyte_each(client: Guarded) -> None:
-    """72 bytes of memory for each field, while the message waits; a frame has room for so many."""
+    """Each field costs 72 bytes of memory while the message waits; a frame has room for so many."""
     fields = {f"{n:x}": None for n in range(4_000)}
     client.takes("cms", publishes("publish", "news.x", headers=fields))
     with client.connect("cms") as connection:

@@ -1,6 +1,6 @@
-"""Who has broken into one service of a region tries what its login is good for, here and elsewhere.
+"""Attacks with a stolen login of one of a region's services, on this region and elsewhere.
 
-The brokers are oregon's, real ones, as the generated definitions make them.
+The brokers are oregon's: real ones, with the generated definitions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.promise("F4")]
 KEY = "news.breaking"
 ROUTER, MAILBOX, DESK = "router.oregon", "mailbox.oregon", "frontdesk.oregon"
 SCALER = "scaler.oregon"
-# Of another region.
+# Users of another region.
 KEEPER, SHOVEL = "keeper.dublin", "shovel.dublin"
 SOURCE = "shovel.outbound.dublin.1"
 
@@ -41,7 +41,7 @@ def binds(queue: str, exchange: str, key: str = "#") -> Attempt:
 
 
 def hears(exchange: str, key: str = "#") -> Attempt:
-    """Hear what ``exchange`` gets, on a queue that the broker names."""
+    """Consume the messages of ``exchange``, on a queue that the broker names."""
 
     def attempt(channel: Any) -> None:
         mine = channel.queue_declare("", exclusive=True).method.queue
@@ -174,7 +174,7 @@ async def test_what_a_mailbox_fails_with_comes_round_for_ever(
 
 
 def _why_rejected(core: Guarded, body: bytes) -> str | None:
-    """The reason for which ``body`` comes to ``rejected``; None if it doesn't come."""
+    """Return the reason for which ``body`` is in ``rejected``; None if it isn't there."""
     with core.connect("root") as connection:
         channel = opened(connection)
         for _, properties, found in channel.consume("rejected", True, inactivity_timeout=60):
@@ -239,7 +239,7 @@ def test_another_regions_keeper_rules_this_one(core: Guarded) -> None:
         deletes_exchange("outbound"),
         declares("shovel.receipts.1"),
     )
-    # No shovel of its making: one may do anything, whoever made it.
+    # It may make no shovel: a shovel may do anything, whoever made it.
     for user in (KEEPER, SHOVEL):
         assert core.api(user, "/parameters/shovel/%2F") == 401
         assert core.api(user, "/parameters/shovel/%2F/mine", "PUT", {"value": {}}) == 401
@@ -288,7 +288,7 @@ def test_another_regions_keeper_publishes_here(client: Guarded) -> None:
 
 
 def test_a_stolen_login_of_the_shovels_does_more_than_read(core: Guarded) -> None:
-    """It lies on every broker that runs one, a proxy cluster far away among them."""
+    """The login is on each broker that runs a shovel, such as a proxy cluster's far away."""
     mine = "shovel.receipts.1"
     core.takes("keeper.oregon", declares(mine))
     core.takes("shovel.oregon", gets(mine))

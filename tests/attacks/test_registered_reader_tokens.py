@@ -1,4 +1,4 @@
-"""A registered reader who was locked out, and has kept the token."""
+"""A registered reader whose user was locked out, and who has kept the token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_revoked_user_is_back_when_the_revocation_is_forgotten(
     table = TopicTable(TABLE.policies, tokens_ttl=REMEMBERED)
     told = TokenSettings(keys=keys_file(tmp_path), audience=AUDIENCE, issuer=ISSUER)
     async with opened_box(engine, table=table, tokens=told) as box:
-        # A moment longer ago than revocations are remembered.
+        # Just longer ago than revocations are remembered.
         revoked_at = time.time() - REMEMBERED - 0.5
         ms = int(revoked_at * 1000)
         box.send_envelope(box.envelope(REVOKED, revocation("42", ms).body, ms=ms))
@@ -37,7 +37,7 @@ async def test_a_revoked_user_is_back_when_the_revocation_is_forgotten(
             assert [user for user, _ in box.gateway.core.gate.revocations] == ["another"]
             kept: list[dict[str, Any]] = [
                 {"iat": None},
-                # Not even as long as clocks may differ.
+                # Not even within the leeway for clocks.
                 {"iat": revoked_at - 0.1},
                 {"iat": revoked_at - REMEMBERED},
             ]

@@ -1,5 +1,5 @@
-"""Stands in for Mercure: the command line of its server, and its protocol as far as a comparison
-needs it. Readers' answers come in chunks, as Go writes them."""
+"""A stand-in for Mercure: the command line of its server, and its protocol as far as a comparison
+needs it. Readers' replies are sent in chunks, as Go sends them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Hub(RequestHandler):
         READERS[self._topic].add(self)
         self.set_header("Content-Type", "text/event-stream")
         self.write(":\n")
-        # As our gateway does; Mercure has no answer.
+        # As our gateway does; Mercure has no such reply.
         if self.get_query_argument("answer", ""):
             self.write("data: {}\n\n")
         await self.flush()

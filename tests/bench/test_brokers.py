@@ -1,4 +1,4 @@
-"""Which RabbitMQs are compared, in which order, and what is said of them."""
+"""The RabbitMQs that are compared, their order, and the report about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_installed_one_comes_first_then_the_trees_then_those_that_are_named(
 ) -> None:
     new = tree(tmp_path / ".tools/rabbitmq-trixie", "4.0.5")
     newest = tree(tmp_path / "elsewhere", "4.3.6")
-    # Once in spite of being named again; no RabbitMQ; another one of the same version.
+    # A tree that is named again; a folder without RabbitMQ; another tree of the same version.
     named = f"{new}, {tmp_path / 'none'},{newest},{tree(tmp_path / 'own', '4.3.6')}"
     found = compared_rabbitmqs(tmp_path, {VARIABLE: named, "PATH": "/nowhere"}, system=system)
     assert [(each.name, each.options) for each in found] == [

@@ -1,4 +1,4 @@
-"""How costs grow: what is told of the figures, and that a small run of it works."""
+"""The growth of costs: the report on the figures, and a small real run."""
 
 from __future__ import annotations
 

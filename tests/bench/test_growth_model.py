@@ -1,4 +1,4 @@
-"""What a report of growth says of larger fabrics: by hand beside the model."""
+"""The predictions of a report of growth for larger fabrics, checked by hand."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bench.growth import model
 from bench.growth.rate import kept
 
 PARTS: dict[str, list[model.Step]] = {
-    # A delivery, × floor, … by the control plane, a second of waiting, a reader.
+    # µs of a delivery, × floor, … of the control plane; a reader's µs a second, and bytes.
     "readers": [(1_000, (4.0, 1.0, 0.1, 1.5, 170.0)), (3_000, (6.0, 1.2, 0.1, 0.75, 110.0))],
-    # A subscription, a reader who comes; a message, control and data; deliveries.
+    # µs of a subscription, of a reader that arrives, of a message (control, data); deliveries.
     "topics": [(1, (80.0, 30.0, 50.0, 9_000.0, 1_000.0)), (100, (90.0, 30.0, 60.0, 44.0, 1.0))],
-    # Sent, routed, and what of a core router, broker, store, publisher.
+    # Sent, routed, and the shares of a core router, broker, store, publisher.
     "rate-cassandra": [
         (500, (500.0, 499.0, 0.1, 0.1, 0.1, 0.1)),
         (4_000, (4_000.0, 3_100.0, 1.0, 0.5, 0.5, 0.3)),
     ],
     # All, core nodes, routers, each box.
     "boxes": [(1, (9.0, 1_000.0, 300.0, 700.0)), (4, (9.0, 1_300.0, 320.0, 720.0))],
-    # All, the first, its core nodes, each other.
+    # All, the first, its core nodes, each other region.
     "regions": [
         (1, (3_000.0, 3_000.0, 1_000.0, 0.0)),
         (2, (5_500.0, 3_500.0, 1_000.0, 2_000.0)),
@@ -74,22 +74,22 @@ def test_a_delivery_is_on_the_line_between_two_sizes_and_like_the_last_one_beyon
 
 
 def test_a_gateway_takes_what_its_readers_messages_and_deliveries_take() -> None:
-    # 60 + 44 µs of a message with one delivery of 4.
+    # A message takes 60 + 44 µs, with one delivery of 4.
     assert MODEL.arrival == 100
-    # All wait for 1,125 µs a second and 0.375 for each; 20 messages of 100 µs; 4,000 deliveries
+    # All readers wait for 1,125 µs a second and 0.375 each; 20 messages of 100 µs; 4,000 deliveries
     # of 5 µs.
     assert MODEL.gateway(2_000, 20, 4_000) == pytest.approx(0.001125 + 0.00075 + 0.002 + 0.02)
 
 
 def test_a_world_takes_what_its_regions_and_further_boxes_take() -> None:
-    # 4,000 in the first of three, 2,000 in each of two others; three further boxes, each
-    # 100 in its core and 710 of its own.
+    # 4,000 in the first of three regions, 2,000 in each other; three more boxes, each 100 in its
+    # core and 710 of its own.
     assert MODEL.world(3, 2) == pytest.approx(4_000 + 2 * 2_000 + 3 * (100 + 710))
 
 
 def test_what_core_nodes_and_a_box_carry() -> None:
     assert MODEL.core_most(40, 12) == pytest.approx(12 * 0.7 * 1e6 / 4_900)
-    # 2.8 of four cores, less 2,250 µs for 3,000 who wait; a message to all is 100 + 18,000 µs.
+    # 2.8 of four cores, less 2,250 µs for 3,000 readers; a message to all is 100 + 18,000 µs.
     assert MODEL.all_most(3_000) == pytest.approx((2_800_000 - 2_250) / 18_100)
     assert MODEL.router_most == 499
 

@@ -1,4 +1,4 @@
-"""How long readers waited after each loss, as the bench counts it."""
+"""The readers' waits after each loss, as the bench counts them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READERS = ("oregon-0", "dublin-1")
 
 
 def books_of(*messages: tuple[float, dict[str, float]]) -> DeliveryRecord:
-    """Messages by when they were sent, with each reader's wait."""
+    """Return the record of messages, each with its send time and each reader's wait."""
     record = DeliveryRecord(
         ReaderProfile(name=name, habit="staying", topics=frozenset({"live.a"})) for name in READERS
     )

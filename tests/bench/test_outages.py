@@ -1,4 +1,4 @@
-"""What the bench says of publishers' waits."""
+"""The bench's report of publishers' waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison with peers: what is published to them, how rounds are compared, what is told."""
+"""The comparison with peers: the messages published, the comparison of rounds, the report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_other_round_is_played_in_the_opposite_order() -> None:
 
 
 def test_a_ratio_is_to_the_floor_of_the_same_round() -> None:
-    # In the second round the processor was twice as slow, for both.
+    # In the second round the processor was half as fast, for both.
     found = {FLOOR: [run(4.0), run(8.0), run(4.0)], "ws": [run(8.0), run(18.0), run(10.0)]}
     assert ratios(found, "ws") == (2.25, 2.0, 2.5)
 
@@ -77,7 +77,7 @@ async def test_who_does_not_compress_is_left_out_where_all_must(
     ("under", "readers", "reading"),
     [
         (Under.NOTHING, 250, 250),
-        # Numbers 0, 100 and 200 stall.
+        # Readers 0, 100 and 200 stall.
         (Under.STALLED, 250, 247),
         (Under.STORM, 251, 26),
     ],

@@ -1,4 +1,4 @@
-"""Peers that the project's own environment has, with a crowd that is compiled for it."""
+"""Peers from the project's own environment, with a crowd that is compiled for the test."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_an_event_that_answers_is_no_message() -> None:
 
 
 async def test_what_comes_compressed_is_understood_with_a_context_too() -> None:
-    # Tornado keeps its context, whatever a reader asks for.
+    # Tornado keeps its compression context, whatever a reader asks for.
     plan = dataclasses.replace(SMALL, size=1024, under=Under.DEFLATE)
     found = await play(peer("tornado_server.py"), build(), plan)
     assert found.missing == 0

@@ -1,4 +1,4 @@
-"""Profiles: what of a process's samples is its highest cost, and what is left when one fails."""
+"""Profiles: the highest costs in a process's samples, and the files left when a profiler fails."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def looks_until_told(folded: str) -> str:
 
 @pytest.fixture
 def drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In inferno's place what copies its input."""
+    """Put a program that copies its input in inferno's place."""
     program = tmp_path / "inferno-flamegraph"
     program.write_text("#!/bin/sh\ncat\n", "utf-8")
     program.chmod(0o755)
@@ -214,7 +214,7 @@ def test_a_router_is_profiled(tmp_path: Path) -> None:
     try:
         recording.require_tools()
     except SetupError as exc:
-        # Not even CI has them: inferno compiles for a minute.
+        # CI has no profilers either: inferno compiles for a minute.
         pytest.skip(str(exc))
     arguments = ["router", "--seconds", "2", "--json", "--out", str(tmp_path)]
     done = subprocess.run(

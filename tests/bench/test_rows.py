@@ -1,4 +1,4 @@
-"""A figure beside what was asked and beside its floor; or why there is none."""
+"""A figure with its target and its floor, or the reason for which there is none."""
 
 from __future__ import annotations
 

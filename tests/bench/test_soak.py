@@ -1,4 +1,4 @@
-"""What the soak calls flat."""
+"""The soak's definition of flat."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def samples(*mib: float) -> list[Sample]:
     ("mib", "good"),
     [
         ([100.0] * 40, True),
-        # The warm-up may grow as it likes.
+        # The warm-up may grow without a bound.
         ([float(n) for n in range(10)] + [100.0] * 30, True),
         ([100.0] * 20 + [111.0] * 20, True),
         ([100.0] * 20 + [115.0] * 20, False),
         ([float(n) for n in range(100, 140)], False),
-        # Of little, a few MiB are much in per cent.
+        # At a small size, a few MiB are a large percentage.
         ([5.0] * 20 + [12.0] * 20, True),
         ([5.0] * 20 + [14.0] * 20, False),
-        # One sample that is high says nothing.
+        # A single high sample is ignored.
         ([100.0] * 39 + [900.0], True),
     ],
 )

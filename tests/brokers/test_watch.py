@@ -1,4 +1,4 @@
-"""When a shovel that says it runs is no longer believed."""
+"""The time from which a shovel that reports to run is no longer believed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_one_that_works_off_a_backlog_brings_old_canaries_and_is_left_alone() ->
         watched.sent(float(second))
     for second in range(100, 300):
         watched.sent(float(second))
-        # Half as fast as they come.
+        # Half as fast as they are sent.
         watched.arrived((second - 100) / 2, float(second))
         assert not watched.distrust(second + 0.5, _rng())
     assert not watched.fresh(300.0)

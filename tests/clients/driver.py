@@ -1,9 +1,9 @@
-"""What the suite runs to publish by the Python library: ``driver.py async|sync SETTINGS``.
+"""The suite's publisher with the Python library: ``driver.py async|sync SETTINGS``.
 
 clients/java and clients/php have the same program. SETTINGS is a JSON object: ``regions``,
-``app_id`` and, where told, ``receipt``, ``copies``, ``timeout``, ``window``, ``send_again``. Each
+``app_id`` and optionally ``receipt``, ``copies``, ``timeout``, ``window``, ``send_again``. Each
 line of its input is one message: ``{"topic", "body", "options"}``, or ``{"topic", "many"}`` for
-that many with a body of 100 bytes. All are sent at once; a line comes out for each, in order.
+that many with a body of 100 bytes. All are sent at once; it prints a line for each, in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Publishers turned away, and brokers that can't be trusted: an error at once, in each language."""
+"""Refused publishers, and brokers that can't be trusted: an error at once, in each language."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from newsfabric.topics import PublisherRights
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
-# Far longer than a program may take: who waits for it fails.
+# Far longer than the time limit of a program: a wait for it fails the test.
 FOR_EVER = 600.0
 
 
@@ -39,7 +39,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Certified:
 def node(
     rabbitmq_home: RabbitmqHome, ours: Certified, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalNode]:
-    """A broker with TLS at ``secured(region)``."""
+    """Yield a broker with TLS at ``secured(region)``."""
     (port,) = free_ports(1)
     settings = [
         f"listeners.ssl.default = 127.0.0.1:{port}",
@@ -59,14 +59,14 @@ async def regions(node: LocalNode) -> AsyncIterator[Regions]:
 
 
 def secured(node: LocalNode, region: Region, *, authority: Path | None) -> str:
-    """``region`` over TLS, trusting ``authority``."""
+    """Return the URL of ``region`` over TLS, trusting ``authority``."""
     port = node.broker.settings[0].rpartition(":")[2]
     url = f"amqps://127.0.0.1:{port}/{region.vhost}"
     return url if authority is None else f"{url}?cacertfile={authority}"
 
 
 async def refusal(publisher: Program, *urls: str) -> str:
-    """What ``publisher`` is told at once when it has nowhere else to go."""
+    """Return the error of ``publisher``, at once, when it has no other broker."""
     (told,) = await publisher.run(settings(*urls, timeout=FOR_EVER), MESSAGE)
     assert told["error"] == "AccessRefused", told
     return str(told["text"])

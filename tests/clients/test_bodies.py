@@ -1,4 +1,4 @@
-"""Bodies that a library writes itself, and can't: it says where."""
+"""Bodies that a library can't encode: the error names the place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from client_programs import program
 
 from bench.drivers import ROOT
 
-# Nobody listens there: what is rejected isn't sent.
+# No broker listens there: a rejected message isn't sent.
 PHP = r"""
 require $argv[1];
 $publisher = new Newsfabric\Publisher(['amqp://127.0.0.1:1/%2F'], appId: 'cms');

@@ -1,4 +1,4 @@
-"""clients/js: its own tests under Node, its types, and what is built of it for pages to load."""
+"""clients/js: its own tests under Node, its types, and the files built from it for pages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _built() -> dict[str, Any]:
 )
 def test_the_suite_passes_under_node(suite: str) -> None:
     _need("esbuild")
-    # The simulation takes a minute of a processor that does nothing else.
+    # The simulation takes a minute on an idle processor.
     seconds = 570.0 if suite == "simulation.test.mjs" else 110.0
     how = ("--import", "./test/typescript.mjs", "--test")
     run = _node(*how, f"test/{suite}", seconds=seconds)
@@ -105,7 +105,7 @@ def test_its_types_say_what_pages_may_write() -> None:
 def _npm(*arguments: str | Path, cwd: Path) -> str:
     if shutil.which("npm") is None:
         _missing("npm")
-    # Nothing is to be had from a registry: the package depends on nothing.
+    # No registry is needed: the package has no dependencies.
     how = ("--offline", "--ignore-scripts", "--no-audit", "--no-fund")
     run = subprocess.run(
         ["npm", *arguments, *how], cwd=cwd, capture_output=True, text=True, timeout=100, check=False

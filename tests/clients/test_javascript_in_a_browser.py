@@ -1,6 +1,6 @@
 """clients/js in a real browser, on real gateways: they break under it, tabs share, a device sleeps.
 
-Two regions with two gateways each, in this process, on stub brokers; what readers meet is behind
+Two regions with two gateways each run in this process, on stub brokers; readers connect through
 wires that can be cut. The same in a whole world: tests/e2e/test_the_javascript_client.py.
 """
 
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.browser
 STATIC: Final = Path(__file__).parents[2] / "newsfabric" / "static"
 TOPIC: Final = "news.world"
 TABLE: Final = TopicTable([TopicPolicy(pattern="news.*", topic_class="gold", keep=1000)])
-# From the moment of the break until the page has the next message: 3 s and 8 s are promised, and
-# measured by `bench failover`. Here the machine may be busy with other things.
+# From the break until the page has the next message: 3 s and 8 s are promised, and measured by
+# `bench failover`. Here the machine may be busy.
 SOON: Final = 60.0
 
 
 class _Site(RequestHandler):
-    """A frontdesk as far as pages know it."""
+    """A frontdesk, as far as pages need it."""
 
     def initialize(self, region: Region) -> None:
         self._region = region
@@ -60,7 +60,7 @@ class _Site(RequestHandler):
 
 @dataclasses.dataclass
 class Region:
-    """Its boxes, and the wires to them and to its site."""
+    """The boxes of a region, and the wires to them and to its site."""
 
     name: str
     boxes: list[Box] = dataclasses.field(default_factory=list)
@@ -95,7 +95,7 @@ class Region:
         }
 
     def wire_of(self, url: str) -> Wire:
-        """The wire that a gateway's ``url`` leads to."""
+        """Return the wire of a gateway's ``url``."""
         return next(wire for wire in self.wires if f":{wire.port}/" in url)
 
 
@@ -103,7 +103,7 @@ class Region:
 class Fabric:
     """Two regions, and a publisher whose messages reach the store and all gateways.
 
-    The one away names no gateways until a test opens it: which is faster here is chance.
+    Region ``away`` lists no gateways until a test opens it: which region is faster is chance.
     """
 
     home: Region
@@ -113,7 +113,7 @@ class Fabric:
     published: int = 0
 
     async def publish(self) -> None:
-        # One router's numbers, whichever boxes there still are.
+        # All numbers are one router's, whichever boxes are left.
         made = self.router.envelope(TOPIC, {"n": self.published})
         await self.store.write([made])
         for box in [*self.home.boxes, *self.away.boxes]:
@@ -122,7 +122,7 @@ class Fabric:
 
     @contextlib.asynccontextmanager
     async def publishing(self) -> AsyncIterator[None]:
-        """Ten messages a second meanwhile."""
+        """Publish ten messages a second meanwhile."""
 
         async def go_on() -> None:
             while True:
@@ -308,7 +308,7 @@ async def test_a_page_that_was_offline_is_back_as_soon_as_the_network_is(
     await reading.has(1)
     await context.set_offline(True)
     fabric.home.wire_of(await reading.state("gateway")).kill()
-    # Its waits have grown beyond what is allowed for below.
+    # Its pauses have grown beyond the bound below.
     await reading.until("fabric.state.wait > 8000", 100)
     await fabric.publish()
     await context.set_offline(False)
@@ -319,7 +319,7 @@ async def test_a_page_that_was_offline_is_back_as_soon_as_the_network_is(
 async def test_a_quiet_page_asks_in_the_words_that_are_answered_soonest(
     fabric: Fabric, context: BrowserContext
 ) -> None:
-    """Gateways read no further where a verb is, byte for byte, this one."""
+    """Gateways answer a verb at once that equals this one byte for byte."""
     asked = asyncio.Event()
 
     def note(text: str | bytes) -> None:
@@ -393,7 +393,7 @@ async def test_a_page_that_follows_and_leaves_300_topics_and_then_wants_600_stay
 async def test_a_page_that_is_blocked_while_a_pong_waits_keeps_its_connection(
     fabric: Fabric, context: BrowserContext
 ) -> None:
-    """Each time that it has asked for a sign of life it computes for longer than it would wait."""
+    """After each ping the page computes for longer than it would wait for the pong."""
     reading = await opened(context, fabric, heartbeat={"visible": 200})
     await reading.page.evaluate(
         """() => {

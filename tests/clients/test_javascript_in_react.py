@@ -27,7 +27,7 @@ TABLE: Final = TopicTable([TopicPolicy(pattern="news.*", keep=10)])
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    """React, our hooks and a page of components, as one script."""
+    """Return React, our hooks and a page of components, as one script."""
     if shutil.which("node") is None or not (CLIENT / "node_modules" / "react-dom").is_dir():
         if os.environ.get("CI"):
             pytest.fail("CI must have node and React: `make setup` installs them")
@@ -96,7 +96,7 @@ async def test_a_component_follows_its_topic_and_no_other(box: Box, page: Page) 
     await expect(news).to_have_text("weather false 102")
     await page.evaluate("choose(null)")
     await expect(news).to_have_count(0)
-    # Strict mode has each effect twice: what it follows and leaves at once is never said.
+    # Strict mode runs each effect twice: a topic that is left at once is never subscribed.
     verbs = await page.evaluate(
         "said.filter(({topic}) => topic).map(({action, topic}) => `${action} ${topic}`)"
     )

@@ -79,7 +79,7 @@ def _endpoints(host: str) -> dict[str, Any]:
 
 @dataclasses.dataclass
 class House:
-    """The site's address, and its box once there is one."""
+    """The address of the site, and its box once there is one."""
 
     url: str
     box: list[Box]
@@ -108,9 +108,9 @@ async def box(house: House, tmp_path: Path) -> AsyncIterator[Box]:
 
 @pytest.fixture
 async def page(house: House, box: Box) -> AsyncIterator[Page]:
-    """The site's page in a browser; ``freshToken`` makes tokens that last 6 s.
+    """Open the site's page in a browser; ``freshToken`` makes tokens that last 6 s.
 
-    Nothing is random in it, so that a token is renewed 1.8 s before its end, busy machine or not.
+    There is no randomness, so that a token is renewed 1.8 s before its end, busy machine or not.
     """
     made = itertools.count(1)
     async with async_playwright() as playwright:
@@ -138,7 +138,7 @@ async def test_a_page_with_a_token_reads_what_is_its_users(box: Box, page: Page)
     (login,) = await _log(page, "logins", "logins.length")
     assert login["user"] == "42"
     await page.wait_for_function("fabric.state.state === 'open'")
-    # Its topic is subscribed when a later verb is answered.
+    # The topic is subscribed when a later verb is answered.
     await page.evaluate("fabric.history('user.42')")
     box.publish("user.42", {"n": 1})
     assert await _log(page, "got", "got.length") == [{"n": 1}]
@@ -173,7 +173,7 @@ async def test_a_page_logs_in_later_and_then_gets_its_topic(box: Box, page: Page
     await page.evaluate("fabric.history('user.42')")
     box.publish("user.42", {"n": 1})
     assert await _log(page, "got", "got.length") == [{"n": 1}]
-    # Another user may, and has a connection of her own: the first topic isn't hers.
+    # Another user may log in, on a new connection: the first topic isn't this user's.
     await page.evaluate("void fabric.on('logout', (logout) => { window.out = logout; })")
     told = await page.evaluate("(given) => fabric.login(given)", token("7"))
     assert (told["user"], await page.evaluate("fabric.state.user")) == ("7", "7")

@@ -1,6 +1,6 @@
-"""What every publishers' library does, whatever its language, against real brokers.
+"""The contract of all publishers' libraries, in any language, against real brokers.
 
-A router of a few lines stands for the fabric, so that it can be deaf, slow or of another opinion.
+A router of a few lines stands for the fabric, so that it can be deaf, slow, or reject messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from newsfabric.topics import PublisherRights
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
 SILENCE = 0.3
-# Longer than a program may take.
+# Longer than the time limit of a program.
 FOR_EVER = 600.0
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
 
@@ -96,7 +96,7 @@ async def test_who_knows_a_messages_id_can_not_answer_for_a_router(
     assert [each["published"]["id"] for each in told] == 2 * ["id of m-1"]
     secrets = {message.properties.correlation_id for message in region.seen}
     assert len(secrets) == 2
-    # 120 random bits, as text of any kind.
+    # 120 random bits, in any text form.
     assert min(len(str(secret)) for secret in secrets) >= 32
 
 
@@ -174,7 +174,7 @@ async def test_no_answer_in_time_is_an_error_that_says_what_to_send_again(
     region = await regions("oregon")
     region.answers = lambda _message, _n: None
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
-    # Time enough to connect on a busy machine: else it isn't even sent.
+    # Enough time to connect on a busy machine: otherwise the message isn't even sent.
     told = await publisher.run(settings(region, timeout=8.0), message)
     assert told == [{"error": "Unanswered", "message_id": "m-1", "sent": True}]
 
@@ -211,7 +211,7 @@ async def test_a_region_that_takes_and_doesnt_route_is_passed_over(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     oregon.answers = lambda _message, _n: None
-    # Time enough to connect to it on a busy machine: else dublin alone is asked.
+    # Enough time to connect to oregon on a busy machine: otherwise only dublin is asked.
     (told,) = await publisher.run(settings(oregon, dublin, timeout=40.0, send_again=4.0), MESSAGE)
     assert told["published"]["region"] == "dublin"
     first, second = (await oregon.saw(1))[0], (await dublin.saw(1))[0]
@@ -223,8 +223,8 @@ async def test_told_so_it_publishes_to_two_regions_at_once(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     oregon.answers = lambda _message, _n: None
-    # Not before the other one has it, and then it is sent again: a program that is slow to start on
-    # a busy machine may be connected to one of both alone.
+    # Dublin answers once oregon has it, after a repeat: a program that starts slowly on a busy
+    # machine may be connected to one of the two only.
     dublin.answers = lambda _message, _n: "routed" if oregon.seen else None
     given = settings(oregon, dublin, copies=2, timeout=40.0, send_again=1.0)
     message = {**MESSAGE, "options": {"message_id": "m-1"}}
@@ -246,7 +246,7 @@ async def test_a_bounded_number_is_under_way(publisher: Program, regions: Region
     running = asyncio.create_task(publisher.run(given, {"topic": "news.x", "many": 30}))
     for batch in range(1, 4):
         await region.saw(10 * batch)
-        await asyncio.sleep(0.1)  # an eleventh would come in this time
+        await asyncio.sleep(0.1)  # an eleventh would arrive in this time
         assert len(region.seen) == 10 * batch
         for message in held:
             region.answer(message, "routed")
@@ -261,7 +261,7 @@ async def test_a_connection_that_breaks_costs_nothing(publisher: Program, region
     given = settings(region, send_again=8.0)
     running = asyncio.create_task(publisher.run(given, {"topic": "news.x", "many": 5}))
     first = {m.properties.message_id for m in await region.saw(5)}
-    # Receipts go with the queue that they wait in, so the messages come again.
+    # Receipts are lost with their queue, so the messages are sent again.
     region.answers = lambda _message, _n: "routed"
     await region.cut_publishers()
     (told,) = await running
@@ -303,7 +303,7 @@ async def test_what_its_broker_forbids_is_an_error_and_costs_the_others_nothing(
     assert told[1] == {"error": "Rejected", "reason": "publisher_not_allowed"}
     assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]
     assert {message.topic for message in region.seen} == {"news.x"}
-    # The broker vouches for it.
+    # The broker confirms the user's name.
     assert {message.properties.user_id for message in region.seen} == {"cms"}
 
 
@@ -313,7 +313,7 @@ async def test_a_body_over_the_limit_is_an_error_at_once_and_is_not_sent(
     region = await regions("oregon")
     large = {**MESSAGE, "body": '"' + 65_535 * "x" + '"'}
     just = {**MESSAGE, "body": '"' + 65_534 * "x" + '"'}
-    # Were it sent, its answer would be waited for that long.
+    # If it were sent, the program would wait for a receipt for that long.
     told = await publisher.run(settings(region, timeout=FOR_EVER), MESSAGE, large, just)
     assert told[1] == {"error": "Rejected", "reason": "too_large"}
     assert [told[n]["published"]["routed"] for n in (0, 2)] == [True, True]

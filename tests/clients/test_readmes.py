@@ -1,4 +1,4 @@
-"""The READMEs of the publishers' libraries and their examples, pasted as they are written."""
+"""The READMEs of the publishers' libraries and their examples, pasted without a change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ public class Readme {{ public static void main(String[] arguments) {{
 {}
 }} }}
 """
-# Packagist as far as it is on this machine.
+# Packagist, as far as this machine has it.
 COMPOSER = """{
     "repositories": [
         {"packagist.org": false},
@@ -56,9 +56,9 @@ def block(language: str, kind: str) -> str:
 
 
 async def run(command: Sequence[str], *, cwd: Path) -> str:
-    """What it prints; fails the test if it fails, or has something to complain of.
+    """Return the output; fail the test if the command fails, or prints a warning.
 
-    SLF4J, by which Java's library logs, complains of a program that has no logger.
+    SLF4J, by which Java's library logs, warns about a program that has no logger.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -81,7 +81,7 @@ async def run(command: Sequence[str], *, cwd: Path) -> str:
 
 
 async def paste(regions: Regions, code: str, command: Sequence[str], file: Path) -> None:
-    """Run ``code`` in ``file`` with our brokers for the README's: it prints an identity."""
+    """Run ``code`` in ``file`` with our brokers for the README's; it must print an identity."""
     oregon, dublin = await regions("oregon"), await regions("dublin")
     for region, hosts in ((oregon, ("oregon-1", "oregon-2")), (dublin, ("dublin-1",))):
         url = await region.user(PublisherRights("cms", ("news.#",)))
@@ -90,7 +90,7 @@ async def paste(regions: Regions, code: str, command: Sequence[str], file: Path)
             code = code.replace(WRITTEN.format(host), url)
     await asyncio.to_thread(file.write_text, code, "utf-8")
     printed = await run([*command, str(file)], cwd=file.parent)
-    # Copies, in both regions, where it took too long for the first to confirm it.
+    # Copies of one message, in both regions, if the first confirmed it late.
     message = (oregon.seen + dublin.seen)[0]
     assert printed.strip() == "2743aa7ac79215815ab"
     assert message.topic == "news.breaking"
@@ -114,7 +114,7 @@ async def test_java(regions: Regions, tmp_path: Path) -> None:
 
 
 def coordinates(element: ElementTree.Element) -> tuple[str | None, ...]:
-    """Which artifact of Maven's ``element`` is, or asks for."""
+    """Return the Maven artifact that ``element`` is or requests."""
     return tuple(element.findtext(f"{{*}}{name}") for name in ("groupId", "artifactId", "version"))
 
 
@@ -150,7 +150,7 @@ async def test_composer_finds_nothing_wrong_with_the_package() -> None:
 
 
 def without_maven(command: str) -> str:
-    """What ``command`` has Maven run. Maven takes a minute for it where the machine is busy."""
+    """Return the command that Maven would run, for which it takes a minute on a busy machine."""
     pom = ElementTree.parse(JAVA / "pom.xml")
     (main,) = pom.iterfind(".//{*}exec.mainClass")
     before, _, arguments = command.partition("-Dexec.args=")
@@ -177,5 +177,5 @@ async def test_the_example_to_try(regions: Regions, language: str, cwd: Path) ->
         command = without_maven(command)
     printed = await run(["bash", "-ec", command], cwd=cwd)
     assert printed == "2743aa7ac79215815ab\n"
-    # Sent again where the receipt takes its time: under the same id.
+    # A message whose receipt was late was sent again, under the same id.
     assert len({message.properties.message_id for message in region.seen}) == 1

@@ -1,4 +1,4 @@
-"""The brokers of a region stand side by side: publishers don't wait for one that stands still."""
+"""The brokers of a region stand side by side: publishers don't wait for one that is frozen."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from newsfabric.settings import Node
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
 PATIENCE = 60.0
-# So long that a busy machine repeats only what is lost.
+# So long that a busy machine repeats only lost messages.
 SEND_AGAIN = 3.0
 
 
 class Pair:
-    """Two brokers of one region, each with a router that answers."""
+    """Two brokers of one region, each with a router that replies."""
 
     def __init__(self, nodes: list[LocalNode], brokers: list[Region]) -> None:
         self._nodes, self.brokers = nodes, brokers
@@ -42,7 +42,7 @@ class Pair:
         freeze(self._nodes[self.brokers.index(broker)])
 
     def delete_queue(self, broker: Region, name: str) -> None:
-        """As an operator may, though the queue is another connection's alone."""
+        """Delete a queue as an operator can, even one that is exclusive to another connection."""
         self._nodes[self.brokers.index(broker)].ctl("delete_queue", "--vhost", broker.vhost, name)
 
     def thaw(self) -> None:
@@ -50,7 +50,7 @@ class Pair:
             thaw(node)
 
     def tries(self) -> collections.Counter[str]:
-        """How often each message came, by either."""
+        """Return the number of times that each message came, on either broker."""
         return collections.Counter(
             str(message.properties.message_id) for broker in self.brokers for message in broker.seen
         )
@@ -90,7 +90,7 @@ async def test_while_one_stands_still_the_other_answers_and_later_both_are_used_
             return await publisher.publish("news.x", {}, message_id=message_id)
 
         before = [await publish(f"before-{n}") for n in range(20)]
-        # The first ones may have gone by whichever was connected first.
+        # The first messages may have used the broker that was connected first.
         (usual,) = [broker for broker in pair.brokers if "before-19" in _ids(broker)]
         (other,) = [broker for broker in pair.brokers if broker is not usual]
         pair.freeze(usual)
@@ -101,7 +101,7 @@ async def test_while_one_stands_still_the_other_answers_and_later_both_are_used_
         pair.thaw()
         while not await _goes_by(usual, other, publish):
             pass
-    # A window's worth had to find out, and now and then one more is a copy to look.
+    # The messages of one window are repeated, and now and then a copy is sent as a probe.
     twice = [name for name, count in pair.tries().items() if count > 1]
     assert len(twice) < 100
     assert max(pair.tries().values()) <= 3
@@ -110,7 +110,7 @@ async def test_while_one_stands_still_the_other_answers_and_later_both_are_used_
 async def _goes_by(
     usual: Region, other: Region, publish: Callable[[str], Awaitable[Published]]
 ) -> bool:
-    """Whether the next message goes by ``usual`` alone."""
+    """Return whether the next message uses ``usual`` alone."""
     message_id = uuid.uuid4().hex
     await publish(message_id)
     return message_id in _ids(usual) and message_id not in _ids(other)
@@ -154,7 +154,7 @@ async def test_a_queue_for_receipts_that_is_deleted_costs_no_message(
     given = settings(broker.url, window=20, send_again=SEND_AGAIN, timeout=3 * PATIENCE)
     running = asyncio.create_task(program(language).run(given, {"topic": "news.x", "many": 40}))
     (lost,) = {str(message.properties.reply_to) for message in await broker.saw(20)}
-    # Routed all the same, and nobody hears of it.
+    # The messages are routed, but their receipts are lost.
     await asyncio.to_thread(pair.delete_queue, broker, lost)
     waiting = {message.properties.message_id for message in broker.seen}
     broker.answers = lambda _message, _n: "routed"

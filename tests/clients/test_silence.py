@@ -1,7 +1,7 @@
-"""Brokers that fall silent while their sockets stay open, and such that won't take a message.
+"""Brokers that fall silent while their sockets stay open, and brokers that refuse a message.
 
-A host that is gone, a cut route or a stopped process looks like this: nothing comes, not even an
-error. What a broker says is AMQP 0-9-1's section 1, by the numbers of its methods.
+A dead host, a cut route or a stopped process looks like this: no bytes arrive, and no error. The
+brokers' bytes are those of AMQP 0-9-1, section 1, by the numbers of its methods.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(400)]
 
 MESSAGE = {"topic": "news.x", "body": '{"headline": "Hello"}'}
 SEND_AGAIN = 1.0
-# A library notices after 5 s, a heartbeat after 20 s at the soonest. A program's start and its work
-# come on top, so a run in which all is well is measured beside: at a load of 13 Java's took 26 s.
+# A library notices after 5 s, a heartbeat after 20 s at the soonest. The program's start and work
+# are added, so a run without faults is measured beside: at a load of 13 Java's took 26 s.
 TIMEOUT = 19.0
-# What a slow machine may need beside.
+# Extra time for a slow machine.
 SLACK = 30.0
 
 
@@ -38,7 +38,7 @@ QUEUE_DECLARE = method(50, 10)
 CONSUME = method(60, 20)
 DELIVER = method(60, 60)
 ACK, NACK = method(60, 80), method(60, 120)
-# From its greeting on, while it is asked for this and that, and in the middle of a receipt.
+# From its greeting on, at each request, and in the middle of a receipt.
 MOMENTS = {
     "at the greeting": b"AMQP",
     "at the login's end": OPEN,
@@ -49,7 +49,7 @@ MOMENTS = {
 }
 
 
-# The asynchronous one of Python is inside the synchronous one.
+# Python's synchronous publisher contains the asynchronous one.
 @pytest.fixture(scope="module", params=["python-sync", "java", "php"])
 def publisher(request: pytest.FixtureRequest) -> Program:
     return program(request.param)
@@ -63,7 +63,7 @@ async def regions(rabbitmq: Node) -> AsyncIterator[Regions]:
 
 @pytest.fixture
 async def before(rabbitmq: Node) -> AsyncIterator[Callable[[], Awaitable[Proxy]]]:
-    """Makes proxies before the broker."""
+    """Yield a function that makes proxies in front of the broker."""
     parts = urlsplit(rabbitmq.amqp_url)
     async with AsyncExitStack() as stack:
 
@@ -82,7 +82,7 @@ async def proxy(before: Callable[[], Awaitable[Proxy]]) -> Proxy:
 
 
 async def usual(publisher: Program, regions: Regions) -> float:
-    """Seconds that the program takes for a message when all is well."""
+    """Return the seconds that the program takes for a message without faults."""
     region = await regions("usual")
     (told,) = await publisher.run(settings(region, timeout=SLACK), {"topic": "news.x", "many": 1})
     assert told["failed"] == 0
@@ -90,7 +90,7 @@ async def usual(publisher: Program, regions: Regions) -> float:
 
 
 async def at_each(moments: Iterable[str], check: Callable[[str], Awaitable[None]]) -> None:
-    """Some at once: they mostly wait."""
+    """Check all moments, some of them at once: most of the time is waiting."""
     some = asyncio.Semaphore(3)
 
     async def one(moment: str) -> None:
@@ -103,7 +103,7 @@ async def at_each(moments: Iterable[str], check: Callable[[str], Awaitable[None]
 
 
 def frame(payload: bytes) -> bytes:
-    """A method for the connection, which is channel 0."""
+    """Return the frame of a connection's method, on channel 0."""
     return struct.pack(">BHI", 1, 0, len(payload)) + payload + b"\xce"
 
 
@@ -139,7 +139,7 @@ async def test_with_no_other_region_it_is_told_in_time(
         given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=2.5)
         message = {**MESSAGE, "options": {"message_id": "m-1"}}
         told, many = await publisher.run(given, message, {"topic": "news.x", "many": 1})
-        # On a busy machine it may not come to the first message in time.
+        # On a busy machine it may not reach the first message in time.
         sent = moment == "at the first message" and told["sent"]
         unanswered = {"error": "Unanswered", "message_id": "m-1", "sent": sent}
         assert (moment, told) == (moment, unanswered)
@@ -154,7 +154,7 @@ async def test_a_socket_that_takes_no_more_holds_nothing_up(
 ) -> None:
     oregon, dublin = await regions("oregon"), await regions("dublin")
     fall_silent(proxy, PUBLISH)
-    # Together 6 MB: Linux's buffers of the sockets between us hold a bit more than 4 MB.
+    # Together 6 MB: Linux's socket buffers on the way hold a bit more than 4 MB.
     long = {"topic": "news.x", "body": json.dumps({"text": 60_000 * "x"})}
     given = settings(
         proxy.before(oregon.url), dublin, send_again=SEND_AGAIN, timeout=TIMEOUT + SLACK
@@ -175,13 +175,13 @@ async def test_once_it_is_heard_again_it_is_used_again(
     silenced = False
 
     def passing(data: bytes) -> bytes:
-        # The first connection falls silent for good: of one that lives TCP loses no part.
+        # The first connection falls silent for good: TCP loses no part of a living one.
         nonlocal silenced
         silenced |= PUBLISH in data
         return b"" if silenced and proxy.accepted == 1 else data
 
     proxy.passing = passing
-    # With no other region to try, Python's waits for the heartbeat: 15 to 30 s.
+    # Without another region, Python's library waits for the heartbeat: 15 to 30 s.
     given = settings(proxy.before(oregon.url), send_again=SEND_AGAIN, timeout=30.0 + SLACK)
     (told,) = await publisher.run(given, MESSAGE)
     assert told["published"]["region"] == "oregon"
@@ -202,7 +202,7 @@ async def test_one_that_is_blocked_is_passed_over(
         publisher.run(given, MESSAGE, {"topic": "news.x", "many": 20}),
     )
     assert told["published"]["region"] == "dublin"
-    # Only the first had to find out.
+    # Only the first message had to wait.
     assert many["failed"] == 0
     assert many["seconds"] < TIMEOUT + all_well
     assert not oregon.seen
@@ -225,7 +225,7 @@ async def test_what_a_broker_refuses_is_sent_again(
 
 
 def refuse_first(proxy: Proxy) -> None:
-    """The first message's confirm is a refusal."""
+    """Turn the first message's confirm into a refusal."""
     refused = 0
 
     def passing(data: bytes) -> bytes:

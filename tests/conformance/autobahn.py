@@ -1,8 +1,8 @@
 """``python tests/conformance/autobahn.py``: the Autobahn TestSuite against the data plane.
 
-Each case's behaviour must be OK, or be one of :data:`JUSTIFIED`; and everything must be as
-``autobahn.txt`` beside this file says, so that a change of behaviour is a change of that file.
-``--write`` writes it. Cases given on the command line (``1.* 9.1.1``) are run alone.
+Each case's behaviour must be OK, or be one of :data:`JUSTIFIED`; and all results must equal
+``autobahn.txt`` beside this file, so that a change of behaviour is a change of that file.
+``--write`` writes the file. Cases given on the command line (``1.* 9.1.1``) are run alone.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from installed import installed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = Path(__file__).with_name("autobahn.txt")
-# Everything but 8 (nothing is there) and 11 (permessage-compress, which was never agreed on).
+# All groups but 8 (empty) and 11 (permessage-compress, a draft that was never agreed on).
 ALL: Final = ("1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.*", "10.*", "12.*", "13.*")
 QUICK: Final = ("1.1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*",
                 "12.1.1", "12.1.10", "13.1.1", "13.4.1")  # fmt: skip
 AGENT: Final = "dataplane"
-# How a case behaved, and how its connection was closed.
+# The behaviour of a case, and the way in which its connection was closed.
 Outcome = tuple[str, str]
-# RFC 6455 leaves these to us; the suite only says what it saw.
+# RFC 6455 leaves these to us; the suite only reports the behaviour.
 JUSTIFIED: Final[dict[str, str]] = {
     "7.1.6": "a close frame right behind a message of 256 KiB: the suite judges neither order",
     "7.13.1": "close code 5000: the suite judges no answer (RFC 6455 section 7.4.2; ours is 1002)",
@@ -38,7 +38,7 @@ JUSTIFIED: Final[dict[str, str]] = {
 
 
 def faults(outcomes: dict[str, Outcome]) -> list[str]:
-    """What no run may show, one line each."""
+    """Return the outcomes that no run may have, one line each."""
     return [
         f"{case}: {behaviour}, close {close}"
         for case, (behaviour, close) in outcomes.items()
@@ -47,7 +47,7 @@ def faults(outcomes: dict[str, Outcome]) -> list[str]:
 
 
 def changes(outcomes: dict[str, Outcome], committed: dict[str, Outcome]) -> list[str]:
-    """Where ``outcomes`` is not what ``committed`` says, one line each."""
+    """Return the outcomes that differ from ``committed``, one line each."""
     return [
         f"{case}: was {' '.join(committed.get(case, ('not run',)))}, is {' '.join(outcome)}"
         for case, outcome in outcomes.items()
@@ -56,7 +56,7 @@ def changes(outcomes: dict[str, Outcome], committed: dict[str, Outcome]) -> list
 
 
 def written(outcomes: dict[str, Outcome]) -> str:
-    """The text of the results file."""
+    """Return the text of the results file."""
     lines = [
         f"{case:<8} {behaviour:<13} {close}"
         for case, (behaviour, close) in sorted(outcomes.items(), key=lambda item: _key(item[0]))
@@ -65,7 +65,7 @@ def written(outcomes: dict[str, Outcome]) -> str:
 
 
 def read(text: str) -> dict[str, Outcome]:
-    """What :func:`written` wrote."""
+    """Parse the output of :func:`written`."""
     rows = (line.split() for line in text.splitlines()[1:])
     return {case: (behaviour, close) for case, behaviour, close in rows}
 
@@ -77,7 +77,7 @@ def _key(case: str) -> list[int]:
 async def run(
     wstest: Path, cases: Sequence[str], told: Callable[[int], None] = lambda done: None
 ) -> dict[str, Outcome]:
-    """Run ``cases`` against a data plane of their own; ``told`` hears how many were begun."""
+    """Run ``cases`` against a data plane of their own; call ``told`` with the number begun."""
     with tempfile.TemporaryDirectory(prefix="autobahn-") as folder:
         async with echoing() as port:
             url = f"ws://127.0.0.1:{port}/websocket"
@@ -134,7 +134,7 @@ def _progress(total: int) -> Callable[[int], None]:
 
 
 def main() -> int:
-    """Run, compare, say what is wrong."""
+    """Run, compare, and report faults and changes."""
     parser = argparse.ArgumentParser(description="Run the Autobahn TestSuite on the data plane.")
     parser.add_argument("cases", nargs="*", help="such as 1.* 9.1.1; all unless given")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name} anew")

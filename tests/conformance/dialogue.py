@@ -1,7 +1,7 @@
-"""What a SockJS case says to a server and what it hears, byte by byte and noted down.
+"""The requests of a SockJS case and a server's replies, byte by byte and recorded.
 
-Notes of the same case with two servers are compared field by field, so what differs for
-good reasons between two runs (dates, random numbers, session ids) is left out of them.
+The notes of the same case with two servers are compared field by field. Values that differ in each
+run (dates, random numbers, session ids) are left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import websockets
 
 PATIENCE: Final = 60.0
 NONCE: Final = "x3JJHMbDL1EzLkh9GBhXDw=="
-# Their values say something about SockJS.
+# Headers whose values are part of SockJS.
 _VALUES: Final = ("content-type", "cache-control", "allow", "vary", "set-cookie", "upgrade",
                   "access-control-allow-origin", "access-control-allow-credentials",
                   "access-control-allow-headers", "access-control-allow-methods",
                   "access-control-max-age", "sec-websocket-accept")  # fmt: skip
-# Of these only whether they are there.
+# Headers of which only the presence is compared.
 _PRESENCE: Final = ("expires", "etag", "last-modified")
-# What is compared: (step, field) → value.
+# The values that are compared: (step, field) → value.
 Notes = dict[tuple[str, str], str]
 
 
@@ -38,7 +38,7 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Response:
-    """An answer's head, and its body if it was read whole."""
+    """The head of a reply, and its body if it was read whole."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,7 +46,7 @@ class Response:
 
 
 class Stream:
-    """An answer whose body is read as it comes, whatever HTTP packs it into."""
+    """A reply whose body is read as it arrives, in any HTTP encoding."""
 
     def __init__(self, head: Response, reader: asyncio.StreamReader) -> None:
         self.head = head
@@ -56,7 +56,7 @@ class Stream:
         self._left = None if length is None else int(length)
 
     async def until(self, mark: bytes) -> bytes:
-        """The content up to ``mark``; EOFError with what there is if the answer ends before."""
+        """Return the content up to ``mark``; EOFError with the rest if the reply ends before."""
         while mark not in self._content:
             more = await self._more()
             if not more:
@@ -66,7 +66,7 @@ class Stream:
         return found + mark
 
     async def rest(self) -> bytes:
-        """The content up to the answer's end."""
+        """Return the content up to the reply's end."""
         while more := await self._more():
             self._content += more
         found, self._content = self._content, b""
@@ -85,35 +85,35 @@ class Stream:
 
 
 class Dialogue:
-    """One case with one server. Every answer is noted under the number of its request."""
+    """A case with one server. Each reply is noted under the number of its request."""
 
     def __init__(self, peer: Peer, endpoint: str = "echo") -> None:
         self.peer = peer
         self.endpoint = endpoint
         self.port, self.prefix = peer.endpoints[endpoint]
-        # Unknown to every server: sessions of other cases may still be there.
+        # Unknown to every server: sessions of other cases may still exist.
         self._unique = secrets.token_hex(8)
         self.session = f"/000/{self._unique}"
         self.notes: Notes = {}
         self._steps = 0
 
     def note(self, field: str, value: object) -> None:
-        """Have ``value`` compared with what the other server shows."""
+        """Have ``value`` compared with the other server's."""
         step, text = self._step("heard"), str(value)
         self.notes[step, field] = text
 
     async def get(self, path: str, **headers: str) -> Response:
-        """A GET, answered whole."""
+        """Send a GET request; return the whole reply."""
         return await self.request("GET", path, **headers)
 
     async def post(self, path: str, body: bytes = b"", **headers: str) -> Response:
-        """A POST, answered whole."""
+        """Send a POST request; return the whole reply."""
         return await self.request("POST", path, body, **headers)
 
     async def request(
         self, method: str, path: str, body: bytes = b"", *, version: str = "1.1", **headers: str
     ) -> Response:
-        """One request on a connection of its own. ``path`` is below the endpoint's prefix."""
+        """Send a request on a connection of its own. ``path`` is below the endpoint's prefix."""
         headers.setdefault("Connection", "close")
         async with self.stream(method, path, body, version=version, **headers) as stream:
             empty = stream.head.status in (204, 304) or method == "HEAD"
@@ -126,7 +126,7 @@ class Dialogue:
     async def stream(
         self, method: str, path: str, body: bytes = b"", *, version: str = "1.1", **headers: str
     ) -> AsyncIterator[Stream]:
-        """One request whose answer is read as it comes; its head is noted."""
+        """Send a request whose reply is read as it arrives; its head is noted."""
         step = self._step(f"{method} {path.replace(self._unique, 'S')}")
         async with self.connected() as (reader, writer):
             head = await exchange(
@@ -143,15 +143,15 @@ class Dialogue:
 
     @contextlib.asynccontextmanager
     async def begun(self, method: str, path: str) -> AsyncIterator[asyncio.StreamWriter]:
-        """A request whose answer nobody waits for; the server has had time to see it."""
+        """Send a request without waiting for the reply; the server has had time to see it."""
         async with self.connected() as (_, writer):
             send(writer, method, self.prefix + path)
-            await asyncio.sleep(0.25)  # no server says that it has
+            await asyncio.sleep(0.25)  # no server reports this
             yield writer
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """A TCP connection to the server."""
+        """Yield a TCP connection to the server."""
         streams = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             yield streams
@@ -162,7 +162,7 @@ class Dialogue:
 
     @contextlib.asynccontextmanager
     async def websocket(self, path: str) -> AsyncIterator[WebSocket]:
-        """A WebSocket on an independent library, without compression."""
+        """Yield a WebSocket on an independent library, without compression."""
         url = f"ws://127.0.0.1:{self.port}{self.prefix}{path}"
         async with websockets.connect(url, compression=None, max_size=None) as connection:
             yield WebSocket(self, connection)
@@ -173,27 +173,27 @@ class Dialogue:
 
 
 class WebSocket:
-    """A WebSocket whose messages are noted as they are heard."""
+    """A WebSocket whose messages are noted when they are received."""
 
     def __init__(self, dialogue: Dialogue, connection: websockets.ClientConnection) -> None:
         self._dialogue = dialogue
         self.connection = connection
 
     async def hear(self) -> str | bytes:
-        """The next message."""
+        """Return the next message."""
         message = await asyncio.wait_for(self.connection.recv(), PATIENCE)
         self._dialogue.note("message", repr(message))
         return message
 
     async def outcome(self) -> None:
-        """Note the next message, or how the connection is closed instead."""
+        """Note the next message, or the close if there is none."""
         with contextlib.suppress(websockets.ConnectionClosed):
             await self.hear()
             return
         await self.closed()
 
     async def closed(self) -> tuple[int, str]:
-        """The close frame's code and reason, 1006 for none. Messages before it are noted."""
+        """Return the close frame's code and reason, 1006 for none. Messages before it are noted."""
         with contextlib.suppress(websockets.ConnectionClosed):
             while True:
                 await self.hear()
@@ -213,7 +213,7 @@ async def exchange(
     version: str = "1.1",
     **headers: str,
 ) -> Response:
-    """Send one request, read the answer's head."""
+    """Send one request, read the reply's head."""
     send(writer, method, path, body, version=version, **headers)
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
     first, *rest = head[:-4].decode("latin-1").split("\r\n")

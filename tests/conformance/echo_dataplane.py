@@ -1,7 +1,7 @@
-"""The data plane with ``--echo``, and the least that a control plane must do for it.
+"""The data plane with ``--echo``, and a minimal control plane for it.
 
-Limits are those of a test suite that sends messages of 16 MiB; everything is compressed for those
-who want it, however short.
+The limits fit a test suite that sends messages of 16 MiB; messages of any length are compressed for
+readers that ask for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOLD = GatewaySettings(
 
 
 def hang_up(connection: socket.socket, address: str) -> None:
-    """What is done with requests that aren't the data plane's, unless told otherwise."""
+    """Close connections whose requests aren't the data plane's; the default for ``handed_over``."""
     connection.close()
 
 
@@ -45,7 +45,7 @@ async def echoing(
     *,
     threads: int = 1,
 ) -> AsyncIterator[int]:
-    """The port of a data plane that echoes; SetupError if none is built."""
+    """Yield the port of a data plane that echoes; SetupError if none is built."""
     program = find_program()
     with tempfile.TemporaryDirectory(prefix="echo-") as folder:
         control = Path(folder) / "control.sock"

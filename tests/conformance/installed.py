@@ -1,4 +1,4 @@
-"""What conformance is tested with, installed into ``.tools`` when it is first asked for."""
+"""The conformance tools, which are installed into ``.tools`` at their first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACES: Final = {
 
 
 def installed(what: str) -> Path:
-    """Where ``autobahn`` or ``sockjs_node`` is; SetupError, with the reason, if it can't be had.
+    """Return the path of ``autobahn`` or ``sockjs_node``; SetupError, with the reason, without it.
 
     ``scripts/setup`` installs it if it is missing or old, and lets only one installation run.
     """

@@ -1,12 +1,12 @@
-"""The SockJS suite: what the protocol (1.0) asks for, as dialogues with a server.
+"""The SockJS suite: the requirements of the protocol (1.0), as dialogues with a server.
 
-Every case holds for our gateway and for sockjs-node alike. Where they may differ, a case
-doesn't assert: it only has the answer noted, and ``sockjs_differences`` says why it is another one.
+Each case holds for our gateway and for sockjs-node alike. Where they may differ, a case doesn't
+assert: it only notes the reply, and ``sockjs_differences`` has the reason for the difference.
 """
 
 from __future__ import annotations
 
-# Each takes its functions into CASES.
+# Each module adds its functions to CASES.
 import sockjs_http_cases  # noqa: F401
 import sockjs_websocket_cases  # noqa: F401
 from sockjs_suite import CASES, Case

@@ -1,4 +1,4 @@
-"""Where our gateway's SockJS is not sockjs-node's, and why: the whole table."""
+"""The table of all differences between our gateway's SockJS and sockjs-node, with the reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABSENT: Final = "(absent)"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """One field that differs."""
+    """A field that differs."""
 
     case: str
     step: str
@@ -25,7 +25,7 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Fields that may differ, by patterns as of file names; ``why`` is for the reader."""
+    """Fields that may differ, by patterns like those of file names; ``why`` is for people."""
 
     case: str = "*"
     step: str = "*"
@@ -35,7 +35,7 @@ class Difference:
     why: str
 
     def explains(self, found: Found) -> bool:
-        """Whether ``found`` is one of them."""
+        """Return whether the pattern matches ``found``."""
         return all(
             fnmatch.fnmatchcase(getattr(found, name), getattr(self, name))
             for name in ("case", "step", "field", "ours", "theirs")
@@ -43,7 +43,7 @@ class Difference:
 
 
 def differences(case: str, ours: Notes, theirs: Notes) -> Iterator[Found]:
-    """What one case has noted otherwise with us than with the other server."""
+    """Yield the notes of a case that differ from the other server's."""
     for step, field in sorted(ours.keys() | theirs.keys()):
         here, there = ours.get((step, field), ABSENT), theirs.get((step, field), ABSENT)
         if here != there:
@@ -51,7 +51,7 @@ def differences(case: str, ours: Notes, theirs: Notes) -> Iterator[Found]:
 
 
 DIFFERENCES: Final[tuple[Difference, ...]] = (
-    # Words that no library reads.
+    # Texts that no library reads.
     Difference(
         field="body",
         ours="*404: Not Found*",
@@ -101,7 +101,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         theirs="*</html>'",
         why="our page ends with a line feed",
     ),
-    # Headers that we send and sockjs-node doesn't.
+    # Headers that only we send.
     Difference(
         field="content-type",
         ours="text/plain;charset=utf-8",
@@ -152,7 +152,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         theirs=ABSENT,
         why="RFC 9110 section 15.4.5: a 304 names the version that it is about",
     ),
-    # What the protocol leaves to the server.
+    # Choices that the protocol leaves to the server.
     Difference(
         case="heartbeats_of_a_websocket",
         field="heartbeat",

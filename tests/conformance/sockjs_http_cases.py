@@ -1,4 +1,4 @@
-"""SockJS cases: static URLs, sessions, the transports over HTTP, and how a session ends."""
+"""SockJS cases: static URLs, sessions, the transports over HTTP, and the end of a session."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def one_receiver_at_a_time(d: Dialogue) -> None:
 async def a_session_is_forgotten_when_nobody_polls(d: Dialogue) -> None:
     assert await poll(d) == b"o\n"
     for _ in range(100):
-        await asyncio.sleep(0.1)  # what is awaited is that nothing happens
+        await asyncio.sleep(0.1)  # the session must time out without a poll
         probe = Dialogue(d.peer, d.endpoint)
         if (await probe.post(f"{d.session}/xhr_send", b"[]")).status == 404:
             break
@@ -253,7 +253,7 @@ async def heartbeats(d: Dialogue) -> None:
 async def heartbeats_of_a_websocket(d: Dialogue) -> None:
     async with d.websocket(f"{d.session}/websocket") as ws:
         assert await ws.hear() == "o"
-        # Without a frame of SockJS's there are still pings of WebSocket's.
+        # A server without SockJS's frame still sends WebSocket pings.
         heard = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.5):

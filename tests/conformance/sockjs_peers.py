@@ -1,8 +1,8 @@
 """The servers that the SockJS suite talks to: our gateway on either engine, and sockjs-node.
 
-Our gateway speaks verbs and pushes, and SockJS's own tests want an echo. So a connection's
-``received``, where verbs come in, is replaced while a peer of ours is open; the transports below
-it are the ones that readers get. The prefix is ``/sockjs`` for all endpoints: each has a port.
+Our gateway expects verbs and sends pushes, but SockJS's own tests want an echo. So the method
+``received`` of a connection, which takes verbs, is replaced while one of our peers is open; the
+transports below it are those of readers. All endpoints have the prefix ``/sockjs`` and a port each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SETTINGS: Final = GatewaySettings(
     linger=0.2,
     reader=ReaderLimits(frame_bytes=64 << 10),
 )
-# Endpoints that aren't like the others.
+# Endpoints with settings of their own.
 SPECIAL: Final = {
     "hasty": dataclasses.replace(SETTINGS, heartbeat=0.1, sockjs_disconnect_delay=0.3),
     "cookie": dataclasses.replace(SETTINGS, sockjs_cookie=True),
@@ -52,16 +52,16 @@ ENDPOINTS: Final = ("echo", "close", *SPECIAL)
 
 
 class ClosingReaders(Readers):
-    """Sends everyone away who comes."""
+    """Readers of which each is sent away when it joins."""
 
     def joined(self, connection: Connection) -> None:
         super().joined(connection)
-        # It isn't whole yet.
+        # The connection isn't complete yet.
         asyncio.get_running_loop().call_soon(_send_away, connection)
 
 
 def _send_away(connection: Any) -> None:
-    """What ``close`` does, without the ``disconnect`` push, which no other server has."""
+    """Close as ``close`` does, but without the ``disconnect`` push, which no other server has."""
     if not connection.is_open:
         return
     connection._leave("test")
@@ -82,7 +82,7 @@ def _echo(connection: Connection, data: str | bytes) -> None:
 
 @contextlib.asynccontextmanager
 async def tornado_peer() -> AsyncIterator[Peer]:
-    """Our gateway on the Tornado engine."""
+    """Yield our gateway on the Tornado engine."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
@@ -96,7 +96,7 @@ async def tornado_peer() -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def native_peer() -> AsyncIterator[Peer]:
-    """Our gateway on the native engine. Its WebSockets echo in every endpoint, ``close`` too."""
+    """Yield our gateway on the native engine. WebSockets of all endpoints echo, even ``close``."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(patch.object(Connection, "received", _echo))
         ports = {}
@@ -110,7 +110,7 @@ async def native_peer() -> AsyncIterator[Peer]:
 
 @contextlib.asynccontextmanager
 async def sockjs_node_peer(folder: Path) -> AsyncIterator[Peer]:
-    """sockjs-node, as installed in ``folder``."""
+    """Yield sockjs-node, as installed in ``folder``."""
     process = await asyncio.create_subprocess_exec(
         "node", Path(__file__).with_name("sockjs-node") / "server.js", folder,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

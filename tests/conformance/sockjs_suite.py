@@ -1,4 +1,4 @@
-"""What SockJS cases are made of: the list of them, and what several assert."""
+"""The base of SockJS cases: their list, and assertions that several of them share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PRELUDE: Final = b"h" * 2048 + b"\n"
 FORM: Final = "application/x-www-form-urlencoded"
 GO_AWAY: Final = 'c[3000,"Go away!"]'
 SECOND: Final = b'c[2010,"Another connection still open"]\n'
-# SockJS 1.0, "JSON Unicode Encoding": what a server must not send as it is.
+# SockJS 1.0, "JSON Unicode Encoding": characters that a server must escape.
 MANGLED: Final = re.compile("[\x00-\x1f\u200c-\u200f\u2028-\u202f\u2060-\u206f\ufff0-\uffff]")
 SCRIPT_END: Final = b"</script>\r\n"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Case:
-    """One dialogue, with one endpoint."""
+    """A dialogue with one endpoint."""
 
     name: str
     endpoint: str
@@ -32,7 +32,7 @@ CASES: Final[list[Case]] = []
 
 
 def case(endpoint: str = "echo") -> Callable[[Any], Any]:
-    """Take a function into the suite."""
+    """Add a function to the suite."""
 
     def add(hold: Callable[[Dialogue], Awaitable[None]]) -> Any:
         CASES.append(Case(hold.__name__, endpoint, hold))
@@ -66,7 +66,7 @@ def is_type(answer: Response, content_type: str) -> None:
 
 
 async def told(d: Dialogue) -> dict[str, Any]:
-    """What /info says; it is never the same twice, so it isn't compared."""
+    """Return /info; it is different each time, so it isn't compared."""
     async with d.stream("GET", "/info", Connection="close") as stream:
         found: dict[str, Any] = json.loads(await stream.rest())
     return found

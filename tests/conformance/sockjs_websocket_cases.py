@@ -43,7 +43,7 @@ async def several_messages_in_one_frame(d: Dialogue) -> None:
         await ws.connection.send('["a","b"]')
         heard: list[str] = []
         while len(heard) < 2:
-            # One frame or two: both say the same.
+            # One frame or two frames: both are right.
             frame = str(await asyncio.wait_for(ws.connection.recv(), 60))
             heard += json.loads(frame.removeprefix("a"))
         assert heard == ["a", "b"]
@@ -67,7 +67,7 @@ async def broken_json_ends_a_websocket(d: Dialogue) -> None:
     async with d.websocket(f"{d.session}/websocket") as ws:
         assert await ws.hear() == "o"
         await ws.connection.send('["a')
-        # Abruptly: no frame of SockJS's comes before the end.
+        # Abruptly: the server sends no SockJS frame before the end.
         with contextlib.suppress(websockets.ConnectionClosed):
             raise AssertionError(await asyncio.wait_for(ws.connection.recv(), 60))
         await ws.closed()

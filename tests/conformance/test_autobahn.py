@@ -15,11 +15,11 @@ from newsfabric.errors import SetupError
 
 @pytest.fixture
 def wstest() -> Path:
-    """The suite's program; skips without it on a laptop, fails in CI if it could be had there."""
+    """Return the suite's program; else skip on a laptop, fail in CI if it could be had there."""
     try:
         return installed("autobahn")
     except SetupError as exc:
-        # Debian and PyPI have no Python 2.7, so the project can't bring it to a bare machine.
+        # Debian and PyPI have no Python 2.7, so the project can't install it on an empty machine.
         if os.environ.get("CI") and "needs Python 2.7" not in str(exc):
             pytest.fail(f"CI must have the Autobahn TestSuite: {exc}")
         pytest.skip(str(exc))

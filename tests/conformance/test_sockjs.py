@@ -1,4 +1,4 @@
-"""The SockJS suite over our gateway, and over sockjs-node for comparison."""
+"""The SockJS suite against our gateway, and against sockjs-node for comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sockjs_peers import native_peer, sockjs_node_peer, tornado_peer
 from newsfabric.errors import SetupError
 
 PEERS = {"tornado": tornado_peer, "native": native_peer}
-# The data plane's echo closes no connection by itself; the behaviour suite sees it do so.
+# The data plane's echo never closes a connection by itself; the behaviour suite tests the close.
 NOT_NATIVE = {"a_close_ends_a_websocket", "a_close_ends_a_raw_websocket"}
 
 
@@ -41,7 +41,7 @@ async def gateway(engine: str) -> AsyncIterator[Peer]:
 
 @pytest.fixture(scope="session")
 def installed_node() -> Path:
-    """Where sockjs-node is; skips without it on a laptop, fails in CI."""
+    """Return the folder of sockjs-node; without it skip on a laptop, fail in CI."""
     try:
         return installed("sockjs_node")
     except SetupError as exc:

@@ -1,4 +1,4 @@
-"""Networks of Linux on this machine: namespaces with addresses of their own, joined by cables."""
+"""Linux networks on this machine: namespaces with addresses of their own, joined by cables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-# Says to each who comes from which address he did.
+# Sends to each client the address that it came from.
 _LISTEN: Final = """
 import socket, sys
 with socket.create_server(("0.0.0.0", int(sys.argv[1]))) as server:
@@ -34,7 +34,7 @@ try:
 except (TimeoutError, OSError):
     pass
 """
-# Says whence the first packet came.
+# Prints the source of the first packet.
 _HEAR: Final = """
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -51,17 +51,17 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 
 @dataclasses.dataclass
 class Networks:
-    """Namespaces by the names that a test gives them."""
+    """Namespaces, by names that a test chooses."""
 
     _prefix: str
     _cables: Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
     def run(self, where: str, command: str) -> str:
-        """What a command says there; it must succeed."""
+        """Return the output of a command in a namespace; the command must succeed."""
         return self._run(where, shlex.split(command))
 
     def joined(self, one: str, address: str, other: str, others: str) -> None:
-        """A cable between two, with an address at each end."""
+        """Join two namespaces by a cable, with an address at each end."""
         cable = next(self._cables)
         ends = (one, f"c{cable}a", address), (other, f"c{cable}b", others)
         self._cable(*[(where, name) for where, name, _ in ends])
@@ -69,14 +69,14 @@ class Networks:
             self.run(where, f"ip address add {its} dev {name}")
 
     def bridged(self, machine: str, bridge: str, host: str, address: str) -> None:
-        """A cable from a machine's bridge to a host."""
+        """Join a machine's bridge and a host by a cable."""
         port = f"c{next(self._cables)}a"
         self._cable((machine, port), (host, "host0"))
         self.run(machine, f"ip link set {port} master {bridge}")
         self.run(host, f"ip address add {address} dev host0")
 
     def tunnel(self, where: str, local: str, remote: str, address: str, *, to: str) -> None:
-        """A tunnel as machines have it, by which ``where`` reaches the host ``to``."""
+        """Make a tunnel like those of machines, through which ``where`` reaches the host ``to``."""
         host0 = self.run(to, "ip -brief link show host0").split()[2]
         [reached] = self.run(to, "ip -4 -brief address show host0").split()[2:]
         target = reached.partition("/")[0]
@@ -91,24 +91,24 @@ class Networks:
 
     @contextlib.contextmanager
     def listens(self, where: str, port: int) -> Iterator[None]:
-        """A server there, on each of its addresses."""
+        """Run a server in a namespace, on each of its addresses."""
         with self._program(where, _LISTEN, port):
             yield
 
     def asks(self, where: str, address: str, port: int) -> str | None:
-        """As whom a server sees who connects from there; None if he doesn't reach it."""
+        """Connect; return the client's address as the server sees it; None without a connection."""
         said = self._run(where, (sys.executable, "-c", _ASK, address, str(port)))
         return said.strip() or None
 
     @contextlib.contextmanager
     def hears(self, where: str, port: int) -> Iterator[Callable[[], str]]:
-        """The address of the first packet that comes to a port there, which is waited for."""
+        """Yield a function that waits for the first packet at a port, and returns its source."""
         with self._program(where, _HEAR, port) as program:
             assert program.stdout is not None
             yield lambda out=program.stdout: out.readline().strip()  # type: ignore[misc]
 
     def sends(self, where: str, address: str, port: int) -> None:
-        """A packet of UDP."""
+        """Send a UDP packet."""
         self._run(where, (sys.executable, "-c", _SEND, address, str(port)))
 
     def _run(self, where: str, words: Sequence[str]) -> str:
@@ -140,7 +140,7 @@ class Networks:
 
 @contextlib.contextmanager
 def made(names: Sequence[str]) -> Iterator[Networks]:
-    """Namespaces for these, each with nothing but loopback; skips where that isn't allowed."""
+    """Yield namespaces that have only loopback; skip the test where that isn't allowed."""
     if shutil.which("nft") is None or shutil.which("bridge") is None:
         pytest.skip("no nft or bridge here")
     prefix = f"nf-test-{os.getpid()}-"

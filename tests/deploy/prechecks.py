@@ -1,4 +1,4 @@
-"""Single checks of role ``precheck``, as tasks that fail where something is wrong."""
+"""Single checks of role ``precheck``, as tasks that fail where an error is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TABLE: Final = PRECHECK / "vars" / "main.yml"
 
 
 def checks(*names: str) -> list[dict[str, Any]]:
-    """Tasks that ask what the entries ``names`` of the table ask."""
+    """Return tasks that run the checks ``names`` of the table."""
     table = yaml.safe_load(_TABLE.read_text())
     kinds = ("precheck_fabric_checks", "precheck_host_checks")
     found = [{"ansible.builtin.include_vars": {"file": str(_TABLE)}}]

@@ -1,4 +1,4 @@
-"""A region leaves the store of two, as docs/operations/add-a-region.md says."""
+"""A region leaves the store of two regions, by the steps of docs/operations/add-a-region.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAYS, LEAVES = "oregon-store-1", "dublin-store-1"
 
 @pytest.fixture
 def management() -> int:
-    """The port by which the node that leaves is managed."""
+    """Return the management port of the node that leaves."""
     (port,) = free_ports(1)
     return port
 
@@ -59,14 +59,14 @@ def test_its_logins_keep_one_replica_until_its_node_has_left(
     session: Any = node.session("anybody", "of a cluster without logins")
 
     def replicated(replication: str, *, fewer: bool) -> dict[str, str]:
-        """What a run of the playbook leaves."""
+        """Return the replicas by data centre after a run of the playbook."""
         told = Namespace(replication=replication, fewer_replicas=fewer)
         store_login.replicate(session, told)
         found = dict(session.execute(store_login.REPLICATION).one().replication)
         return {dc: n for dc, n in found.items() if dc != "class"}
 
     try:
-        # A node answers before the others have heard which data centre it is of.
+        # A node replies before the others know its data centre.
         deadline = time.monotonic() + 60
         while "dublin" not in {row.data_center for row in session.execute(store_login.PEERS)}:
             assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""deploy/ansible's dynamic inventories, against moto's server: the groups that playbooks know."""
+"""deploy/ansible's dynamic inventories, against moto's server: the groups that playbooks use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import yaml
 from moto_cloud import moto_cloud
 
-# Libraries of others, which aren't free of warnings.
+# Libraries of others raise warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,14 +47,14 @@ def test_it_asks_for_the_fabric_and_the_regions_that_terraform_makes(environment
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[str]:
-    """The address of a cloud with nothing in it."""
+    """Yield the address of an empty cloud."""
     with moto_cloud() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def machines(cloud: str) -> dict[str, str]:
-    """Machines as Terraform tags them, some of them not ours: what each is to its instance's id."""
+    """Make machines with Terraform's tags, and some of others; return the instance id of each."""
 
     def made(aws_region: str, zone: str, **tags: str) -> str:
         client = boto3.client(
@@ -104,7 +104,7 @@ def machines(cloud: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def listed(inventory: str, cloud: str, machines: dict[str, str]) -> dict[str, Any]:
-    """What ``ansible-inventory --list`` says of production."""
+    """Return the output of ``ansible-inventory --list`` for production."""
     done = subprocess.run(
         [inventory, "-i", str(INVENTORIES / "production" / "aws_ec2.yml"), "--list"],
         env={**os.environ, **LOGIN, "AWS_ENDPOINT_URL": cloud},
@@ -154,7 +154,7 @@ def test_a_host_says_its_zone_and_how_ssh_comes_to_it(
 ) -> None:
     def said(name: str) -> str:
         value = listed["_meta"]["hostvars"]["dublin-store-3"][name]
-        # Ansible marks what comes from outside.
+        # Ansible marks values from outside.
         return str(value["__ansible_unsafe"] if isinstance(value, dict) else value)
 
     assert said("zone") == "eu-west-1c"
@@ -167,7 +167,7 @@ def test_a_host_says_its_zone_and_how_ssh_comes_to_it(
 
 @pytest.fixture
 def group_of(cloud: str) -> Callable[[str], str]:
-    """Makes an instance of an autoscaling group, at this machine's own address; its id."""
+    """Return a function that makes an instance of a group at this machine's address; its id."""
 
     def made(group: str) -> str:
         client = boto3.client(
@@ -192,7 +192,7 @@ def group_of(cloud: str) -> Callable[[str], str]:
 
 
 class Gateway(http.server.BaseHTTPRequestHandler):
-    """Ready when it is asked for the second time, as a box that has just come."""
+    """A gateway that is ready at the second request, as on a box that has just booted."""
 
     asked = 0
 
@@ -207,7 +207,7 @@ class Gateway(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def gateway() -> Iterator[int]:
-    """The port of a :class:`Gateway`."""
+    """Yield the port of a :class:`Gateway`."""
     Gateway.asked = 0
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
         serving = threading.Thread(target=server.serve_forever)
@@ -222,7 +222,7 @@ def gateway() -> Iterator[int]:
 def asked_for_boxes(
     playbook: str, cloud: str, folder: Path, group: str, port: int
 ) -> subprocess.CompletedProcess[str]:
-    """What verify.yml's question for the boxes of ``group`` says."""
+    """Run verify.yml's tasks that look for the boxes of ``group``."""
     tasks = ROOT / "deploy" / "ansible" / "playbooks" / "tasks" / "boxes-of-group.yml"
     play = {
         "hosts": "oregon-core-1",
@@ -280,6 +280,6 @@ def test_machines_on_aws_ask_a_clock_that_no_firewall_closes() -> None:
         for task in install
         if "/etc/chrony/sources.d/" in str(task.get("ansible.builtin.copy"))
     ]
-    # chrony reads files of this ending there.
+    # chrony reads files with this suffix there.
     assert clock["dest"].endswith(".sources")
     assert clock["content"].startswith("server 169.254.169.123 ")

@@ -1,4 +1,4 @@
-"""A backup is the whole store or none (backup.yml), and which command reaches a host."""
+"""A backup has the whole store or fails (backup.yml); and the commands that reach a host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
-# What `nodetool status newsfabric` prints; dublin's nodes come after them.
+# The output of `nodetool status newsfabric`; dublin's nodes follow.
 STATUS: Final = """Datacenter: oregon
 ==================
 Status=Up/Down
@@ -32,7 +32,7 @@ THREE_REPLICAS: Final = STATUS.format("100.0", "100.0", "100.0")
 NODETOOL: Final = """#!/bin/sh
 test "$1" != status || cat "$(dirname "$0")/status"
 """
-# Runs here what is to run there.
+# Runs the remote command here.
 SSH: Final = """#!/bin/sh
 while test "$1" != tar; do shift; done
 test ! -e "$(dirname "$0")/cut" || { head --bytes=10 /dev/zero; exit 1; }
@@ -41,7 +41,7 @@ exec "$@"
 
 
 class Store:
-    """Production's store, whose second play of backup.yml runs here."""
+    """Production's store; the second play of backup.yml runs on this machine."""
 
     def __init__(self, playbook: str, folder: Path, status: str) -> None:
         self._playbook = playbook
@@ -75,7 +75,7 @@ class Store:
         inventory = str(ANSIBLE / "inventories" / "production" / "hosts.yml")
         words = ["-i", inventory, str(self._folder / "play.yml"), "-e", json.dumps(given)]
         done = subprocess.run(
-            # One after the other: here all have the same list of files.
+            # One host at a time: on this machine all have the same list of files.
             [self._playbook, *words, "--limit", limit, "--forks", "1"],
             cwd=ANSIBLE,
             capture_output=True,
@@ -123,7 +123,7 @@ def test_an_archive_that_was_cut_off_is_none(playbook: str, tmp_path: Path) -> N
     assert store.backed_up("all") != 0
     assert store.archives() == store.listed() == []
     store.is_cut_off(False)
-    # Of an earlier run, which copied another region.
+    # From an earlier run, which copied another region.
     (store.backup / "dublin-store-1.tar.gz").write_text("old")
     assert store.backed_up("all") == 0, store.said
     assert store.listed() == [f"oregon-store-{n}.tar.gz" for n in (1, 2, 3)]

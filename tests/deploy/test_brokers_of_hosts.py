@@ -1,4 +1,4 @@
-"""What the playbooks do to brokers that run, and to those that don't."""
+"""The playbooks' actions on brokers that run, and on those that don't."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.deploy.unit_templates import ROLES
 IMPORT: Final = ROLES / "rabbitmq" / "tasks" / "import.yml"
 STRANGERS: Final = ROLES / "rabbitmq" / "files" / "strangers.py"
 SECRET: Final = "s" * 64
-# A broker whose users are the lines of a file, and a systemd that says whether it runs.
+# A broker whose users are the lines of a file, and a systemd that knows whether it runs.
 RABBITMQCTL: Final = """#!/bin/sh
 case $* in
     '--quiet --formatter json list_users')
@@ -39,7 +39,7 @@ esac
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """A broker that runs, and knows who it should and others."""
+    """Return the folder of a running broker that has users it should have, and others."""
     for name, text in (("rabbitmqctl", RABBITMQCTL), ("systemctl", SYSTEMCTL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -100,7 +100,7 @@ def test_hosts_out_of_service_are_refused_before_anything_is_changed(name: str) 
 def rendered(
     playbook: str, folder: Path, template: str, host: str, rabbitmq_version: str = "4.0"
 ) -> str:
-    """What a broker's host is told by one of the role's templates."""
+    """Return a file of a broker's host, made from one of the role's templates."""
     given = {
         "newsfabric_secret": SECRET,
         "playbook_dir": str(ROLES.parent / "playbooks"),
@@ -188,14 +188,14 @@ def test_brokers_of_hosts_hide_logins_and_bound_declarations_as_those_of_worlds_
 
 
 def test_boxes_that_come_by_themselves_have_what_their_brokers_evaluate() -> None:
-    """Their image has the unit, which names these files; only install.yml of roles makes it."""
+    """The image has the unit, which names these files; only the role's install.yml makes them."""
     tasks = yaml.safe_load((ROLES / "instance" / "tasks" / "install.yml").read_text())
     roles = [task.get("ansible.builtin.include_role") for task in tasks]
     assert {"name": "rabbitmq", "tasks_from": "evaluated.yml"} in roles
 
 
 def secret_made(folder: Path) -> Path:
-    """The file that the role makes where there is none; by who runs the tests, and for him."""
+    """Make the secret with the role's command, as the user of the tests; return the file."""
     tasks = yaml.safe_load((ROLES / "rabbitmq" / "tasks" / "secret.yml").read_text())
     [shell] = [task["ansible.builtin.shell"] for task in tasks if "ansible.builtin.shell" in task]
     words = shell["cmd"].replace("chown rabbitmq:rabbitmq", "true")
@@ -212,7 +212,7 @@ def test_each_broker_has_a_secret_of_its_own(tmp_path: Path) -> None:
 
 
 def moved(broker: Path) -> list[str]:
-    """What is in a broker's folder after upgrade-rabbitmq.yml has moved its data away."""
+    """Return the files of a broker's folder after upgrade-rabbitmq.yml has moved its data away."""
     file = ROLES.parent / "playbooks" / "tasks" / "replace-broker.yml"
     [words] = [
         task["ansible.builtin.shell"]["cmd"]
@@ -230,7 +230,7 @@ def test_a_broker_that_is_upgraded_begins_without_data_also_if_the_run_is_given_
     (tmp_path / "mnesia/newsfabric-version").write_text("3.10\n")
     (tmp_path / "mnesia.former/an-older-one").mkdir(parents=True)
     (tmp_path / ".erlang.cookie").touch()
-    # A volume's own files stay.
+    # The volume's own files stay.
     (tmp_path / "newsfabric-place").touch()
     left = [
         "mnesia.former",
@@ -269,7 +269,7 @@ def test_brokers_are_upgraded_one_after_the_other_and_boxes_are_drained_first() 
 
 
 def followed(playbook: str, folder: Path, order: list[int]) -> dict[str, Any]:
-    """What follows from the inventory that lists the nodes of a region in this order."""
+    """Return settings that follow from an inventory with a region's nodes in this order."""
     hosts: dict[str, Any] = {
         group: {"hosts": {f"oregon-{group}-{n}": {"ansible_host": f"10.1.1.{n}"} for n in order}}
         for group in ("core", "store")

@@ -1,4 +1,4 @@
-"""The archive of wheels for hosts: what isn't what was packed is neither taken nor installed."""
+"""The archive of wheels for hosts: a file that wasn't packed is neither taken nor installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASE: Final = ROOT / "deploy" / "ansible" / "roles" / "release" / "tasks"
-# It stands for pip, which would ask a registry: the wheels that are needed are in `given`.
+# Stands for pip, which would ask a registry: the needed wheels are in `given`.
 PIP: Final = """#!/bin/sh
 case $1 in
     wheel) while [ "$1" != --wheel-dir ]; do shift; done; cp given/*.whl "$2" ;;
@@ -26,12 +26,12 @@ case $1 in
 esac
 """
 
-# Modules that change nothing, whatever they are told.
+# Modules that change nothing with any arguments.
 LOOKS: Final = {f"ansible.builtin.{name}" for name in ("assert", "debug", "fail", "stat")}
 
 
 def wheel(folder: Path, name: str, version: str, *, needs: str = "", text: str = "") -> Path:
-    """A wheel of one module."""
+    """Make a wheel of one module."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: aws\n"
@@ -45,7 +45,7 @@ def wheel(folder: Path, name: str, version: str, *, needs: str = "", text: str =
 
 
 def bundled(checkout: Path) -> Path:
-    """The bundle that `scripts/bundle` makes in a checkout."""
+    """Return the bundle that `scripts/bundle` makes in a checkout."""
     done = subprocess.run(
         [checkout / "scripts" / "bundle"], capture_output=True, text=True, check=False
     )
@@ -55,7 +55,7 @@ def bundled(checkout: Path) -> Path:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A bundle in a checkout of its own, which is ``tmp_path``."""
+    """Return a bundle in a checkout of its own, which is ``tmp_path``."""
     for name in ("scripts", "dist", "given", ".venv/bin"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "bundle", tmp_path / "scripts")
@@ -71,7 +71,7 @@ def bundle(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def wheels(bundle: Path, tmp_path: Path) -> Path:
-    """What a host unpacks."""
+    """Unpack the bundle as a host does; return the folder."""
     folder = tmp_path / "opt" / "wheels"
     folder.mkdir(parents=True)
     subprocess.run(["tar", "--extract", "--file", bundle, "-C", folder], check=True)
@@ -79,7 +79,7 @@ def wheels(bundle: Path, tmp_path: Path) -> Path:
 
 
 def installed(wheels: Path) -> subprocess.CompletedProcess[str]:
-    """Run what the role runs, into a folder."""
+    """Run the command of the role, into a folder."""
     blocks = [task.get("block", []) for task in yaml.safe_load((RELEASE / "main.yml").read_text())]
     [command] = [
         task["ansible.builtin.command"]["cmd"]

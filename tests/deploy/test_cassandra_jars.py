@@ -1,4 +1,4 @@
-"""Which Cassandra a store node gets: the one that was asked for, or none."""
+"""The Cassandra that a store node gets: the version that was asked for, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POM: Final = ROOT / "scripts" / "cassandra" / "pom.xml"
 
 
 def wanted() -> str:
-    """The version that hosts get."""
+    """Return the version that hosts get."""
     settings = yaml.safe_load((ROLES.parent / "group_vars" / "all.yml").read_text())
     found: str = settings["newsfabric_cassandra_version"]
     return found

@@ -1,5 +1,5 @@
-"""Store nodes of hosts keep their promises as those of worlds do, with which power cuts and damaged
-disks are played."""
+"""Store nodes of hosts have the settings of worlds' nodes, with which power cuts and damaged disks
+are tested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def node(folder: Path, replicas: int) -> StoreNode:
 
 
 def setting(name: str, nodes: int) -> str:
-    """What a host's cassandra.yaml says where its region has so many of ``nodes``."""
+    """Return a setting of a host's cassandra.yaml, in a region with so many ``nodes``."""
     lines = (TEMPLATES / "cassandra.yaml.j2").read_text().splitlines()
     (line,) = [each for each in lines if each.startswith(f"{name}:")]
     groups = {"store": HOSTS["oregon"][:nodes], "oregon": HOSTS["oregon"][:nodes]}

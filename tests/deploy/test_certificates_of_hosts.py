@@ -1,4 +1,4 @@
-"""When hosts' certificates end, and who logs in to brokers by one."""
+"""The expiry of hosts' certificates, and the users that log in to brokers by certificate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CORE, BOX = "oregon-core-1", "oregon-retail-1"
 
 
 def ends_of(folder: Path) -> dict[str, float]:
-    """Days until the host's certificate and the last of its authorities end."""
+    """Return the days until the host's certificate and the last of its authorities expire."""
     file = folder / "newsfabric.prom"
     subprocess.run([sys.executable, PROGRAM, folder, file], check=True)
     found = dict(line.split() for line in file.read_text().splitlines())
@@ -36,7 +36,7 @@ def test_a_host_says_when_its_certificate_ends_and_the_last_of_its_authorities(
     ours = Authority(tmp_path, "ours")
     soon = ours.issue("host", days=3).certificate.read_bytes()
     (tmp_path / "cert.pem").write_bytes(soon)
-    # One that ends sooner is trusted, too.
+    # An authority that expires sooner is trusted, too.
     (tmp_path / "ca.pem").write_bytes(soon + ours.file.read_bytes())
     expected = {f'{METRIC}{{use="host"}}': 2.0, f'{METRIC}{{use="authority"}}': 9.0}
     assert ends_of(tmp_path) == expected
@@ -57,7 +57,7 @@ def test_a_file_that_is_no_certificate_leaves_what_was_known(tmp_path: Path) -> 
 
 
 def rendered(playbook: str, tmp_path: Path, given: dict[str, Any]) -> dict[str, str]:
-    """A core node's and a box's files of RabbitMQ, and the units of services."""
+    """Return a core node's and a box's files of RabbitMQ, and the units of services."""
     [services] = yaml.safe_load((ROLES / "wholesale" / "tasks" / "main.yml").read_text())
     unit = {
         "vars": services["vars"],
@@ -127,7 +127,7 @@ def test_brokers_hosts_have_the_certificate_of_the_shovels_that_they_run(
     (tmp_path / "tls").mkdir()
     for of in ("cert", "key"):
         (folder / f"{of}.pem").write_text(of)
-    # The group is a host's.
+    # The group exists on hosts only.
     copy = {k: v for k, v in copied["ansible.builtin.copy"].items() if k not in ("owner", "group")}
     copy["dest"] = copy["dest"].replace("}}/", "}}/{{ inventory_hostname }}.", 1)
     task = {**copied, "ansible.builtin.copy": copy}
@@ -161,7 +161,7 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
     found = rendered(playbook, tmp_path, {"newsfabric_amqp_client_certificates": True})
     external = f"[{PLUGINS},rabbitmq_auth_mechanism_ssl].\n"
     assert found[f"{CORE}.enabled_plugins"] == external
-    # A box's broker is on loopback, without TLS.
+    # The broker of a box listens on loopback, without TLS.
     assert found[f"{BOX}.enabled_plugins"] == f"[{PLUGINS}].\n"
     assert "\nauth_mechanisms.2 = EXTERNAL\n" in found[f"{CORE}.rabbitmq.conf"]
     assert "EXTERNAL" not in found[f"{BOX}.rabbitmq.conf"]
@@ -173,7 +173,7 @@ def test_with_it_brokers_take_certificates_and_services_show_theirs(
         file = f"/etc/newsfabric/tls/shovel.oregon.{of}.pem"
         assert f"Environment=NEWSFABRIC_SHOVEL_{of.upper()}_FILE={file}" in keeper
     assert "SHOVEL_CERT_FILE" not in found[f"{CORE}.newsfabric-router@"]
-    # It makes users, by the management API and a password.
+    # The admit service makes users, by the management API and a password.
     assert "AMQP_CERT_FILE" not in found[f"{CORE}.newsfabric-admit"]
 
 

@@ -1,4 +1,4 @@
-"""What `make check-deploy` says of what it checked and what it didn't."""
+"""The report of `make check-deploy` on checks that ran and checks that were skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Checked = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture
 def checked(tmp_path: Path) -> Checked:
-    """Runs the script among checks that are made up; its exit code and its lines."""
+    """Return a function: run the script among made-up checks; return its exit code and lines."""
 
     def run(**changed: str) -> tuple[int, list[str]]:
         checks = CHECKS | {

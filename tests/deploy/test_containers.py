@@ -1,4 +1,4 @@
-"""deploy/containers: process 1 of a gateway's container, how a pod drains, what the images hold."""
+"""deploy/containers: process 1 of a gateway's container, the drain of a pod, the images' files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Kept:
             )
 
     def engine(self) -> dict[str, object] | None:
-        """What the admin port says of the processes; None while nobody answers."""
+        """Return the admin port's reply about the processes; None without a reply."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/engine", timeout=5) as said:
                 found: dict[str, object] = json.load(said)
@@ -92,7 +92,7 @@ class Kept:
         return found
 
     def attached(self) -> dict[str, object]:
-        """The same, as soon as a control plane has its data plane."""
+        """Return that reply as soon as a control plane has its data plane."""
         wait_for(lambda: (self.engine() or {}).get("dataplane_pid"))
         found = self.engine()
         assert found is not None
@@ -175,7 +175,7 @@ def test_an_image_takes_no_wheel_that_the_bundle_has_no_hash_of(
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Ask again and again; fails after 20 seconds."""
+    """Ask repeatedly; fail after 20 seconds."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

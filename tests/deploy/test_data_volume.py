@@ -1,4 +1,4 @@
-"""Which disk is a host's data volume, and what is done to it (role ``disk``)."""
+"""The choice of a host's data volume, and the work on it (role ``disk``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def loaded() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
+    # Dataclasses look up their module.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
@@ -36,7 +36,7 @@ volume = loaded()
 
 
 def device(path: str, **told: Any) -> dict[str, Any]:
-    """A device as lsblk 2.38 prints it; ``holds`` is what blkid finds on it."""
+    """Return a device as lsblk 2.38 prints it; ``holds`` is blkid's result for it."""
     empty = {
         "path": path,
         "type": "disk",
@@ -66,7 +66,7 @@ def chosen(*devices: dict[str, Any], folder: str = FOLDER) -> str:
 
 def test_the_only_empty_disk_is_the_data_volume() -> None:
     assert chosen(ROOT_DISK, EMPTY) == "/dev/nvme1n1"
-    # Names don't say which.
+    # The order of names doesn't matter.
     assert chosen(EMPTY, ROOT_DISK) == "/dev/nvme1n1"
 
 
@@ -109,7 +109,7 @@ def test_what_might_be_somebody_elses_is_refused_by_its_name(
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    """An empty disk of 64 MiB: a file."""
+    """Return an empty disk of 64 MiB: a file."""
     path = tmp_path / "disk"
     with path.open("wb") as file:
         file.truncate(64 * MIB)
@@ -153,7 +153,7 @@ def test_a_folder_with_data_is_not_hidden_by_a_volume(tmp_path: Path) -> None:
 
 
 class Host:
-    """A host whose ``lsblk`` says what it is told."""
+    """A host whose ``lsblk`` prints devices that the test chooses."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
@@ -216,7 +216,7 @@ def test_a_disk_of_somebody_else_is_left_as_it_is(tmp_path: Path, disk: Path) ->
 
 
 def named(disk: Path, place: str) -> None:
-    """As a volume is that was signed where it was mounted."""
+    """Make the disk a volume that was signed when it was mounted."""
     volume.make(str(disk))
     name = disk.with_name("name")
     name.write_text(f"{place}\n")
@@ -244,7 +244,7 @@ def test_a_volume_is_signed_once_it_is_mounted(tmp_path: Path, disk: Path) -> No
     host = Host(tmp_path)
     host.has(ROOT_DISK, EMPTY | {"path": str(disk)})
     assert host.asked("make").returncode == 0
-    # Not in the folder that it is to be mounted at.
+    # Not mounted at its folder yet.
     assert host.asked("sign").returncode == 1
     host.has(ROOT_DISK, EMPTY | {"path": str(disk), "mountpoints": [str(host.data)]})
     assert [host.asked("sign").stdout for _ in range(2)] == ["new\n", "known\n"]

@@ -1,4 +1,4 @@
-"""A broker is emptied before it ends, and serves again before the next one ends."""
+"""A broker is emptied before it stops, and serves again before the next one stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.deploy.unit_templates import ROLES
 
 ANSIBLE: Final = ROLES.parent
 TASKS: Final = ANSIBLE / "playbooks" / "tasks"
-# A broker whose queues are in a file. As rabbitmqctl it says of them what it is asked for.
+# A broker whose queues are in a file. As rabbitmqctl it prints the columns that were asked for.
 RABBITMQCTL: Final = """#!/usr/bin/env python3
 import json, os, sys
 columns = sys.argv[sys.argv.index("list_queues") + 1:]
@@ -26,7 +26,7 @@ with open(os.environ["QUEUES"]) as file:
 
 
 def queue(name: str, *, ready: int = 0, taken: int = 0, consumers: int = 1) -> dict[str, Any]:
-    """One with so many messages that wait, and that somebody has and hasn't acknowledged."""
+    """Return a queue with so many messages ready, and so many delivered but not acknowledged."""
     return {
         "name": name,
         "messages": ready + taken,
@@ -56,7 +56,7 @@ def play(
 
 
 def is_empty(playbook: str, folder: Path, *queues: dict[str, Any]) -> bool:
-    """Whether a broker with ``queues`` counts as empty."""
+    """Return whether a broker with ``queues`` counts as empty."""
     [task] = yaml.safe_load((TASKS / "empty.yml").read_text())
     return (
         play(playbook, folder, [{**task, "retries": 1, "delay": 0}], list(queues)).returncode == 0
@@ -82,7 +82,7 @@ def test_what_others_take_from_is_not(playbook: str, tmp_path: Path) -> None:
 def taken_from(
     playbook: str, folder: Path, *queues: dict[str, Any]
 ) -> subprocess.CompletedProcess[str]:
-    """Wait until services take from the queues of a core broker, in the playbooks' words."""
+    """Run the playbooks' wait for services that consume the queues of a core broker."""
     text = (TASKS / "taken-from.yml").read_text()
     text = text.replace("retries: 30", "retries: 1").replace("delay: 2", "delay: 0")
     [task] = yaml.safe_load(text)
@@ -140,7 +140,7 @@ def test_no_broker_goes_while_publishers_are_locked_out_of_the_one_beside_it(
     [
         ("tasks/replace-broker.yml", "The former data aren't needed any more"),
         ("replace-core-node.yml", "The replacement is done"),
-        # The next broker is restarted after it.
+        # After this task the next broker is restarted.
         ("rolling-restart.yml", "A box's gateway has found it again"),
     ],
 )

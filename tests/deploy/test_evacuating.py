@@ -1,4 +1,4 @@
-"""Which regions aren't evacuated: those whose boxes no playbook drains."""
+"""Regions with boxes that no playbook drains aren't evacuated."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.deploy.told import ADMISSION
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
 CORE: Final = "oregon-core-1"
 CHECK: Final = "No autoscaling group has boxes there"
-# What the tasks before it and beside it are, none of which changes a host.
+# Modules of the tasks before the check and beside it; none of them changes a host.
 LOOKS: Final = {f"ansible.builtin.{name}" for name in ("assert", "include_tasks", "uri")}
 
 
 def first_tasks() -> list[dict[str, Any]]:
-    """Those of the playbook's first play after the prechecks."""
+    """Return the tasks of the playbook's first play after the prechecks."""
     [_, play, *_] = yaml.safe_load((ANSIBLE / "playbooks" / "evacuate-region.yml").read_text())
     tasks: list[dict[str, Any]] = play["tasks"]
     return tasks

@@ -1,4 +1,4 @@
-"""deploy/helm: what can be said of the chart without a cluster.
+"""deploy/helm: the checks of the chart that need no cluster.
 
 The pure checks run always; the rendered ones where there is a ``helm`` (or ``HELM`` names one).
 """
@@ -41,7 +41,7 @@ def schema() -> Any:
 
 @functools.cache
 def template(*settings: str) -> subprocess.CompletedProcess[str]:
-    """What helm makes of the example with ``settings``."""
+    """Render the example with ``settings``."""
     assert HELM is not None
     command = [HELM, "template", "news", str(CHART), "--kube-version", "1.31.0"]
     command += ["--values", str(EXAMPLE)]
@@ -50,7 +50,7 @@ def template(*settings: str) -> subprocess.CompletedProcess[str]:
 
 
 def objects(*settings: str) -> dict[tuple[str, str], Any]:
-    """Every object by kind and name."""
+    """Return each object by kind and name."""
     done = template(*settings)
     assert done.returncode == 0, done.stderr
     found = [found for found in yaml.safe_load_all(done.stdout) if found]
@@ -183,7 +183,7 @@ def test_frontdesks_alone_have_the_keys_of_publishers_and_of_frontdesks(tls: boo
                 for name in ("api-keys", "board-keys")
             }
             assert "--board-key-file=/etc/newsfabric/secrets/board-keys" in words
-            # Where there is TLS a key never goes over plain http.
+            # With TLS, a key is never sent over plain HTTP.
             assert ("--token-over-http" in words) is not tls
         else:
             assert held == {}

@@ -1,4 +1,4 @@
-"""What a run left undone that was interrupted, the next one does."""
+"""Work that an interrupted run left undone is done by the next run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from tests.deploy.unit_templates import ROLES
 
 FILE: Final = "/etc/sysctl.d/60-newsfabric.conf"
-# A kernel whose settings are files. One of them is for reading only.
+# A kernel whose settings are files. One of them is read-only.
 SYSCTL: Final = """#!/bin/sh
 cd "$KERNEL" || exit
 case $1 in
@@ -32,7 +32,7 @@ WANTED: Final = "# Why.\n\nnet.core.somaxconn = 32768\nnet.ipv4.tcp_rmem = 4096 
 
 
 def test_nothing_is_left_to_a_handler() -> None:
-    # Handlers of a run that fails in between are never called.
+    # Handlers of a run that fails halfway are never called.
     files = [*ROLES.glob("*/tasks/*.yml"), *(ROLES.parent / "playbooks").rglob("*.yml")]
     assert [file.name for file in files if "notify:" in file.read_text()] == []
 
@@ -100,7 +100,7 @@ def kernel(tmp_path: Path) -> Path:
 
 
 def load(kernel: Path, wanted: str) -> tuple[str, int]:
-    """What the task says of ``wanted`` (`changed` or nothing), and its exit code."""
+    """Return the output of the task for ``wanted`` (`changed` or nothing), and its exit code."""
     tasks = yaml.safe_load((ROLES / "base" / "tasks" / "kernel.yml").read_text())
     [task] = [task for task in tasks if task["name"] == "The kernel has them"]
     settings = kernel.parent / "settings.conf"
@@ -144,7 +144,7 @@ def test_a_store_node_that_was_joining_is_waited_for_as_long_as_before(
             "hosts": "localhost",
             "connection": "local",
             "gather_facts": False,
-            # As of a node that has run: it has data.
+            # As on a node that has run: it has data.
             "vars": {"cassandra_reads_first": False},
             "tasks": [*before, {"ansible.builtin.copy": {"content": content, "dest": str(found)}}],
         }

@@ -1,4 +1,4 @@
-"""What the store has already is copied to replicas that a run of the playbooks adds."""
+"""The store's data are copied to replicas that a run of the playbooks adds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REBUILD: Final = "rebuild --keyspace newsfabric -- oregon"
 REPAIR: Final = "repair --full newsfabric"
 OREGON: Final = [f"oregon-store-{n}" for n in (1, 2, 3)]
 DUBLIN: Final = [f"dublin-store-{n}" for n in (1, 2, 3)]
-# The command of newsfabric, and nodetool of each host, which fails at the one that is broken.
+# The command of newsfabric, and nodetool of each host, which fails at the broken host.
 NEWSFABRIC: Final = """#!/bin/sh
 cd "$(dirname "$0")" || exit
 case $2 in
@@ -35,7 +35,7 @@ test "$1" != "$(cat broken 2>/dev/null)"
 
 
 class Fabric:
-    """Production's store nodes, as the role's task sees them on the last of them."""
+    """Production's store nodes, as the role's task on the last node sees them."""
 
     def __init__(self, playbook: str, folder: Path) -> None:
         self._playbook = playbook
@@ -44,7 +44,7 @@ class Fabric:
         for name, text in (("newsfabric", NEWSFABRIC), ("nodetool", NODETOOL)):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
-        # A file and a command of each host, all on this one.
+        # Each host has a file and a command, all on this machine.
         tasks = (ROLE / "tasks" / "tables.yml").read_text()
         tasks = tasks.replace(MARK, f"{folder}/marks/{{{{ item.item | default(item) }}}}")
         tasks = tasks.replace("cmd: nodetool", f"cmd: {folder}/nodetool {{{{ item.item }}}}")
@@ -62,7 +62,7 @@ class Fabric:
         (folder / "play.yml").write_text(yaml.safe_dump(play))
 
     def played(self, *, has: dict[str, int] | None, raised: list[str]) -> int:
-        """Run it where ``schema plan`` says this; the exit code."""
+        """Run the tasks with this output of ``schema plan``; return the exit code."""
         plan = {"replication": has, "raised": raised, "kept": {}, "applied": [], "changes": []}
         (self._folder / "plan.json").write_text(json.dumps(plan))
         given: dict[str, Any] = {
@@ -81,7 +81,7 @@ class Fabric:
         (self._folder / "broken").write_text(host)
 
     def copied(self) -> list[tuple[str, str]]:
-        """Hosts and what nodetool was asked for there, since the last time."""
+        """Return the hosts and arguments of the nodetool calls since the last call."""
         file = self._folder / "copied"
         lines = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ def test_a_run_that_was_interrupted_is_made_good_by_the_next(fabric: Fabric) -> 
     assert fabric.played(has={"oregon": 3}, raised=["dublin"]) != 0
     assert [host for host, _ in fabric.copied()][:2] == DUBLIN[:2]
     fabric.breaks("")
-    # The replicas are there now, so nothing says any more that they are empty.
+    # The replicas exist now, so the plan no longer reports that they are empty.
     assert fabric.played(has={"oregon": 3, "dublin": 3}, raised=[]) == 0, fabric.said
     assert (DUBLIN[1], REBUILD) in fabric.copied()
     assert fabric.marks() == []

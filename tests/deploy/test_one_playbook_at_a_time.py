@@ -1,4 +1,4 @@
-"""Two playbooks that change something don't run at once: who is second is told who is first."""
+"""Two playbooks with changes don't run at once: the second one fails and names the first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.deploy.unit_templates import ROLES
 
 PLAYBOOKS: Final = ROLES.parent / "playbooks"
 LOCK: Final = ROLES / "lock" / "files" / "lock.py"
-#: Those that change nothing, or nothing of a fabric's.
+#: Playbooks that change nothing, or nothing of a fabric's.
 ONLY_LOOK: Final = {
     "begin.yml",
     "precheck.yml",
@@ -42,7 +42,7 @@ HOSTS: Final = ("one", "two")
 
 
 def holds(name: str) -> bool:
-    """Whether a playbook has role ``lock``, or the first playbook that it imports has."""
+    """Return whether a playbook, or the first playbook that it imports, has role ``lock``."""
     plays = yaml.safe_load((PLAYBOOKS / name).read_text())
     imported = [play.get("ansible.builtin.import_playbook") for play in plays]
     first = next(filter(None, imported), None)
@@ -63,7 +63,7 @@ def test_a_playbook_that_only_looks_holds_nothing() -> None:
 
 
 def asked(folder: Path, run: dict[str, Any], instead: str = "") -> dict[str, Any]:
-    """What lock.py says of a host that keeps in ``folder`` who holds it."""
+    """Return lock.py's reply for a host with the lock in ``folder``."""
     words = [sys.executable, str(LOCK), str(folder), json.dumps(run), instead]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -91,7 +91,7 @@ def test_it_is_taken_from_the_run_that_is_meant_alone(tmp_path: Path) -> None:
 
 
 def waits(process: subprocess.Popen[str]) -> bool:
-    """Whether it waits for a lock that somebody else has: proc(5), ``/proc/locks``."""
+    """Return whether the process waits for a lock of another one: proc(5), ``/proc/locks``."""
     lines = Path("/proc/locks").read_text().splitlines()
     # 5: -> FLOCK  ADVISORY  WRITE 4711 00:2f:1234 0 EOF
     return any(
@@ -104,7 +104,7 @@ def test_of_two_that_ask_at_once_one_holds_the_host_and_the_other_is_told(tmp_pa
     with contextlib.ExitStack() as stack:
         place = os.open(tmp_path, os.O_RDONLY)
         stack.callback(os.close, place)
-        # Somebody is just looking who holds it.
+        # Another process is reading the holder just now.
         fcntl.flock(place, fcntl.LOCK_EX)
         both = [
             stack.enter_context(
@@ -135,7 +135,7 @@ def test_a_file_that_names_nobody_holds_nothing(tmp_path: Path, text: str) -> No
 
 
 class Operator:
-    """Somebody who runs playbooks on two hosts, each of which is a folder of this machine."""
+    """An operator who runs playbooks on two hosts, each of which is a folder of this machine."""
 
     def __init__(self, playbook: str, folder: Path) -> None:
         self._playbook = playbook
@@ -144,7 +144,7 @@ class Operator:
         (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
 
     def command(self, *then: dict[str, Any], options: tuple[str, ...] = ()) -> list[str]:
-        """A playbook that does ``then`` while it holds the hosts."""
+        """Return the command line of a playbook that does ``then`` while it holds the hosts."""
         play = {
             "hosts": "all",
             "gather_facts": False,
@@ -174,7 +174,7 @@ class Operator:
         return done
 
     def holders(self) -> dict[str, str]:
-        """Who holds which host."""
+        """Return the holder of each host."""
         files = {name: self.folder / name / "holder" for name in HOSTS}
         return {
             name: json.loads(file.read_text())["who"]
@@ -190,7 +190,7 @@ def operator(playbook: str, tmp_path: Path) -> Operator:
 
 @pytest.fixture
 def first(operator: Operator) -> Iterator[subprocess.Popen[bytes]]:
-    """A run that holds both hosts, and goes on until it is ended."""
+    """Yield a run that holds both hosts, and goes on until it is ended."""
     there = operator.folder / "there"
     os.mkfifo(there)
     wait = {"ansible.builtin.command": {"argv": ["sh", "-c", f"echo >{there}; sleep 300"]}}
@@ -258,7 +258,7 @@ def test_a_run_that_was_killed_is_followed_by_the_next_one_of_its_machine_alone(
     holder.write_text(json.dumps(elsewhere))
     refused = operator.run()
     assert re.search("has held two for [0-9]+ seconds, with mend.yml: wait", refused.stdout)
-    # What it held itself it has given back.
+    # The run has released the host that it held itself.
     assert [*operator.holders()] == ["two"]
 
 
@@ -269,7 +269,7 @@ def test_a_run_that_only_looks_holds_nothing(
 
 
 def test_what_a_host_answers_is_neither_a_command_nor_a_variable_here(operator: Operator) -> None:
-    """One that somebody has broken into must not have the machine that deploys."""
+    """An attacker on a host must not get the machine that deploys."""
     mark = operator.folder / "run-here"
     answer = {
         "rc": 0,

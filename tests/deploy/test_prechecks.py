@@ -1,4 +1,4 @@
-"""What role ``precheck`` sees on a host, and what it refuses, with nothing but this machine."""
+"""The facts that role ``precheck`` collects on a host, and its refusals; on this machine alone."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ WHOSE: Final = (
 
 
 def looked(machine: Path) -> dict[str, Any]:
-    """What look.py says of the machine whose root is ``machine``."""
+    """Return the facts that look.py finds on the machine whose root is ``machine``."""
     (machine / "var" / "lib").mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(PRECHECK / "files" / "look.py"), "/opt/newsfabric", "5.0.4"]
     command += [str(int(time.time()) + 3600), str(machine)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found: dict[str, Any] = json.loads(said)
     assert found.pop("free_mib") > 0
-    # An hour, less what it took to ask.
+    # An hour, less the duration of the call.
     assert -3600 <= found.pop("ahead_seconds") < -3000
     return found
 
@@ -147,10 +147,10 @@ def checked(
     host: str = CORE,
     hosts: dict[str, str] | None = None,
 ) -> list[str]:
-    """What the check of that name says of ``host`` in each case: nothing where it passes.
+    """Return the error of the check of that name on ``host`` in each case; empty if it passes.
 
-    A case is what is set then; ``seen`` in it differs from what look.py would have seen. ``hosts``
-    are other addresses than the inventory's.
+    A case has the variables that are set; ``seen`` in it replaces look.py's facts. ``hosts`` are
+    addresses other than the inventory's.
     """
     plays = [
         {
@@ -190,7 +190,7 @@ def test_a_host_stays_what_it_is(playbook: str, tmp_path: Path) -> None:
     ours = [
         {},
         {"place": ""},
-        # As versions wrote it that put no name there.
+        # As written by versions that put no name there.
         {"place": "production oregon core"},
     ]
     others = [
@@ -397,7 +397,7 @@ def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
     playbook: str, tmp_path: Path
 ) -> None:
     told = {
-        # This machine stands for all of them.
+        # This machine stands for all hosts.
         "ansible_connection": "local",
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
@@ -409,7 +409,7 @@ def test_one_run_names_all_faults_of_all_hosts_and_fails_once(
         "newsfabric_certs": str(tmp_path / "certs"),
         "newsfabric_least_disk_mib": {"core": 10**9, "store": 10**9},
         "newsfabric_cassandra_jars": str(tmp_path / "jars"),
-        # Two of the inventory.
+        # Two errors of the inventory.
         "newsfabric_secret": "guessable",
         "newsfabric_bundle": str(tmp_path / "newsfabric-1.tar"),
     }

@@ -1,4 +1,4 @@
-"""Publishers who had to leave a broker come back, whatever fails meanwhile."""
+"""Publishers that had to leave a broker come back, whatever fails meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.deploy.unit_templates import ROLES
 
 ANSIBLE: Final = ROLES.parent
 PLAYBOOKS: Final = ANSIBLE / "playbooks"
-# A broker with one queue, which notes what else it is told; and a systemd under which it runs.
+# A broker with one queue, which records its other commands; and a systemd under which it runs.
 RABBITMQCTL: Final = """#!/bin/sh
 case $* in
     *list_queues*) cat "$BROKER/queues" ;;
@@ -34,7 +34,7 @@ case $* in
     show*) echo 'Wed 2020-01-01 08:00:00.000000 UTC' ;;
 esac
 """
-# How the broker is replaced doesn't matter here, but whether that fails.
+# The steps of the replacement don't matter here, only its failure.
 REPLACED: Final = """
 - name: It is well
   ansible.builtin.fail:
@@ -46,7 +46,7 @@ LET_IN: Final = "import_definitions"
 
 
 def copied(source: Path, target: Path, broker: Path) -> None:
-    """Tasks as they are, but for the broker's folder and how long they try."""
+    """Copy tasks, with the broker's folder and shorter retries."""
     text = source.read_text().replace("/etc/rabbitmq", str(broker))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text.replace("retries: 60", "retries: 1").replace("delay: 1", "delay: 0"))
@@ -54,7 +54,7 @@ def copied(source: Path, target: Path, broker: Path) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """A broker that runs, and is empty."""
+    """Return the folder of a broker that runs and is empty."""
     for name, text in (("rabbitmqctl", RABBITMQCTL), ("systemctl", SYSTEMCTL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -65,13 +65,13 @@ def broker(tmp_path: Path) -> Path:
 
 
 def waits(broker: Path, messages: int) -> None:
-    """So many messages wait in its queue."""
+    """Put so many messages into the broker's queue."""
     queue = {"name": "shovel.oregon", "messages_ready": messages, "consumers": 1}
     (broker / "queues").write_text(json.dumps([queue]))
 
 
 def task_of(playbook: str, name: str) -> dict[str, Any]:
-    """The task of that name in one of our playbooks."""
+    """Return the task of that name in one of our playbooks."""
     plays = yaml.safe_load((PLAYBOOKS / playbook).read_text())
     [found] = [task for play in plays for task in play.get("tasks", []) if task["name"] == name]
     task: dict[str, Any] = found
@@ -81,7 +81,7 @@ def task_of(playbook: str, name: str) -> dict[str, Any]:
 def play(
     playbook: str, broker: Path, task: dict[str, Any], *, fails: str = "nothing"
 ) -> tuple[int, str]:
-    """Play ``task`` on ``broker``: the exit code, and what was printed."""
+    """Play ``task`` on ``broker``; return the exit code and the output."""
     folder = broker / "ansible"
     role = folder / "roles" / "rabbitmq"
     for name in ("publishers-leave.yml", "publishers-return.yml", "empty.yml"):
@@ -119,7 +119,7 @@ def play(
 
 
 def told(broker: Path) -> list[str]:
-    """When it was told to lock publishers out, and to let them in."""
+    """Return the broker's commands that locked publishers out and let them in, in order."""
     lines = (broker / "told").read_text().splitlines()
     return [words for line in lines for words in (LOCKED, LET_IN) if words in line]
 

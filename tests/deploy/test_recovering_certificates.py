@@ -1,4 +1,4 @@
-"""A folder of certificates that is lost begins anew with what hosts have of it."""
+"""A lost folder of certificates is made again from the hosts' files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY: Final = datetime.timedelta(days=1)
 
 
 class Fabric:
-    """Two hosts, each with its files in a folder of this machine, and the lost folder beside it."""
+    """Two hosts, each with its files in a folder of this machine, and the lost folder."""
 
     def __init__(self, playbook: str, folder: Path) -> None:
         self._playbook = playbook
@@ -40,7 +40,7 @@ class Fabric:
         return self._folder / "hosts" / name
 
     def give(self, host: str, certificate: str, prefix: str, of: Path | None = None) -> None:
-        """What role ``base`` has put onto a host; of another folder if that is said."""
+        """Copy the files that role ``base`` copies to a host, from the lost folder or ``of``."""
         there = self.host(host)
         there.mkdir(parents=True, exist_ok=True)
         source = of or self.lost
@@ -91,7 +91,7 @@ class Fabric:
 
 
 def made(path: Path, *names: str) -> None:
-    """A folder with an authority and certificates."""
+    """Make a folder with an authority and certificates."""
     now = datetime.datetime.now(datetime.UTC)
     with opened(path) as folder:
         folder.init("ours", now=now, lifetime=3650 * DAY)
@@ -100,7 +100,7 @@ def made(path: Path, *names: str) -> None:
 
 
 def issued(path: Path, *names: str) -> None:
-    """One certificate; a user's name has a dot."""
+    """Issue one certificate; a user's name has a dot."""
     now = datetime.datetime.now(datetime.UTC)
     role: Role = "client" if "." in names[0] else "server"
     with opened(path) as folder:
@@ -108,14 +108,14 @@ def issued(path: Path, *names: str) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """What openssl says of its authority."""
+    """Return the fingerprint of the folder's authority, by openssl."""
     told = ["openssl", "x509", "-in", str(folder / "ca.pem"), "-noout", "-fingerprint", "-sha256"]
     said = subprocess.run(told, check=True, capture_output=True, text=True).stdout
     return said.strip().partition("=")[2].replace(":", "").lower()
 
 
 def files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Each file with what is in it and who may read it, but for the authority's key."""
+    """Return each file's content and mode, except the authority's key."""
     return {
         str(file.relative_to(folder)): (file.read_bytes(), file.stat().st_mode & 0o777)
         for file in folder.rglob("*")
@@ -189,7 +189,7 @@ def test_certificates_that_the_inventory_does_not_give_a_host_stay_there(
 
 
 def test_a_host_brings_no_name_that_it_has_not_by_the_inventory(fabric: Fabric) -> None:
-    """As one that is somebody else's, who has the authority's key, would."""
+    """As a host would that an attacker with the authority's key has taken."""
     issued(fabric.lost, "oregon-store-1", "10.0.0.31", "oregon-core-1")
     fabric.give(HOSTS[1], HOSTS[1], "")
     done = fabric.recover()

@@ -1,4 +1,4 @@
-"""What playbooks write to Secrets Manager for boxes of groups, against moto's server."""
+"""The secrets that playbooks write to Secrets Manager for boxes of groups; moto is the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moto_cloud import moto_cloud
 
 from operations.instance.files import login_in, pem_in
 
-# Libraries of others, which aren't free of warnings.
+# Libraries of others raise warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -33,14 +33,14 @@ AWS_REGIONS: Final = {"oregon": "us-west-2", "dublin": "eu-west-1"}
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[str]:
-    """The address of a cloud with nothing in it."""
+    """Yield the address of an empty cloud."""
     with moto_cloud() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def admission(cloud: str) -> dict[str, Any]:
-    """As Terraform's output ``settings`` has it, with keys that are there."""
+    """Return the setting as in Terraform's output ``settings``, with keys that exist."""
     found = {}
     for region, aws_region in AWS_REGIONS.items():
         keys = boto3.client(
@@ -67,7 +67,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def write(playbook: str, cloud: str, admission: dict[str, Any], tmp_path: Path) -> Write:
-    """Has the playbooks' tasks write what follows from a secret; their recap of localhost."""
+    """Return a function: run the playbooks' tasks with a secret; return the recap of localhost."""
     tasks = ANSIBLE / "playbooks" / "tasks" / "boxes-secrets.yml"
     play = {
         "hosts": "store",

@@ -1,4 +1,4 @@
-"""Which secrets the playbooks tell a host, and what is done with them."""
+"""The secrets that the playbooks give to a host, and their use there."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PLAY: Final = [
 
 
 def one_store(folder: Path) -> str:
-    """An inventory of one store node, with production's settings."""
+    """Return an inventory of one store node, with production's settings."""
     settings = ANSIBLE / "inventories" / "production" / "group_vars"
     (folder / "group_vars").symlink_to(settings)
     hosts = {"store": {"hosts": {STORE: {}}}, "oregon": {"hosts": {STORE: {}}}}
@@ -84,7 +84,7 @@ def played(
     given: dict[str, Any],
     environment: str = "production",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a play with an inventory, and what is given beside it."""
+    """Run a play with an inventory and the variables ``given``."""
     file = folder / "play.yml"
     file.write_text(yaml.safe_dump(play))
     more = json.dumps({"playbook_dir": str(ANSIBLE / "playbooks"), **given})
@@ -101,7 +101,7 @@ def played(
 
 @pytest.fixture(scope="module")
 def folder(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What production's hosts would be told, a file for each."""
+    """Write the secrets that production's hosts would get, a file for each host."""
     made = tmp_path_factory.mktemp("told")
     given = {
         "folder": str(made),
@@ -197,7 +197,7 @@ def test_frontdesks_alone_have_the_key_by_which_they_know_each_other(folder: Pat
     assert list(files) == ["newsfabric-frontdesk"]
     frontdesks = files["newsfabric-frontdesk"]
     assert set(frontdesks) == {"api-keys", "board-keys"}
-    # Who publishes sees no board.
+    # The keys of publishers don't open the board.
     assert frontdesks["board-keys"] not in [frontdesks["api-keys"], *core["all"].values()]
 
 
@@ -224,7 +224,7 @@ def test_what_would_become_another_line_or_folder_is_refused(
     bundle = tmp_path / "newsfabric-0.1.0-0123456789ab.tar"
     bundle.touch()
     given = {"newsfabric_secret": "s" * 64, "newsfabric_bundle": str(bundle)} | wrong
-    # The checks of what is written, without those of machines.
+    # The checks of written values, without those of machines.
     asked = checks("The secret is there", "The address is one", RELEASE_IS_NAMED)
     play = [{"hosts": CORE, "connection": "local", "gather_facts": False, "tasks": asked}]
     done = played(playbook, tmp_path, play, given)
@@ -286,7 +286,7 @@ def test_frontdesks_that_would_show_their_key_over_plain_http_are_refused_before
 
 
 def tasks() -> list[tuple[str, dict[str, Any]]]:
-    """Each task of each role and playbook, with its file's name."""
+    """Return each task of each role and playbook, with its file's name."""
     found: list[tuple[str, dict[str, Any]]] = []
 
     def add(where: str, listed: list[dict[str, Any]]) -> None:
@@ -304,7 +304,7 @@ def tasks() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_no_task_gives_a_secret_as_a_variable_of_the_environment() -> None:
-    # They would be in ssh's and sh's command lines, and in sudo's log.
+    # Such variables would be in ssh's and sh's command lines, and in sudo's log.
     named = re.compile(r"\b[A-Z0-9_]*(?:PASSWORD|SECRET|TOKEN)[A-Z0-9_]*")
     given = {
         f"{where}: {name}"

@@ -1,4 +1,4 @@
-"""A core node's services: which are restarted, which end with their region, and their ports."""
+"""A core node's services: the order of restarts, the services that end with a region, the ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.deploy.told import ADMISSION
 ANSIBLE: Final = Path(__file__).resolve().parents[2] / "deploy" / "ansible"
 WHOLESALE: Final = ANSIBLE / "roles" / "wholesale"
 CORE: Final = "oregon-core-1"
-# In the order in which they are restarted.
+# In the order of their restarts.
 ALL: Final = [
     "newsfabric-shovels",
     "newsfabric-frontdesk",
@@ -29,7 +29,7 @@ ALL: Final = [
 
 
 def included(playbook: str) -> list[dict[str, Any]]:
-    """A playbook's tasks that do something with the services of the core, in their order."""
+    """Return a playbook's tasks that include the core's services, in their order."""
     plays = yaml.safe_load((ANSIBLE / "playbooks" / playbook).read_text())
     tasks = [task for play in plays for task in play.get("tasks", [play])]
     roles = [(task, task.get("ansible.builtin.include_role", {})) for task in tasks]
@@ -39,7 +39,7 @@ def included(playbook: str) -> list[dict[str, Any]]:
 def played(
     playbook: str, folder: Path, tasks: list[dict[str, Any]], given: dict[str, Any]
 ) -> subprocess.CompletedProcess[str]:
-    """Have a core node of production do ``tasks``, with what is ``given``."""
+    """Run ``tasks`` as a core node of production, with the variables ``given``."""
     play = {
         "hosts": CORE,
         "connection": "local",
@@ -59,7 +59,7 @@ def played(
 
 
 def named(playbook: str, folder: Path, tasks: list[dict[str, Any]]) -> list[list[str]]:
-    """The units that each of ``tasks`` would have systemd do something with."""
+    """Return the units that each of ``tasks`` would pass to systemd."""
     asked = []
     for number, task in enumerate(tasks):
         source = task["ansible.builtin.include_role"]["tasks_from"]

@@ -1,4 +1,4 @@
-"""The program that makes the store's logins: how many replicas it asks for, who is let in."""
+"""The program that makes the store's logins: the replicas that it asks for, and the users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODE = Namespace(hosts="192.0.2.1", port=9042, ca=None)
         (["oregon"], SIMPLE, {"oregon": "1"}),
         (["oregon"] * 2, BY_CENTRE | {"oregon": "1"}, {"oregon": "1"}),
         (["oregon"] * 3, BY_CENTRE | {"oregon": "1"}, {"oregon": "3"}),
-        # One is gone for good, and isn't replaced yet.
+        # One node is lost for good, and isn't replaced yet.
         (["oregon"] * 2, BY_CENTRE | {"oregon": "3"}, {"oregon": "3"}),
         (["oregon"] * 3 + ["dublin"], BY_CENTRE | {"oregon": "3"}, {"oregon": "3", "dublin": "1"}),
     ],
@@ -44,7 +44,7 @@ def test_replicas_are_not_taken_away_because_the_inventory_lacks_a_node(
 @pytest.mark.parametrize(
     ("nodes", "replicas"),
     [
-        # Cassandra takes no replicas from a data centre that has nodes but for the last one.
+        # Cassandra can't remove the last replica from a data centre that still has nodes.
         (["oregon"] * 3 + ["dublin"] * 3, {"oregon": "1", "dublin": "1"}),
         (["oregon"] * 3 + ["dublin"], {"oregon": "1", "dublin": "1"}),
         (["oregon"] * 3, {"oregon": "1"}),

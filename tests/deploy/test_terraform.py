@@ -1,7 +1,7 @@
-"""deploy/terraform: what can be said of it without an AWS account.
+"""deploy/terraform, as far as it can be checked without an AWS account.
 
-The pure checks run always; format, schema and the modules' own tests where there is a ``tofu`` or a
-``terraform`` on the PATH, and a provider that it can install.
+The pure checks run always. Format, schema and the modules' own tests run where a ``tofu`` or a
+``terraform`` is on the PATH, and can install the provider.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FOLDERS = sorted({path.parent.relative_to(TREE) for path in TREE.rglob("*.tf")})
 CHECK = [sys.executable, str(ROOT / "scripts" / "check-terraform")]
 PROGRAM = os.environ.get("TERRAFORM") or shutil.which("tofu") or shutil.which("terraform")
 
-# AWS's names of the services that the scaler asks, by the name of the client in boto3.
+# AWS's names of the services that the scaler calls: the names of boto3's clients.
 SERVICES = {"autoscaling", "ec2", "cloudwatch"}
 
 
 def blocks(kind: str, folder: Path) -> dict[str, str]:
-    """Every ``kind "name" {…}`` at the top of ``folder``'s files: name to body."""
+    """Return each ``kind "name" {…}`` at the top level of ``folder``'s files: name to body."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.tf")):
         pattern = rf'^{kind} "([\w-]+)" \{{\n(.*?)^\}}'
@@ -63,14 +63,14 @@ def test_every_output_has_a_description(folder: Path) -> None:
 
 
 def limited(folder: Path, name: str) -> bool:
-    """Whether a wrong ``name`` is refused by ``folder`` or by a module that is handed it."""
+    """Return whether ``folder``, or a module that gets the value, refuses a wrong ``name``."""
     body = blocks("variable", folder)[name]
     if "validation {" in body or re.search(r"^  type\s+= bool$", body, re.MULTILINE):
         return True
     for module in blocks("module", folder).values():
         source = re.search(r'^  source\s+= "(.*)"$', module, re.MULTILINE)
         assert source is not None
-        # An argument may go on in lines that are further in, and end with a bracket.
+        # An argument may continue in lines that are indented further, and end with a bracket.
         arguments = re.findall(r"^  (\w+)\s+= (.*(?:\n(?:    |  [\])}]).*)*)", module, re.MULTILINE)
         used = [word for word, value in arguments if re.search(rf"\bvar\.{name}\b", value)]
         given = (folder / source[1]).resolve()
@@ -234,7 +234,7 @@ def program() -> str:
 
 @pytest.fixture(scope="module")
 def provider(program: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Skips where the AWS provider can't be installed: no registry, no mirror."""
+    """Skip the test where the AWS provider can't be installed: no registry, no mirror."""
     folder = tmp_path_factory.mktemp("provider")
     shutil.copy(TREE / "modules" / "network" / "versions.tf", folder)
     command = [program, "init", "-input=false", "-no-color"]

@@ -1,4 +1,4 @@
-"""What deploy/terraform makes and deploy/ansible expects: the same ports, names, networks."""
+"""deploy/terraform and deploy/ansible agree: the same ports, names and networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULTS: Final[dict[str, Any]] = yaml.safe_load((ANSIBLE / "group_vars" / "all.
 
 
 def default(module: str, variable: str) -> str:
-    """The text of a variable of a module."""
+    """Return the default of a module's variable, as text."""
     found = re.search(
         rf'^variable "{variable}" \{{\n(.*?)^\}}$',
         (MODULES / module / "variables.tf").read_text(),
@@ -69,7 +69,7 @@ def test_scalers_are_watched_by_the_names_that_they_are_started_with() -> None:
     )["wholesale_services"]
     [scaler] = [each for each in services if each["unit"] == "newsfabric-scaler"]
     started = re.search(r"'--name', inventory_hostname ~ '([a-z-]+)'", scaler["command"])
-    # One on each host of group `core`.
+    # One scaler on each host of group `core`.
     watched = re.search(
         r'^  scalers = \[for name in sort\(keys\(local\.hosts\.core\)\) : "\$\{name\}([a-z-]+)"\]$',
         (MODULES / "region" / "main.tf").read_text(),
@@ -81,7 +81,7 @@ def test_scalers_are_watched_by_the_names_that_they_are_started_with() -> None:
 
 
 def environment(name: str) -> dict[str, dict[str, str]]:
-    """Each place that an environment's ``main.tf`` makes, with the texts of its arguments."""
+    """Return each place that an environment's ``main.tf`` makes, with its arguments as text."""
     main = (TERRAFORM / "environments" / name / "main.tf").read_text()
     blocks = re.findall(r"^ +(?:first|second|proxy) += \{\n(.*?)^ +\}$", main, re.M | re.S)
     places = [dict(re.findall(r'^ +(\w+) += "?(.*?)"?$', block, re.M)) for block in blocks]
@@ -89,7 +89,7 @@ def environment(name: str) -> dict[str, dict[str, str]]:
 
 
 def made(name: str) -> dict[str, int]:
-    """The sizes of an environment's clusters: ``oregon-core`` to 3."""
+    """Return the sizes of an environment's clusters: ``oregon-core`` to 3."""
     main = (TERRAFORM / "environments" / name / "main.tf").read_text()
     sizes = re.findall(r"^  (client|core|store) += \{ number = (\d+)", main, re.M)
     found: dict[str, int] = {}
@@ -102,7 +102,7 @@ def made(name: str) -> dict[str, int]:
 
 
 def inventory(name: str) -> dict[str, dict[str, Any]]:
-    """The groups of an environment's ``hosts.yml``, with their hosts."""
+    """Return the groups of an environment's ``hosts.yml``, with their hosts."""
     file = ANSIBLE / "inventories" / name / "hosts.yml"
     groups = yaml.safe_load(file.read_text())["all"]["children"]
     return {group: told["hosts"] for group, told in groups.items()}
@@ -161,7 +161,7 @@ def test_the_example_of_an_inventory_has_the_machines_that_terraform_makes(name:
         assert all(address in network for address in addresses), place
     wanted = {f"{cluster}-{n + 1}" for cluster, number in made(name).items() for n in range(number)}
     found = {host for place in environment(name) for host in hosts[place]}
-    # Boxes come and go.
+    # Boxes are added and removed.
     assert {host for host in found if "-retail-" not in host} == wanted
 
 
@@ -188,7 +188,7 @@ def test_data_volumes_are_as_large_as_hosts_need_them(name: str) -> None:
         told = re.search(rf"^  {role} +=.*?data_gb = (\d+)", main, re.MULTILINE)
         texts = (fabric,) if role == "proxy" else (region, fabric)
         sizes = [int(told[1])] if told else [default_of(text, role, "data_gb") for text in texts]
-        # The file system takes some of it for itself.
+        # The file system uses a part of the disk for itself.
         assert all(size * 1024 * 0.95 >= least[role] for size in sizes), role
 
 

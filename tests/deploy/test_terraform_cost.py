@@ -1,4 +1,4 @@
-"""deploy/terraform/cost.py: the sums behind what a month costs."""
+"""deploy/terraform/cost.py: the sums of the monthly costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def loaded() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
+    # Dataclasses look up their module.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""inventories/three-machines, and what the role ``machine`` makes of it."""
+"""inventories/three-machines, and the files that the role ``machine`` makes from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS: Final = ("client", "core", "store", "retail")
 
 
 def hosts() -> dict[str, dict[str, str]]:
-    """Each host of the example, and what the inventory says of it."""
+    """Return the inventory's variables of each host of the example."""
     found: dict[str, dict[str, str]] = yaml.safe_load(INVENTORY.read_text())["all"]["children"][
         "oregon"
     ]["hosts"]
@@ -69,14 +69,14 @@ def test_the_pages_sizes_fit_their_machines_and_the_first_is_the_examples() -> N
     sizes = [[int(n or 0) for n in map(str.strip, rest.split("|")[:4])] for _, rest in rows]
     assert dict(zip(PARTS, sizes[0], strict=True)) == settings()["newsfabric_memory_mib"]
     for (gib, _), of_parts in zip(rows, sizes, strict=True):
-        # An eighth is left to the machine's own Debian, HAProxy and files that are read again.
+        # An eighth is left for the machine's own Debian, HAProxy and the page cache.
         assert sum(of_parts) <= int(gib) * 1024 * 7 / 8
 
 
 def told(
     playbook: str, tmp_path: Path, name: str, *, machines: list[str], more: dict[str, Any]
 ) -> subprocess.CompletedProcess[str]:
-    """The playbook's first play, which connects to nothing, where there are these machines."""
+    """Run the playbook's first play, which connects to no host, with these machines."""
     plays = yaml.safe_load((ANSIBLE / "playbooks" / name).read_text())
     known = {one: settings()["newsfabric_machines"][one] for one in machines}
     given = {"newsfabric_machines": known, "newsfabric_secret": "a" * 64, **more}
@@ -123,7 +123,7 @@ def test_another_inventory_than_the_one_that_was_meant_is_refused(
         ("oregon-core-1", True),
         ("oregon-retail-1", False),
         ("nobody", False),
-        # The others of its part are in another region.
+        # All others of its part are in another region.
         ("dublin-core-1", False),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_host_moves_that_has_others_of_its_part_beside_it(
 
 @pytest.fixture(scope="module")
 def of_b(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What machine b is given, by the template's name; of its hosts what the core node is."""
+    """Return machine b's files by the template's name; of its hosts only the core node's."""
     folder = tmp_path_factory.mktemp("machine")
     tasks = [
         {
@@ -201,7 +201,7 @@ def test_a_tunnel_ends_at_each_other_machine_and_takes_packets_of_no_one_else(
 
 
 def rules(of_b: dict[str, str], chain: str) -> list[str]:
-    """A chain's, without what hook it is at, and comments."""
+    """Return the rules of a chain, without its hook and comments."""
     lines = of_b["bridge.nft"].partition(f"chain {chain} {{")[2].partition("}\n    ")[0]
     return [line for line in map(str.strip, lines.splitlines()[2:]) if line[:1] not in "#}"]
 
@@ -219,9 +219,9 @@ def test_a_machine_forwards_for_its_hosts_alone(of_b: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def networks(of_b: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
-    """Machine b's network as its files make it, with one host; machine a and the world beside it.
+    """Make machine b's network from its files, with one host, machine a and the world beside it.
 
-    ``outside`` has every address that isn't of the fabric, and both know the way to hosts.
+    ``outside`` has every address that isn't of the fabric, and both have a route to hosts.
     """
     folder = tmp_path_factory.mktemp("bridge")
     for name in ("bridge.sh", "bridge.nft"):
@@ -271,7 +271,7 @@ def test_a_host_asks_a_clouds_name_servers_and_not_for_its_machines_role(
 def test_a_tunnel_takes_nothing_that_comes_another_way_than_from_its_machine(
     networks: Networks,
 ) -> None:
-    # The third machine's address, at the wrong side.
+    # The third machine's address, on the wrong network.
     networks.run("outside", "ip address add 192.0.2.13/32 dev lo")
     networks.tunnel("outside", "192.0.2.13", "192.0.2.12", "10.9.0.13/32", to="host")
     networks.tunnel("peer", "192.0.2.11", "192.0.2.12", "10.9.0.11/32", to="host")
@@ -293,7 +293,7 @@ def test_readers_come_by_name_to_the_machines_own_box_and_to_any_frontdesk(
     said = of_b["haproxy.cfg"]
     assert "use_backend boxes if { ssl_fc_sni -i readers-b.news.example.com }" in said
     servers = re.findall(r"^    server (\S+) (\S+)(.*)$", said, re.MULTILINE)
-    # The gateway is told who comes; whoever isn't here stands in.
+    # The proxy sends the reader's address to the gateway; other machines' frontdesks are backups.
     assert ("oregon-retail-2", "10.9.0.102:8080", " send-proxy-v2") in servers
     desks = {
         name: rest for name, where, rest in servers if where.endswith(":8080") and "core" in name

@@ -1,4 +1,4 @@
-"""What systemd lets each unit do: `systemd-analyze security` gives each 2.0 or less of 10."""
+"""The exposure of each unit: `systemd-analyze security` gives each 2.0 or less of 10."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.deploy.unit_templates import ROLES, reaches_metadata, units, written
 ANSIBLE: Final = ROLES.parent
 CLIENT, CORE, STORE, BOX = "oregon-client-1", "oregon-core-1", "oregon-store-1", "oregon-retail-1"
 MOST: Final = 2.0
-# What Debian's units have that we add to, as far as it isn't said again: who they run as.
+# The users of Debian's units to which we add settings: our files don't repeat them.
 DEBIANS: Final = {
     "rabbitmq-server": "rabbitmq",
     "prometheus": "prometheus",
     "prometheus-node-exporter": "prometheus",
 }
-# Where each template goes, besides unit.j2: on which host, and as which unit or addition to one.
+# The target of each template but unit.j2: the host, and the unit or the addition to a unit.
 GOES: Final = {
     "rabbitmq/unit.conf.j2": (CORE, "rabbitmq-server.service.d/newsfabric.conf"),
     "cassandra/cassandra.service.j2": (STORE, "cassandra.service"),
@@ -35,11 +35,11 @@ GOES: Final = {
         "prometheus-node-exporter.service.d/newsfabric.conf",
     ),
     "observability/certificates.service.j2": (STORE, "newsfabric-certificates.service"),
-    # Two of them: `once` has the loop.
+    # Two units: `once` has the loop.
     "instance/settle.service.j2": (BOX, "newsfabric-{{ instance_once.program }}.service"),
     "instance/leave.service.j2": (BOX, "newsfabric-leave.service"),
 }
-# Who includes the role `service`.
+# The files that include the role `service`.
 SERVICES: Final = {
     "wholesale/tasks/main.yml": CORE,
     "retail/tasks/main.yml": BOX,
@@ -48,7 +48,7 @@ SERVICES: Final = {
 
 
 def analyze() -> str:
-    """The path of systemd-analyze; skips without it on a laptop, fails in CI."""
+    """Return the path of systemd-analyze; without it skip on a laptop, fail in CI."""
     found = shutil.which("systemd-analyze")
     if found is None:
         why = "no systemd-analyze (package systemd)"
@@ -59,7 +59,7 @@ def analyze() -> str:
 
 
 def rendered(source: str, target: str, host: str, **more: Any) -> dict[str, Any]:
-    """A task that writes a template's unit."""
+    """Return a task that writes a template's unit."""
     role, name = source.split("/")
     return {
         "ansible.builtin.template": {
@@ -73,7 +73,7 @@ def rendered(source: str, target: str, host: str, **more: Any) -> dict[str, Any]
 
 
 def services() -> list[dict[str, Any]]:
-    """Tasks that write the units of the role ``service``, of what its users tell it."""
+    """Return tasks that write the units of the role ``service``, with all its users' variables."""
     tasks = []
     for file, host in SERVICES.items():
         [task] = yaml.safe_load((ROLES / file).read_text())
@@ -83,7 +83,7 @@ def services() -> list[dict[str, Any]]:
 
 
 def once() -> dict[str, Any]:
-    """The loop over the units that run once, as the role ``instance`` has it."""
+    """Return the loop over the units that run once, from the role ``instance``."""
     install = yaml.safe_load((ROLES / "instance/tasks/install.yml").read_text())
     [task] = [task for task in install if "instance_once" in str(task.get("loop_control"))]
     return {key: task[key] for key in ("loop", "loop_control")}
@@ -120,7 +120,7 @@ def play() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def root(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root folder with the units of production's hosts."""
+    """Return a root folder with the units of production's hosts."""
     root = tmp_path_factory.mktemp("root")
     folder = root / "etc" / "systemd" / "system"
     for name, user in DEBIANS.items():
@@ -142,7 +142,7 @@ def root(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exposure(root: Path, unit: str) -> float:
-    """0 to 10."""
+    """Return the exposure of a unit, from 0 to 10."""
     done = subprocess.run(
         [analyze(), "security", "--offline=true", f"--root={root}", "--no-pager", unit],
         capture_output=True,
@@ -170,7 +170,7 @@ def test_who_talks_to_strangers_never_acts_in_the_machines_name(root: Path) -> N
     ours = (root / "etc" / "systemd" / "system").glob("newsfabric-*.service")
     assert {unit.stem for unit in ours if reaches_metadata(unit.read_text())} == {
         *("newsfabric-scaler", "newsfabric-admit"),
-        # They make a machine a box, and drain it.
+        # These make a machine a box, and drain it.
         *("newsfabric-settle", "newsfabric-renew", "newsfabric-leave"),
     }
 

@@ -1,4 +1,4 @@
-"""Settings of group_vars/all.yml that follow from others, or from what prechecks have found."""
+"""Settings of group_vars/all.yml that follow from others, or from facts that prechecks found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK: Final = ANSIBLE / "roles" / "precheck" / "files" / "look.py"
 
 
 def setting(playbook: str, folder: Path, name: str, given: dict[str, object]) -> str:
-    """What setting ``name`` is where ``given`` is said."""
+    """Return the value of setting ``name`` when the variables ``given`` are set."""
     found = folder / "found"
     task = {"content": f"{{{{ {name} }}}}", "dest": str(found), "mode": "0600"}
     play = {
@@ -91,7 +91,7 @@ def test_keys_that_are_brought_to_hosts_are_looked_for_where_they_are_put(
     [
         ({"ansible_facts": {"memtotal_mb": 8000}}, "4000"),
         ({"ansible_facts": {"memtotal_mb": 64000}}, "8192"),
-        # A container sees all of its machine's.
+        # A container sees all of its machine's memory.
         (
             {"ansible_facts": {"memtotal_mb": 64000}, "newsfabric_memory_mib": {"store": 2560}},
             "1280",

@@ -1,4 +1,4 @@
-"""What services are started with: balancers before them, boxes, each other."""
+"""The arguments of services: the balancers in front of them, the boxes, each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET: Final = "s" * 64
 
 
 def services(playbook: str, folder: Path, **more: Any) -> dict[str, dict[str, Any]]:
-    """Unit to what is said of it, on a core node and on a box of oregon."""
+    """Return the description of each unit, on a core node and on a box of oregon."""
     play = [
         {
             "hosts": host,
@@ -81,7 +81,7 @@ def words_of(service: dict[str, Any]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def commands(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Unit to the words that it is started with, on a core node and on a box of oregon."""
+    """Return the command line of each unit, on a core node and on a box of oregon."""
     found = services(playbook, tmp_path_factory.mktemp("told"))
     return {unit: words_of(service) for unit, service in found.items()}
 
@@ -101,7 +101,7 @@ def test_a_frontdesk_takes_boxes_behind_a_balancer_and_those_of_its_networks(
     places = Places(given(commands["newsfabric-frontdesk"], "--gateways-at="))
     assert places.allow("wss://readers.oregon.news.example.com/websocket")
     assert places.allow("http://10.10.1.41:8080/websocket")
-    # The example beside it says otherwise.
+    # The example beside it has this address.
     assert not places.allow("http://10.1.1.41:8080/websocket")
     assert not places.allow("wss://readers.oregon.news.example.org/websocket")
 

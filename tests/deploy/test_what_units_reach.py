@@ -1,4 +1,4 @@
-"""What units let services reach: the machine's role in AWS, and on a group's box a key."""
+"""The limits that units set for services: the machine's role in AWS, and a key on a group's box."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.deploy.unit_templates import DENIED, reaches_metadata, units, written
 ROOT: Final = Path(__file__).resolve().parents[2]
 ANSIBLE: Final = ROOT / "deploy" / "ansible"
 ROLES: Final = ANSIBLE / "roles"
-# They make a machine a box, and drain it: their work is in the machine's name.
+# These make a machine a box, and drain it: they act in the machine's name.
 INSTANCES_OWN: Final = {"instance/settle.service.j2", "instance/leave.service.j2"}
 
 
@@ -26,7 +26,7 @@ def test_no_unit_but_the_instances_own_reaches_the_metadata_service() -> None:
 
 @pytest.fixture(scope="module")
 def of_a_box(playbook: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The units that the image has for a group's box."""
+    """Return the units that the image has for a group's box."""
     tmp_path = tmp_path_factory.mktemp("box")
     install: list[dict[str, Any]] = yaml.safe_load(
         (ROLES / "instance" / "tasks" / "install.yml").read_text()
@@ -80,13 +80,13 @@ def test_a_box_is_made_at_boot_and_its_secrets_are_renewed_when_leave_asks(
     settle, renew = of_a_box["newsfabric-settle.service"], of_a_box[RENEW]
     assert "\nWantedBy=multi-user.target\n" in settle
     assert "\nRestart=on-failure\n" in settle
-    # It may be started again, and not by itself.
+    # It can be started again, but doesn't start by itself.
     assert not {"WantedBy=multi-user.target", "RemainAfterExit=yes"} & set(renew.splitlines())
     assert "\nReadWritePaths=/etc/newsfabric\n" in renew
 
 
 def test_a_box_of_a_group_runs_no_service_that_is_given_a_key(of_a_box: dict[str, str]) -> None:
-    # All boxes of a group would have the same one.
+    # All boxes of a group would have the same key.
     assert [name for name, text in of_a_box.items() if "key.pem" in text] == []
     broker = (ROLES / "rabbitmq" / "templates" / "rabbitmq.conf.j2").read_text()
     [only, _] = broker.split("keyfile = ")

@@ -1,4 +1,4 @@
-"""What ``terraform output -json settings`` tells Ansible, as an example."""
+"""An example of ``terraform output -json settings``, which Ansible reads."""
 
 from __future__ import annotations
 

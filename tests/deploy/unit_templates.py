@@ -14,10 +14,10 @@ _DENIED: Final = re.compile(rf"^(?:{re.escape(DENIED)}|IPAddressDeny=any)$", re.
 
 
 def units() -> dict[str, str]:
-    """Each template of a service's unit, or of what is added to one: ``ROLE/FILE`` -> its text.
+    """Return each template of a service's unit, or of an addition to one: ``ROLE/FILE`` -> text.
 
-    Not those of a machine that carries hosts: they make networks and containers, as root must, and
-    talk to nobody.
+    Units of a machine that carries hosts are left out: they make networks and containers, so they
+    must run as root, and they listen to no client.
     """
     return {
         f"{file.parts[-3]}/{file.name}": text
@@ -28,12 +28,12 @@ def units() -> dict[str, str]:
 
 
 def reaches_metadata(unit: str) -> bool:
-    """Whether a unit's service may act in the name of the machine's role in AWS."""
+    """Return whether a unit's service may act in the name of the machine's role in AWS."""
     return not _DENIED.search(unit)
 
 
 def written(folder: Path, play: list[dict[str, Any]]) -> Path:
-    """The file of ``play``, which finds the roles beside it, as playbooks do."""
+    """Write ``play`` into a file that finds the roles beside it, as playbooks do."""
     (folder / "roles").symlink_to(ROLES)
     (folder / "playbooks").mkdir()
     file = folder / "playbooks" / "play.yml"

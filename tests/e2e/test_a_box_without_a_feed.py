@@ -1,4 +1,4 @@
-"""Readers of a box whose broker is dead are sent where news still come."""
+"""Readers of a box whose broker is dead are sent to a box that still gets messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from worlds import World
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-# Ten seconds without a feed, two to drain, and what a busy machine takes.
+# Ten seconds without a feed, two to drain, and time for a busy machine.
 PATIENCE = 40.0
 
 
 async def _goodbye(url: str, world: World, broker: str) -> dict[str, object]:
-    """What a reader at ``url`` is told after ``broker`` was killed."""
+    """Return the push that a reader at ``url`` gets after ``broker`` was killed."""
     async with websockets.connect(url) as reader:
         await reader.send('{"action":"subscribe","topic":"news.breaking"}')
         assert json.loads(await reader.recv())["type"] == "subscribed"

@@ -1,4 +1,4 @@
-"""From an AMQP publisher's send to readers of both regions, over every transport."""
+"""The way of a message from an AMQP publisher to readers of both regions, over every transport."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_a_stranger_with_pika_needs_to_know_the_exchange_alone(world: World) -> 
 
 @pytest.mark.promise("D1")
 def test_gold_copies_from_two_regions_reach_a_reader_once(world: World) -> None:
-    # Gold enters both regions' routers, so every box gets two copies; the second headline
-    # would be preceded by the first one's copy if the hub let it through.
+    # Gold enters both regions' routers, so each box gets two copies: if the hub let it through, a
+    # second copy of the first headline would precede the second one.
     first, second = _headline(), _headline()
     tail = Tail(world, "news.breaking", region="oregon", count=2)
     for headline in (first, second):
@@ -103,7 +103,7 @@ def test_a_repeated_message_id_is_delivered_once(world: World) -> None:
     world.run("publish", "news.world", '{"headline": "another"}')
     bodies = [m["body"]["headline"] for m in tail.messages()]
     assert bodies == ["again", "another"]
-    # All ids name the same message: past the router's clock they are equal.
+    # All ids are of one message: they are equal after the router's time.
     assert ids[0][14:] == ids[1][14:] == ids[2][14:]
 
 

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a world: dashboards have answers, faults that are made are told."""
+"""A real Prometheus scrapes a world: dashboards have data, and alerts fire for faults."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from worlds import PORTS, World
 
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
 
-# Canaries are called silent after 20 s, and a busy machine takes its time.
+# Canaries count as silent after 20 s, and the machine may be busy.
 PATIENCE = 180.0
-# Beside the worlds' ports.
+# Apart from the worlds' ports.
 PORT = PORTS + 1690
-# What a world says while something in it is broken, whatever that is: a gateway that hears late
-# what was held up, a process that waits for what is away.
+# Alerts that accompany any fault: a gateway that receives delayed messages, a process that waits
+# for a dead one.
 BESIDE = {
     "NewsfabricProcessNotReady",
     "NewsfabricDelayHigh",
@@ -35,7 +35,7 @@ BESIDE = {
 
 @contextlib.contextmanager
 def _traffic(world: World) -> Iterator[None]:
-    """A day of news, and a reader in each region."""
+    """Play a day of news to a reader in each region."""
     commands = [["replay", "examples/newsday.jsonl", "--speed", "600"]]
     commands += [["tail", "news.breaking", "--region", region] for region in ("oregon", "dublin")]
     started = [
@@ -54,7 +54,7 @@ def _traffic(world: World) -> Iterator[None]:
 
 @pytest.fixture
 def watched(world: World, tmp_path: Path) -> Iterator[tuple[World, Prometheus]]:
-    """A world with traffic that is well, and a Prometheus whose alerts don't wait."""
+    """Yield a healthy world with traffic, and a Prometheus whose alerts don't wait."""
     world.mend()
     targets = json.loads(world.run("targets").stdout)
     with _traffic(world), running(tmp_path, PORT, targets, quick=True) as prometheus:
@@ -74,7 +74,7 @@ def _until(holds: Callable[[], Any]) -> Any:
 
 
 def _told(prometheus: Prometheus, alert: str, **labels: str) -> set[str]:
-    """What fires when ``alert`` does for ``labels``, but what often comes beside."""
+    """Wait for ``alert`` with ``labels``; return the other alerts that fire, without BESIDE."""
 
     def fires() -> set[str]:
         firing = prometheus.firing()

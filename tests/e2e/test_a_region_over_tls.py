@@ -1,4 +1,4 @@
-"""A region's services as processes, with TLS on every connection and its password in a file."""
+"""A region's services as processes, with TLS on each connection and its password in a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ USER = "fabric"
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """What runs, and where it is asked."""
+    """The processes, and their addresses."""
 
     nodes: Mapping[str, LocalNode]
     ours: Authority
@@ -45,7 +45,7 @@ class Region:
     processes: Mapping[str, subprocess.Popen[bytes]]
 
     async def ask(self, process: str, path: str, body: Any = None) -> str:
-        """The answer of ``process`` over https."""
+        """Return the reply of ``process`` over https."""
         http = SimpleAsyncHTTPClient(force_instance=True)
         request = HTTPRequest(
             f"https://127.0.0.1:{self.ports[process]}{path}",
@@ -63,7 +63,7 @@ class Region:
 def secured(
     name: str, folder: Path, home: RabbitmqHome, ours: Authority, shown: Certified
 ) -> tuple[LocalNode, dict[str, str]]:
-    """A node that speaks TLS, and its entry in fabric.json."""
+    """Return a node with TLS, and its entry in fabric.json."""
     port, management = free_ports(2)
     files = {"cacertfile": ours.file, "certfile": shown.certificate, "keyfile": shown.key}
     settings = [
@@ -72,7 +72,7 @@ def secured(
         "management.ssl.ip = 127.0.0.1",
         f"management.ssl.port = {management}",
         *(f"management.ssl.{what} = {file}" for what, file in files.items()),
-        # Who can't be had over TLS isn't there.
+        # There are no listeners without TLS.
         f"default_user = {USER}",
         f"default_pass = {PASSWORD}",
     ]
@@ -170,7 +170,7 @@ def started(
 
 
 def shown(process: subprocess.Popen[bytes]) -> str:
-    """What `ps` shows of ``process``."""
+    """Return the command line and environment of ``process``, as `ps` shows them."""
     return "".join(
         Path(f"/proc/{process.pid}/{what}").read_text() for what in ("cmdline", "environ")
     )
@@ -195,7 +195,7 @@ async def test_a_message_is_routed_with_tls_on_every_connection(region):
     for node in region.nodes.values():
         rows = await asyncio.to_thread(node.ctl, "list_connections", "user", "ssl")
         found = {tuple(row.split("\t")) for row in rows.splitlines() if USER in row}
-        # A shovel's own end is direct, which is no connection over the network.
+        # A shovel's own end is a direct connection, without a network.
         assert found >= {(USER, "true")}
         assert (USER, "false") not in found
 

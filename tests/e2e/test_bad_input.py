@@ -1,4 +1,4 @@
-"""What strangers send that they shouldn't: answered, counted, never fatal."""
+"""Bad input of strangers: it is answered and counted, and never fatal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Breaking a world on purpose: single parts by hand, then for two minutes by schedule."""
+"""A world is broken on purpose: single parts by hand, then for two minutes by schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worlds import ROOT, World, gateways_in
 
 from localfabric.world.toxiproxy import find_toxiproxy
 
-# The two minutes need a world with two boxes in each region: so does the rest, once.
+# The two minutes need a world with two boxes in each region: all other tests use it, too.
 pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.timeout(600)]
 
 
@@ -28,7 +28,7 @@ def mended(boxes: World) -> Iterator[None]:
 
 @pytest.fixture
 def linked(boxes: World) -> World:
-    """The same, where regions are linked through Toxiproxy; skips on a laptop without it."""
+    """Return such a world with regions linked through Toxiproxy; skip on a laptop without it."""
     if find_toxiproxy(ROOT, os.environ) is None:
         if os.environ.get("CI") and shutil.which("go"):
             pytest.fail("CI must have Toxiproxy: `make setup` installs it where Go is")
@@ -83,9 +83,9 @@ def test_a_region_that_is_cut_off_goes_on_and_misses_nothing(linked: World) -> N
     published = linked.run("publish", "news.world", '"near"', "--region", "dublin")
     assert published.returncode == 0, published.stderr
     assert _chaos(linked, "heal") == [("oregon-dublin-link", "healed")]
-    # In which order is open: the regions share the one SQLite file, which can't be cut, and there
-    # dublin's gateway reads what a silent region's routers have stored. What a whole cut keeps
-    # away is tested with Cassandra (test_the_store_in_cassandra.py).
+    # The order is open: the regions share the one SQLite file, which can't be cut. From it dublin's
+    # gateway reads the messages of a silent region. A complete cut is tested with Cassandra
+    # (test_the_store_in_cassandra.py).
     assert {message["body"] for message in tail.messages()} == {"near", "far"}
 
 
@@ -100,12 +100,12 @@ def test_a_replay_goes_by_the_other_region_while_a_broker_is_away(
     try:
         done = linked.run("replay", str(day), "--speed", "0", "--region", "oregon")
         assert (done.returncode, done.stdout) == (0, "50 routed, 0 rejected\n"), done.stderr
-        # So does a single message, which says so.
+        # A single message takes the other region, too, and the output says so.
         by_dublin = linked.run("publish", "news.world", "1", "--region", "oregon")
         assert by_dublin.returncode == 0, by_dublin.stderr
         assert by_dublin.stderr.startswith("oregon's entrance is away (")
         assert "): published by dublin\n" in by_dublin.stderr
-        # Without that way, what is broken is named, and what mends it.
+        # With that region's broker dead, too, the output names the fault and the remedy.
         assert _chaos(linked, "kill", "dublin-client-1") == [("dublin-client-1", "killed")]
         alone = linked.run("publish", "news.world", "1", "--region", "oregon", "--timeout", "1")
         assert alone.returncode == 1

@@ -1,8 +1,8 @@
-"""Faults that are really made in a world, and the alerts that a real Prometheus tells of them.
+"""Real faults in a world, and the alerts that a real Prometheus fires for them.
 
-Several faults at a time, where they don't disturb each other. What takes minutes or a million
-messages in production is made in a service of the world that has smaller limits
-(tests/support/standins.py). tests/support/alert_faults.py says which test is which alert's.
+Several faults at a time, if they don't disturb each other. A fault that takes minutes or a million
+messages in production is made in a service of the world with smaller limits
+(tests/support/standins.py). tests/support/alert_faults.py lists the test of each alert.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from operations.certificates.making import make_authority
 pytestmark = [pytest.mark.world, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE = 180.0
-# Beside the worlds' ports.
+# Apart from the worlds' ports.
 PORT = PORTS + 1691
 GATEWAY = "dublin-retail-1-gateway"
 DATAPLANE = "dublin-retail-1-dataplane"
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def watching(standing: Standing, folder: Path) -> Iterator[Prometheus]:
-    """One Prometheus for all faults, whose alerts don't wait. At first it has nothing to tell."""
+    """Yield one Prometheus for all faults, whose alerts don't wait. At first no alert fires."""
     world = standing.of("world", PORTS)
     world.mend()
     targets = json.loads(world.run("targets").stdout)
@@ -73,7 +73,7 @@ def watching(standing: Standing, folder: Path) -> Iterator[Prometheus]:
 
 @pytest.fixture
 def prometheus(world: World, watching: Prometheus) -> Iterator[Prometheus]:
-    """The world is mended at the end; alerts of other tests may still fire."""
+    """Yield it, and mend the world at the end; alerts of other tests may still fire."""
     try:
         yield watching
     finally:
@@ -102,7 +102,7 @@ def _fires(prometheus: Prometheus, alert: str, **labels: str) -> None:
 
 
 def _none_fires(prometheus: Prometheus, *alerts: str) -> None:
-    """Return when none of ``alerts`` fires, so that what does later is of the next fault."""
+    """Return when none of ``alerts`` fires, so that a later one belongs to the next fault."""
     _until(lambda: not prometheus.firing().keys() & set(alerts), prometheus)
 
 
@@ -117,7 +117,7 @@ def _port(world: World, region: str) -> int:
 
 
 def _send(url: str, exchange: str, *messages: tuple[str, bytes]) -> None:
-    """Messages by topic, without waiting for any receipt."""
+    """Publish messages by topic, without waiting for receipts."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         for topic, body in messages:
@@ -125,7 +125,7 @@ def _send(url: str, exchange: str, *messages: tuple[str, bytes]) -> None:
 
 
 def _news(count: int, *, topic: str = "news.world", size: int = 0) -> list[tuple[str, bytes]]:
-    """Messages that nobody takes for repeats; their bodies have ``size`` bytes and some."""
+    """Return messages that aren't taken for repeats; their bodies have over ``size`` bytes."""
     text = "x" * size
     return [
         (topic, json.dumps({"n": str(uuid.uuid4()), "text": text}).encode()) for _ in range(count)
@@ -133,7 +133,7 @@ def _news(count: int, *, topic: str = "news.world", size: int = 0) -> list[tuple
 
 
 def _say(url: str, *messages: Message, exchange: str) -> None:
-    """Messages of our own to an exchange of a core."""
+    """Publish messages of our own to an exchange of a core."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         for message in messages:
@@ -143,14 +143,14 @@ def _say(url: str, *messages: Message, exchange: str) -> None:
 
 
 def _mark(id_: str) -> Message:
-    """User 42 has acknowledged a message."""
+    """Return the mark of user 42 that acknowledges a message."""
     return encode_mark(
         UserMark(topic="user.42", id=id_, kind="ack", at_ms=time.time_ns() // 1_000_000)
     )
 
 
 def _say_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
-    """What a broker lets ``box`` say, also for who has broken into it."""
+    """Publish with the login of ``box``, as an attacker on the box can."""
     user = user_name("box", box)
     parameters = pika.URLParameters(url)
     password = (world.state / "users" / user).read_text().strip()
@@ -167,7 +167,7 @@ def _say_as_a_box(world: World, url: str, box: str, *messages: Message) -> None:
 
 @contextlib.contextmanager
 def _also_scraped(folder: Path, layout: WorldLayout, *instances: str) -> Iterator[None]:
-    """These of ``layout`` are targets too; in the end those that were before."""
+    """Scrape these instances of ``layout``, too; at the end only the earlier targets."""
     file = folder / "targets.json"
     before = file.read_text()
     more = [group for group in targets(layout) if group["labels"]["instance"] in instances]
@@ -180,7 +180,7 @@ def _also_scraped(folder: Path, layout: WorldLayout, *instances: str) -> Iterato
 
 @contextlib.contextmanager
 def _locked(world: World) -> Iterator[None]:
-    """The store takes no writes."""
+    """Lock the store, so that it takes no writes."""
     store = sqlite3.connect(world.state / "store.sqlite", isolation_level=None)
     with contextlib.closing(store):
         store.execute("BEGIN IMMEDIATE")
@@ -230,7 +230,7 @@ def test_a_box_at_its_limits(world: World, prometheus: Prometheus) -> None:
 
 @contextlib.contextmanager
 def _few_descriptors(world: World) -> Iterator[None]:
-    """Whoever accepts dublin's readers has room for ten more."""
+    """Leave ten more descriptors to the process that accepts dublin's readers."""
     (gateway,) = world.region("dublin")["gateways"]
     pid = gateway["dataplane_pid"] or gateway["pid"]
     limit = resource.RLIMIT_NOFILE
@@ -248,7 +248,7 @@ def test_a_store_that_takes_nothing_for_long(world: World, prometheus: Prometheu
     sent = world.run("publish", "user.42", '{"n": 1}', "--region", "oregon", "--json")
     mark = _mark(json.loads(sent.stdout)["id"])
     with instead(world, "oregon-router-1", limits=routers):
-        # More than a router remembers here.
+        # More identities than this router remembers.
         _send(world.amqp_url("oregon"), "publish", *_news(800))
         _fires(prometheus, "NewsfabricIdentitiesEvicted", region="oregon")
         with _locked(world):
@@ -264,7 +264,7 @@ def test_a_store_that_takes_nothing_for_long(world: World, prometheus: Prometheu
 
 
 def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None:
-    """A router of dublin says that it has routed three messages. An operator declares them lost."""
+    """A router of dublin reports three messages that don't exist. An operator makes them void."""
     alerts = "NewsfabricHolesOpen", "NewsfabricNumbersMissing", "NewsfabricLogUnlisted"
     _none_fires(prometheus, *alerts)
     began_ms = time.time_ns() // 1_000_000
@@ -272,7 +272,7 @@ def test_numbers_that_no_store_has(world: World, prometheus: Prometheus) -> None
     tick = Tick(
         origin=log.region, router=log.router, epoch=log.epoch, seq=3, low=3, sent_ms=began_ms
     )
-    # And then that it is next year.
+    # A tick with a time in the next year.
     later = dataclasses.replace(tick, sent_ms=began_ms + 365 * 86_400_000)
     core = world.amqp_url("dublin", "core")
     _say(core, encode_tick(tick), encode_tick(later), exchange=topology.POSTOFFICE)
@@ -314,9 +314,9 @@ def test_what_a_region_is_told_wrongly(world: World, prometheus: Prometheus, fol
         Crowd.at(_port(world, "oregon")) as crowd,
     ):
         crowd.come(5)
-        # Two services share the queue.
+        # Two services share the queue, so some marks reach each.
         _say_as_a_box(world, core, "oregon-retail-1", *[mark] * 20)
-        # Of another box, by the key of its own.
+        # The report of another box, under the key of this one.
         forged = encode_load(load(box="oregon-retail-2"))
         key = load_key("oregon", "oregon-retail-1")
         forged = Message(key, forged.body, forged.properties)
@@ -346,7 +346,7 @@ def test_an_authority_that_ends_tomorrow(
 
 
 def _renew(file: Path, *, days: int) -> None:
-    """Put a new authority into ``file``, which ends after so many days."""
+    """Replace ``file`` by a new authority that ends after so many days."""
     now, lifetime = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=days)
     new = file.with_suffix(".new")
     new.write_bytes(make_authority("test", now=now, lifetime=lifetime).certificate)
@@ -378,7 +378,7 @@ def test_a_shovel_whose_messages_somebody_else_takes(world: World, prometheus: P
 def test_gold_that_was_held_up(world: World, prometheus: Prometheus) -> None:
     with Crowd.at(_port(world, "dublin")) as crowd:
         crowd.come(1, topic="news.breaking")
-        # A way that nothing has come by is no series yet, and what begins hasn't increased.
+        # The series begins with its first messages, and a series that begins hasn't increased.
         _hold_gold_up(world)
         _until(lambda: prometheus.query(_GOLD), prometheus)
         _hold_gold_up(world)
@@ -389,10 +389,10 @@ _GOLD = 'newsfabric_gateway_delay_seconds_count{class="gold",region="dublin"}'
 
 
 def _hold_gold_up(world: World) -> None:
-    """Gold waits for dublin's gateway for longer than the second that it may take."""
+    """Delay gold for dublin's gateway by more than the second that it may take."""
     _chaos(world, "stop", GATEWAY)
     _send(world.amqp_url("dublin"), "publish", *_news(10, topic="news.breaking"))
-    # How long the fault lasts.
+    # The duration of the fault.
     time.sleep(2.0)
     _chaos(world, "cont", GATEWAY)
 

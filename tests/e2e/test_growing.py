@@ -1,4 +1,4 @@
-"""Boxes that are added to a running world, and drained and ended again."""
+"""Boxes that are added to a running world, drained, and ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _offered(world: World) -> list[str]:
 
 
 def _ports(url: str) -> list[int]:
-    """All of the box whose readers' port is in ``url``."""
+    """Return all ports of the box whose readers' port is in ``url``."""
     port = int(url.split(":")[2].partition("/")[0])
     return list(range(port - 3, port + 3))
 
@@ -62,7 +62,7 @@ def test_a_box_that_is_added_later_is_as_good_as_the_first_and_leaves_nothing(
     before = _boxes(world)
     _eventually(lambda: len(_offered(world)) == 1, "the first box is offered")
     (first,) = _offered(world)
-    # Two at once want the same, and get it once.
+    # Two commands at once ask for the same number, and one box is added.
     scaling = [world.start("scale", REGION, "2") for _ in range(2)]
     said = [process.communicate(timeout=240) for process in scaling]
     assert [process.returncode for process in scaling] == [0, 0], said
@@ -79,7 +79,7 @@ def test_a_box_that_is_added_later_is_as_good_as_the_first_and_leaves_nothing(
         push = json.loads(reader.recv(timeout=30))
         assert (push["type"], push["body"]) == ("message", {"n": 1})
 
-        # It is broken and healed like any other.
+        # The box is broken and healed like any other.
         killed = world.run("chaos", "kill", f"{added}-agent", "--json")
         assert [done["done"] for done in json.loads(killed.stdout)] == ["killed"]
         world.mend()

@@ -1,4 +1,4 @@
-"""Readers with names in a whole world: logged in, and locked out everywhere at once."""
+"""Users of a whole world: logged in, and locked out everywhere at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def token(world: World, user: str, *options: str) -> str:
 
 
 def websockets_of(world: World) -> list[str]:
-    """A gateway of each region."""
+    """Return the WebSocket URL of a gateway in each region."""
     regions = world.status()["regions"]
     assert len(regions) == 2
     return [region["gateways"][0]["websocket_url"] for region in regions]
@@ -77,7 +77,7 @@ def test_a_revoked_user_is_out_in_every_region(world: World) -> None:
         with opened(url, old) as again:
             push = hear(again)
             assert (push["code"], push["reason"]) == (101, "the token was revoked")
-    # A token issued in a later second is good.
+    # A token issued in a later second is accepted.
     time.sleep(1.1)
     with opened(urls[0], token(world, "e2e-revoked")) as back:
         assert hear(back)["type"] == "logged_in"

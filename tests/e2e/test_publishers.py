@@ -1,4 +1,4 @@
-"""The publishers' libraries into a whole world, as the README has it for PHP."""
+"""The publishers' libraries with a whole world, as in the README of PHP."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_gold_is_routed_and_what_isnt_news_is_rejected(
     assert told[0]["published"]["routed"] is True
     assert told[0]["published"]["region"] in ("oregon", "dublin")
     assert told[1] == {"error": "Rejected", "reason": "topic_not_allowed"}
-    # Whichever came first: the broker's confirm, which is all it waits for, or the receipt.
+    # Either the broker's confirm, which is all it waits for, or the receipt arrived first.
     assert "published" in told[2]
 
 

@@ -1,4 +1,4 @@
-"""examples/go, examples/node, examples/ruby: publishers that wait for a receipt, into a world."""
+"""examples/go, examples/node, examples/ruby: publishers that wait for a receipt, with a world."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN_WITHIN = 60.0
 
 @pytest.fixture(scope="module", params=SAMPLES)
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of the sample, without its arguments."""
+    """Return the command of the sample, without its arguments."""
     return command(request.param, tmp_path_factory.mktemp("samples"))
 
 

@@ -1,4 +1,4 @@
-"""Plan and reality, on the brokers of a running world."""
+"""The shovels' plan and the brokers of a running world."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_a_shovel_that_nobody_wants_is_removed(world: World) -> None:
     value = {
         "src-protocol": "amqp091",
         "src-uri": "amqp://",
-        # Nobody publishes there: what it moved from a queue to itself would never end.
+        # No message is published there: a shovel from a queue to itself would never end.
         "src-exchange": "amq.fanout",
         "dest-protocol": "amqp091",
         "dest-uri": "amqp://",
         "dest-exchange": "rejected",
     }
-    # A name of the fabric's own pattern, for a region that doesn't exist.
+    # A name in the fabric's pattern, for a region that doesn't exist.
     _api(
         core["management_url"],
         "PUT",

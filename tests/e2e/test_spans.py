@@ -1,4 +1,4 @@
-"""One trace: from a publisher's traceparent through a router to a gateway's readers."""
+"""A single trace: from a publisher's traceparent through a router to a gateway's readers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_publishers_trace_goes_through_router_and_gateway(
     order = [found[name].ms for name in ("route", "store", "publish", "carry", "deliver")]
     assert order[0][0] <= order[1][0] <= order[1][1] == order[2][0] <= order[2][1] == order[0][1]
     assert order[1][0] == order[3][0] <= order[3][1] == order[4][0] <= order[4][1]
-    # No body in a trace.
+    # A trace has no bodies.
     assert "headline" not in str([one.fields for one in found.values()])
 
 

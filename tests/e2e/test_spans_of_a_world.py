@@ -1,7 +1,7 @@
 """A publisher's trace through a real world: routers, brokers, shovels and gateways of two regions.
 
-What is in each span is in test_spans.py, without a broker. Here routers and gateways of a world are
-started anew with a collector, and without one again afterwards.
+The fields of each span are tested in test_spans.py, without a broker. Here routers and gateways of
+a world are restarted with a collector, and without it afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRACING = [
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def collector(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
-    """What all routers and gateways of the world send their spans to."""
+    """Yield the collector to which all routers and gateways of the world send spans."""
     async with open_collector() as collector:
         monkeypatch.setenv("NEWSFABRIC_OTLP_ENDPOINT", collector.url)
         await asyncio.to_thread(_start_anew, world)
@@ -45,7 +45,7 @@ async def collector(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 def _start_anew(world: World) -> None:
-    """The processes that trace, with what the environment says now."""
+    """Restart the processes that trace, with the current environment."""
     killed = world.run("chaos", "kill", *TRACING)
     assert killed.returncode == 0, killed.stderr
     world.mend()
@@ -54,7 +54,7 @@ def _start_anew(world: World) -> None:
 async def _spans_of_one(
     world: World, collector: Collector, topic: str, complete: Callable[[list[Collected]], bool]
 ) -> list[Collected]:
-    """The spans of a message to ``topic``, published in oregon and read in both regions."""
+    """Return the spans of a message to ``topic``, published in oregon and read in both regions."""
     trace = secrets.token_hex(16)
     tails = [await asyncio.to_thread(Tail, world, topic, region=region) for region in REGIONS]
     url = world.amqp_url("oregon")
@@ -94,10 +94,10 @@ def _region(span: Collected) -> str:
 
 
 def _routed_in(*regions: str) -> Callable[[list[Collected]], bool]:
-    """Whether routers of all these regions and both boxes have told all they had.
+    """Return a check that routers of all these regions and both boxes have sent all their spans.
 
-    Both routers of a region may route a gold message, since it is in both its queues: then
-    there are two spans of oregon while dublin's are still under way.
+    Both routers of a region may route a gold message, since it is in both its queues: then there
+    are two spans of oregon before dublin's have arrived.
     """
     wanted = dict.fromkeys(("route", "store", "publish"), regions)
     wanted |= dict.fromkeys(("carry", "deliver"), REGIONS)
@@ -114,7 +114,7 @@ def _routed_in(*regions: str) -> Callable[[list[Collected]], bool]:
 
 
 def _check_route(spans: list[Collected], route: Collected) -> None:
-    """A router's spans: the publisher's child, and in it the store and the exchanges."""
+    """Check a router's spans: the publisher's child, and in it the store and the exchanges."""
     assert route.parent == PARENT
     assert route.resource["service.name"] == "newsfabric-router"
     assert route.resource["service.instance.id"] == route.attributes["newsfabric.router"]
@@ -127,7 +127,7 @@ def _check_route(spans: list[Collected], route: Collected) -> None:
 
 
 def _check_box(spans: list[Collected], region: str) -> None:
-    """A gateway's spans: both in the router's whose copy won, one after the other."""
+    """Check a gateway's spans: two in a row, children of the router's whose copy won."""
     (carry,) = [span for span in _named(spans, "carry") if _region(span) == region]
     (deliver,) = [span for span in _named(spans, "deliver") if _region(span) == region]
     (route,) = [span for span in _named(spans, "route") if span.span_id == carry.parent]

@@ -1,4 +1,4 @@
-"""What is killed in a world shows on its board within three seconds, and everything else stays."""
+"""A killed part of a world shows on its board within three seconds, and all else stays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from worlds import World
 
 pytestmark = pytest.mark.world
 
-# Seconds between a kill and an update that shows it: what was asked for, and what is allowed where
-# other tests have the cores.
+# Seconds between a kill and an update that shows it: the requirement, and the bound on a machine
+# where other tests have the cores.
 ASKED = 3.0
 BUSY = 15.0
 PATIENCE = 60.0
@@ -26,7 +26,7 @@ Document = dict[str, Any]
 
 
 class Watcher:
-    """Reads a board's stream: every document, every event, and when each of them came."""
+    """A reader of a board's stream: each document, each event, and their times."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -37,7 +37,7 @@ class Watcher:
 
     def read(self) -> None:
         while not self._closed:
-            # The frontdesk may be the one that was killed.
+            # The frontdesk may be the killed process.
             with contextlib.suppress(OSError), urlopen(self._url, timeout=PATIENCE) as answer:
                 for line in answer:
                     if self._closed:
@@ -57,7 +57,7 @@ class Watcher:
         self._closed = True
 
     def wait(self, holds: Callable[[Document], bool]) -> Document:
-        """The next document that ``holds``."""
+        """Return the next document that ``holds``."""
         with self._news:
             assert self._news.wait_for(
                 lambda: bool(self._document) and holds(self._document), PATIENCE
@@ -65,7 +65,7 @@ class Watcher:
             return self._document
 
     def came(self, kind: str, who: str, since: float) -> float:
-        """When an event came; it must, after ``since``."""
+        """Return the time of an event, which must occur after ``since``."""
 
         def found() -> list[float]:
             return [
@@ -101,7 +101,7 @@ def _is_quiet() -> bool:
 
 
 def _left(region: dict[str, Any]) -> set[str]:
-    """Who is going or gone: other tests add processes to this world and end them."""
+    """Return the processes that drain or are gone: other tests add and end some, too."""
     processes = (*region["boxes"], *region["services"])
     return {one["name"] for one in processes if one["state"] in ("draining", "gone")}
 
@@ -178,7 +178,7 @@ def test_a_board_whose_core_is_dead_says_that_it_hears_nobody(world: World):
             return "it hears nobody" in str(document["regions"][0]["why"])
 
         document = board.wait(deaf)
-        # Nobody is said to be gone who is only not heard.
+        # A process that only isn't heard isn't shown as gone.
         assert _process(document, "oregon-router-1")["state"] != "gone"
         assert document["regions"][1]["state"] in ("well", "troubled")
         world.mend()

@@ -1,7 +1,7 @@
 """The operations board in a real browser where it asks for a login: a real frontdesk of a world.
 
-Once it listens on every address, once on loopback behind a proxy, as docs/board.md has them. Which
-tokens open what over HTTP is in tests/wholesale/frontdesk/test_board.py.
+It listens on all addresses, or on loopback behind a proxy, as in docs/board.md. Access by token
+over HTTP is tested in tests/wholesale/frontdesk/test_board.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from localfabric.world.state import read_running
 pytestmark = [pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
 PATIENCE: Final = 60.0
-# Beside the worlds' ports.
+# Apart from the worlds' ports.
 PORT: Final = PORTS + 1680
 COOKIE: Final = "newsfabric_board"
 KEY: Final = "a-key-that-nobody-publishes-with"
@@ -37,7 +37,7 @@ KEY: Final = "a-key-that-nobody-publishes-with"
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """Where a frontdesk listens, and what a proxy adds to requests."""
+    """The address on which a frontdesk listens, and the headers that a proxy adds."""
 
     host: str
     added: Mapping[str, str]
@@ -51,14 +51,14 @@ WAYS: Final = {
 
 @dataclasses.dataclass(frozen=True)
 class Guarded:
-    """A frontdesk of ``world`` that asks for a login, and a browser that comes by its way."""
+    """A frontdesk of ``world`` that asks for a login, and a browser with the proxy's headers."""
 
     world: World
     context: BrowserContext
     url: str
 
     def token(self, user: str, *options: str) -> str:
-        """One of the world's own issuer."""
+        """Return a token of the world's own issuer."""
         done = self.world.run("token", user, *options)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -69,7 +69,7 @@ class Guarded:
         return page
 
     def status(self, path: str) -> int:
-        """How a request of this browser is answered."""
+        """Return the status of the reply to this browser."""
         return self.context.request.get(f"{self.url}{path}").status
 
     def cookies(self) -> list[Any]:
@@ -95,7 +95,7 @@ def guarded(
 
 @contextlib.contextmanager
 def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
-    """One more of oregon, told the world's keys; it drains at the end."""
+    """Run another frontdesk of oregon, with the world's keys; it drains at the end."""
     layout, _ = read_running(world.state)
     region = layout.regions[0]
     (beside,) = [p for p in region_programs(layout, region) if p.name == region.frontdesk_name]
@@ -111,7 +111,7 @@ def _frontdesk(world: World, host: str, folder: Path) -> Iterator[str]:
         "token-audience": READERS_AUDIENCE,
         "token-issuer": READERS_ISSUER,
     }
-    # The last of an option counts.
+    # A repeated option replaces the earlier one.
     command = [*beside.command, *(f"--{name}={value}" for name, value in told.items())]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

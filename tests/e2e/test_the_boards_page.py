@@ -1,7 +1,7 @@
 """The operations board in a real browser, on the frontdesks of a real world, while parts of it die.
 
-How soon what died is in ``/board.json`` is tried in test_the_board.py, what else the page promises
-in tests/wholesale/test_board_in_a_browser.py.
+The time until ``/board.json`` shows it is tested in test_the_board.py, all else of the page in
+tests/wholesale/test_board_in_a_browser.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 
 def _open(browser: Browser, world: World, name: str) -> Page:
-    """The board of region ``name``, once all is well on it."""
+    """Open the board of region ``name``; return it once all is well on it."""
     page = browser.new_page()
     page.goto(f"{world.region(name)['frontdesk_url']}/board")
     expect(page.locator("#link")).to_contain_text("Live")
@@ -79,7 +79,7 @@ def test_a_native_box_shows_its_readers_and_what_it_reports(world: World, browse
     expect(figure).to_have_text("0")
     tails = [Tail(world, "news.breaking", region="oregon") for _ in range(2)]
     expect(figure).to_have_text("2")
-    # By key: a concern that comes or goes above moves the tile away from under a mouse.
+    # By key: a concern that appears or disappears above moves the tile away from a mouse.
     box.press("Enter")
     dialog = page.get_by_role("dialog", name="oregon-retail-1")
     expect(dialog.locator("#inspector-kind")).to_contain_text("native")

@@ -1,8 +1,8 @@
 """clients/js in a real browser on a world: a gateway is killed under it, then a whole region.
 
-Messages are numbered and published in the region that stays, so what a page got says what it
-missed. How long a page was cut off is logged (``--log-cli-level INFO`` shows it). What else can
-happen to a page: tests/clients/test_javascript_in_a_browser.py.
+Messages are numbered and published in the region that stays, so the numbers that a page got show
+those that it missed. The time without a connection is logged (``--log-cli-level INFO`` shows it).
+All other cases: tests/clients/test_javascript_in_a_browser.py.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from playwright.async_api import BrowserContext
 from worlds import World
 
 logger = logging.getLogger(__name__)
-# Its world is the one of test_chaos.py.
+# In the world of test_chaos.py.
 pytestmark = [pytest.mark.slow, pytest.mark.world, pytest.mark.browser, pytest.mark.timeout(420)]
 
 STAYS: Final = "dublin"
 BREAKS: Final = "oregon"
-# From the moment of the break until the page has the next message: 3 s and 8 s are promised, and
-# measured by `bench failover`. Here the machine may be busy with other things.
+# From the break until the page has the next message: 3 s and 8 s are promised, and measured by
+# `bench failover`. Here the machine may be busy.
 SOON: Final = 60.0
 
 
@@ -43,7 +43,7 @@ def world(boxes: World) -> World:
 
 @pytest.fixture
 def healed(world: World) -> Iterator[World]:
-    """The world; what the test breaks in it is mended before another one begins."""
+    """Yield the world, and mend it after the test."""
     yield world
     world.mend()
 
@@ -56,7 +56,7 @@ async def context() -> AsyncIterator[BrowserContext]:
 
 @dataclasses.dataclass
 class Press:
-    """Publishes numbered messages on a topic of its own, ten a second."""
+    """A publisher of numbered messages on a topic of its own, ten a second."""
 
     url: str
     topic: str = dataclasses.field(default_factory=lambda: f"news.js-{uuid.uuid4()}")
@@ -92,7 +92,7 @@ def press(world: World) -> Press:
 
 
 async def _opened(context: BrowserContext, world: World, press: Press) -> ReadingPage:
-    """Reads in the region that breaks, since it can't ask the other one for its gateways."""
+    """Open a page in the region that breaks; it can't ask the other one for its gateways."""
     await context.route(_endpoints_url(world, STAYS), lambda route: route.abort())
     site = world.region(BREAKS)["frontdesk_url"]
     return await ReadingPage.opened(context, site, press.topic, path="/healthz/live")
@@ -103,7 +103,7 @@ def _endpoints_url(world: World, region: str) -> str:
 
 
 def _gateway_pids(world: World, url: str | None = None) -> list[int]:
-    """The processes of the gateway at ``url``, or of all in the region."""
+    """Return the processes of the gateway at ``url``, or of all in the region."""
     gateways = world.region(BREAKS)["gateways"]
     chosen = [g for g in gateways if url in (None, g["websocket_url"])]
     return [pid for g in chosen for pid in (g["pid"], g["dataplane_pid"]) if pid]
@@ -114,7 +114,7 @@ def _frontdesk_pids(world: World) -> list[int]:
 
 
 def _break(pids: list[int], how: signal.Signals) -> float:
-    """When, in ms as pages count them."""
+    """Send the signal ``how``; return the time in ms, as pages count it."""
     for pid in pids:
         os.kill(pid, how)
     return time.time() * 1000
@@ -141,7 +141,7 @@ async def test_a_region_is_gone_under_the_page(
     press: Press,
     how: signal.Signals,
 ) -> None:
-    """Stopped processes are as silent as a cut network: nothing is refused, nothing answered."""
+    """Stopped processes are as silent as a cut network: no refusals and no replies."""
     reading = await _opened(context, healed, press)
     pids = _gateway_pids(healed) + _frontdesk_pids(healed)
     await context.unroute(_endpoints_url(healed, STAYS))

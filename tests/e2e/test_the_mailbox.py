@@ -1,4 +1,4 @@
-"""Individual messages across a real fabric: kept, read on one device, known to the others."""
+"""Individual messages in a real fabric: kept, read on one device, and shown as read on others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 class Device:
-    """A reader who is logged in."""
+    """A reader that is logged in."""
 
     def __init__(self, connection: ClientConnection, user: str) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class Device:
         self._connection.send(json.dumps(verb))
 
     def hear(self, *types: str) -> dict[str, Any]:
-        """The next push of one of ``types``."""
+        """Return the next push of one of ``types``."""
         while True:
             push: dict[str, Any] = json.loads(self._connection.recv(PATIENCE))
             if push["type"] in types:
@@ -63,7 +63,7 @@ def device(world: World, region: str, user: str, *options: str) -> Iterator[Devi
 
 
 def write_to(world: World, user: str, text: str, region: str = "oregon") -> str:
-    """An individual message; returns its message id."""
+    """Publish an individual message; return its message id."""
     message_id = f"bill-{uuid.uuid4()}"
     done = world.run(
         *("publish", f"user.{user}", json.dumps({"text": text}), "--region", region),
@@ -78,7 +78,7 @@ def new_user() -> str:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two ids are of one message."""
+    """Return whether two ids are of one message."""
     return one[14:] == other[14:]
 
 
@@ -128,7 +128,7 @@ def test_a_device_in_the_other_region_hears_soon(world: World) -> None:
             phone.mark("read", id_)
             assert same(page.hear("read")["id"], id_)
             waits.append(time.monotonic() - began)
-        # A second is promised, and measured by `bench mailbox`. Here other tests run beside it.
+        # A second is promised, and measured by `bench mailbox`. Other tests run beside this one.
         assert statistics.median(waits) < 10.0, waits
 
 

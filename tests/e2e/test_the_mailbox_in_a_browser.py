@@ -1,6 +1,6 @@
-"""A user's two devices with clients/js on them, one in each region, and the real mailbox service.
+"""A user's two devices with clients/js, one in each region, and the real mailbox service.
 
-Order and content are what counts here; how soon a mark is on the other device is measured in
+Order and content are tested here; the delay of a mark on the other device is measured in
 test_the_mailbox.py.
 """
 
@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclasses.dataclass
 class Device:
-    """A browser of its own on the site of one region, whose gateways alone it can ask for."""
+    """A browser of its own on one region's site, which knows only that region's gateways."""
 
     page: Page
     site: str
@@ -56,26 +56,26 @@ class Device:
         return cls(page, world.region(region)["frontdesk_url"], user)
 
     def open(self, token: str | None) -> Device:
-        """Load the page, or load it anew, and open the mailbox."""
-        # The reader's page lets no script in but its own.
+        """Load the page, or reload it, and open the mailbox."""
+        # The reader's page allows only its own scripts.
         self.page.goto(f"{self.site}/healthz/live")
         self.page.add_script_tag(url=f"{self.site}/static/newsfabric.js")
         self.page.evaluate(OPEN, [f"user.{self.user}", token])
         return self
 
     def log_in(self, token: str) -> str:
-        """Say who the user is; returns whom the gateway took it for."""
+        """Log in; return the user that the gateway reports."""
         user: str = self.page.evaluate("async (token) => (await fabric.login(token)).user", token)
         return user
 
     def letters(self, count: int) -> list[str]:
-        """What all letters say, once there are ``count``."""
+        """Return the texts of all letters, once there are ``count``."""
         self._until(f"log.letters.length >= {count}")
         found: list[str] = self.page.evaluate("log.letters.map(({body}) => body.text)")
         return found
 
     def marks(self, count: int) -> list[tuple[str, str]]:
-        """What was done to which letter, once that are ``count``; ids are of one message or not."""
+        """Return kinds of marks and texts of their letters, once there are ``count`` marks."""
         self._until(f"log.marks.length >= {count}")
         marks: list[dict[str, Any]] = self.page.evaluate("log.marks")
         return [(mark["mark"], self._text_of(mark["id"])) for mark in marks]
@@ -86,14 +86,14 @@ class Device:
         return text
 
     def mark(self, kind: str, text: str) -> None:
-        """``ack``, ``read`` or ``dismiss`` the letter that says ``text``; it is on its way then."""
+        """``ack``, ``read`` or ``dismiss`` the letter that has this text, without a wait."""
         self.page.evaluate(
             "([kind, text]) => fabric[kind](log.letters.find(({body}) => body.text === text))",
             [kind, text],
         )
 
     def is_quiet(self) -> None:
-        """Everything that was sent to this page until now has come."""
+        """Wait until all pushes sent to this page so far have arrived."""
         self.page.evaluate(f"fabric.history('user.{self.user}')")
 
     def _until(self, condition: str) -> None:
@@ -101,7 +101,7 @@ class Device:
 
 
 def write_to(world: World, user: str, text: str, region: str = "oregon") -> None:
-    """An individual message, known to be stored when this returns."""
+    """Publish an individual message; return when it is stored."""
     letter = json.dumps({"text": text})
     done = world.run("publish", f"user.{user}", letter, "--region", region)
     assert done.returncode == 0, done.stderr

@@ -51,7 +51,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, World
 
 
 class Mirror:
-    """``newsfabric mirror`` between the worlds; in its block it has said its first line."""
+    """``newsfabric mirror`` between the worlds; in its block the first line was printed."""
 
     def __init__(self, worlds: dict[str, World], *options: str) -> None:
         words = [
@@ -82,7 +82,7 @@ class Mirror:
         self.close()
 
     def close(self) -> None:
-        """Whatever happened, leave no process and no pipe behind."""
+        """Kill the process and close its pipes, whatever happened."""
         self.process.kill()
         self._listener.join()
         self.process.communicate()
@@ -95,14 +95,14 @@ class Mirror:
                 self._more.notify_all()
 
     def wait_for(self, text: str, seconds: float = 120) -> None:
-        """Return when a line has said ``text`` since the last time."""
+        """Return when a line since the last call has the words ``text``."""
         with self._more:
             said = self._more.wait_for(lambda: any(text in line for line in self.lines), seconds)
             assert said, f"{text!r} was never said: {self.lines[-3:]}"
             self.lines.clear()
 
     def end(self, code: int) -> dict[str, Any]:
-        """Ctrl-C; the document once it has ended with ``code``."""
+        """Press Ctrl-C; return the document once the process has ended with ``code``."""
         self.process.terminate()
         text, _ = self.process.communicate(timeout=120)
         assert self.process.returncode == code, self.lines[-3:]
@@ -111,7 +111,7 @@ class Mirror:
 
 
 def _day(world: World, speed: int) -> None:
-    """The recorded day of a news desk, published."""
+    """Publish the recorded day of a news desk."""
     done = world.run("replay", "examples/newsday.jsonl", "--speed", str(speed), timeout=300)
     assert done.returncode == 0, done.stderr
 
@@ -163,7 +163,7 @@ def test_the_other_may_break_and_the_original_feels_nothing(worlds: dict[str, Wo
         mirror.wait_for("the other's client cluster: ")
         mirror.wait_for("readers 20 of 20")
         publishing.join()
-        # All of the day's, each once.
+        # All messages of the day, once each.
         assert len({message["id"] for message in tail.messages()}) == 41
         mirror.wait_for("dropped ")
         other.mend()

@@ -1,4 +1,4 @@
-"""What is published far from every region reaches the readers of all of them, once."""
+"""A message published far from all regions reaches the readers of all regions, once."""
 
 from __future__ import annotations
 

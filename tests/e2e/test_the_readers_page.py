@@ -1,7 +1,7 @@
-"""A real browser on both regions' pages sees what an AMQP publisher sends.
+"""A real browser on both regions' pages shows the messages of an AMQP publisher.
 
 A page reads from the region that answers fastest, which on a busy machine is a matter of chance:
-here each finds its own region alone.
+here each finds only its own region.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def browser() -> Iterator[Browser]:
 
 
 def _open(browser: Browser, world: World, name: str, *, websocket: bool) -> Page:
-    """The page of region ``name``, which cannot ask the other ones for their gateways."""
+    """Open the page of region ``name``, which can't ask the other regions for their gateways."""
     page = browser.new_page()
     region = world.region(name)
     for other in world.status()["regions"]:
         if other["name"] != name:
             page.route(other["endpoints_url"], lambda route: route.abort())
     if not websocket:
-        # What a browser behind a hostile proxy amounts to.
+        # The effect of a hostile proxy on a browser.
         page.add_init_script("delete window.WebSocket")
     page.goto(region["frontdesk_url"])
     expect(page.get_by_test_id("state")).to_contain_text("live", ignore_case=True)

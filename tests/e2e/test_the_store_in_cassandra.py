@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.world, pytest.mark.cassandra, pytest.mark.timeout(420)
 
 @pytest.fixture
 def cassandra_world(far_world: World) -> World:
-    """Skips on a laptop without Cassandra."""
+    """Return the world; skip on a laptop without Cassandra."""
     try:
         find_cassandra(ROOT, os.environ)
     except SetupError as exc:
@@ -49,7 +49,7 @@ def test_what_oregon_routed_is_in_the_history_of_both_regions(cassandra_world: W
     topic = f"news.stored-{uuid.uuid4()}"
     published = cassandra_world.run("publish", topic, json.dumps(body))
     assert published.returncode == 0, published.stderr
-    # The receipt says that it is stored here; Cassandra carries it to the other region.
+    # The receipt confirms the write in this region; Cassandra replicates it to the other one.
     assert [message["body"] for message in history(regions[0], topic)] == [body]
     deadline = time.monotonic() + 10
     while not (there := history(regions[1], topic)) and time.monotonic() < deadline:
@@ -60,7 +60,7 @@ def test_what_oregon_routed_is_in_the_history_of_both_regions(cassandra_world: W
 
 @pytest.fixture
 def cut_world(cassandra_world: World) -> Iterator[World]:
-    """Its regions are cut from each other; all is well again afterwards."""
+    """Yield a world with regions cut from each other, and heal it afterwards."""
     if find_toxiproxy(ROOT, os.environ) is None:
         if os.environ.get("CI") and shutil.which("go"):
             pytest.fail("CI must have Toxiproxy: `make setup` installs it where Go is")
@@ -78,7 +78,7 @@ def test_what_neither_feed_nor_replication_brings_is_read_where_it_was_written_a
     tail = Tail(cut_world, topic, region="dublin", count=3)
     far = cut_world.run("publish", topic, '"far"', "--region", "oregon")
     assert far.returncode == 0, far.stderr
-    # The world cuts feeds and replication; a gateway still asks the other region's store by itself.
+    # The world cuts feeds and replication; a gateway can still read the other region's store.
     assert tail.first()["body"] == "far"
     near = cut_world.run("publish", topic, '"near"', "--region", "dublin")
     assert near.returncode == 0, near.stderr

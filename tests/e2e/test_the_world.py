@@ -1,4 +1,4 @@
-"""Starting, refusing to start, crashing and ending a world; and its parts dying in it."""
+"""Worlds that start, refuse to start, crash and end; and their parts that die."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _eventually(check: Callable[[], bool], what: str, seconds: float = 30) -> No
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[World]:
-    """Another world, not started yet; whatever is left of it is taken down."""
+    """Yield another world, not started yet; at the end its processes are taken down."""
     require_rabbitmq()
     world = World(tmp_path / "second")
     yield world
@@ -94,7 +94,7 @@ def test_a_missing_rabbitmq_is_named_in_one_line(
 
 def test_a_killed_up_leaves_nothing_running(second: World) -> None:
     up = second.start("up", "--regions", "oregon", "--port-base", str(SECOND_BASE))
-    # The moment with most to lose: brokers are starting, nothing is ready.
+    # The worst moment: brokers are starting, and nothing is ready.
     _eventually(lambda: len(second.pids()) > 3, "brokers are being started", 60)
     up.kill()
     up.communicate()
@@ -162,7 +162,7 @@ def test_a_killed_router_leaves_its_messages_to_the_other(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One region with two client nodes, three core nodes and two boxes. The tests take it apart."""
+    """Yield a region with two client nodes, three core nodes and two boxes. Tests take it apart."""
     require_rabbitmq()
     world = World(tmp_path_factory.mktemp("cluster") / "world")
     up = world.run(
@@ -182,7 +182,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_gold_without_a_receipt_that_two_client_brokers_took_survives_one(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Whether pika logs that its broker was killed depends on what the kernel tells it first.
+    # The kernel's first event decides whether pika logs that its broker was killed.
     caplog.set_level(logging.CRITICAL + 1, logger="pika")
     clients = [b for b in cluster.region("oregon")["brokers"] if b["role"] == "client"]
     lives, dies = clients
@@ -201,7 +201,7 @@ def test_gold_without_a_receipt_that_two_client_brokers_took_survives_one(
 
 @contextlib.contextmanager
 def _confirming(broker: Mapping[str, Any]) -> Iterator[Any]:
-    """A channel on which publishing returns when the message is confirmed."""
+    """Yield a channel whose publish returns when the message is confirmed."""
     connection = pika.BlockingConnection(pika.URLParameters(broker["amqp_url"]))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -270,7 +270,7 @@ def _alive(pid: int) -> bool:
 
 
 def _name(pid: int) -> str:
-    """The name of a process, or none: a world that starts has some that soon end."""
+    """Return the name of a process, or "": some processes of a starting world soon end."""
     try:
         return str(psutil.Process(pid).name())
     except psutil.NoSuchProcess:

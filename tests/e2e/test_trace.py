@@ -21,7 +21,7 @@ def _publish(world: World, topic: str, message_id: str) -> dict[str, Any]:
 
 
 def _traced(world: World, what: str, delivered: int) -> dict[str, Any]:
-    """The trace, once ``delivered`` gateways have given the message to their readers."""
+    """Return the trace, once ``delivered`` gateways have given the message to their readers."""
     deadline = time.monotonic() + 20
     while True:
         done = world.run("trace", what, "--json")
@@ -34,7 +34,7 @@ def _traced(world: World, what: str, delivered: int) -> dict[str, Any]:
 
 
 def _port(world: World, region: str, number: int = 1) -> int:
-    """Of the region's router ``number``."""
+    """Return the port of the region's router ``number``."""
     return int(world.region(region)["frontdesk_url"].rpartition(":")[2]) + number
 
 
@@ -47,12 +47,12 @@ def _arrivals(found: dict[str, Any], kind: str, region: str) -> list[dict[str, A
 
 
 def _ways(found: dict[str, Any], kind: str, region: str) -> set[tuple[str, ...]]:
-    """By which shovels it came; on a busy machine ``publish`` may have sent it again."""
+    """Return the shovels by which it came; on a busy machine ``publish`` may have sent it twice."""
     return {tuple(hop["way"]) for hop in _arrivals(found, kind, region)}
 
 
 def _missed(found: dict[str, Any]) -> set[str]:
-    """Who answered and has not seen it; other tests may have killed a router."""
+    """Return the processes that replied and lack it; other tests may have killed a router."""
     return {each["name"] for each in found["not_seen"] if each["why"] != "it doesn't answer"}
 
 
@@ -84,11 +84,11 @@ def test_a_silver_message_went_one_way_and_is_found_by_its_message_id(world: Wor
     assert _missed(found) == {"dublin-router-1", "dublin-router-2"}
     shown = world.run("trace", found["identity"][:10])
     assert shown.returncode == 0, shown.stderr
-    # On a narrow terminal lines are broken.
+    # On a narrow terminal lines are wrapped.
     words = " ".join(shown.stdout.split())
     assert "came by publish.oregon.1: first" in words
     assert "outbound.oregon.1, postoffice.1" in words
-    # Of a router that never saw it, the store has it all the same.
+    # This router never saw the message; the store has it anyway.
     elsewhere = f"--from=http://127.0.0.1:{_port(world, 'dublin')}"
     assert world.run("trace", found["ids"][0], elsewhere).returncode == 1
     done = world.run("trace", found["ids"][0], elsewhere, "--topic", "news.world", "--json")

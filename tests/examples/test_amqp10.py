@@ -28,7 +28,7 @@ TIMEOUT = 180.0
 
 @pytest.fixture(scope="module")
 def maven() -> str:
-    """Maven, which has the library and has compiled the example."""
+    """Compile the example with Maven, which has the library, and return Maven's path."""
     if (found := shutil.which("mvn")) is None:
         _missing("Maven is missing: `make setup` installs it")
     words = [found, "-q", "-B", "-f", FOLDER, "compile"]
@@ -46,7 +46,7 @@ def _missing(why: str) -> NoReturn:
 
 @pytest.fixture
 def entrance(rabbitmq_home: RabbitmqHome, tmp_path: Path) -> Iterator[LocalNode]:
-    """A broker as publishers may connect to it: others refuse AMQP 1.0."""
+    """Yield a broker set up for publishers: others refuse AMQP 1.0."""
     with LocalNode(tmp_path, rabbitmq_home, for_publishers=True) as node:
         yield node
 
@@ -75,7 +75,7 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
             assert (submission.app_id, submission.topic) == ("cms", "news.breaking")
             assert submission.body == body.encode()
             assert submission.reply_to is not None
-            # Whoever knows the queue's name and the message's id can't answer for a router.
+            # The queue's name and the message's id aren't enough to forge a router's receipt.
             known = (submission.reply_to, submission.message_id)
             assert submission.correlation_id not in known
             answers = [(correlation, b'{"status":"rejected"}') for correlation in known]
@@ -84,7 +84,7 @@ async def test_a_publisher_in_amqp_1_0_gets_its_receipt(
                 said = Properties(correlation_id=correlation)
                 await publisher.publish(TO_QUEUES, Message(submission.reply_to, receipt, said))
             printed = await publishing
-            # Maven colours what it prints, even nothing.
+            # Maven adds colour codes even to empty output.
             shown = printed[printed.index(b"{") : printed.rindex(b"}") + 1]
             assert orjson.loads(shown) == {"status": "routed"}
     finally:

@@ -1,4 +1,4 @@
-"""The example of a control plane, beside a real data plane: a stranger could start from it."""
+"""The example of a control plane, beside a real data plane: a base for somebody's own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except SetupError as exc:
 
 @pytest.fixture
 async def port(tmp_path: Path) -> AsyncIterator[int]:
-    """The readers' port of a data plane that the example drives."""
+    """Yield the readers' port of a data plane that the example drives."""
     control = tmp_path / "control"
     plane = await asyncio.create_subprocess_exec(
         PROGRAM, "--control", control, "--port", "0", stderr=asyncio.subprocess.PIPE
@@ -35,7 +35,7 @@ async def port(tmp_path: Path) -> AsyncIterator[int]:
     yield int(line.removeprefix("readers on port ").partition(":")[0])
     plane.terminate()
     _, said = await asyncio.wait_for(plane.communicate(), 60)
-    # When the data plane hangs up, the example is over.
+    # The example ends when the data plane closes the connection.
     assert (plane.returncode, await asyncio.wait_for(driver.wait(), 60)) == (0, 0), said.decode()
 
 

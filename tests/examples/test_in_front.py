@@ -1,4 +1,4 @@
-"""examples/in-front: nginx, HAProxy and Caddy as sites put them in front of a gateway, with TLS."""
+"""examples/in-front: nginx, HAProxy and Caddy, run as sites run them before a gateway, with TLS."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SAMPLES = {
     "nginx-http.conf": "nginx",
     "Caddyfile": "caddy",
 }
-# What of them tells the gateway who a reader is.
+# The samples that tell the gateway a reader's address.
 TELLING = ("haproxy.cfg", "nginx-stream.conf")
 
 
 def adapted(sample: str, box: Box, shown: Certified, port: int, folder: Path) -> str:
-    """The sample with our ports and files, and what lets it run in ``folder`` without root."""
+    """Return the sample with our ports and files, changed to run in ``folder`` without root."""
     both = folder / "readers.pem"
     both.write_bytes(shown.certificate.read_bytes() + shown.key.read_bytes())
     text = (FOLDER / sample).read_text("utf-8")
@@ -41,7 +41,7 @@ def adapted(sample: str, box: Box, shown: Certified, port: int, folder: Path) ->
         ("bind :443", f"bind 127.0.0.1:{port}"),
         ("listen 443", f"listen 127.0.0.1:{port}"),
         ("https://readers.example.com {", caddy_here(port, shown, folder)),
-        # What this machine's limits allow.
+        # Numbers within this machine's limits.
         ("worker_rlimit_nofile 250000;", ""),
         ("worker_connections 120000", "worker_connections 64"),
         ("maxconn 200000", "maxconn 64"),
@@ -53,7 +53,7 @@ def adapted(sample: str, box: Box, shown: Certified, port: int, folder: Path) ->
         text = f"daemon off; pid {folder}/pid; error_log stderr;\n" + text.replace(
             "http {", f"http {{ {temporary}"
         )
-        # Modules are named before anything else.
+        # Modules must be loaded before any other directive.
         lines = text.splitlines()
         lines.sort(key=lambda line: not line.startswith("load_module"))
         text = "\n".join(lines)
@@ -75,7 +75,7 @@ async def behind(sample: str, box: Box, folder: Path) -> AsyncIterator[Readers]:
 
 
 class Readers:
-    """Those who come to the proxy over TLS."""
+    """Readers that connect to the proxy over TLS."""
 
     def __init__(self, port: int, trusting: ssl.SSLContext) -> None:
         self._port = port

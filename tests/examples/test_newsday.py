@@ -43,7 +43,7 @@ def body_bytes(message: Message) -> int:
 
 
 def stories(messages: list[Message]) -> dict[tuple[str, str], list[int]]:
-    """Versions of each story, in the order of the file."""
+    """Return the versions of each story, in the order of the file."""
     found = collections.defaultdict(list)
     for message in messages:
         found[message["topic"], message["key"]].append(message["version"])

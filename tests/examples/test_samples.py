@@ -1,4 +1,4 @@
-"""examples/go, examples/node, examples/ruby where a broker is silent, or somebody forges."""
+"""examples/go, examples/node, examples/ruby with a silent broker, or with forged receipts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from newsfabric.settings import Node
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 
-# A confirm is waited for 10 s, on a machine that has other things to do.
+# Samples wait 10 s for a confirm, on a machine that is busy.
 RUN_WITHIN = 60.0
 
 
 @pytest.fixture(scope="module", params=SAMPLES)
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of the sample, without its arguments."""
+    """Return the command of the sample, without its arguments."""
     return command(request.param, tmp_path_factory.mktemp("samples"))
 
 

@@ -1,19 +1,19 @@
-"""Readers of a fleet, and one who publishes for them: ``fleet run python -m tests.fleet.crowd``.
+"""Readers of a fleet, and a publisher: ``fleet run python -m tests.fleet.crowd``.
 
-It is told a region's frontdesk, or several: of the first readers ask where to connect, and each
-takes messages while those before it don't. Prints ``ready`` when all readers are connected and
-subscribed. Publishes over HTTP, or over AMQP where ``CROWD_AMQP_URLS`` says the regions' client
-nodes, until its standard input ends, and then prints one line of JSON: how many messages were
-published and how many deliveries its readers are owed, how many readers were disconnected, and how
-many deliveries were lost and doubled. Over AMQP also in which regions messages were routed.
+Arguments name a region's frontdesk, or several. Readers ask the first one where to connect, and
+each takes messages while those before it don't. The program prints ``ready`` when all readers are
+connected and subscribed. It publishes over HTTP, or over AMQP where ``CROWD_AMQP_URLS`` lists the
+regions' client nodes, until its standard input ends. Then it prints one line of JSON: the messages
+published, the deliveries owed to its readers, the readers disconnected, and the deliveries lost and
+doubled. Over AMQP also the regions in which messages were routed.
 
 Readers and messages may be spread over several topics: 2,000 readers of 50 messages a second on one
-would be 100,000 deliveries a second, which this process can't take.
+topic would be 100,000 deliveries a second, which this process can't take.
 
-With several frontdesks, readers who are disconnected come again: they ask one frontdesk after the
-other, and go on from their position, as the readers' library does. It drops by identity what it has
-had, so a message is doubled if it came under two. The report has the seconds from the first
-disconnect to the last, and how many there were in the fullest of them.
+With several frontdesks, disconnected readers reconnect: they ask one frontdesk after the other, and
+go on from their position, as the readers' library does. It drops known identities, so a message is
+doubled if it arrived under two. The report has the seconds from the first disconnect to the last,
+and the disconnects of the fullest second.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from newsfabric.reader import Endpoint, Reader, connect, fetch_endpoints
 TOPIC = "news.breaking"
 _AT_ONCE = 20
 _SETTLE_SECONDS = 10.0
-# What waited while a region had no broker comes at once, and this one process takes its time.
+# The backlog of a region without a broker arrives at once, and this one process takes its time.
 _NO_MORE_AFTER_SECONDS = 60.0
 _RETRY_SECONDS = 0.5
-# A region's only broker, with its machine, is replaced within it.
+# A region's only broker is replaced, with its machine, within this time.
 _PATIENCE_SECONDS = 600.0
 
 
 @dataclasses.dataclass
 class Seat:
-    """A reader of ``topic``: under which identities each number came, and how often in all.
+    """A reader of ``topic``: the identities under which each number arrived, with repeats.
 
-    ``left`` is when it was disconnected, in seconds; ``position`` is where it goes on.
+    ``left`` is the time when it was disconnected, in seconds; ``position`` is where it goes on.
     """
 
     topic: str
@@ -64,13 +64,13 @@ class Seat:
 
 
 def topic_of(number: int, topics: int) -> str:
-    """Readers and messages are spread evenly over so many topics, by their numbers."""
+    """Return the topic of a reader or message: they are spread evenly by their numbers."""
     which = number % topics
     return f"news.crowd-{which}" if which else TOPIC
 
 
 async def _sit(seat: Seat, reader: Reader) -> None:
-    """Until it is disconnected."""
+    """Take messages until the reader is disconnected."""
     try:
         async with reader:
             async for push in reader:
@@ -84,7 +84,7 @@ async def _sit(seat: Seat, reader: Reader) -> None:
 
 
 async def _sit_again_and_again(seat: Seat, reader: Reader, desks: Sequence[str]) -> None:
-    """Until cancelled."""
+    """Take messages and reconnect until cancelled."""
     while True:
         await _sit(seat, reader)
         reader = await _come_again(seat, desks)
@@ -113,20 +113,20 @@ async def _subscribed(gateway: Endpoint, seat: Seat) -> Reader:
         await reader.subscribe(seat.topic, position=seat.position)
         while (push := await anext(reader)).type != "subscribed":
             pass
-        # What is replayed is older than this one.
+        # Replayed messages are older than this one.
         seat.position = seat.position or push.position
         return reader
 
 
 @dataclasses.dataclass
 class ByHttp:
-    """Sends a message to one frontdesk after the other until it is routed."""
+    """A publisher that sends a message to one frontdesk after the other until it is routed."""
 
     desks: Sequence[str]
     key: str
 
     async def publish(self, topic: str, number: int) -> None:
-        """Sent again under its id, it is routed once."""
+        """Publish; a message that is sent again under its id is routed once."""
         message = {"topic": topic, "body": {"number": number}, "message_id": f"crowd-{number}"}
         headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
         async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -146,7 +146,7 @@ class ByHttp:
 
 @dataclasses.dataclass
 class ByAmqp:
-    """The library for Python: it sends a message again, and elsewhere, until it has a receipt."""
+    """The Python library, which sends a message again, and elsewhere, until it has a receipt."""
 
     publisher: AsyncPublisher
     regions: set[str | None] = dataclasses.field(default_factory=set)
@@ -170,7 +170,7 @@ async def _publisher(desks: Sequence[str], key: str) -> AsyncIterator[ByHttp | B
 
 
 def _leaving(times: Sequence[float]) -> dict[str, float]:
-    """How evenly readers were disconnected, over whole seconds from the first one on."""
+    """Return the spread of the disconnects, over whole seconds from the first one on."""
     if not times:
         return {}
     began = min(times)
@@ -189,7 +189,7 @@ def _say(line: str) -> None:
 
 
 async def _settled(missing: Callable[[], int]) -> None:
-    """Until nothing is missing, or less hasn't been for a minute."""
+    """Wait until nothing is missing, or the number hasn't fallen for a minute."""
     least, at = missing(), time.monotonic()
     while least and time.monotonic() - at < _NO_MORE_AFTER_SECONDS:
         await asyncio.sleep(1.0)
@@ -198,7 +198,7 @@ async def _settled(missing: Callable[[], int]) -> None:
 
 
 async def run(desks: Sequence[str], key: str, readers: int, per_second: float, topics: int) -> None:
-    """Seat ``readers``, publish until standard input ends, and print what came of it."""
+    """Connect ``readers``, publish until standard input ends, and print the result."""
     gateways = (await fetch_endpoints(f"{desks[0]}/endpoints.json")).gateways
     gate = asyncio.Semaphore(_AT_ONCE)
     first = random.randrange(10**9)
@@ -226,7 +226,7 @@ async def run(desks: Sequence[str], key: str, readers: int, per_second: float, t
     for number in numbers:
         of_topic[topic_of(number, topics)].append(number)
     await _settled(lambda: sum(not s.got[n] for s in seats for n in of_topic[s.topic]))
-    # What comes twice may come late.
+    # Duplicates may arrive late.
     await asyncio.sleep(_SETTLE_SECONDS)
     owed = [seat.got[number] for seat in seats for number in of_topic[seat.topic]]
     report = {

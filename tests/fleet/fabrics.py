@@ -1,4 +1,4 @@
-"""What the tests of playbooks share: running one, and asking what came of it."""
+"""Functions for tests of playbooks: run one, and check the result."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from fleet.folders import CHECKOUT
 from fleet.plan import machine
 from fleet.playbooks import INVENTORY, PLAYBOOKS, command, environment
 
-# Of headlines alone: a topic's history goes back so many messages, and the crowd's are many.
+# For headlines alone: a topic's history is bounded, and the crowd's messages are many.
 TOPIC = "news.headlines"
 _RECAP = re.compile(r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.M)
 
 
 def played(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """A playbook that has ended, and what it said."""
+    """Run a playbook, and return its result."""
     return played_on(command(PLAYBOOKS / name, INVENTORY, options), environment(fleet.folders))
 
 
 def played_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A playbook of another inventory that has ended, and what it said."""
+    """Run a playbook of another inventory, and return its result."""
     done = subprocess.run(
         words,
         env=told,
@@ -40,40 +40,40 @@ def played_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedPro
         timeout=2400,
         check=False,
     )
-    # Ansible says it in YAML, which doubles an apostrophe within apostrophes.
+    # Ansible prints YAML, which doubles an apostrophe within apostrophes.
     done.stdout = done.stdout.replace("''", "'")
     return done
 
 
 def plays(fleet: Fleet, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """A playbook that must succeed."""
+    """Run a playbook, which must succeed."""
     words = command(PLAYBOOKS / name, INVENTORY, options)
     return plays_on(words, environment(fleet.folders))
 
 
 def plays_on(words: list[str], told: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A playbook of another inventory that must succeed."""
+    """Run a playbook of another inventory, which must succeed."""
     done = played_on(words, told)
     assert done.returncode == 0, done.stdout[-3000:]
     return done
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """How many tasks have changed each machine; AssertionError if no machine was asked at all."""
+    """Return the number of changed tasks by machine; AssertionError if no machine was asked."""
     recap = {found[1]: int(found[2]) for found in _RECAP.finditer(done.stdout)}
     assert recap, done.stdout[-3000:]
     return recap
 
 
 def on(fleet: Fleet, name: str, *words: str) -> str:
-    """What a command says on a machine, whether it fails or not."""
+    """Return the output of a command on a machine, whether it fails or not."""
     words = tuple(access.ssh(fleet.folders, name, *words))
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
 def until(what: str, holds: Callable[[], bool], seconds: float = 300.0) -> None:
-    """Wait for something that takes a machine its time; AssertionError with ``what`` if it does
-    not come."""
+    """Wait until a slow action of a machine has ended; AssertionError with ``what`` if it never
+    does."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
@@ -81,13 +81,13 @@ def until(what: str, holds: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 def desk(fleet: Fleet, region: str) -> str:
-    """A frontdesk's URL within the fleet's network."""
+    """Return a frontdesk's URL within the fleet's network."""
     scheme = "https" if fleet.folders.certs.exists() else "http"
     return f"{scheme}://{machine(f'{region}-core-1').address}:8080"
 
 
 def trusting(fleet: Fleet) -> dict[str, str]:
-    """The environment of a program that trusts the fleet's authority, if it has one."""
+    """Return the environment of a program that trusts the fleet's authority, if it has one."""
     authority = fleet.folders.certs / "ca.pem"
     if not authority.exists():
         return {**os.environ}
@@ -96,7 +96,7 @@ def trusting(fleet: Fleet) -> dict[str, str]:
 
 
 def asked(fleet: Fleet, path: str, region: str = "oregon", header: str = "") -> Any:
-    """What a path of a region's frontdesk answers, as JSON."""
+    """Return the reply of a region's frontdesk to a path, as JSON."""
     words = fleet.network.within(
         *("curl", "--silent", "--show-error", "--header", "@-", desk(fleet, region) + path)
     )
@@ -112,34 +112,34 @@ def asked(fleet: Fleet, path: str, region: str = "oregon", header: str = "") -> 
 
 
 def hears(fleet: Fleet, region: str, other: str) -> bool:
-    """Whether the board of ``region``, where an operator logs in, shows what ``other`` says."""
+    """Return whether ``region``'s board, where an operator logs in, shows reports of ``other``."""
     token = access.operator_token(fleet.folders, "ada", 60.0)
     board = asked(fleet, "/board.json", region, f"Authorization: Bearer {token}")
     (found,) = [each for each in board["regions"] if each["name"] == other]
-    # Before the first answer nothing is known of it.
+    # Before the first reply nothing is known of it.
     return found["state"] != "away" and found["services"] != []
 
 
 def newsfabric(fleet: Fleet, *words: str) -> str:
-    """What a command of ``newsfabric`` says of the fleet; it must succeed."""
+    """Return the output of a ``newsfabric`` command on the fleet; the command must succeed."""
     program = Path(sys.executable).with_name("newsfabric")
     words = (str(program), *words, "--state", str(fleet.folders.top))
     return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def boxes(fleet: Fleet, region: str) -> int:
-    """How many boxes a region's frontdesk offers."""
+    """Return the number of boxes that a region's frontdesk offers."""
     return len(asked(fleet, "/endpoints.json", region)["gateways"])
 
 
 def headlines(fleet: Fleet, region: str) -> list[str]:
-    """Of the last messages that a region's frontdesk finds in the store."""
+    """Return the headlines of the last messages that a region's frontdesk finds in the store."""
     found = asked(fleet, f"/history?topic={TOPIC}&limit=100", region)
     return [message["body"].get("headline", "") for message in found["messages"]]
 
 
 def publish(fleet: Fleet, headline: str, key: str | None = None) -> int:
-    """Publish over HTTP, with the fleet's own key if no other is given; the answer's status."""
+    """Publish over HTTP, by default with the fleet's own key; return the status of the reply."""
     words = fleet.network.within(
         *("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}"),
         *("--header", "@-", "--header", "Content-Type: application/json"),
@@ -156,10 +156,10 @@ def publish(fleet: Fleet, headline: str, key: str | None = None) -> int:
 
 @dataclasses.dataclass
 class Crowd:
-    """Readers of ``regions``, the first one's to begin with (tests.fleet.crowd).
+    """Readers of ``regions``, at first of the first region (tests.fleet.crowd).
 
-    Within the block they read; ``report`` is what came of it, after the block. Who publishes for
-    them does so over HTTP, or with ``amqp`` over AMQP, and in both cases first in the first region.
+    They read within the block; ``report`` is the result, after the block. Their publisher uses
+    HTTP, or with ``amqp`` AMQP, and in both cases begins in the first region.
     """
 
     fleet: Fleet
@@ -206,13 +206,13 @@ class Crowd:
 
     @property
     def noticed_nothing(self) -> bool:
-        """Whether no reader was disconnected, and no delivery lost or doubled."""
+        """Return whether no reader was disconnected, and no delivery lost or doubled."""
         left = self.report["disconnected"] + self.report.get("left", 0)
         return left == 0 and self.missed_nothing
 
     @property
     def missed_nothing(self) -> bool:
-        """Whether no delivery was lost or doubled, also to readers that had to come again."""
+        """Return whether no delivery was lost or doubled, even to readers that had to reconnect."""
         return (self.report["lost"], self.report["doubled"]) == (0, 0)
 
     def _amqp_urls(self) -> str:

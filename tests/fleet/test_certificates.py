@@ -1,4 +1,4 @@
-"""Six machines with certificates: TLS alone is spoken, also while the authority is replaced."""
+"""Six machines with certificates: all speak TLS only, also while the authority is replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fleet.fabrics import Crowd, changes, headlines, on, plays, publish, u
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
-#: A machine, a port of its that speaks TLS, and where it would speak plainly without certificates.
+#: A machine, a TLS port, and the port that would be plain without certificates.
 PORTS = (
     ("oregon-client-1", 5671, 5672),
     ("oregon-core-1", 5671, 5672),
@@ -33,20 +33,20 @@ PORTS = (
 
 
 def shown(fleet: Fleet, name: str, port: int) -> str:
-    """The fingerprint of the certificate that a port shows."""
+    """Return the fingerprint of the certificate that a port shows."""
     words = f"openssl s_client -connect {name}:{port} </dev/null 2>/dev/null"
     said = on(fleet, "oregon-core-1", f"{words} | openssl x509 -noout -fingerprint -sha256")
     return said.strip().rpartition("=")[2].replace(":", "").lower()
 
 
 def issued(fleet: Fleet, name: str) -> str:
-    """The fingerprint of the certificate that a machine is to have."""
+    """Return the fingerprint of the certificate that a machine should have."""
     file = fleet.folders.certs / "issued" / name / "cert.pem"
     return x509.load_pem_x509_certificate(file.read_bytes()).fingerprint(hashes.SHA256()).hex()
 
 
 def speaks_plainly(fleet: Fleet, name: str, port: int) -> bool:
-    """Whether anything answers there that isn't TLS: AMQP, HTTP, or Cassandra's protocol."""
+    """Return whether the port replies without TLS: AMQP, HTTP, or Cassandra's protocol."""
     told = r"AMQP\0\0\11\1" if port == 5672 else r"GET /overview HTTP/1.0\r\n\r\n"
     if port == 9042:
         # OPTIONS of protocol v5.
@@ -59,7 +59,7 @@ def speaks_plainly(fleet: Fleet, name: str, port: int) -> bool:
 
 
 def rotate_authority(fleet: Fleet, step: str) -> None:
-    """As docs/certificates.md has it."""
+    """Take a step of docs/certificates.md."""
     words = [Path(sys.executable).with_name("newsfabric"), "certs", "rotate", step]
     subprocess.run([*words, "--folder", fleet.folders.certs], check=True)
 
@@ -80,17 +80,17 @@ def test_a_fabric_with_certificates_speaks_tls_alone_and_gets_another_authority(
     before = {machine.name: issued(fleet, machine.name) for machine in machines_of(6)}
     rotate_authority(fleet, "trust")
     plays(fleet, "site.yml")
-    # The crowd's publisher trusts both from the start, as all have to before the next step.
+    # The crowd's publisher trusts both from the start, as all must before the next step.
     with Crowd(fleet, ("oregon",), readers=200, per_second=5) as crowd:
         rotate_authority(fleet, "sign")
         access.renew_secret(fleet.folders)
-        # Each certificate is due, since the former authority has signed it.
+        # Each certificate is due, since the former authority signed it.
         plays(fleet, "rotate-secrets.yml")
     assert crowd.noticed_nothing, crowd.report
     after = {machine.name: issued(fleet, machine.name) for machine in machines_of(6)}
     assert not {*before.values()} & {*after.values()}
     for name, port, _plain in PORTS:
-        # Cassandra looks at its files every ten minutes.
+        # Cassandra reads its files every ten minutes.
         wait = 700 if port == 9042 else 0
         until(
             f"{name} shows its new one at {port}",

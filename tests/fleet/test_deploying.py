@@ -38,7 +38,7 @@ def sha256(file: Path) -> str:
 
 
 def another_build(bundle: Path, folder: Path) -> Path:
-    """``bundle`` once more, as of another build: its wheel has one file more."""
+    """Return a copy of ``bundle`` as another build: its wheel has one more file."""
     inside = folder / "inside"
     inside.mkdir()
     subprocess.run(["tar", "--extract", "--file", bundle, "-C", inside], check=True)
@@ -57,7 +57,7 @@ def another_build(bundle: Path, folder: Path) -> Path:
 
 
 def running(fleet: Fleet) -> set[str]:
-    """The releases that its machines run."""
+    """Return the releases that the fleet's machines run."""
     return {
         on(fleet, machine.name, "cat /opt/newsfabric/running").strip() for machine in machines_of(6)
     }
@@ -73,7 +73,7 @@ def test_an_operator_sees_the_board_and_a_second_run_changes_nothing(fleet: Flee
     assert set(changes(plays(fleet, "site.yml")).values()) == {0}
 
 
-# Each is given the words as lines: what keeps one of them, and what was logged with one.
+# Each command reads the passwords as lines: it finds files with one, and log lines with one.
 KEPT = "grep --recursive --fixed-strings --file=/dev/stdin --files-with-matches /etc"
 LOGGED = (
     "cat >/run/searched; "
@@ -84,7 +84,7 @@ LOGGED = (
 
 
 def passwords(fleet: Fleet) -> dict[str, str]:
-    """Whose (``shovel.oregon``, or ``secret``) and which, of all that machines log in by."""
+    """Return all passwords, and the secret, by their users (``shovel.oregon``, or ``secret``)."""
     secret = fleet.folders.secret.read_text().strip()
     roles = ("router", "mailbox", "frontdesk", "scaler", "keeper", "shovel")
     users = [f"{role}.oregon" for role in roles]
@@ -94,7 +94,7 @@ def passwords(fleet: Fleet) -> dict[str, str]:
 
 
 def searched(fleet: Fleet, name: str, command: str) -> list[str]:
-    """The lines that ``command`` prints on a machine; it is given each password as a line."""
+    """Return the output lines of ``command`` on a machine; it reads each password as a line."""
     words = access.ssh(fleet.folders, name, command)
     lines = "\n".join(passwords(fleet).values())
     done = subprocess.run(
@@ -116,7 +116,7 @@ def test_nothing_that_a_machine_logs_has_a_password_after_a_broker_was_killed_un
     assert {name: searched(fleet, name, LOGGED) for name in machines} == {
         name: [] for name in machines
     }
-    # The search finds what is there: where a core node keeps them, and in a journal.
+    # The search finds passwords where they are: on a core node, and in a journal.
     assert searched(fleet, "oregon-core-1", KEPT)
     on(fleet, "oregon-core-1", "logger", passwords(fleet)["shovel.oregon"])
     assert searched(fleet, "oregon-core-1", LOGGED)

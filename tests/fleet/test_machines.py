@@ -1,4 +1,4 @@
-"""Six machines boot, are wired, lose their power, and leave nothing."""
+"""Six machines boot, are connected, lose their power, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIX = [machine.name for machine in machines_of(6)]
 
 
 def on(fleet: Fleet, name: str, command: str) -> str:
-    """What a shell command says on a machine, without its last line's end."""
+    """Return the output of a shell command on a machine, without the last newline."""
     words = access.ssh(fleet.folders, name, command)
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -37,13 +37,13 @@ def on(fleet: Fleet, name: str, command: str) -> str:
 
 
 def reaches(fleet: Fleet, name: str, other: str) -> bool:
-    """Whether ``name`` gets a connection to ``other``'s sshd."""
+    """Return whether ``name`` can connect to ``other``'s sshd."""
     said = on(fleet, name, f"timeout 2 bash -c '</dev/tcp/{other}/22' && echo yes || echo no")
     return said == "yes"
 
 
 def own_addresses() -> list[str]:
-    """The addresses of this machine that others could reach."""
+    """Return the addresses of this machine that others could reach."""
     links = json.loads(run("ip", "-j", "-4", "addr", "show", "scope", "global"))
     return [address["local"] for link in links for address in link["addr_info"]]
 
@@ -57,7 +57,7 @@ def states(fleet: Fleet) -> dict[str, str]:
 
 
 def left_by(fleet: Fleet) -> list[str]:
-    """Whatever of a fleet can be found on this host."""
+    """Return all traces of a fleet on this host."""
     found = [f"mount {path}" for path in kernel.mounts_below(fleet.folders.top)]
     found += [f"machine {name}" for name in fleet.machines.running()]
     found += [
@@ -90,7 +90,7 @@ def test_machines_do_not_reach_the_internet_nor_this_machine(fleet: Fleet) -> No
 
 
 def test_what_a_unit_does_on_one_machine_is_not_seen_on_another(fleet: Fleet) -> None:
-    # They were all in one control group once: a unit that stopped waited for all others.
+    # Once all units were in one control group: a unit that stopped waited for all others.
     start = "systemd-run --quiet --unit=napping sleep 600"
     for name in ("oregon-core-1", "oregon-store-1"):
         on(fleet, name, start)
@@ -114,7 +114,7 @@ def test_up_goes_on_where_a_killed_one_stopped(empty_fleet: Fleet, port_base: in
         words, stderr=subprocess.PIPE, text=True, env=environment, cwd=CHECKOUT
     ) as up:
         assert up.stderr is not None
-        # Of the machines the first ones are up, and some are booting.
+        # The first machines are up, and some are booting.
         next(line for line in up.stderr if "is running" in line)
         up.kill()
     before = inits(empty_fleet)

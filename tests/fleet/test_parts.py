@@ -1,4 +1,4 @@
-"""Parts that need no machine: what is read of the host, forwards, inventory, ssh's command line."""
+"""Parts that need no machine: facts about the host, forwards, inventory, ssh's command line."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_fleet_remembers_its_suite_and_one_of_before_has_the_default(tmp_path:
     [
         ("bookworm", ["bookworm", "bookworm-updates", "bookworm-security"]),
         ("trixie", ["trixie", "trixie-updates", "trixie-security"]),
-        # It has none beside it.
+        # This suite has no security suite beside it.
         ("sid", ["sid"]),
     ],
 )
@@ -117,7 +117,7 @@ def test_two_fleets_never_share_a_connection_that_ansible_keeps(tmp_path: Path) 
     ]
     first, second = (one["ansible_control_path"] for one in kept)
     assert first != second
-    # ssh puts the host there, Ansible its folder.
+    # ssh fills in the host, Ansible its folder.
     assert all(path % {"directory": "/d"} for path in (first, second))
     assert (first % {"directory": "/d"}).endswith("-%h")
 
@@ -245,7 +245,7 @@ def test_a_process_that_ends_is_seen_to_end_and_one_that_does_not_is_not() -> No
         assert not kernel.wait_gone([sleeper.pid], 0.05)
         kernel.kill(sleeper.pid, signal.SIGTERM)
         assert kernel.wait_gone([sleeper.pid], 30)
-    kernel.kill(sleeper.pid)  # it is gone, and that is fine
+    kernel.kill(sleeper.pid)  # it is dead already: no error
     assert kernel.wait_gone([sleeper.pid], 0)
 
 

@@ -22,7 +22,7 @@ def test_the_readmes_commands_are_played_in_its_order_and_end_with_the_world() -
     assert lines[0] == ". .venv/bin/activate"
     assert lines[1].startswith("newsfabric up --detach")
     assert lines[-3].startswith("python examples/publish.py ")
-    # Who runs in the background has seen the message.
+    # The background command has received the message.
     assert lines[-2] == "wait $!"
     assert lines[-1].startswith("newsfabric down")
     assert sum(line.endswith("&") for line in lines) == 1

@@ -1,4 +1,4 @@
-"""Prechecks on six machines: what is wrong is named, and nothing is changed."""
+"""Prechecks on six machines: errors are named, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.t
 
 
 def installed(fleet: Fleet, name: str) -> bool:
-    """Whether a playbook has told the machine what it is: the first thing that site.yml does."""
+    """Return whether a playbook has named the machine's place: the first action of site.yml."""
     words = access.ssh(fleet.folders, name, "test -e /etc/newsfabric/place")
     return subprocess.run(words, timeout=60, check=False).returncode == 0
 
@@ -98,7 +98,7 @@ def test_one_run_names_all_that_is_wrong_on_all_machines(fleet: Fleet) -> None:
 def test_a_clock_that_is_a_minute_off_stops_it_before_anything_is_changed(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Machines have this one's clock, so it is this one that says another time.
+    # Machines have this machine's clock, so this one pretends another time.
     ahead = tmp_path / "date"
     ahead.write_text("#!/bin/sh\nexec /bin/date --date '60 seconds' \"$@\"\n")
     ahead.chmod(0o755)
@@ -107,7 +107,7 @@ def test_a_clock_that_is_a_minute_off_stops_it_before_anything_is_changed(
     done = played(fleet, "site.yml")
 
     assert done.returncode != 0
-    # Less what it took to ask.
+    # Less the duration of the call.
     assert re.search(r"the clock of oregon-core-1 is -(60|[345]\d) s off", done.stdout)
     assert sum(changes(done).values()) == 0
     assert not any(installed(fleet, machine.name) for machine in machines_of(6))

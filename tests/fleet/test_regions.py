@@ -1,6 +1,6 @@
-"""Playbooks of boxes, regions and backups, on two regions that are as small as they go.
+"""Playbooks of boxes, regions and backups, on two regions of the smallest size.
 
-The tests share the machines, in their order: what one breaks the next one's playbook mends.
+The tests share the machines, in their order: each playbook mends the damage of its test.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROLES = ("client", "core", "store", "retail")
 def fleet(
     layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
 ) -> Iterator[Fleet]:
-    """A fabric of ten machines: a second region beside those of the fleet of six."""
+    """Yield a fabric of ten machines: a second region beside the fleet of six."""
     with fabric_in(
         tmp_path_factory, layers, port_base, [f"dublin-{role}-1" for role in ROLES]
     ) as made:
@@ -58,7 +58,7 @@ def test_a_region_is_emptied_and_comes_back_and_readers_miss_nothing(fleet: Flee
         plays(fleet, "restore-region.yml", "--extra-vars", "region=dublin")
         assert boxes(fleet, "dublin") == 1
     assert crowd.report["left"] == 200
-    # The publisher was told to go elsewhere, and came back.
+    # The publisher was sent elsewhere, and came back.
     assert crowd.report["routed_in"] == ["dublin", "oregon"]
     assert (crowd.report["lost"], crowd.report["doubled"]) == (0, 0)
     assert crowd.report["fullest_second"] <= 2 * 200 / crowd.report["left_in_seconds"]
@@ -114,7 +114,7 @@ def test_a_box_more_is_made_and_drained_and_an_interrupted_run_is_given_again(
         words, env=environment(fleet.folders), stdout=subprocess.PIPE, text=True
     ) as first:
         assert first.stdout is not None
-        # In the middle: its broker is configured, and doesn't run yet.
+        # Halfway: its broker is configured, and doesn't run yet.
         next(line for line in first.stdout if "[rabbitmq : Its settings]" in line)
         first.kill()
     touched = plays(fleet, "scale-out-retail.yml", *new)
@@ -125,7 +125,7 @@ def test_a_box_more_is_made_and_drained_and_an_interrupted_run_is_given_again(
     plays(fleet, "drain-retail.yml", "--limit", "dublin-retail-1")
     assert boxes(fleet, "dublin") == 1
     assert "dublin-retail-1 isn't asked: it is drained" in plays(fleet, "verify.yml").stdout
-    # The core alone is broken now, and nothing else is named.
+    # Only the core is broken now, and nothing else is named.
     on(fleet, "dublin-core-1", "systemctl stop newsfabric-router@1")
     broken = played(fleet, "verify.yml", "--limit", "dublin-core-1")
     assert "dublin-core-1 isn't ready: {'router-1': 'no answer'}" in broken.stdout

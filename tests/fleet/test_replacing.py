@@ -1,6 +1,6 @@
 """Playbooks of core nodes, store nodes and secrets, under load, on two regions.
 
-The tests share the machines, in their order: what one breaks its playbook mends.
+The tests share the machines, in their order: each playbook mends the damage of its test.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.fleet.fabrics import Crowd, changes, headlines, on, played, plays, pu
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
 CORES = [f"oregon-core-{number}" for number in (1, 2, 3)]
-#: Beside the fleet of six: two more core nodes, and another region.
+#: More than the fleet of six: two core nodes, and another region.
 MORE = [*CORES[1:], "dublin-client-1", "dublin-core-1", "dublin-store-1"]
-#: The second one comes with the first test.
+#: The second store node is added by the first test.
 STORES = ["oregon-store-1", "oregon-store-2", "dublin-store-1"]
 _SINCE = "systemctl show --timestamp=us --value"
 
@@ -39,31 +39,31 @@ def fleet(
 
 
 def away(fleet: Fleet, name: str, unit: str) -> tuple[str, str]:
-    """From when to when a unit was last away: times that can be compared as text.
+    """Return the times at which a unit last stopped and started, comparable as text.
 
-    One that was never away was so for no time before it began.
+    For a unit that never stopped, both are the time of its start.
     """
     words = f"{_SINCE} --property=InactiveEnterTimestamp --property=ActiveEnterTimestamp {unit}"
-    # "Mon 2026-11-23 02:18:24.304325 UTC", by name in systemd's own order.
+    # "Mon 2026-11-23 02:18:24.304325 UTC", a line each, in systemd's own order.
     times = [line.split(" ", 1)[1] for line in on(fleet, name, words).splitlines() if line]
     return min(times), max(times)
 
 
 def apart(times: list[tuple[str, str]]) -> bool:
-    """Whether each was back before the next one went."""
+    """Return whether each was back before the next one stopped."""
     ordered = sorted(times)
     return all(one[1] < other[0] for one, other in itertools.pairwise(ordered))
 
 
 def stores_up(fleet: Fleet, name: str) -> int:
-    """How many store nodes are up, as one of them says."""
+    """Return the number of store nodes that are up, as one of them sees them."""
     return on(fleet, name, "nodetool status newsfabric").count("\nUN ")
 
 
 def test_a_store_node_more_joins_a_fabric_that_runs(fleet: Fleet) -> None:
     fleet.boot(["oregon-store-2"], new=False)
     plays(fleet, "site.yml")
-    # The first one has been restarted, since it knows another seed now.
+    # The first node was restarted, since its seeds have changed.
     assert {stores_up(fleet, name) for name in STORES} == {3}
     assert set(changes(plays(fleet, "site.yml")).values()) == {0}
 
@@ -75,7 +75,7 @@ def test_a_setting_that_changes_restarts_brokers_and_stores_one_after_the_other(
         "--extra-vars",
         "newsfabric_rabbitmq_disk_free=60MB newsfabric_cassandra_heap_mib=400",
     )
-    # Brokers of boxes too: one that is away for more than ten seconds has its readers move.
+    # Brokers of boxes too: a broker that is away for over ten seconds makes its readers move.
     with Crowd(fleet, ("oregon", "dublin"), readers=200, per_second=5) as crowd:
         plays(fleet, "site.yml", *changed)
     assert crowd.missed_nothing, crowd.report
@@ -162,7 +162,7 @@ def test_secrets_are_rotated_under_load_also_by_a_run_that_was_interrupted(fleet
             words, env=environment(fleet.folders), stdout=subprocess.PIPE, text=True
         ) as first:
             assert first.stdout is not None
-            # In the middle: brokers and store have the new passwords, the first core node too.
+            # Halfway: brokers and store have the new passwords, the first core node too.
             next(line for line in first.stdout if "[Services of the core]" in line)
             next(line for line in first.stdout if "[service : It runs]" in line)
             first.kill()

@@ -21,10 +21,10 @@ from tests.fleet.fabrics import Crowd, boxes, changes, on, plays, until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.timeout(3600)]
 
-#: What a box says that it carries. 100 readers at headroom 0.3: 70 a box.
+#: The capacity that a box reports. 100 readers at headroom 0.3: 70 a box.
 SMALL_BOXES = ("--extra-vars", "newsfabric_capacity=100")
 #: A machine boots within seconds; a playbook makes it a box, on two busy cores within two minutes.
-#: It is in one zone of three, none of which is to be spared here.
+#: There is one zone instead of three, so no room for a lost zone is kept.
 PLAN = (
     *("--per-box", "100", "--headroom", "0.3", "--zones", "1", "--least", "2", "--most", "3"),
     *("--boot", "5m", "--drain", "15s", "--calm", "30s"),
@@ -33,13 +33,13 @@ PLAN = (
 
 @contextlib.contextmanager
 def scaler(fleet: Fleet, folder: Path) -> Iterator[Callable[[], list[str]]]:
-    """One of oregon, on this machine, which can boot machines; within the fleet's network.
+    """Run a scaler of oregon on this machine, which can boot machines, in the fleet's network.
 
-    What it gives asks for the boxes that belong to the fleet, while the scaler runs.
+    The function that it yields returns the fleet's boxes while the scaler runs.
     """
     fabric = folder / "fabric.json"
     said = on(fleet, "oregon-core-1", "cat /etc/newsfabric/fabric.json")
-    # Machines know each other's names; this one doesn't.
+    # Machines know each other's names; this machine doesn't.
     fabric.write_text(re.sub(r"(?<=//)[a-z]+-[a-z]+-\d+", lambda m: machine(m[0]).address, said))
     secret = fleet.folders.secret.read_text().strip()
     password = folder / "password"
@@ -83,13 +83,13 @@ def test_a_box_is_booted_for_a_crowd_and_drained_after_it(fleet: Fleet, tmp_path
             until("readers are sent there", lambda: boxes(fleet, "oregon") == 3)
         assert crowd.noticed_nothing, crowd.report
 
-        # They are on all three, so some of them have to move.
+        # Readers are on all three boxes, so some of them have to move.
         with Crowd(fleet, ("oregon", "oregon"), readers=60, per_second=5) as few:
             until("a machine less", lambda: len(members()) == 2, 600)
         assert few.missed_nothing, few.report
         assert 0 < few.report["left"] < 60
     assert boxes(fleet, "oregon") == 2
-    # Prometheus learns here who has gone, and the core's brokers delete its login.
+    # Now Prometheus drops the box that left, and the core's brokers delete its login.
     again = plays(fleet, "site.yml", *SMALL_BOXES)
     assert {name for name, count in changes(again).items() if count} <= {
         "oregon-client-1",

@@ -1,4 +1,4 @@
-"""The page of docs/operations about an authority that is lost, as it is written there."""
+"""The page of docs/operations about an authority that is lost, followed step by step."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("fleet"), pytest.mark.t
 
 
 def certs(fleet: Fleet, *words: str) -> None:
-    """A command of ``newsfabric certs``, in the fleet's folder."""
+    """Run a command of ``newsfabric certs`` in the fleet's folder."""
     program = Path(sys.executable).with_name("newsfabric")
     subprocess.run([program, "certs", *words, "--folder", fleet.folders.certs], check=True)
 
 
 def trusted(fleet: Fleet, name: str) -> list[x509.Certificate]:
-    """Whom a machine trusts."""
+    """Return the authorities that a machine trusts."""
     said = on(fleet, name, "cat /etc/newsfabric/tls/ca.pem")
     return x509.load_pem_x509_certificates(said.encode())
 
 
 def look_again(fleet: Fleet) -> None:
-    """Brokers and store nodes read their certificates now."""
+    """Have brokers and store nodes read their certificates now."""
     for machine in fleet.members():
         if machine.role == "store":
             on(fleet, machine.name, "nodetool reloadssl")

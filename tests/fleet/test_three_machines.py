@@ -31,13 +31,13 @@ def three(layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Th
 
 
 def whole(three: Three) -> bool:
-    """Whether readers are sent to each box, and each store node sees three that are up."""
+    """Return whether readers are sent to each box, and each store node sees three nodes up."""
     sees = [three.on(f"oregon-store-{n}", "nodetool status").count("\nUN ") for n in (1, 2, 3)]
     return sees == [3, 3, 3] and all(three.boxes(letter) == 3 for letter in CARRIED)
 
 
 def mended(three: Three) -> None:
-    """Wait until all is as it should be."""
+    """Wait until the fabric is whole."""
     until("all is back", lambda: whole(three), 600)
     three.plays("verify.yml")
 
@@ -68,7 +68,7 @@ def test_any_machine_is_lost_and_every_reader_has_everything(three: Three, lost:
         assert headline in three.headlines(others[1])
         three.fleet.boot([name_of(lost)], new=False)
         mended(three)
-    # Those of its box, a third of all, and nobody else.
+    # The readers of its box, a third of all, and no others.
     assert crowd.report["left"] == 30, crowd.report
     assert crowd.missed_nothing, crowd.report
 

@@ -1,4 +1,4 @@
-"""RabbitMQ is replaced under load: where it is, and with the machine by another Debian's, and back.
+"""RabbitMQ is replaced under load: in place, and with its machine by another Debian's, and back.
 
 A region of this fleet has one client node and one core node, so publishers wait for each. The tests
 share the machines, in their order.
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 BOXES = ["oregon-retail-1", "oregon-retail-2"]
 BROKERS = ["oregon-client-1", "oregon-core-1", *BOXES]
-# One process reads for all: each takes a message in twenty seconds, and all that waited at once.
+# One process reads for all: each reader takes a message in twenty seconds, and a backlog at once.
 READERS = 5000
-#: Readers who are disconnected ask the second one where to go on: the same.
+#: Disconnected readers ask the second frontdesk where to go on: the same one.
 OREGON = ("oregon", "oregon")
 
 
@@ -38,7 +38,7 @@ def fleet(
 
 
 def identity(fleet: Fleet, name: str) -> str:
-    """Another one for each time that a broker began without data."""
+    """Return the identity of a broker's data: it differs each time a broker begins without data."""
     return on(fleet, name, "sha256sum /var/lib/rabbitmq/.erlang.cookie").split()[0]
 
 
@@ -80,7 +80,7 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
         plays(fleet, "replace-core-node.yml", "--extra-vars", "node=oregon-core-1")
         begins_anew(fleet, "oregon-client-1", suite)
         plays(fleet, "site.yml")
-    # Their boxes are as they were.
+    # The boxes of these readers weren't touched.
     assert crowd.noticed_nothing, crowd.report
     logger.info("client and core to %s: %s", suite, crowd.report)
     with Crowd(fleet, OREGON, READERS, per_second=0.5, topics=10, amqp=True) as crowd:
@@ -90,12 +90,12 @@ def test_each_machine_of_a_region_moves_to_another_debian_and_back(
             plays(fleet, "site.yml")
     assert crowd.missed_nothing, crowd.report
     logger.info("boxes to %s: %s", suite, crowd.report)
-    # A release that isn't out yet doesn't tell its name.
+    # A release that isn't out yet doesn't report its name.
     sources = {name: on(fleet, name, "cat /etc/apt/sources.list") for name in BROKERS}
     assert [name for name, text in sources.items() if f" {suite} main\n" not in text] == []
 
 
 def begins_anew(fleet: Fleet, name: str, suite: str) -> None:
-    """The machine goes, and one of its name comes with an empty disk."""
+    """Replace the machine by one of the same name with an empty disk."""
     fleet.power_off([name], forget=False)
     fleet.boot([name], new=True, suite=suite)

@@ -1,5 +1,5 @@
-"""The pages of docs/operations about a region more and less, and about nothing that is left, each
-as it is written there.
+"""The pages of docs/operations about a region added and removed, and about a fabric that is lost,
+each followed step by step.
 
 The tests of a fabric share its machines, in their order.
 """
@@ -38,13 +38,13 @@ DUBLIN = [f"dublin-{role}-1" for role in ("client", "core", "store", "retail")]
 def fleet(
     layers: Path, tmp_path_factory: pytest.TempPathFactory, port_base: int
 ) -> Iterator[Fleet]:
-    """A fabric of one region and a proxy."""
+    """Yield a fabric of one region and a proxy."""
     with fabric_in(tmp_path_factory, layers, port_base, []) as made:
         yield made
 
 
 def regions(fleet: Fleet) -> list[str]:
-    """Those that oregon's board shows."""
+    """Return the regions that oregon's board shows."""
     token = access.operator_token(fleet.folders, "ada", 60.0)
     board = asked(fleet, "/board.json", "oregon", f"Authorization: Bearer {token}")
     return [each["name"] for each in board["regions"]]

@@ -1,5 +1,5 @@
-"""Machines that carry several hosts each, as ``inventories/three-machines`` has them: a fabric of
-twelve hosts on three of the fleet's machines, and what its tests ask of it."""
+"""Machines that carry several hosts each, as in ``inventories/three-machines``: a fabric of twelve
+hosts on three of the fleet's machines, and the requests of its tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MACHINES: Final = ("a", "b", "c", "d")
 CARRIED: Final = ("a", "b", "c")
 _LIFETIME: Final = datetime.timedelta(days=9)
 _RENEW_BEFORE: Final = datetime.timedelta(days=1)
-# As in inventories/fleet: all are on one machine, small.
+# As in inventories/fleet: all are on one machine, and small.
 _SMALL: Final[dict[str, Any]] = {
     "newsfabric_least_disk_mib": dict.fromkeys(("store", "client", "core", "retail"), 512),
     "newsfabric_tolerate_missing_sysctls": True,
@@ -41,7 +41,7 @@ _SMALL: Final[dict[str, Any]] = {
 
 
 def name_of(letter: str) -> str:
-    """What the fleet calls the machine that the inventory calls ``letter``."""
+    """Return the fleet's name of the machine that the inventory calls ``letter``."""
     return f"oregon-machine-{MACHINES.index(letter) + 1}"
 
 
@@ -57,9 +57,9 @@ class Three:
         return self.inventory.parent
 
     def begin(self, suite: str, layers: Sequence[Path]) -> None:
-        """Boot three machines, and write what the playbooks are told."""
+        """Boot three machines, and write the playbooks' variables."""
         folders = self.fleet.folders
-        # The machines are no fabric's hosts, so they are none of a fleet's sizes.
+        # The machines aren't hosts of a fabric, so none of a fleet's sizes applies.
         notes = {"machines": [name_of("a")], "suite": suite, "port_base": 0}
         folders.notes.write_text(json.dumps(notes))
         self.fleet.boot([name_of(letter) for letter in CARRIED], new=False, suite=suite)
@@ -83,7 +83,7 @@ class Three:
         self.tell(CARRIED)
 
     def tell(self, letters: Sequence[str]) -> None:
-        """Which machines there are, and all else that the example leaves to who fills it in."""
+        """Write the machines, and all else that the example leaves open."""
         folders = self.fleet.folders
         secret = folders.secret.read_text().strip()
         own = f"-F {self._folder / 'ssh_config'}"
@@ -107,12 +107,12 @@ class Three:
             "newsfabric_token_keys_from": str(folders.top / "token-keys.pem"),
             "newsfabric_token_audience": "newsfabric",
             "newsfabric_token_issuer": "newsfabric-world",
-            # The example's, by the fleet's way to its machines.
+            # The example's arguments, with the fleet's way to its machines.
             "ansible_ssh_common_args": (
                 f"{own} {{{{ '-o ProxyUseFdpass=no -J root@' ~ newsfabric_machines[machine].address"
                 " if machine is defined else '' }}"
             ),
-            # Of two fleets the hosts have the same addresses.
+            # Hosts of two fleets have the same addresses.
             "ansible_control_path": f"%(directory)s/{folders.namespace}-%%h",
         }
         (self._folder / "told.yml").write_text(yaml.safe_dump(told))
@@ -125,15 +125,15 @@ class Three:
         self.inventory.write_text(after)
 
     def plays(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """A playbook that must succeed."""
+        """Run a playbook, which must succeed."""
         return plays_on(self._words(name, *options), environment(self.fleet.folders))
 
     def played(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """A playbook that has ended, and what it said."""
+        """Run a playbook, and return its result."""
         return played_on(self._words(name, *options), environment(self.fleet.folders))
 
     def on(self, host: str, words: str) -> str:
-        """What a command says on a host, whether it fails or not."""
+        """Return the output of a command on a host, whether it fails or not."""
         inventory: dict[str, Any] = yaml.safe_load(self.inventory.read_text())
         told = inventory["all"]["children"]["oregon"]["hosts"][host]
         jump = machine(name_of(told["machine"])).address
@@ -150,13 +150,13 @@ class Three:
         return done.stdout
 
     def within(self, *words: str) -> tuple[str, ...]:
-        """A command line that runs where the machines are, and knows the site's names."""
+        """Return a command line that runs in the machines' network, and knows the site's names."""
         script = 'mount --bind "$0" /etc/hosts && exec "$@"'
         named = ("unshare", "--mount", "sh", "-c", script, str(self._folder / "hosts"))
         return self.fleet.network.within(*named, *words)
 
     def said(self, letter: str, path: str, *options: str, told: str = "") -> str:
-        """What a path of the site answers at one machine over https; nothing if it doesn't.
+        """Return the https reply of one machine to a path of the site; empty without a reply.
 
         ``told`` are headers, which aren't in the command line.
         """
@@ -173,31 +173,31 @@ class Three:
         return done.stdout
 
     def boxes(self, letter: str) -> int:
-        """To how many boxes readers are sent by who comes to that machine."""
+        """Return the number of boxes that the machine's frontdesk sends readers to."""
         said = self.said(letter, "/endpoints.json")
         return len(json.loads(said)["gateways"]) if said.startswith("{") else 0
 
     def headlines(self, letter: str) -> list[str]:
-        """Of the last messages that a machine's frontdesk finds in the store."""
+        """Return the last messages' headlines that a machine's frontdesk finds in the store."""
         found = json.loads(self.said(letter, f"/history?topic={TOPIC}&limit=100"))
         return [message["body"].get("headline", "") for message in found["messages"]]
 
     def published(self, letter: str, headline: str) -> int:
-        """The status with which a machine answers who publishes over HTTP: 201 is a receipt."""
+        """Publish over HTTP at a machine; return the status: 201 is a receipt."""
         told = f"X-API-Key: {access.api_key(self.fleet.folders)}\nContent-Type: application/json"
         message = json.dumps({"topic": TOPIC, "body": {"headline": headline}})
         only = ("--output", "/dev/null", "--write-out", "%{http_code}")
         return int(self.said(letter, "/publish", *only, "--data", message, told=told))
 
     def disks(self, letter: str) -> set[str]:
-        """Whose disks a machine has."""
+        """Return the hosts whose disks a machine has."""
         words = access.ssh(self.fleet.folders, name_of(letter), "ls", "-A", "/var/lib/machines")
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
         return set(done.stdout.split())
 
     def crowd(self, *, readers: int, per_second: float, first: str = "a") -> Crowd:
-        """Readers over https, who come again elsewhere, and a publisher over AMQP who waits for
-        each receipt; both begin at the machine ``first``."""
+        """Return readers over https, which reconnect elsewhere, and a publisher over AMQP that
+        waits for each receipt; both begin at the machine ``first``."""
         letters = sorted(CARRIED, key=lambda letter: letter != first)
         user = f"{access.PUBLISHER}:{self._password}"
         urls = ",".join(f"amqps://{user}@{letter}.{SITE}:5671/%2F" for letter in letters)
@@ -248,7 +248,7 @@ class Three:
 
 
 def _pack(layers: Sequence[Path], archive: Path, folder: Path) -> None:
-    """The image as one file, for machines that reach no mirror."""
+    """Pack the image into one file, for machines that reach no mirror."""
     for part in ("upper", "work", "root"):
         (folder / part).mkdir(parents=True)
     mount_overlay(layers, folder / "upper", folder / "work", folder / "root")
@@ -257,7 +257,7 @@ def _pack(layers: Sequence[Path], archive: Path, folder: Path) -> None:
             ("tar", "--create", "--numeric-owner", "--file", archive, "-C", folder / "root", "."),
             check=False,
         )
-        # 1: an overlay's file has changed as it was read, which is only its number of links.
+        # 1: a file of the overlay changed while it was read; only its number of links did.
         assert done.returncode in (0, 1)
     finally:
         unmount(folder)

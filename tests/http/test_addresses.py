@@ -1,4 +1,4 @@
-"""How many connections a place may have."""
+"""The bound of connections from one address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses count as one; the data plane counts alike (``addresses.rs``)."""
+"""Addresses that count as one; the data plane counts alike (``addresses.rs``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BALANCERS = parse_networks(["10.0.0.0/8", "2001:db8:1::/48"])
     ("peer", "forwarded", "who"),
     [
         ("203.0.113.9", "", "203.0.113.9"),
-        # Nobody believes a stranger.
+        # The header of a stranger isn't believed.
         ("203.0.113.9", "192.0.2.1", "203.0.113.9"),
         ("10.0.0.7", "", "10.0.0.7"),
         ("10.0.0.7", "203.0.113.9", "203.0.113.9"),

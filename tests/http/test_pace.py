@@ -1,4 +1,4 @@
-"""How often an address may ask."""
+"""The rate at which an address may send requests."""
 
 from __future__ import annotations
 

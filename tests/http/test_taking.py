@@ -1,4 +1,4 @@
-"""Who takes nothing of an answer is closed, and what waits for all of them is bounded."""
+"""A client that takes nothing of a reply is closed, and the bytes that wait for all are bounded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Page(tornado.web.RequestHandler):
 
 @contextlib.asynccontextmanager
 async def served(**options: Any) -> AsyncIterator[tuple[TakingServer, int]]:
-    """A server whose page has 8 MiB, or so many times less (``/2``), and its port."""
+    """Yield a server whose page has 8 MiB, or so many times less (``/2``), and its port."""
     pages = tornado.web.Application([("/(.*)", Page)], log_function=lambda _: None)
     server = TakingServer(pages, **options)
     listening = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ async def served(**options: Any) -> AsyncIterator[tuple[TakingServer, int]]:
 
 
 async def asked(port: int, path: str = "/") -> socket.socket:
-    """A connection that has asked for the page, and reads nothing."""
+    """Return a connection that has asked for the page, and reads nothing."""
     made, loop = socket.socket(), asyncio.get_running_loop()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.setblocking(False)
@@ -58,7 +58,7 @@ async def asked(port: int, path: str = "/") -> socket.socket:
 
 
 async def heard_by(made: socket.socket) -> bytes:
-    """All that comes until the end of the connection; of an answer without its other headers."""
+    """Return all bytes until the end of the connection; of a reply without its other headers."""
     heard, loop = b"", asyncio.get_running_loop()
     with contextlib.suppress(ConnectionResetError):
         while data := await loop.sock_recv(made, 4096):
@@ -68,7 +68,7 @@ async def heard_by(made: socket.socket) -> bytes:
 
 
 async def read(made: socket.socket, page: int = len(ANSWER)) -> int:
-    """How many bytes come until the end of a page of that size, or of the connection."""
+    """Return the number of bytes until the end of ``page`` bytes, or of the connection."""
     size, loop = 0, asyncio.get_running_loop()
     with contextlib.suppress(ConnectionResetError):
         while size < page and (data := await loop.sock_recv(made, 1 << 20)):
@@ -120,7 +120,7 @@ async def test_what_waits_for_all_is_bounded_by_closing_those_with_the_most() ->
         strangers = [await asked(port) for _ in range(12)]
         await until(lambda: 0 < len(server._connections) < 6 and waiting(server))
         assert waiting(server) <= 20 << 20
-        # Whoever comes is served all the same, where less waits for him than for any of those.
+        # A new client is still served, as fewer bytes wait for it than for any of the others.
         reader = await asked(port, "/2")
         assert await read(reader, len(ANSWER) // 2) >= len(ANSWER) // 2
         for one in (reader, *strangers):
@@ -152,7 +152,7 @@ async def test_whoever_only_hears_that_there_is_no_room_hears_it_whatever_he_sen
         await loop.sock_sendall(sender, head % len(body))
         await loop.sock_sendall(sender, body)
         assert await heard_by(sender) == FULL
-        # The room is that of others: this one has none.
+        # The refused connection isn't counted: it takes no room from others.
         assert len(server._connections) == 1
         for made in (one, sender):
             made.close()
@@ -214,7 +214,7 @@ async def test_who_never_ends_a_head_that_is_too_long_is_closed_all_the_same(
 
 
 async def connected(port: int) -> socket.socket:
-    """A connection that says nothing."""
+    """Return a connection that sends nothing."""
     made = socket.socket()
     made.setblocking(False)
     await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))

@@ -1,7 +1,7 @@
-"""L5 of docs/design/0028, of closing: nobody concludes anything about a log of another region.
+"""L5 of docs/design/0028, closing: no region concludes anything about a log of another region.
 
 Real closers of two regions over one store that lists logs of three. Their routers move their rows,
-end them, or are gone.
+end them, or are dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wholesale.router.closing import CLOSE_AFTER
 
 TABLE = TopicTable([TopicPolicy(pattern="news.#", ttl=86_400.0)])
 REGIONS = ("oregon", "dublin", "tokyo")
-# A router moves its row each ten seconds at least.
+# A router moves its row at least every ten seconds.
 BEAT = 10.0
 
 
@@ -35,7 +35,7 @@ def now_ms() -> int:
 
 
 class Way:
-    """One closer's way to the store; it notes what was changed, and since when that row stood."""
+    """A closer's connection to the store; it records changes, and how long the row stood before."""
 
     def __init__(self, store: MemoryStore, moved_at: dict[Log, float]) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class Way:
 
 
 class Fabric:
-    """Routers of three regions that live and die, and closers of the first two."""
+    """Routers of three regions that live and die, and closers of the first two regions."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -82,7 +82,7 @@ class Fabric:
         self._moved_at[log] = quick_loop().time()
 
     async def moves(self, log: Log, *, ends: bool = False) -> None:
-        """Its router routes some messages and says so; False if its log was closed."""
+        """Let the log's router route some messages and move its row, unless the log was closed."""
         row = self.rows[log]
         low = row.low + self._dice.randrange(3)
         made = {"origin": log.region, "router": log.router, "epoch": log.epoch}
@@ -131,7 +131,7 @@ def test_l5_a_log_is_closed_by_its_own_region_alone_and_never_while_its_row_move
             assert {row.log.region for row, _ in way.changed} <= {name.partition("-")[0]}
             assert all(stood >= CLOSE_AFTER for _, stood in way.changed)
         for log, row in (await fabric.listed()).items():
-            # Nobody of tokyo is left: its logs stay as their routers left them.
+            # Tokyo has no closer: its logs stay as their routers left them.
             ended = fabric.rows[log].ended if log.region == "tokyo" else fabric.rows[log].low
             assert (row.low, row.ended) == (fabric.rows[log].low, ended)
         for task in tasks:

@@ -1,6 +1,6 @@
-"""L2, L3 and L5 of docs/design/0028, of one gateway: what its marks pass, what its readers get.
+"""L2, L3 and L5 of docs/design/0028, of one gateway: its marks, and the messages that readers get.
 
-Histories are long and made by a dice; tests/support/log_fabric.py has what they are made of.
+Histories are long and random; tests/support/log_fabric.py has the parts of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from newsfabric import backoff
 
 register_random(backoff._SHARED)
 
-# What becomes of a message: when its copies on the feed arrive, in seconds.
+# Seconds after which the copies of a message arrive on the feed.
 WAYS = [(0.0,), (0.0,), (0.1,), (), (), (0.0, 0.4), (3.0,), (200.0,)]
-# How far its router came with it.
+# The last step that a router did for a message.
 FATES = ["routed", "routed", "routed", "unconfirmed", "unpublished", "half", "unwritten", "void"]
 NOTHING: tuple[float, ...] = ()
 AT_ONCE = (0.0,)
-# A step: what is done, and what decides how.
+# A step: the deed, and the values that decide its details.
 Step = tuple[str, int, str, tuple[float, ...]]
 DEEDS = [
     *["route"] * 8,
@@ -40,7 +40,7 @@ FREEZES = (3.0, 30.0, 125.0, 1_000.0)
 
 
 def steps_of(seed: int, *, most: int) -> list[Step]:
-    """By a dice, not drawn one by one: only long histories are of use."""
+    """Return random steps: Hypothesis would draw short histories, and only long ones are of use."""
     dice = random.Random(seed)
     return [
         (dice.choice(DEEDS), dice.randrange(8), dice.choice(FATES), dice.choice(WAYS))
@@ -91,7 +91,7 @@ async def take(fabric: Fabric, step: Step) -> None:
 
 
 def play(seed: int, check: Callable[[Fabric, bool], None], steps: list[Step] | None = None) -> None:
-    """``check`` the fabric after each step, and when all is healed (True)."""
+    """Play a history; ``check`` the fabric after each step, and when all is healed (True)."""
 
     async def history() -> None:
         fabric = Fabric()
@@ -142,12 +142,12 @@ def test_l3_once_all_is_healed_every_message_was_given_and_none_twice(seed: int)
 
 
 def test_l3_what_comes_by_the_feed_when_nobody_remembers_it_is_given_to_nobody_twice() -> None:
-    """The other region's copy is on its way for longer than identities are remembered."""
+    """The other region's copy arrives only after identities of its time are forgotten."""
     steps = [
         ("route", 0, "routed", AT_ONCE),
         ("copy", 1, "routed", (1_040.0,)),
         ("wait", 2, "routed", NOTHING),
-        # More than memory keeps.
+        # More messages than memory keeps.
         *[("route", 0, "routed", AT_ONCE)] * 3,
         ("wait", 2, "routed", NOTHING),
         ("cut", 0, "routed", NOTHING),

@@ -1,9 +1,8 @@
-"""L1 of docs/design/0028: what a publisher was told to be routed is a message within its log.
+"""L1 of docs/design/0028: each message that a receipt reports as routed is within its log.
 
-Real routers, one after the other and side by side, on a broker and a store in memory. Each
-has a way of its own to the store, which refuses, doesn't answer, leaves halves, is slow, or comes
-late; any of them dies at any moment. In the end all are gone, and one that has just begun closes
-their logs.
+Real routers, one after the other and side by side, on a broker and a store in memory. Each has its
+own connection to the store, which refuses, doesn't reply, writes halves, is slow, or writes late;
+any router dies at any moment. In the end all are dead, and a new router closes their logs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from wholesale.router.settling import Settling
 register_random(backoff._SHARED)
 
 TABLE = TopicTable([TopicPolicy(pattern="news.#", ttl=86_400.0)])
-# So many numbers of a log are under way at most.
+# At most so many numbers of a log are unsettled at once.
 WINDOW = 3
 Place = tuple[Log, int]
 
@@ -51,7 +50,7 @@ def now_ms() -> int:
 
 
 class Region(MemoryStore):
-    """The store of all routers. Of some numbers it has the index row alone."""
+    """The store of all routers. It has only the index row of some numbers."""
 
     def __init__(self) -> None:
         super().__init__(TABLE, now_ms=now_ms)
@@ -71,7 +70,7 @@ class Region(MemoryStore):
 
 
 class Way:
-    """One router's way to the store."""
+    """The connection of a router to the store."""
 
     def __init__(self, region: Region, dice: random.Random) -> None:
         self._region = region
@@ -135,7 +134,7 @@ class Way:
 
 
 class Life:
-    """One router from its start to its end."""
+    """A router from its start to its end."""
 
     def __init__(self, core: CoreCluster, name: str, store: object) -> None:
         self._link = core.broker.connect()
@@ -170,7 +169,7 @@ class Life:
 
 
 class Fabric:
-    """Routers of one region, each with its way to the store."""
+    """Routers of one region, each with its connection to the store."""
 
     def __init__(self, dice: random.Random) -> None:
         self.region = Region()
@@ -197,14 +196,14 @@ class Fabric:
         self._core.publish(*made)
 
     async def wait(self, seconds: float) -> None:
-        """Publishers go on meanwhile."""
+        """Wait; publishers go on publishing meanwhile."""
         until = quick_loop().time() + seconds
         while (left := until - quick_loop().time()) > 0:
             self.publish(self._dice.randrange(3))
             await asyncio.sleep(min(left, self._dice.uniform(0.0, 3.0)))
 
     async def end(self) -> None:
-        """All routers die, and one that begins now closes their logs."""
+        """Let all routers die, and a new router close their logs."""
         while self.lives:
             life, _ = self.lives.pop()
             await life.dies()
@@ -214,7 +213,7 @@ class Fabric:
         await last.dies()
 
     async def is_kept(self, place: Place, identity: int) -> bool:
-        """Whether this number is within its log, not void, and has its rows."""
+        """Return whether the number is within its log, not void, and has its rows."""
         log, seq = place
         rows = {row.log: row for row in await self.region.directory(log.region, log.day)}
         row = rows[log]
@@ -257,7 +256,7 @@ async def take(fabric: Fabric, deed: str, dice: random.Random) -> None:
 
 @contextlib.asynccontextmanager
 async def confirmed() -> AsyncIterator[list[tuple[Place, int]]]:
-    """Numbers for which receipts go out meanwhile, and the identities of their messages."""
+    """Yield the numbers for which receipts are sent meanwhile, and their messages' identities."""
     found: list[tuple[Place, int]] = []
     routed = Settling.routed
 
@@ -271,15 +270,15 @@ async def confirmed() -> AsyncIterator[list[tuple[Place, int]]]:
         patch.setattr(Settling, "routed", noted)
         patch.setattr(stream, "Numbering", functools.partial(Numbering, window=WINDOW))
         patch.setattr(closer, "EndSearch", functools.partial(EndSearch, window=WINDOW))
-        # It says of each message that the store can't hold that it failed.
+        # It logs an error for each message that the store can't take.
         patch.setattr(logging.getLogger(settling.__name__), "disabled", True)
-        # Less to do in quiet times.
+        # Fewer ticks to play in quiet times.
         patch.setattr(router_module, "QUIET_SECONDS", 4.0)
         yield found
 
 
 async def lost(fabric: Fabric, told: list[tuple[Place, int]]) -> list[Place]:
-    """What publishers were told to be routed and isn't in its log when all is over."""
+    """End all; return the numbers that receipts reported as routed and that their logs lack."""
     await fabric.end()
     return [place for place, identity in told if not await fabric.is_kept(place, identity)]
 
@@ -300,7 +299,7 @@ def test_l1_what_was_confirmed_to_its_publisher_is_a_message_within_its_log(seed
 
 
 def test_l1_a_router_that_cant_write_the_directory_confirms_nothing_beyond_the_end() -> None:
-    """Others close its log meanwhile."""
+    """Other routers close its log meanwhile."""
 
     async def history() -> None:
         fabric = Fabric(random.Random(1))

@@ -1,9 +1,9 @@
-"""L4 of docs/design/0028: who is told ``recovered: true`` has, or is given, all that is past here.
+"""L4 of docs/design/0028: a reader that gets ``recovered: true`` has, or gets, all that is past
+here.
 
-A record of everything that was ever routed, two gateways that know parts of it, and readers who go
-from the one to the other. Hub, memory, logs, positions and the resumer are the real ones. Memory is
-small, stores of other regions lack rows, some regions can't be asked, and rows of void numbers lie
-about.
+A record of everything ever routed, two gateways that each know a part of it, and readers that move
+from one to the other. Hub, memory, logs, positions and the resumer are the real ones. Memory is
+small, stores of other regions lack rows, some can't be asked, and void numbers may have rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Place = tuple[Log, int]
 
 @dataclasses.dataclass
 class Written:
-    """A log: its messages, its void numbers (some have rows), how far it is settled, its end."""
+    """A log: its messages, its void numbers (some have rows), its low, its end."""
 
     log: Log
     low: int
@@ -54,7 +54,7 @@ class Written:
     late_rows: dict[int, Envelope]
 
     def row(self, low: int, *, ended: bool) -> DirectoryRow:
-        """What the directory says when so much is settled, or when it has ended."""
+        """Return the directory's row of the log: settled up to ``low``, or ended."""
         if not ended or self.ended is None:
             return DirectoryRow(self.log, 2 + low, low)
         voids = tuple((n, n) for n in self.voids)
@@ -62,12 +62,12 @@ class Written:
 
 
 class Record:
-    """All that was ever routed."""
+    """The record of all messages ever routed."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self.logs = [self._log(n) for n in range(dice.randrange(1, 6))]
-        # Of which rows each region's store has no copy, though another one wrote them.
+        # Rows of which a region's store has no copy, though another region wrote them.
         self._lacking = {
             (region, place)
             for region in REGIONS
@@ -116,7 +116,7 @@ class Record:
                 yield (one.log, seq), made
 
     def copies(self) -> dict[int, list[Place]]:
-        """Of each message of the topic, by identity, its numbers."""
+        """Return the numbers of each message of the topic, by identity."""
         found: dict[int, list[Place]] = {}
         for one in self.logs:
             for seq, made in one.messages.items():
@@ -147,12 +147,12 @@ class Record:
 
 
 class Gateway:
-    """One that began when it knew of some logs, and has heard a part of what came since."""
+    """A gateway that knew some logs at its start, and has received a part of all messages since."""
 
     def __init__(self, record: Record, dice: random.Random, *, keep: int, topics: int) -> None:
         self._record, self._dice = record, dice
         self.logs = Logs(int(NOW * 1000))
-        # The row of a log that began six hours before is everywhere.
+        # Every gateway knows the row of a log that began over six hours ago.
         listed = [
             one for one in record.logs if one.log.epoch < START_MS - 6 * HOUR or dice.random() < 0.8
         ]
@@ -162,11 +162,11 @@ class Gateway:
         self.hub = Hub(table, self.logs, HubLimits(topics=topics), clock=lambda: time.monotonic())
         #: Whether it reads rows of void numbers before it knows that they are void.
         self.reads_voids = dice.random() < 0.5
-        #: What its readers were given.
+        #: Identities of the messages that its readers were given.
         self.given: set[int] = set()
 
     def hears(self, share: float) -> None:
-        """Messages, low and rows of the directory come, in any order."""
+        """Receive messages, low and rows of the directory, in any order."""
         dice = self._dice
         rows = [
             (one, seq) for one in self._record.logs for seq in {**one.messages, **one.late_rows}
@@ -199,7 +199,7 @@ class Gateway:
 
 @dataclasses.dataclass
 class Answer:
-    """What a reader with a position and what it had was told, and what is wrong with that."""
+    """The reply to a reader with a position, and its errors: messages lost, or given again."""
 
     recovered: bool
     lost: set[int]
@@ -207,7 +207,7 @@ class Answer:
 
 
 class Readers:
-    """Readers who come from one gateway to another."""
+    """Readers that move from one gateway to another."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -233,9 +233,9 @@ class Readers:
         return task
 
     async def comes(self) -> Answer:
-        """One comes from there, and more is heard here while it waits for its answer."""
+        """Let a reader move here; this gateway receives more messages before it replies."""
         dice, here = self._dice, self.here
-        # For so long an answer may be given again, whatever is settled meanwhile.
+        # A gateway may give the same token for 1 s, whatever is settled meanwhile.
         await asyncio.sleep(1.0)
         for gateway in (self.there, here):
             gateway.hears(dice.random() / 2)
@@ -285,7 +285,7 @@ def test_l4_who_is_told_that_nothing_is_missing_has_or_is_given_all_that_is_past
 
 
 def test_l4_most_readers_are_told_so() -> None:
-    """Else the property above would say nothing."""
+    """Otherwise the property above would prove nothing."""
     told: list[bool] = []
 
     async def history(seed: int) -> None:
@@ -297,7 +297,7 @@ def test_l4_most_readers_are_told_so() -> None:
 
 
 async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past() -> None:
-    """The void number's rows came when its log was closed, and were read before that was known."""
+    """The void number's row was read before the gateway knew that the number is void."""
     past, dead = (
         Log("oregon", "oregon-router-1", START_MS),
         Log("dublin", "dublin-router-1", START_MS),
@@ -310,11 +310,11 @@ async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past(
         Written(past, 1, None, {1: copy}, (), {}),
         Written(dead, 0, 1, {}, (1,), {1: void}),
     ]
-    # There the log is known to have ended, and the other copy is missing.
+    # The first gateway knows that the log has ended, and lacks the other copy.
     there = Logs(int(NOW * 1000))
     there.begin([DirectoryRow(past)], now=NOW)
     there.learn(DirectoryRow(dead, 2, 0, 1, ((1, 1),)), now=NOW)
-    # Here it is past, and the void one was read.
+    # At the second gateway that copy is past, and the void row was read.
     here = Logs(int(NOW * 1000))
     here.begin([DirectoryRow(past, 2, 1), DirectoryRow(dead)], now=NOW)
     hub = Hub(TopicTable([TopicPolicy(pattern="news.*", keep=4, ttl=86_400.0)]), here)
@@ -334,8 +334,8 @@ async def test_l4_who_has_a_void_copy_alone_is_given_the_other_one_that_is_past(
 
 
 async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgotten() -> None:
-    """A read knows the message by a void number alone. Its other copy was noted in memory, which
-    then forgot both. Hypothesis found it: seed 42884393 of the property above."""
+    """The store's reply has the message under a void number only. Memory noted the other copy, then
+    forgot both. Hypothesis found it: seed 42884393 of the property above."""
     dead, past = (
         Log("dublin", "dublin-router-1", START_MS),
         Log("dublin", "dublin-router-2", START_MS),
@@ -373,7 +373,7 @@ async def test_l4_a_copy_that_came_after_a_read_counts_when_its_message_is_forgo
     assert hub.offer(numbers[3], NOW) is None
     for seq in (4, 5):
         assert hub.offer(numbers[seq], NOW) is not None
-    # Another one has both, and knows the first log as closed.
+    # The first gateway has both numbers, and knows that the log ``dead`` is closed.
     for seq in (1, 2):
         there.saw(past, seq)
     there.learn(DirectoryRow(dead, 2, 0, 1, ((1, 1),)), now=NOW)

@@ -1,4 +1,4 @@
-"""``newsfabric-crowd`` against a frontdesk and a gateway that are made up here, and do wrong."""
+"""``newsfabric-crowd`` against a frontdesk and a gateway that are made up here, and misbehave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.cargo, pytest.mark.timeout(900)]
 TOPIC = "news.breaking"
 PATIENCE = 120.0
 SECOND = 1_000_000_000
-#: What a report says of the moment; all else is since the last one.
+#: Fields of a report that are current values; all others count since the last report.
 NOW = {"present", "wanted", "arrived", "left", "holes"}
 
 
@@ -40,15 +40,15 @@ def program() -> Path:
 
 
 class Fabric:
-    """A frontdesk and a gateway on one port. It pushes what it is told to whoever subscribed."""
+    """A frontdesk and a gateway on one port, which pushes messages when the test says so."""
 
     def __init__(self) -> None:
         self.readers: list[ServerConnection] = []
-        #: Each ``subscribe`` that came, in order.
+        #: Each ``subscribe`` that was received, in order.
         self.asked: list[dict[str, Any]] = []
-        #: What the frontdesk answers with instead of this gateway.
+        #: An address that the frontdesk answers with instead of this gateway.
         self.leads_to: str | None = None
-        #: When each message was sent first (ns), whoever got it.
+        #: The time (ns) at which each message was sent first, whether a reader got it or not.
         self.sent: dict[int, int] = {}
         self._server: Server
 
@@ -68,13 +68,13 @@ class Fabric:
             yield fabric
 
     def publish(self, n: int) -> int:
-        """Message ``n`` is published now, or was; nobody gets it yet. Returns when, in ns."""
+        """Publish message ``n`` unless it is; no reader gets it yet. Return the time, in ns."""
         return self.sent.setdefault(n, time.time_ns())
 
     async def push(self, n: int, *, ident: int | None = None, held_up: float = 0.0) -> None:
-        """Push message ``n`` to all, under the identity that it has, or under ``ident``.
+        """Push message ``n`` to all readers, under its own identity or under ``ident``.
 
-        Its publisher was to send it ``held_up`` seconds before it could.
+        It was due ``held_up`` seconds before its publisher could send it.
         """
         sent = self.publish(n)
         body = {BODY_FIELD: "p1", "n": n, "sent_ns": sent, "due_ns": sent - round(held_up * SECOND)}
@@ -84,20 +84,20 @@ class Fabric:
             "id": f"01942f3c-5d6e-7000-8000-{n if ident is None else ident:012x}",
             "position": f"P{n}",
         }
-        # A gateway puts the publisher's bytes in, and these may have spaces.
+        # A gateway inserts the publisher's bytes, and these may contain spaces.
         head = json.dumps(push, separators=(",", ":"))
         for reader in list(self.readers):
-            # Who was cut off may not be known to be gone yet.
+            # A reader that was cut off may still be listed.
             with contextlib.suppress(ConnectionClosed):
                 await reader.send(f'{head[:-1]},"body":{json.dumps(body)}}}')
 
     async def write(self, raw: bytes) -> None:
-        """These bytes to all, whatever they mean."""
+        """Send these bytes to all readers, valid or not."""
         for reader in self.readers:
             reader.transport.write(raw)
 
     async def cut(self) -> None:
-        """End all connections without a word."""
+        """End all connections without a close frame."""
         for reader in self.readers:
             reader.transport.abort()
         self.readers.clear()
@@ -121,7 +121,7 @@ class Fabric:
 
 
 class Crowd:
-    """The program; what its reports count is added up."""
+    """The program, and the sums of its reports."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -130,7 +130,7 @@ class Crowd:
         self._stdin, self._stdout = process.stdin, process.stdout
         self._sums: collections.Counter[str] = collections.Counter()
         self.report: dict[str, Any] = {}
-        #: How often each delay (µs) from publishing to reading was reported.
+        #: The number of reports of each delay (µs) from publishing to reading.
         self.delays: collections.Counter[int] = collections.Counter()
 
     @classmethod
@@ -154,7 +154,7 @@ class Crowd:
         return found
 
     async def has(self, **counts: int) -> None:
-        """Wait until all reports so far add up to these; some say what there is just now."""
+        """Wait until the reports so far add up to ``counts``; fields in NOW are current values."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 self.report = await self.ask("report")
@@ -169,8 +169,8 @@ class Crowd:
                 await asyncio.sleep(0.02)
 
     async def census(self, fabric: Fabric, *, owed_until: float = 60.0) -> Census:
-        """Of all that the readers had. They are owed all from the first message on, whenever they
-        came, until so many seconds from now."""
+        """Return the census of all readers. All messages from the first on are owed to each, even
+        to a late one, until ``owed_until`` seconds from now."""
         until = time.time_ns() + round(owed_until * SECOND)
         owed = {"kind": "crowd", "since": {TOPIC: 1}, "until": until}
         entries = [entry | owed for entry in (await self.ask("records"))["entries"]]
@@ -275,7 +275,7 @@ async def test_readers_go_when_fewer_are_wanted_and_what_they_had_stays_in_the_b
         await fabric.push(2)
         await crowd.has(messages=14)
         found = await crowd.census(fabric)
-    # Who has left can't be waited for.
+    # Messages to readers that have left can't be waited for.
     assert (found.readers, found.owed, found.lost, found.late) == (10, 30, 4, 12)
 
 
@@ -285,7 +285,7 @@ async def test_a_delay_counts_from_when_a_message_was_to_be_published(program: P
         await crowd.has(present=5)
         await fabric.push(0, held_up=3600.0)
         await crowd.has(messages=5)
-    # Longer counts as an hour, in three digits. On a slow machine they come in several reports.
+    # Longer delays count as an hour, in three digits. On a slow machine several reports have them.
     [(delay, often)] = crowd.delays.items()
     assert delay == pytest.approx(3.6e9, rel=0.001)
     assert often == 5

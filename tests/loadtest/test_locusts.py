@@ -1,4 +1,4 @@
-"""Options of a load test, how many come when, what the report says; and a small one, really."""
+"""Options of a load test, the number of readers at each time, the report; and a small real test."""
 
 from __future__ import annotations
 
@@ -178,10 +178,10 @@ def test_every_shape_settles_and_then_ends(shape: str) -> None:
 
 def test_a_test_ends_when_nothing_has_arrived_for_five_seconds_or_two_minutes_later() -> None:
     given = options(shape="steady", readers=100, seconds=120, settle=10)
-    # At second 140 the last message arrives.
+    # The last message arrives at second 140.
     at = ((130, 0.0), (140, 0.0), (144, 4.0), (145, 5.0))
     assert [readers_at(given, t, quiet) for t, quiet in at] == [100, 100, 100, None]
-    # They never end.
+    # Messages never end.
     assert readers_at(given, 249.9, 0.0) == 100
     assert readers_at(given, 250.0, 0.0) is None
 
@@ -211,7 +211,7 @@ def test_only_a_reconnect_storm_cuts_connections() -> None:
     assert set(found.values()) == {()}
 
 
-# --- what a process knows ---------------------------------------------------------------------
+# --- figures of a process ----------------------------------------------------------------------
 
 
 def test_a_token_says_whose_it_is(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ class TestWithAWorld:
         assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
         assert found["census"]["readers"] == 50
         assert found["census"]["owed"] > 500
-        # Each kind has received something, and everybody came again after each of two storms.
+        # Each kind has received something, and all readers came again after each of two storms.
         counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
         assert {who for event, who in counts if event == "receive"} == set(found["options"]["mix"])
         assert sum(n for (event, _), n in counts.items() if event == "connect") >= 150
@@ -362,7 +362,7 @@ class TestWithAWorld:
         assert (found["census"]["lost"], found["census"]["doubled"]) == (0, 0)
         assert found["census"]["readers"] == 310
         counts = {(row["event"], row["who"]): row["count"] for row in found["events"]}
-        # Everybody came, and came again after each of two storms.
+        # All readers came, and came again after each of two storms.
         assert counts["connect", "DenseReaders"] >= 900
         assert counts["receive", "DenseReaders"] > 3000
         assert max(sample["readers"] for sample in found["samples"]) > 290
@@ -371,7 +371,7 @@ class TestWithAWorld:
     def test_a_worker_that_dies_makes_the_run_fail(self, tmp_path: Path) -> None:
         require_rabbitmq()
         require_locust()
-        # Long enough for locust to call the worker missing, which it does after 15 s.
+        # Long enough for locust to report the worker missing, which it does after 15 s.
         shape = {"shape": "steady", "seconds": 40, "settle": 10, "workers": 2}
         command = [sys.executable, "-m", "loadtest.locusts", *self.words(tmp_path, **shape)]
         started = subprocess.Popen(
@@ -398,7 +398,7 @@ class TestWithAWorld:
             command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
         )
         assert started.stdout is not None
-        # The first line of figures: readers are there, and messages come.
+        # The first line of figures: readers are connected, and messages arrive.
         lines = iter(started.stdout.readline, "")
         assert any("received/s" in line for line in lines)
         started.send_signal(number)

@@ -1,4 +1,4 @@
-"""Exactly once: what readers and publishers write down, and what the census makes of it."""
+"""Exactly once: the records of readers and publishers, and the census of both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = (TOPIC, "p1")
 
 
 def sent(count: int = 10, *, unreceipted: int = 0) -> PublisherRecord:
-    """One message a second from second 10 on."""
+    """Return the record of one message a second from second 10 on."""
     record = PublisherRecord("p1")
     for n in range(count):
         assert record.next(TOPIC) == n
@@ -37,7 +37,7 @@ def sent(count: int = 10, *, unreceipted: int = 0) -> PublisherRecord:
 
 
 def reader(numbers: Sequence[int] = range(10), *, since: int = 5) -> ReaderRecord:
-    """Subscribed at second ``since``; it got these."""
+    """Return the record of a reader that subscribed at second ``since`` and got these numbers."""
     record = ReaderRecord("AnonymousReader", 0)
     record.subscribed(TOPIC, since * SECOND, resumed=False, recovered=False)
     record.back(since * SECOND)
@@ -48,7 +48,7 @@ def reader(numbers: Sequence[int] = range(10), *, since: int = 5) -> ReaderRecor
 
 def counted(*records: ReaderRecord, by: PublisherRecord | None = None, at: int = 60) -> Census:
     entries = [record.entry(at * SECOND) for record in records]
-    # They may have come from other processes.
+    # Records may arrive as JSON from other processes.
     entries = json.loads(json.dumps(entries))
     return census(entries, json.loads(json.dumps([(by or sent()).entry()])))
 
@@ -108,7 +108,7 @@ def test_who_came_back_a_moment_ago_has_not_caught_up() -> None:
     record = reader([0, 1, 2, 3, 4, 5, 6, 7])
     record.away(18 * SECOND)
     record.back(29 * SECOND)
-    # Away again before all was there: it counts from the first time.
+    # Disconnected again before it had caught up: the first time counts.
     record.away(30 * SECOND)
     record.back(31 * SECOND)
     assert counted(record, at=32).owed == 3

@@ -1,4 +1,4 @@
-"""The scaler in simulated time: what holds whatever the crowd does."""
+"""The scaler in simulated time: properties that hold for any crowd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wholesale.scaler.plan import Plan
 PLAN = Plan(
     per_box=1000, boot=60.0, drain=60.0, zones=3, least=3, most=60, calm=200.0, connects_per_box=100
 )
-# Seconds that pass at once.
+# Seconds per step.
 STEP = 4
 few = settings(
     max_examples=4,
@@ -37,15 +37,15 @@ def wanted(region: Region, since: float = 0.0) -> list[int]:
     return [moment.wanted for moment in region.moments if moment.at >= since]
 
 
-# What comes within one lead must find room in what stands: no scaler can help that.
+# Readers of one lead time must find room in the boxes that stand: no scaler can change that.
 @st.composite
 def surges(draw: st.DrawFn) -> tuple[list[tuple[float, float]], float]:
-    """A crowd that grows in pieces, each at its own pace; and when it is all there."""
+    """Draw a crowd that grows in pieces, each at its own pace, and the time when all are there."""
     at, readers = 30.0, float(draw(st.integers(0, 1000)))
     points = [(at, readers)]
     for _ in range(draw(st.integers(1, 5))):
         lasts = draw(st.integers(60, 400))
-        # A third of what stands, free by headroom, in one lead.
+        # A third of the standing boxes' room, which headroom keeps free, in one lead time.
         stands = max(3.0 * 700, readers)
         pace = draw(st.floats(0.0, 0.3)) * stands / PLAN.lead
         at, readers = at + lasts, readers + pace * lasts
@@ -90,7 +90,7 @@ def test_once_the_crowd_is_steady_the_number_changes_at_most_once(
     points, end = surge
     region = Region(PLAN, through(*points), boxes=3)
     region.churn = 0.002
-    # What was on its way when it became steady has come.
+    # All boxes that were ordered before the crowd became steady stand by now.
     settled = int(end + PLAN.lead + 5)
     played(region, settled + int(4 * PLAN.patience))
     changes = [1 for a, b in itertools.pairwise(wanted(region, settled)) if a != b]
@@ -121,7 +121,7 @@ def test_a_wave_is_one_turn_up_and_one_down() -> None:
 
 
 def _half_deaf(since: float, until: float) -> Callable[[int, SimBox, float], bool]:
-    """One of two scalers hears every other box only, for a while."""
+    """Let one of two scalers hear only every other box, for a while."""
     return lambda n, box, now: (
         n == 1 and since <= now < until and int(box.name.rpartition("-")[2]) % 2 == 0
     )
@@ -137,7 +137,7 @@ def test_two_scalers_that_disagree_do_no_harm(lasts: float) -> None:
     played(region, 5000)
     assert (region.refused, region.machines.lost) == (0, 0)
     assert len(region.boxes) == len(alone.boxes)
-    # What the deaf one takes for lost it makes up for: a zone of old boxes, and some new ones.
+    # The half-deaf scaler replaces boxes that it doesn't hear: old ones of a zone, and some new.
     more = max(m.ready for m in region.moments) - max(m.ready for m in alone.moments)
     assert 0 <= more <= 8
 
@@ -177,7 +177,7 @@ def test_boxes_none_of_which_comes_up_are_no_endless_bill() -> None:
     region.machines.fail = 1.0
     played(region, 2 * 3600)
     assert len(region.boxes) <= PLAN.most
-    # Three an hour, or a quarter of what there is.
+    # In each of two hours at most three boxes are given up, or a quarter of all.
     assert region.machines.made - len(region.boxes) <= 2 * PLAN.most // 4
 
 

@@ -1,4 +1,4 @@
-"""What a surge has shown, from samples that are made up here; and a small surge, really."""
+"""The findings about a surge, from samples that are made up here; and a small real surge."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def sample(at: float, present: int, **other: Any) -> Sample:
 
 
 def a_run(**changes: Any) -> list[Sample]:
-    """Ten seconds in which a thousand readers come, the second box at the third."""
+    """Return ten seconds in which a thousand readers come, the second box at the third."""
     run = [sample(n, 100 * n, started=TWO, standing=1 + (n >= 3)) for n in range(1, 11)]
     run = [sample(0, 0, arrivals={}), *run]
     if changes:
@@ -166,7 +166,7 @@ def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
         "--many": 200,
         "--capacity": 100,
         "--first-rate": 10,
-        # A box more every 50 s: on two cores that do other things, too, one boots in less.
+        # One more box every 50 s: on two busy cores a box boots in less.
         "--rate": 2,
         "--leave-rate": 20,
         "--holds": 5,
@@ -181,11 +181,11 @@ def test_a_small_surge_is_carried_by_boxes_that_start_and_end_by_themselves(
     written = tmp_path / "report" / "report.json"
     assert written.exists(), done.stderr
     found = json.loads(written.read_text())["figures"]
-    # How long connects take is no test's business: other tests run beside this one.
+    # The duration of connects is not tested: other tests run beside this one.
     promises = [text for text in found["broken_promises"] if "connects" not in text]
     assert promises == [], done.stderr
     assert found["boxes_at_most"] > found["boxes_at_first"] == found["boxes_at_last"] == 1
     assert found["most_present"] == 200
-    # Not "moved": where boxes boot slowly, those who stay have all come to the box that stays.
+    # Not "moved": where boxes boot slowly, all readers that stay are on the box that stays.
     assert ports_in_use(PORTS + 1700, 200) == []
     assert not (tmp_path / "world").exists()

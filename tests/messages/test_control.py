@@ -1,4 +1,4 @@
-"""Ticks, load reports and receipts: round trips, and garbage is a ValueError."""
+"""Ticks, load reports and receipts: round trips; garbage raises ValueError."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ EXAMPLES = {
 
 
 def changed(kind: str, **changes: object) -> Message:
-    """The example of ``kind`` with fields replaced; ``...`` removes one."""
+    """Return the example of ``kind`` with fields replaced; ``...`` removes a field."""
     fields = orjson.loads(EXAMPLES[kind].body) | changes
     left = {name: value for name, value in fields.items() if value is not ...}
     return dataclasses.replace(EXAMPLES[kind], body=orjson.dumps(left))
@@ -167,7 +167,7 @@ def test_a_message_of_another_type_is_not_believed(kind, other):
 
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_field_that_this_release_doesnt_know_is_passed_over(kind):
-    # Routers of an earlier release named void numbers in their ticks.
+    # Ticks of an earlier release also list void numbers.
     known = DECODERS[kind](EXAMPLES[kind])
     assert DECODERS[kind](changed(kind, void=[3, 4])) == known
 

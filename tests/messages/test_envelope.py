@@ -1,4 +1,4 @@
-"""The limits of a submission, and the way of an envelope over AMQP."""
+"""The limits of a submission, and an envelope's encoding for AMQP."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 identities = st.integers(0, 2**IDENTITY_BITS - 1)
 milliseconds = st.integers(0, MAX_MS)
-# Text that UTF-8 can carry, and text as it arrives when a publisher sent something else.
+# Text that UTF-8 can encode, and text decoded from a publisher's other bytes.
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 raw_texts = texts | st.binary(max_size=40).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 
@@ -62,7 +62,7 @@ def reason_of(sent: Message, limits: Limits | None = None) -> str:
     return caught.value.reason
 
 
-# receive: what is accepted
+# receive: submissions that are accepted
 
 
 def test_a_bare_message_becomes_a_submission():
@@ -210,7 +210,7 @@ def test_an_expiration_is_what_rabbitmq_takes_and_written_in_one_way():
         assert reason_of(message(expiration=bad)) == "bad_property"
 
 
-# receive: who says it is the fabric
+# receive: forged messages of the fabric
 
 
 @pytest.mark.promise("M5")
@@ -218,7 +218,7 @@ def test_an_expiration_is_what_rabbitmq_takes_and_written_in_one_way():
     "own", [{"type": "_fabric.mark"}, {"app_id": "_fabric.mailbox"}, {"type": "_fabric"}]
 )
 def test_nobody_but_the_fabric_speaks_in_its_name(own):
-    # What a publisher sends has come through a shovel, whatever it claims about that itself.
+    # A publisher's message came through a shovel, even if its own headers deny that.
     for headers in (shovelled("publish.oregon.1"), {"x-shovelled": "none"}):
         assert reason_of(message(headers=headers, **own)) == "bad_property"
     assert receive(message(**own), now_ms=NOW_MS).identity
@@ -238,7 +238,7 @@ def test_other_names_are_free(fine):
     assert receive(message(headers=shovelled("publish.oregon.1"), **fine), now_ms=NOW_MS).identity
 
 
-# receive: what is rejected, and why
+# receive: submissions that are rejected, and the reasons
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_every_reject_reason_can_happen():
         message(expiration="x"),
         message(headers={"CC": ["news.other"]}),
     ]
-    # Who may publish is known to routers alone.
+    # Only routers know who may publish.
     elsewhere = {"publisher_not_allowed"}
     assert sorted(map(reason_of, sent)) == sorted(set(REJECT_REASONS) - elsewhere)
 
@@ -361,7 +361,7 @@ def test_whatever_is_sent_is_received_or_rejected(sent):
         assert got.reason in REJECT_REASONS
         assert got.detail
     else:
-        # What is accepted can be carried further as it is.
+        # An accepted submission can be sent on unchanged.
         assert decode(encode(number(got))).body == sent.body
         assert orjson.dumps({**dataclasses.asdict(got), "body": None, "identity": None})
 

@@ -1,4 +1,4 @@
-"""Which shovels carried a message, from what RabbitMQ 3.10 writes and from what strangers write."""
+"""The shovels that carried a message, from headers of RabbitMQ 3.10 and from forged ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_a_stranger_wrote_there_is_no_hop(forged: object) -> None:
 
 
 def test_no_header_makes_us_remember_much() -> None:
-    """A publisher's own has up to 16 KiB, and is another each time."""
+    """A header of a publisher may have 16 KiB, and differ in each message."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

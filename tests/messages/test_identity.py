@@ -21,7 +21,7 @@ from newsfabric.messages.envelope import (
 
 identities = st.integers(0, 2**IDENTITY_BITS - 1)
 milliseconds = st.integers(0, MAX_MS)
-# Text that UTF-8 can carry.
+# Text that UTF-8 can encode.
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 
 

@@ -1,4 +1,4 @@
-"""Marks as values: on their way up, as announcements, and as notes for the publisher's tools."""
+"""User marks as values: sent upstream, as announcements, and as notes for the publisher's tools."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_announcement_is_a_message_that_a_router_takes_and_says_the_same_mark
 ) -> None:
     sent = announcement(mark, left_ms=later)
     assert announced(as_routed(sent), OWNER) == mark
-    # What RabbitMQ can't count, it isn't told.
+    # A lifetime that is too large for RabbitMQ is left out.
     assert received(sent).lifetime_ms == (later if later <= MAX_EXPIRATION else None)
 
 
@@ -91,7 +91,7 @@ def _on(topic: str) -> Envelope:
 
 
 def test_announcements_of_one_mark_are_one_message_and_the_note_is_another() -> None:
-    # Of another copy of the letter, a little later.
+    # The user mark of another copy of the letter, a little later.
     copy = dataclasses.replace(
         READ, id=id_of(START_MS + 500, LETTER.identity), at_ms=READ.at_ms + 1
     )

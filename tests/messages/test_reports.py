@@ -1,4 +1,4 @@
-"""What a process says of itself: it comes back as it was said, and nothing else comes back."""
+"""Reports of a process: each decodes to the value that was encoded, and garbage is refused."""
 
 from __future__ import annotations
 

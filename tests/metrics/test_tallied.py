@@ -1,4 +1,4 @@
-"""A histogram that many observations are added to at once, and a counter without a lock."""
+"""A histogram that takes many observations in one call, and a counter without a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a board's document is believed."""
+"""The checks of a board's document: wrong parts aren't believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One message's way, put together from what each process says."""
+"""The way of one message, put together from all processes' replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a region's Prometheus gets of a host's processes, and nobody else."""
+"""The metrics of a host's processes: for the region's Prometheus, and for no other client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from operations.metrics_relay import parse_processes, routes
 
 
 class Process(tornado.web.RequestHandler):
-    """A process with metrics and something that has power over it."""
+    """A process with metrics and a handler that changes its state."""
 
     drained = 0
 
@@ -47,7 +47,7 @@ async def serving(routes_: list[object]) -> AsyncIterator[int]:
 
 @contextlib.asynccontextmanager
 async def relay(askers: Sequence[str] = ("127.0.0.0/8",)) -> AsyncIterator[str]:
-    """The URL of one, in front of a process that is well, a broken one and one that is away."""
+    """Yield the URL of a relay of a healthy process, a broken one and a dead one."""
     process = [(r"/metrics|/drain", Process)]
     http = SimpleAsyncHTTPClient(force_instance=True)
     async with serving(process) as port, serving([(r"/metrics", Broken)]) as broken:

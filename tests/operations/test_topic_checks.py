@@ -1,4 +1,4 @@
-"""Entries of topics.toml that no topic gets to, and which entry a topic falls under."""
+"""Entries of topics.toml that match no topic, and the entry that a topic falls under."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operations.cli import cli
 from operations.topic_checks import covers, findings, match, meet
 
 ROOT = Path(__file__).parents[2]
-# Every topic of up to five of these words. "z" is in no pattern, so it stands for all others.
+# All topics of up to five of these words. "z" is in no pattern, so it stands for any other word.
 TOPICS = [".".join(w) for n in range(1, 6) for w in itertools.product("abz", repeat=n)]
 patterns = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=3).map(".".join)
 
@@ -41,7 +41,7 @@ def test_it_covers_what_it_matches_every_topic_of(general: list[str], special: s
 @given(patterns, patterns)
 def test_two_patterns_meet_where_one_topic_is_of_both(one: str, other: str) -> None:
     both = any(matches(one, topic) and matches(other, topic) for topic in TOPICS)
-    # "#" and "#" meet in a topic without words, too, which there isn't; but in others as well.
+    # Two "#" also meet in a topic without words, which can't exist; but they meet in others, too.
     assert meet(one, other) == both
 
 

@@ -1,4 +1,4 @@
-"""A world as the commands see it that work with any fabric."""
+"""A world, as seen by the commands that work with any fabric."""
 
 from __future__ import annotations
 

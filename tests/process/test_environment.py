@@ -1,4 +1,4 @@
-"""What programs that we start see of our environment."""
+"""The environment variables that programs started by us see."""
 
 from __future__ import annotations
 

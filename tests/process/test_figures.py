@@ -1,4 +1,4 @@
-"""Figures are what metrics say: values, rates of the last seconds, quantiles of the last ten."""
+"""Figures summarize metrics: values, rates of the last seconds, quantiles of the last ten."""
 
 from __future__ import annotations
 

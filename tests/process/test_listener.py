@@ -1,4 +1,4 @@
-"""What the services' listening socket makes of a machine that has no room for one more."""
+"""The services' listening socket, on a machine that has no room for one more connection."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def listener() -> Iterator[SpareListener]:
 
 @pytest.fixture
 def visitor(listener: SpareListener) -> Iterator[socket.socket]:
-    """Somebody who waits to be accepted."""
+    """Yield a client that waits to be accepted."""
     with socket.create_connection(listener.getsockname()) as visitor:
         yield visitor
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """The next connection can't be accepted, for the reason ``number``."""
+    """Make the next accept fail with errno ``number``."""
     accept = socket.socket.accept
 
     def failing(self: socket.socket) -> tuple[socket.socket, object]:
@@ -71,7 +71,7 @@ async def test_without_kernel_memory_who_comes_waits_and_the_loop_does_not_spin(
         began = loop.time()
         with pytest.raises(HTTPClientError, match="404"):
             await AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}/")
-        # Woken at once it would have tried many times in this time.
+        # Without the pause, it would have tried many times by now.
         assert loop.time() - began >= 3 * _PAUSE
     assert tries <= 5
 

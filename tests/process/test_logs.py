@@ -87,7 +87,7 @@ def test_a_traceback_stands_behind_its_line_and_only_its_end_if_it_is_long() -> 
 
 
 def failed(text: str, form: logging.Formatter) -> str:
-    """What is logged of an error whose text is a stranger's."""
+    """Return the log of an error whose text comes from a stranger."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(form)
@@ -164,7 +164,7 @@ def test_a_traceback_is_within_the_line_and_only_its_end_if_it_is_long() -> None
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("told", ["option", "environment"])
 def test_every_process_has_the_option_and_the_variable(form: str, told: str) -> None:
-    """One that fails at once, with its line: there is no such topics.toml."""
+    """The process fails at once and logs it: there is no such topics.toml."""
     option = ["--log-format", form] if told == "option" else []
     command = [sys.executable, "-m", "wholesale", "router", "--name", "a", "--region", "oregon"]
     command += ["--fabric", "none.json", "--topics", "none.toml", "--store", "memory:"]

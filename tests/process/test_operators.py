@@ -1,4 +1,4 @@
-"""Who may ask an operators' port."""
+"""Access to an operators' port."""
 
 from __future__ import annotations
 

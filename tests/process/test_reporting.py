@@ -1,4 +1,4 @@
-"""A process says each second how it is, and nothing that goes wrong with that matters to it."""
+"""A process reports its state each second, and no failure of that disturbs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process tells systemd, on a real datagram socket in systemd's place."""
+"""Messages to systemd, on a real datagram socket in systemd's place."""
 
 from __future__ import annotations
 

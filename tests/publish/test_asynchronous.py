@@ -18,7 +18,7 @@ TOPIC = "news.breaking"
 
 
 class Fabric:
-    """A broker in memory, and what came to its routers, which answer as they are told."""
+    """A broker in memory, and the messages at its routers, which answer as the test tells them."""
 
     def __init__(self) -> None:
         self.broker = StubBroker()
@@ -31,11 +31,11 @@ class Fabric:
         return self
 
     async def next(self) -> Properties:
-        """What is said of the next message that comes."""
+        """Return the properties of the next message."""
         return (await self.arrived.get()).message.properties
 
     def answer(self, said: Properties) -> None:
-        """The receipt of a message of which that was ``said``."""
+        """Send the receipt of the message with these properties."""
         assert said.reply_to
         receipt = Receipt(
             status="routed", region="oregon", router="oregon-1", topic=TOPIC, identity="42"
@@ -47,7 +47,7 @@ class Fabric:
 async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker with an alarm takes nothing, and delivers as ever."""
+    """A broker with an alarm takes no message, but still delivers."""
     fabric = await Fabric().open()
     publisher = await AsyncPublisher.over([fabric.broker.connect()], app_id="cms", send_again=0.01)
     publishing = asyncio.create_task(publisher.publish(TOPIC, {"headline": "Hello"}))
@@ -64,7 +64,7 @@ async def test_a_receipt_counts_that_comes_while_no_broker_takes_more(
 
     monkeypatch.setattr(StubPublisher, "is_ready", property(is_ready))
     monkeypatch.setattr(StubPublisher, "ready", ready)
-    # By now it wants to send it again.
+    # The publisher wants to send it again by now.
     await asked.wait()
     fabric.answer(said)
     async with asyncio.timeout(10):
@@ -82,7 +82,7 @@ async def test_a_queue_for_receipts_that_is_lost_is_made_anew_and_what_waits_is_
         before = await fabric.next()
         assert before.reply_to
         fabric.broker.delete_queue(before.reply_to)
-        # Somebody has routed it, and nobody hears of it.
+        # A router has routed it, but the receipt is lost.
         fabric.answer(before)
         after = await fabric.next()
         while after.reply_to == before.reply_to:
@@ -107,13 +107,13 @@ async def test_a_broker_that_refuses_at_once_is_asked_less_and_less_often(
     publisher = await AsyncPublisher.over([StubBroker().connect()], app_id="cms", timeout=2)
     with pytest.raises(Unanswered):
         await publisher.publish(TOPIC, {"headline": "Hello"})
-    # Without a pause it would be thousands.
+    # Without a pause there would be thousands of tries.
     assert 2 <= asked < 50
     await publisher.close()
 
 
 class Entrance:
-    """A broker with a router behind it, which answers what comes, unless it is silent."""
+    """A broker with a router behind it, which answers each message unless it is silent."""
 
     def __init__(self) -> None:
         self.broker = StubBroker()
@@ -151,7 +151,7 @@ async def test_a_broker_that_was_silent_gets_copies_until_it_answers_and_then_me
     numbers = itertools.count()
 
     async def publish(message_id: str) -> list[int]:
-        """Which brokers had the message."""
+        """Publish a message; return the brokers that got it."""
         await publisher.publish(TOPIC, "{}", message_id=message_id)
         return [number for number, one in enumerate(entrances) if message_id in one.had]
 
@@ -159,7 +159,7 @@ async def test_a_broker_that_was_silent_gets_copies_until_it_answers_and_then_me
     monkeypatch.setattr(choice, "PROBE_EVERY", 600.0)
     entrances[usual].silent = True
     async with asyncio.timeout(60):
-        # Once or twice: within a tick of the clock an answer is as new as a message.
+        # Once or twice: within a tick of the clock, a receipt is as new as a message.
         while (had := await publish(f"waits {next(numbers)}")) == [0, 1]:
             pass
     assert had == [1 - usual]

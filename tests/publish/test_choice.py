@@ -1,4 +1,4 @@
-"""Which broker a message goes by, told with a clock of one's own."""
+"""The choice of the broker for a message, with a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from newsfabric.publish.choice import PROBE_EVERY, SEND_AGAIN, SLOW, Choice, Course
 
 QUICK = 0.02
-# Longer than any first pause.
+# A time longer than any first pause.
 LATE = SLOW + 1
 
 
@@ -29,13 +29,13 @@ def first(chosen: Choice, usable: set[int]) -> int:
 
 
 def silent(chosen: Choice, broker: int, other: int, now: float) -> None:
-    """``broker`` lets a message pass, ``other`` answers its repeat."""
+    """Let ``broker`` not answer a message, and ``other`` answer its repeat."""
     course = handed((broker, now), (other, now + SEND_AGAIN))
     chosen.answered(other, course, now + SEND_AGAIN + QUICK)
 
 
 def turns(chosen: Choice, usable: set[int], count: int) -> list[int]:
-    """By which brokers a message goes that nobody answers."""
+    """Return the brokers to which an unanswered message is handed, in order."""
     course = Course()
     for now in range(count):
         (broker,) = chosen.among(usable, course, 1)
@@ -79,7 +79,7 @@ def test_one_that_lets_a_message_pass_which_another_answers_is_passed_over() -> 
     silent(chosen, usual, other, 10.0)
     assert chosen.doubted == {usual}
     assert first(chosen, {0, 1, 2}) == other
-    # The next region comes before it, and it before none.
+    # A broker of the next region is preferred to a doubted one, and a doubted one to none.
     assert first(chosen, {usual, 2}) == 2
     assert first(chosen, {usual}) == usual
     assert turns(chosen, {0, 1, 2}, 3) == [other, 2, usual]
@@ -121,7 +121,7 @@ def test_one_that_is_not_connected_or_has_the_message_gets_no_copy_of_it() -> No
 def test_answers_that_come_late_clear_nobody() -> None:
     chosen = choice(2)
     silent(chosen, 0, 1, 10.0)
-    # To what it had before it was stopped, and to the copies that it got meanwhile.
+    # Late answers to a message from before it was stopped, and to the probes sent meanwhile.
     assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
     assert chosen.probed({0, 1}, Course(), "m-2", 30.0) == [0]
     chosen.heard(0, "m-0", 30.1)
@@ -137,7 +137,7 @@ def test_a_doubted_one_that_lets_another_message_pass_may_answer_its_probe_still
     chosen = choice(2)
     silent(chosen, 0, 1, 10.0)
     assert chosen.probed({0, 1}, Course(), "m-1", 20.0) == [0]
-    # Where it alone was connected for a moment, say.
+    # The message was handed to it first, for instance because only it was connected for a moment.
     chosen.answered(1, handed((0, 20.0), (1, 20.1)), 20.2)
     chosen.heard(0, "m-1", 20.3)
     assert chosen.doubted == set()
@@ -206,7 +206,7 @@ def test_it_is_said_when_each_region_has_given_a_message_back() -> None:
 def test_none_but_the_first_messages_wait_for_brokers_that_hang(
     regions: list[int], frozen: set[int], seed: int
 ) -> None:
-    """As long as one answers, a message begins with it once each that hangs was tried."""
+    """Check that messages begin with a broker that answers, once all that hang were tried."""
     chosen, brokers = choice(*regions, seed=seed), set(range(sum(regions)))
     answering = brokers - frozen
     if not answering:

@@ -1,4 +1,4 @@
-"""What a publisher says, as a message, and what it is told."""
+"""A publisher's submission as a message, and the receipt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which message a broker means that closed a channel, in the words of RabbitMQ 3.10 and 4.3."""
+"""Messages for which a broker closed a channel, found by the words of RabbitMQ 3.10 and 4.3."""
 
 from __future__ import annotations
 

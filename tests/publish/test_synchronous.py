@@ -1,4 +1,4 @@
-"""The publisher for programs without asyncio, where no broker is there."""
+"""The publisher for programs without asyncio, without a broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def publisher() -> Publisher:
 
 
 def ends(work: Callable[[], object]) -> bool:
-    """Whether ``work`` returns, on a thread that holds nobody up if it doesn't."""
+    """Return whether ``work`` returns, on a thread that doesn't block the test if it doesn't."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(SECONDS)
@@ -57,5 +57,5 @@ def test_who_waits_for_room_while_it_is_closed_is_told(publisher: Publisher) -> 
     assert ends(publisher.close)
     waits.join(SECONDS)
     assert isinstance(first.exception(), Unanswered)
-    # Whichever was first at the room.
+    # Either thread may have got the room first.
     assert [isinstance(one, Unanswered | RuntimeError) for one in told] == [True]

@@ -1,4 +1,4 @@
-"""What a program of ours believes of an ``endpoints.json``."""
+"""The checks that our programs make of an ``endpoints.json``."""
 
 from __future__ import annotations
 

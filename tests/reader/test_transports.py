@@ -25,7 +25,7 @@ _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class AwayStore(MemoryStore):
-    """Can't be read by those who come back."""
+    """A store that fails for readers that resume."""
 
     async def since(self, topic: str, **asked: Any) -> list[Envelope]:
         raise StoreUnavailable("away")
@@ -160,7 +160,7 @@ async def test_following_goes_on_at_another_box_and_repeats_nothing(
         await asyncio.wait_for(subscribed.wait(), PATIENCE)
         first = box.publish(TOPIC)
         assert (await hearing).fields["id"] == first.id
-        # The other box has it too (number 1 there as well): after the rewind it isn't heard again.
+        # The other box has it as its number 1, too: after the rewind it isn't delivered again.
         assert other.publish(TOPIC).identity == first.identity
         subscribed.clear()
         frontdesk.boxes = [other]
@@ -201,7 +201,7 @@ async def test_following_goes_on_where_it_was_at_a_box_that_has_just_started(
         heard = [await hear(pushes) for _ in missed]
         assert [push.fields["id"] for push in heard] == [envelope.id for envelope in missed]
         assert gaps == []
-        # Before the box: a goodbye takes two.
+        # Closed before the box: a WebSocket close needs both sides.
         await pushes.aclose()
 
 
@@ -215,7 +215,7 @@ async def test_following_tells_of_a_gap(box: Box, frontdesk: Frontdesk) -> None:
         on_gap=lambda _topic: gaps.set(),
     )
     store = AwayStore(TABLE)
-    # Of number 1 of the box's router the other one has only heard that it is past.
+    # The other gateway knows only from the directory that number 1 of the box's router is settled.
     await settle(store, box.envelope(TOPIC))
     async with aclosing(pushes), opened_box("tornado", store=store) as other:
         hearing = asyncio.ensure_future(hear(pushes))

@@ -1,4 +1,4 @@
-"""pyproject.toml admits no version of a library that is known to have a hole."""
+"""pyproject.toml admits no version of a library with a known vulnerability."""
 
 from __future__ import annotations
 

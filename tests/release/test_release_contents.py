@@ -1,4 +1,4 @@
-"""What a release says of what is inside: licences, SBOM, checksums, audits."""
+"""The contents that a release documents: licences, SBOM, checksums, audits."""
 
 from __future__ import annotations
 

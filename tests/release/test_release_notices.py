@@ -1,4 +1,4 @@
-"""The licence texts of what is compiled into the data plane."""
+"""The licence texts of the libraries that are compiled into the data plane."""
 
 from __future__ import annotations
 

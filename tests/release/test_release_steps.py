@@ -1,4 +1,4 @@
-"""The runner of `make release`: order, what a failure stops, what is told."""
+"""The runner of `make release`: the order of steps, the steps that a failure skips, the output."""
 
 from __future__ import annotations
 

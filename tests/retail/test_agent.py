@@ -1,4 +1,4 @@
-"""The agent between two real brokers, a gateway that is a value, and a router that is a test."""
+"""The agent between two real brokers; the gateway and the router are made up by the tests."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ SCALER = Credentials("scaler.oregon", "pass-word")
 BOX = "oregon-retail-1"
 QUEUE = f"box.{BOX}.1"
 CORES = ("oregon-core-1", "oregon-core-2", "oregon-core-3")
-# What a slow machine needs: on a quiet one a feed has moved 6 s after its node died.
+# Enough for a slow machine: on an idle one a feed has moved 6 s after its node died.
 TIMEOUT = 60.0
 
 
 @pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """A box, and core brokers of which most tests know one. They leave all running."""
+    """Yield a box and core brokers, of which most tests use one. Each test leaves all running."""
     folder = tmp_path_factory.mktemp("retail")
     with Nodes(folder, rabbitmq_home, [*CORES, BOX]) as started:
         yield started
 
 
 class Gateway:
-    """The admin port of a gateway with three readers, who leave one by one when it drains."""
+    """The admin port of a gateway with three readers, which leave one by one when it drains."""
 
     def __init__(self) -> None:
         self.connections = 3
@@ -112,7 +112,7 @@ class _Drain(tornado.web.RequestHandler):
 
 
 class Core:
-    """A router's place on core brokers: ticks go out to each, load reports come in."""
+    """A router's place on core brokers: it sends ticks to each, and receives load reports."""
 
     def __init__(self, **links: PikaLink) -> None:
         self._links = links
@@ -132,7 +132,7 @@ class Core:
             await self.leave(name)
 
     async def leave(self, name: str) -> None:
-        """Tick no more on this broker."""
+        """Send no more ticks on this broker."""
         del self._publishers[name]
         await self._links.pop(name).close()
 
@@ -145,7 +145,7 @@ class Core:
             await publisher.publish("postoffice", message)
 
     async def until(self, state: str) -> LoadReport:
-        """The next report of that state, ticking meanwhile."""
+        """Return the next report with that state; send ticks meanwhile."""
         async with asyncio.timeout(TIMEOUT):
             for seq in range(10_000):
                 await self.tick(seq)
@@ -160,7 +160,7 @@ class Core:
         await declare.bind("t.loads", "upstream", "_fabric.report.#")
 
     async def shows(self, state: str) -> Report:
-        """The next report for operators of that state, ticking meanwhile."""
+        """Return the next report for operators with that state; send ticks meanwhile."""
         async with asyncio.timeout(TIMEOUT):
             for seq in range(10_000):
                 await self.tick(seq)
@@ -177,7 +177,7 @@ class Core:
 
 @pytest.fixture(autouse=True)
 async def keeper(nodes: Nodes) -> AsyncIterator[None]:
-    """What a keeper of the region does for boxes."""
+    """Do the work of the region's keeper for boxes."""
     cores = {Broker(Cluster("oregon", "core"), name): nodes.node(name) for name in CORES}
     running = asyncio.create_task(Boxes("oregon", cores, GUEST).run())
     yield
@@ -218,7 +218,7 @@ def _agent(nodes: Nodes, gateway_admin: str, cores: Sequence[str] = CORES[:1]) -
 
 @contextlib.asynccontextmanager
 async def _scaler(node: Node) -> AsyncIterator[ConfirmingPublisher]:
-    """A scaler's login on that core broker."""
+    """Yield a publisher with a scaler's login on that core broker."""
     async with Management(node.management_url, GUEST) as api:
         user = {"password": SCALER.password, "tags": ""}
         await api._send("PUT", f"/users/{SCALER.username}", user)
@@ -298,7 +298,7 @@ async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_
     other = dataclasses.replace(order, box="oregon-retail-2")
     async with _scaler(nodes.node("oregon-core-1")) as scaler:
         await scaler.publish("orders", encode_drain(other, user_id=SCALER.username))
-        # Another's word.
+        # An order from a user other than the scaler.
         await core.publish(encode_drain(order))
         await core.until("ready")
         await core.until("ready")
@@ -308,7 +308,7 @@ async def test_a_box_that_a_scaler_orders_to_drain_leaves_and_says_last_that_it_
     async with asyncio.timeout(TIMEOUT):
         await running
     assert gateway.connections == 0
-    # What it said to the core before its shovels went.
+    # Its reports to the core before its shovels were removed.
     reports = []
     while not core.reports.empty():
         reports.append(core.reports.get_nowait())
@@ -345,7 +345,7 @@ async def test_what_is_taken_from_a_box_is_made_again(
         await core.until("ready")
         await box.put_shovel("archive", (await box.shovels())["upstream"])
         await box.delete_shovel("postoffice.1")
-        # As if it had expired: the shovel makes the queue again, but only a keeper binds it.
+        # As if the queue had expired: the shovel makes it again, but only a keeper binds it.
         await there.delete_queue(QUEUE)
 
         async def made() -> bool:
@@ -357,7 +357,7 @@ async def test_what_is_taken_from_a_box_is_made_again(
         stop.set()
         async with asyncio.timeout(TIMEOUT):
             await running
-        # What isn't the agent's by name is left alone.
+        # A shovel with another name than the agent's is left alone.
         assert set(await box.shovels()) == {"archive"}
         await box.delete_shovel("archive")
 
@@ -371,7 +371,7 @@ async def test_queues_that_are_deleted_with_what_is_in_them_are_made_and_bound_a
     there = Management(nodes.node("oregon-core-1").management_url, GUEST)
     async with box, there:
         await core.until("ready")
-        # Their shovels run on: each makes its queue again, and binds it to nothing.
+        # The shovels go on running: each makes its queue again, without a binding.
         await there.delete_queue(QUEUE)
         await box.delete_queue("shovel.upstream")
         await box.delete_queue("gateway")
@@ -415,7 +415,7 @@ async def test_of_a_box_that_disappears_nothing_is_left_on_the_core(
 async def test_a_feed_whose_core_broker_died_moves_to_another(
     nodes: Nodes, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Longer than a shovel takes to start: else it would be moved on, to the dead node.
+    # Longer than a shovel takes to start: otherwise it would be moved again, to the dead node.
     monkeypatch.setattr("retail.feed.SILENT_AFTER", 5.0)
     urls = {nodes.node(name).amqp_url: name for name in CORES}
     first, second = (urls[url] for url in box_sources(BOX, tuple(urls)))
@@ -433,7 +433,7 @@ async def test_a_feed_whose_core_broker_died_moves_to_another(
         async with box, there:
 
             async def moved() -> bool:
-                # Between the shovel's end and its new start the broker lists none of this name.
+                # Between the shovel's end and its restart the broker lists no shovel of this name.
                 shovel = (await box.shovel_states()).get("postoffice.1")
                 if shovel is None or shovel.state != "running":
                     return False

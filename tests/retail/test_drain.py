@@ -1,4 +1,4 @@
-"""How a box leaves."""
+"""The steps by which a box leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which core brokers feed a box, and when it takes others."""
+"""The choice of core brokers that feed a box, and the moments at which it changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NONE = frozenset[int]()
 
 
 def _box_on(*cores: str, of: tuple[str, ...]) -> str:
-    """A box that starts with these core brokers."""
+    """Return the name of a box that starts with these core brokers."""
     return next(box for n in range(100) if box_sources(box := f"box-{n}", of) == cores)
 
 
@@ -46,7 +46,7 @@ def test_boxes_spread_over_the_core_nodes() -> None:
 def _seconds(
     feeds: Feeds, brings: set[int], seconds: range, *, running: frozenset[int] = BOTH
 ) -> list[tuple[int, Command]]:
-    """What the feeds ask for in ``seconds``, while ``brings`` bring something each second."""
+    """Return the feeds' commands in ``seconds``, while ``brings`` deliver something each second."""
     return [
         (second, command)
         for second in seconds

@@ -1,4 +1,4 @@
-"""What a box's agent does beside brokers of which one doesn't answer."""
+"""A box's agent on several brokers, of which one doesn't reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retail.feed import _PAUSED
 
 
 class Broker:
-    """Counts how often it was asked to have the box's queues."""
+    """A broker that counts how often it was asked to have the box's queues."""
 
     def __init__(self, *, hangs: bool) -> None:
         self._hangs = hangs

@@ -1,4 +1,4 @@
-"""What a box says of itself."""
+"""The load report of a box."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_gateways_numbers_arrive_in_the_report() -> None:
         (False, True, False, False, "starting"),
         (True, False, False, False, "starting"),
         (True, True, True, False, "draining"),
-        # Somebody drained the gateway by itself.
+        # An operator drained the gateway directly.
         (False, True, False, True, "draining"),
     ],
 )

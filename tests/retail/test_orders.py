@@ -1,4 +1,4 @@
-"""Whose orders to drain an agent obeys: those of its own region's scaler, for itself."""
+"""The orders to drain that an agent obeys: from its own region's scaler, for its own box."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def agent() -> Agent:
 
 
 def ordered(**fields: Any) -> Message:
-    """The order, with other ``fields``, as the scaler of oregon says it."""
+    """Return the order, with other ``fields``, as oregon's scaler sends it."""
     return encode_drain(dataclasses.replace(ORDER, **fields), user_id="scaler.oregon")
 
 
@@ -75,7 +75,7 @@ async def test_no_order_that_the_broker_doesnt_vouch_for(login: str | None) -> N
 @pytest.mark.parametrize(
     "ways",
     [
-        # Nobody publishes on a box's own broker.
+        # Published on the box's own broker.
         (),
         ("outbound.dublin.1", "postoffice.1"),
         ("postoffice.1", "postoffice.1"),
@@ -90,7 +90,7 @@ async def test_no_order_that_came_another_way(ways: tuple[str, ...]) -> None:
 async def test_no_order_for_another(wrong: dict[str, str]) -> None:
     other = ordered(**wrong)
     assert not await obeys(other, "postoffice.1")
-    # Nor what says another box below our key.
+    # The body of another box's order with our headers is refused, too.
     relabelled = dataclasses.replace(ordered(), body=other.body)
     assert not await obeys(relabelled, "postoffice.1")
 
@@ -129,5 +129,5 @@ def test_a_box_that_is_empty_says_so_with_its_capacity() -> None:
     last = dataclasses.replace(AWAY, connections=7, capacity=100, connects_per_second=5.0)
     said = emptied(last)
     assert (said.connections, said.capacity, said.connects_per_second) == (0, 100, 0.0)
-    # 0 would say that nobody knows.
+    # 0 would mean that the capacity is unknown.
     assert emptied(AWAY).capacity == 1

@@ -28,7 +28,7 @@ ALL = frozenset({CLIENT, FIRST, SECOND})
 
 @pytest.fixture(scope="module")
 def nodes(rabbitmq_home: RabbitmqHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """A client broker and two core brokers; the tests leave all running."""
+    """Yield a client broker and two core brokers; the tests leave all running."""
     with Nodes(tmp_path_factory.mktemp("brokers"), rabbitmq_home, NAMES) as started:
         yield started
 
@@ -43,7 +43,7 @@ def known(nodes: Nodes) -> Fabric:
 
 
 class Rounds:
-    """A keeper whose time passes when a test says so."""
+    """A keeper whose clock the test moves."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -52,7 +52,7 @@ class Rounds:
 
     async def one(self, away: Collection[Broker] = ()) -> list[Done]:
         seen = self._uptimes.observe({each: each not in away for each in ALL}, self.now)
-        # No canaries are sent here, so what runs is taken for proven.
+        # No canaries are sent here, so running shovels are taken for proven.
         links = [link.id for link in region_links(self._brokers.fabric, "oregon", TOPICS)]
         all_of_each = dict.fromkeys(links, ALL)
         seen = dataclasses.replace(seen, proven=all_of_each, back=all_of_each, known=all_of_each)
@@ -61,7 +61,7 @@ class Rounds:
         return done
 
     async def until(self, hosts: Collection[Broker], away: Collection[Broker] = ()) -> None:
-        """Until the shovel of everything runs on ``hosts`` alone, and all others run."""
+        """Wait until the shovel of all messages runs on ``hosts`` alone, and all others run."""
         async with asyncio.timeout(60):
             # A broker's management has no events to wait for.
             while await self.one(away) or await self._running(away) != set(hosts):  # noqa: ASYNC110
@@ -79,7 +79,7 @@ class Rounds:
 
 
 class Commands:
-    """``newsfabric shovels plan`` with options, in a process that knows only what brokers say."""
+    """``newsfabric shovels plan`` with options, in a process that only asks the brokers."""
 
     def __init__(self, folder: Path, known: Fabric) -> None:
         self._folder = folder
@@ -112,7 +112,7 @@ async def test_its_shovels_move_to_another_broker_and_come_back_once_it_is_stead
 
         await asyncio.to_thread(nodes.start, FIRST.name)
         await rounds.until({FIRST, SECOND})
-        # One look alone finds nothing to change about a broker that stands in for another.
+        # A single look finds nothing to change about a broker that stands in for another.
         assert await command.plan("--detailed-exitcode") == 0
         assert await command.plan("--preferred") == EXIT_CHANGES
         rounds.now += STEADY_AFTER

@@ -40,7 +40,7 @@ def test_what_failed_is_tried_again():
 
 
 def test_two_releases_end_what_they_do_by_turns():
-    """The keeper of the second host is upgraded at 300 s. Each looks each 5 s."""
+    """The keeper of the second host is upgraded at 300 s. Each keeper looks every 5 s."""
     hosts = [("new", MadeAnew()), ("old", MadeAnew())]
     bounds, made = "old", []
     for now in range(0, 1_200, 5):

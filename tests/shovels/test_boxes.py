@@ -1,4 +1,4 @@
-"""What keepers bind for boxes on their core, and what they take away there."""
+"""The bindings that keepers make for boxes on their core, and those that they remove there."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_queues_name_says_whose_it_is(name: str, box: str | None) -> None:
 
 
 class Hasty:
-    """A core on which a queue comes, and another keeper binds it, while it is looked at."""
+    """A core on which a queue appears, and is bound by another keeper, during a look."""
 
     def __init__(self) -> None:
         self.looks = 0

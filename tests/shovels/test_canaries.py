@@ -1,4 +1,4 @@
-"""A keeper's canaries that come back."""
+"""The canaries of a keeper, when they come back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINK = "oregon/core/publish.oregon.1"
 
 
 def arrival(token: str, sent_ms: int, user_id: str = CREDENTIALS.username) -> Delivery:
-    """A canary of ``user_id`` that shovel ``publish.oregon.1`` has brought."""
+    """Return a canary of ``user_id`` that shovel ``publish.oregon.1`` has carried."""
     canary = Canary(region=REGION, token=token, sent_ms=sent_ms)
     message = encode_canary(canary, user_id=user_id)
     headers = shovelled("publish.oregon.1")

@@ -1,4 +1,4 @@
-"""When the keeper looks again, and what it says of what it leaves alone."""
+"""The times at which the keeper looks again, and its report of things that it leaves alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_at_the_start_it_looks_again_at_once_and_then_ever_more_seldom() -> None
 
 
 class OtherKeeper:
-    """Undoes what a keeper does to one queue, as one of another release; brokers are pretended."""
+    """A keeper of another release that undoes one change of a queue; brokers are simulated."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made = 0
@@ -76,7 +76,7 @@ async def test_a_keeper_whose_queue_another_one_makes_anew_waits_and_says_so(
         assert other.made == 1
         assert value(WAITING) == 1
         assert "queue shovel.publish.oregon.1 on oregon-client-1 has other bounds" in (caplog.text)
-        # An upgrade of the other keeper's host waits for this one.
+        # An upgrade of the other keeper's host waits until this one is ready.
         assert "plan" not in keeper.readiness().waiting_for
         other.wants = False
         await keeper.round()

@@ -1,7 +1,7 @@
-"""Keepers that see different things, over brokers that fail: what may never happen, and what must.
+"""Keepers with different views, over brokers that fail: invariants, and states that must follow.
 
-A history is some seconds of mishaps and then a calm in which some brokers stay away, several times;
-at last all are well. The letters are the model's (tests/support/keepers_world.py).
+A history repeats some seconds of mishaps and then a calm in which some brokers stay away; at the
+end all are well. The letters (a), (b), (c) are the model's (tests/support/keepers_world.py).
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from shovels.places import Seen, Uptimes
 from shovels.places import choose_place as _choose_place
 from shovels.plan import Actual
 
-# Seconds. In the calm a broker is noticed to be away, and becomes steady once it is back.
+# Seconds. In the calm a broker is found to be away, and becomes steady once it is back.
 _MISHAPS = 15.0
 _CALM = 40.0
-# Until a shovel that doesn't run is made elsewhere; until its broker is tried again, and it is seen
-# that it does.
+# The time until a shovel that doesn't run is made elsewhere; the time until its broker is tried
+# again, and the shovel is seen to run there.
 _UNTIL_UNFIT = 200.0
 _UNTIL_FIT = 700.0
-# For how long a broker is down that is started again.
+# The time for which a broker that is restarted is down.
 _DOWN = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What happens in a history."""
+    """The limits of a history."""
 
     phases: int = 3
-    # Whether what runs a broker's shovels may be dead.
+    # Whether a broker's shovel supervisor may be dead.
     unable: bool = False
-    # How many core brokers there may be.
+    # The highest number of core brokers.
     most: int = 4
 
 
@@ -52,7 +52,7 @@ UNABLE = Profile(phases=1, unable=True, most=3)
 
 
 def play(seed: int, profile: Profile = USUAL) -> None:
-    """The history of ``seed``; :class:`Broken` if it breaks something."""
+    """Play the history of ``seed``; raise :class:`Broken` if an invariant breaks."""
     run(_history(random.Random(seed), profile), began=0.0)
 
 
@@ -64,7 +64,7 @@ async def _history(rng: random.Random, profile: Profile) -> None:
 
 
 async def _judged(world: World, playing: Coroutine[Any, Any, None]) -> None:
-    """Play until the end, or until a keeper does something that it must not."""
+    """Play until the end, or until a keeper breaks an invariant."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
     tasks.append(asyncio.create_task(playing))
@@ -78,7 +78,7 @@ async def _judged(world: World, playing: Coroutine[Any, Any, None]) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(world: World) -> AsyncIterator[None]:
-    """Keepers, until the end; what they must not do is raised then."""
+    """Run keepers until the end; an invariant that they break is raised then."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(world.run(n, stop)) for n in range(len(world.keepers))]
     try:
@@ -128,7 +128,7 @@ def _mishap(world: World, profile: Profile) -> None:
 
 
 def _calm(world: World, *, away: float) -> None:
-    """Some brokers stay ``away`` (how many of them); nothing else is wrong."""
+    """Let a share of brokers (``away``) stay away; repair everything else."""
     world.cut_off(*world.cut)
     world.refusing = 0.0
     for each, found in world.brokers.items():
@@ -153,19 +153,19 @@ def test_links_leave_a_broker_that_cant_run_shovels_and_come_back(seed: int) -> 
 
 
 async def _silent() -> None:
-    """Of a broker's shovels each says that it runs, and none brings anything, until it restarts."""
+    """Let all shovels of a broker report that they run, and carry nothing until it restarts."""
     world = World(random.Random(1), client=1, core=2, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
         world.judge_settled()
         world.silence(broker("oregon-core-1"))
         await asyncio.sleep(_UNTIL_UNFIT)
-        # It is tried again meanwhile, and what works goes on.
+        # The broker is tried again meanwhile, and working shovels go on.
         for _ in range(int(_UNTIL_FIT)):
             world.judge_links()
             await asyncio.sleep(1.0)
-        # What runs on that broker alone took from one broker after the other, in vain.
-        # While it tries one of them again, a keeper isn't ready.
+        # A shovel that can run on that broker alone tried each source in vain. A keeper isn't ready
+        # while it tries a source again.
         async with asyncio.timeout(_UNTIL_FIT):
             while any(keeper.readiness().waiting_for for keeper in world.keepers):
                 world.judge_links()
@@ -194,7 +194,7 @@ def test_that_is_found_out_if_what_says_that_it_runs_is_proven(
 
 
 async def _full() -> None:
-    """A broker has no room any more, dies, and is back, for long without room."""
+    """Let a broker run out of room, die, and be back without room for a long time."""
     world = World(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
@@ -227,7 +227,7 @@ def test_that_is_found_out_if_a_full_broker_is_chosen(monkeypatch: pytest.Monkey
 
 
 async def _unlisted() -> None:
-    """A broker that only can be taken from doesn't say what is on it; another one dies."""
+    """Let a broker that is only a source not list its queues; another broker dies."""
     world = World(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
         await asyncio.sleep(_CALM)
@@ -248,7 +248,7 @@ def test_what_a_broker_holds_is_taken_elsewhere_also_while_it_doesnt_say_what_is
 
 
 async def _now_and_then(moves: list[str]) -> None:
-    """Finds where a shovel is in five minutes in which its host answers every second time."""
+    """Find a shovel's hosts for five minutes, while its host answers every second time."""
     world = World(random.Random(1), client=1, core=3, keepers=1)
     async with _running(world):
         await asyncio.sleep(_CALM)
@@ -284,9 +284,9 @@ def test_that_is_found_out_if_such_a_broker_counts_as_steady(
 
 
 async def _parted(found: list[str], keepers: int = 1) -> None:
-    """Finds the sources of a shovel in half an hour in which its host doesn't reach the best.
+    """Find the sources of a shovel for half an hour, while its host can't reach the best source.
 
-    Then it reaches it again.
+    After that it can.
     """
     world = World(random.Random(1), client=1, core=3, keepers=keepers)
     async with _running(world):
@@ -296,7 +296,7 @@ async def _parted(found: list[str], keepers: int = 1) -> None:
         world.parted.add((link.preferred.host, link.preferred.source))
         for _ in range(1800):
             await asyncio.sleep(1.0)
-            # While it is made anew it is nowhere.
+            # A shovel that is being made again has no place.
             for place in link.places():
                 if world.is_at(link, place) and found[-1:] != [place.source.name]:
                     found.append(place.source.name)
@@ -326,9 +326,9 @@ def _hosts(link: Link) -> frozenset[Broker]:
 
 
 async def _cut(found: list[str]) -> None:
-    """Finds the sources of a shovel while one of two keepers alone doesn't reach the best.
+    """Find the sources of a shovel while only one of two keepers can't reach the best.
 
-    The hosts of another one are found, too.
+    The hosts of another shovel are found, too.
     """
     world = World(random.Random(1), client=1, core=3, keepers=2)
     async with _running(world):
@@ -350,7 +350,7 @@ def test_a_keeper_that_alone_doesnt_reach_a_source_leaves_what_works_there() -> 
     found: list[str] = []
     run(_cut(found), began=0.0)
     assert set(found) == {"oregon-core-1", "on oregon-core-1", "on oregon-core-3"}
-    # It makes a stand-in each minute or so, and the other one removes that in seconds.
+    # This keeper makes a stand-in about each minute, and the other one removes it in seconds.
     assert found.count("on oregon-core-1") == _UNTIL_UNFIT
     assert 0 < found.count("on oregon-core-3") < 0.2 * _UNTIL_UNFIT
 
@@ -373,7 +373,7 @@ def test_that_is_found_out_if_a_keeper_trusts_its_own_view_alone(
 
 
 async def _refusing(world: World) -> None:
-    """A broker is back without data, and brokers refuse every second change."""
+    """Bring a broker back without data, while brokers refuse every second change."""
     first = broker("oregon-core-1")
     await asyncio.sleep(_CALM)
     world.die(first)
@@ -418,7 +418,7 @@ def _the_first_that_works(link: Link, present: Collection[Place], seen: Seen) ->
 
 
 def _where_it_is_steady(link: Link, present: Collection[Place], seen: Seen) -> Place:
-    """A keeper that has just started has seen nobody be steady."""
+    """Choose as a keeper that has just started: it has seen no steady broker."""
     return _choose_place(link, [], seen)
 
 
@@ -431,7 +431,7 @@ def _never_full(link: Link, present: Collection[Place], seen: Seen) -> Place:
 
 
 def _sticky(link: Link, present: Collection[Place], seen: Seen) -> Place:
-    """Only the preferred place is worth a move."""
+    """Move only to the preferred place."""
     place = _choose_place(link, present, seen)
     there = [p for p in link.places() if p in present and not {p.source, p.host} & seen.away]
     return there[0] if there and place != link.preferred else place
@@ -444,7 +444,7 @@ def _same_order(nodes: Sequence[Node], n: int) -> tuple[tuple[Node, ...], ...]:
 
 
 def _steady_first(link: Link, present: Collection[Place], seen: Seen) -> Place:
-    """A remembered shovel doesn't count while its broker isn't steady."""
+    """Ignore a running shovel while its broker isn't steady."""
     there = [p for p in link.places() if p in present and {p.source, p.host} <= seen.steady]
     place = _choose_place(link, present, seen)
     return place if place == link.preferred and place not in present else [*there, place][0]
@@ -457,15 +457,15 @@ def _own_choice_alone(
     actual: Mapping[Broker, Actual],
     seen: Seen,
 ) -> list[Place]:
-    """What a keeper has chosen stays, and an earlier place goes, too."""
+    """Keep the other places until the shovel is at this keeper's choice, and none afterwards."""
     return list(others) if len(others) == len(present) else []
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is put in the place of what, by where that is, and the seed of a history that shows it.
+    """The functions that replace others, by their names, and the seed of a history that shows it.
 
-    Some more are played, since any change of the model changes them.
+    More histories are played, since any change of the model changes them.
     """
 
     puts_in: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Which brokers run, from what each answers, and what operators are shown."""
+"""The brokers that run, by the reply of each, and the page for operators."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_shovels_are_shown_with_what_is_known_of_them():
     carrying, answering = by_name["publish.oregon.1"], by_name["receipts.1"]
     assert (carrying.runs_on, carrying.source) == ("oregon/core", "oregon/client")
     assert carrying.state == "running"
-    # Its broker doesn't answer.
+    # The shovel's broker doesn't reply.
     assert answering.state == "unknown"
     assert {carrying.canary_age_ms, answering.canary_age_ms} == {70, 71}
 

@@ -55,7 +55,7 @@ async def _until(check: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
-# RabbitMQ 4.0 also lists a shovel that ended by itself and was deleted then.
+# RabbitMQ 4.0 also lists a shovel that ended by itself and was then deleted.
 RUN = {"publish.oregon.1": "running", "receipts.1": "running"}.items()
 
 
@@ -112,7 +112,7 @@ async def test_a_message_keeps_everything_on_its_way_even_a_publishers_name(
     try:
         await core.on_connect(_own_queue)
         await core.consumer("t.arrived", arrived.put_nowait)
-        # A link connects in the background; now the queue is there and bound.
+        # A link connects in the background; now the queue exists and is bound.
         await (await core.publisher()).ready()
         publisher = await client.publisher()
         await publisher.ready()
@@ -150,7 +150,7 @@ async def _own_queue(declare: Declare) -> None:
     [
         ("amqp://", "administrator", True),
         (None, "administrator,impersonator", True),
-        # What would happen without the tag: the shovel stops at this message again and again.
+        # Without the tag, the shovel stops at this message again and again.
         (None, "administrator", False),
     ],
 )
@@ -221,7 +221,7 @@ async def test_what_is_no_longer_wanted_goes_and_what_isnt_ours_stays(brokers: B
 async def test_what_publishers_say_of_their_queues_hides_nothing_from_a_keeper(
     known: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10,000 queues with arguments of 1 KiB made an answer that was too large to be read."""
+    """10,000 queues with arguments of 1 KiB once made a reply that was too large to be read."""
     monkeypatch.setattr("newsfabric.brokers.management.MAX_ANSWER_BYTES", 100_000)
     client = next(node for node in known.region("oregon").client if node.name == CLIENT.name)
     url = pika.URLParameters(GUEST.in_url(client.amqp_url))
@@ -303,7 +303,7 @@ async def test_a_shovel_that_is_stored_and_doesnt_run_comes_back_by_itself(
         await keeping
 
 
-# Its parameter stays.
+# The shovel's parameter stays.
 _ENDS_A_SHOVEL = """
     rabbit_shovel_dyn_worker_sup_sup:stop_child({<<"/">>, <<"receipts.1">>}).
 """
@@ -317,7 +317,7 @@ async def test_a_broker_whose_management_api_hangs_delays_nothing_on_another(
     (region,) = known.regions
     (client,) = region.client
     stop = asyncio.Event()
-    # The kernel takes connections, and nobody answers.
+    # The kernel accepts connections, and no program replies.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
         nodes = (dataclasses.replace(client, management_url=hanging),)
@@ -336,7 +336,7 @@ async def test_a_broker_whose_management_api_hangs_delays_nothing_on_another(
 
 
 class _Thief:
-    """A consumer whom the broker prefers: whoever else consumes ``queue`` gets nothing."""
+    """A consumer that the broker prefers: no other consumer of ``queue`` gets a message."""
 
     def __init__(self, url: str, queue: str) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""Where shovels are while brokers come and go, as one keeper sees it."""
+"""The places of shovels while brokers die and come back, as one keeper sees them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _look(
     unfit: dict[str, frozenset[Broker]] | None = None,
     credentials: Credentials = CREDENTIALS,
 ) -> tuple[tuple[Action, ...], tuple[str, ...]]:
-    """One look, while brokers are ``away`` and others have only just ``begun``."""
+    """Look once, while brokers are ``away`` and others have only just ``begun``."""
     there = {at: _cut_off(found, away) for at, found in answering(actual, away).items()}
     links = region_links(known, "oregon", TOPICS)
     hosts = frozenset(there)
@@ -49,7 +49,7 @@ def _look(
 
 
 def _cut_off(found: Actual, away: Collection[Broker]) -> Actual:
-    """``found``, where shovels don't run that take from brokers that are ``away``."""
+    """Return ``found`` with each shovel stopped whose source is ``away``."""
     names = {each.name for each in away}
     gone = {name for name, value in found.shovels.items() if _taken_from(value) in names}
     states = {name: "starting" if name in gone else said for name, said in found.states.items()}
@@ -67,7 +67,7 @@ def _round(
     *,
     begun: Collection[Broker] = NOBODY,
 ) -> State:
-    """A look, what follows from it, and what shovels say after that."""
+    """Look, perform the actions, and let all shovels run."""
     actions, _ = _look(known, actual, away, begun=begun)
     return all_run(_performed(actual, actions))
 
@@ -192,7 +192,7 @@ def test_when_the_stand_in_fails_too_the_next_one_takes_over() -> None:
 def test_a_better_stand_in_that_is_steady_takes_over_so_that_two_paths_stay_apart() -> None:
     known = _oregon(3)
     actual = _settled(known)
-    # Both paths are on the second; then the third comes back, and the first doesn't.
+    # Both paths are on the second broker; then the third comes back, and the first doesn't.
     for away in ({FIRST}, {FIRST, THIRD}, {FIRST}, {FIRST}, {FIRST}):
         actual = _round(known, actual, away)
     assert _hosts(answering(actual, {FIRST})) == {THIRD}
@@ -243,7 +243,7 @@ def test_a_shovel_isnt_put_on_a_broker_without_room_and_takes_from_one() -> None
 def test_a_source_isnt_away_for_the_shovel_that_runs_from_it() -> None:
     known = _oregon(3)
     actual = _settled(known)
-    # This keeper alone doesn't reach it.
+    # Only this keeper can't reach it.
     seen = Seen(frozenset({FIRST}), frozenset(actual) - {FIRST})
     there = answering(actual, {FIRST})
     plan = plan_now(known, "oregon", TOPICS, there, seen, CREDENTIALS)
@@ -330,7 +330,7 @@ def test_a_broker_is_away_as_long_as_it_is_seen_not_to_run() -> None:
 def test_a_broker_is_steady_once_it_was_seen_to_run_for_ten_seconds() -> None:
     uptimes = Uptimes()
     both, one = {FIRST: True, SECOND: True}, {FIRST: False, SECOND: True}
-    # A keeper that has just begun to look doesn't know for how long they have run.
+    # A keeper that has just started doesn't know for how long they have run.
     assert uptimes.observe(both, 0.0).steady == NOBODY
     assert uptimes.observe(both, STEADY_AFTER).steady == {FIRST, SECOND}
     assert uptimes.observe(one, 11.0).steady == {SECOND}

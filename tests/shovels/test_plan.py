@@ -1,4 +1,4 @@
-"""The diff between plan and brokers: what it finds, in which order, and what it shows."""
+"""The diff between plan and brokers: its actions, their order, and their output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _applied(known: Fabric, topics: TopicTable = TOPICS) -> dict[Broker, Actual]
     for _ in range(2):
         for region in known.regions:
             wanted = shovel_plan(known, region.name, topics)
-            # A source exchange is another region's to declare: its bindings wait until it is there.
+            # Another region declares its own source exchange: bindings to it wait until it exists.
             possible = [
                 action
                 for action in diff(region.name, wanted, actual, CREDENTIALS)
@@ -168,7 +168,7 @@ def test_a_queue_with_other_bounds_is_made_anew() -> None:
 
 
 def _moving(known: Fabric) -> dict[tuple[str, str], Action]:
-    """The actions, by verb and kind, of a shovel that goes over to a stand-in."""
+    """Return the actions, by verb and kind, of a shovel that moves to a stand-in."""
     actual = _applied(known)
     link = next(each for each in region_links(known, "oregon", TOPICS) if each.name == "receipts.1")
     wanted = shovel_plan(known, "oregon", TOPICS, places={link.id: link.places()[1:]})
@@ -205,7 +205,7 @@ def test_a_broker_that_is_away_is_left_alone() -> None:
     actual = answering(fresh_fabric(known), {DUBLIN_CLIENT})
     actions = _actions(known, actual)
     assert {action.broker for action in actions} == set(actual)
-    # Its shovel is made all the same: it goes on trying by itself.
+    # The shovel is made although its source is away: it retries by itself.
     assert ("shovel", "publish.dublin.1") in {(a.kind, a.name) for a in actions}
 
 

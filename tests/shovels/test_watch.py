@@ -34,7 +34,7 @@ def _watch(*, core: int = 1) -> Watch:
 
 
 def _second(watch: Watch, now: float, *, broken: str = "") -> None:
-    """Canaries are sent to every source and come through every shovel but the ``broken`` one."""
+    """Send canaries to each source; they arrive through each shovel except the ``broken`` one."""
     for source, exchange in watch.sources:
         watch.sent(source, exchange, now)
     for host, shovels in ALL_RUN.items():
@@ -53,7 +53,7 @@ def _due(
 
 
 def _but(name: str) -> dict[Broker, dict[str, str]]:
-    """What brokers say while the shovel ``name`` doesn't run."""
+    """Return the brokers' replies while the shovel ``name`` doesn't run."""
     return {
         host: {shovel: said for shovel, said in shovels.items() if shovel != name}
         for host, shovels in ALL_RUN.items()
@@ -167,7 +167,7 @@ def test_nothing_is_made_anew_while_a_broker_of_it_is_away(seconds: list[str]) -
         states = {CLIENT: ALL_RUN[CLIENT]} if wrong == "no host" else _but("publish.oregon.1")
         away = {CLIENT} if wrong == "no source" else set()
         assert "publish.oregon.1" not in _due(watch, n * 10.0, states=states, away=away)
-    # It gets its full time once both are back.
+    # The time begins again once both are back.
     back = len(seconds) * 10.0
     assert _due(watch, back, states=_but("publish.oregon.1")) == []
     assert _due(watch, back + MISSING_AFTER - 1, states=_but("publish.oregon.1")) == []
@@ -243,7 +243,7 @@ def test_a_shovel_with_one_host_takes_from_another_broker_after_two_tries_in_vai
 
 
 def _until_unfit_of_silence(watch: Watch, host: Broker, began: int = 0) -> int:
-    """``publish.oregon.1`` says on ``host`` that it runs, and brings nothing."""
+    """Let ``publish.oregon.1`` run silently on ``host``; return the second when that is unfit."""
     for second in range(began, began + 1000):
         watch.sent(CLIENT, "publish", float(second))
         _due(watch, second + 0.5, states={host: {"publish.oregon.1": "running"}})
@@ -255,7 +255,7 @@ def _until_unfit_of_silence(watch: Watch, host: Broker, began: int = 0) -> int:
 def test_a_shovel_that_stays_silent_is_made_elsewhere_after_two_tries_in_vain() -> None:
     watch = _watch(core=2)
     at = _until_unfit_of_silence(watch, CORE)
-    # It is silent for ten seconds before each try, and pauses grow from ten seconds to twenty.
+    # Ten seconds of silence precede each try; the pauses grow from ten seconds to twenty.
     assert (TRIES + 1) * SILENT_AFTER <= at <= (TRIES + 1) * (SILENT_AFTER + 1) + 30
     assert watch.unfit(at + 0.5)[PUBLISH] == {CORE}
     assert watch.unfit(at + UNFIT_FOR)[PUBLISH] == {CORE}
@@ -342,7 +342,7 @@ def test_a_link_may_go_back_to_a_source_that_came_back_since_and_to_any_after_te
     away = Place(CORE_2, CLIENT)
     watch.looked({link.id: away}, {link.id: [link.preferred]}, 10.0)
     assert watch.known()[link.id] == {CORE, CORE_2}
-    # Its new source is seen later than the old one is back, and was chosen before.
+    # The new source, which was chosen at 10.0, is seen in use only now.
     watch.looked({link.id: away}, {link.id: [away]}, 15.0)
     assert watch.known()[link.id] == {CORE_2}
     assert watch.back(20.0)[link.id] == set()

@@ -1,4 +1,4 @@
-"""What the Cassandra store does when things go wrong, and what it leaves in the tables."""
+"""Failures of the Cassandra store, and the rows that it leaves in the tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def store(keyspace: Keyspace) -> AsyncIterator[CassandraStore]:
 
 @pytest.fixture
 def frozen(cassandra: LocalCassandra) -> Callable[[], object]:
-    """Stops the node for the time of a ``with``; what it was asked meanwhile it answers later."""
+    """Return a context in which the node is stopped; it answers pending requests afterwards."""
 
     @contextmanager
     def frozen() -> Iterator[None]:
@@ -71,7 +71,7 @@ async def test_rows_end_by_themselves_a_minute_after_their_message(store, keyspa
 
 
 async def test_writing_leaves_no_tombstones(store, keyspace):
-    # An unset field is left out; a null would be a deletion.
+    # An unset field is left out; a null would be a tombstone.
     await store.write([envelope(n, at=n, message_id=None, body=b"%d" % n) for n in range(3)])
     found = keyspace.execute("SELECT JSON * FROM messages_by_topic")
     assert all("null" not in line for (line,) in found)
@@ -236,7 +236,7 @@ async def test_a_closed_store_says_so(store):
 
 
 async def _until_well(asks: Callable[[], Awaitable[T]]) -> T:
-    """What the store answers once it does: a node that comes back to a busy machine is slow."""
+    """Return the store's first reply: a node that restarts on a busy machine is slow."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -265,7 +265,7 @@ async def test_a_log_whose_names_ended_before_its_row_is_named_again(keyspace):
     began = keyspace.emptied(TOPICS, Clock())
     await began.list_log(LOG)
     await began.close()
-    # It lived for longer than a TTL.
+    # As if the log had lived for longer than a TTL.
     keyspace.execute("TRUNCATE log_names")
     keyspace.execute("TRUNCATE log_days")
     store = keyspace.opened(TOPICS, Clock())
@@ -281,7 +281,7 @@ async def test_all_that_a_change_of_the_directory_writes_ends_together(store, ke
     await store.change_log(DirectoryRow(LOG, version=2, low=7, ended=9))
     (ends,) = keyspace.execute("SELECT TTL(version), TTL(low), TTL(ended), TTL(voids) FROM logs")
     assert max(ends) - min(ends) <= 1
-    # The longest ttl, which is that of tokens, and two days.
+    # Longer than the longest ttl, which is that of tokens, and two days.
     assert ends[0] > 30 * 86_400 + 2 * 86_400
 
 

@@ -1,4 +1,4 @@
-"""Rows as bytes: what the driver itself would send, whatever the values."""
+"""Rows as bytes: the same that the driver itself would send, for any values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CELL = cqltypes.TupleType.apply_parameters([cqltypes.UTF8Type, cqltypes.LongType
 USERS = cqltypes.ListType.apply_parameters([cqltypes.UTF8Type])
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-# No surrogates: they have no UTF-8.
+# No surrogates: UTF-8 can't encode them.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 COLUMNS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "topic": (cqltypes.UTF8Type, TEXT),

@@ -1,4 +1,4 @@
-"""Whose clocks are asked what time it is: each node has one vote."""
+"""The clocks that are asked for the time: each node has one vote."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NODES = [uuid.UUID(int=n) for n in range(5)]
 
 @pytest.fixture
 async def store() -> CassandraStore:
-    """One that hasn't connected."""
+    """Return a store that hasn't connected."""
     opened = open_store("cassandra://10.0.0.1/news?dc=oregon", TOPICS)
     assert isinstance(opened, CassandraStore)
     return opened
 
 
 def answered_by(monkeypatch: pytest.MonkeyPatch, nodes: Iterable[int]) -> Iterator[int]:
-    """The store's questions go to these nodes in turn; node n's clock reads n. What is left."""
+    """Let these nodes answer the store's requests in turn, node n with time n; return the rest."""
     left = iter(nodes)
 
     async def read(session: Session, statement: str, values: Sequence[Any], *, at: str) -> Any:

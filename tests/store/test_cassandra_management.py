@@ -24,7 +24,7 @@ ROLE: Final = Path(__file__).parents[2] / "deploy" / "ansible" / "roles" / "cass
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Managed:
-    """A node, the folder of its login, and the command by which it is asked."""
+    """A node, the folder of its login, and the command that sends it requests."""
 
     port: int
     login: Path
@@ -40,7 +40,7 @@ class Managed:
         )
 
     def ask_as(self, *login: str) -> subprocess.CompletedProcess[str]:
-        """Run Cassandra's own, as any user of the host can, with this login or none."""
+        """Run Cassandra's own nodetool, as any user of the host can, with this login or none."""
         java = [str(self.home.java), *self.access, "-cp", f"{self.home.lib}/*"]
         name = "org.apache.cassandra.tools.NodeTool"
         folder = f"-Duser.home={self.written}"
@@ -49,7 +49,7 @@ class Managed:
 
 
 def made_password(folder: Path) -> None:
-    """Run what the role runs, but for whose file it is."""
+    """Run the role's command, except the change of the file's owner."""
     tasks: list[dict[str, Any]] = yaml.safe_load((ROLE / "tasks" / "jmx.yml").read_text())
     [shell] = [t["ansible.builtin.shell"]["cmd"] for t in tasks if t["name"] == "Its password"]
     assert "\nchown root:cassandra password.new\n" in shell
@@ -116,8 +116,8 @@ def test_what_changes_the_node_may_be_asked_for(managed: Managed) -> None:
 
 
 def test_a_repair_is_begun_and_says_how_it_goes(managed: Managed) -> None:
-    # That this node has no other one to compare with, the node itself tells. Its first line, that
-    # the repair starts, is at times sent before nodetool listens.
+    # The node itself reports that it has no other node to compare with. Its first line, that the
+    # repair starts, is sometimes sent before nodetool listens.
     done = managed.ask("repair", "--full", "system_traces")
     assert re.search(r"Repair command #1 .*Nothing to repair for .* system_traces", done.stdout)
     assert "Repair command #1 finished" in done.stdout

@@ -1,4 +1,4 @@
-"""What the driver tells of a region's nodes: one that it has forgotten, and one that is killed."""
+"""The driver's events about a region's nodes: one that it has forgotten, and one that is killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def stall_while_they_start(made: LocalCassandra) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether something takes connections there; a process that is stopped does, too."""
+    """Return whether the port accepts connections; that of a stopped process does, too."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
         return True
     return False
@@ -71,7 +71,7 @@ def hear_of_both(made: Cluster) -> None:
 
 
 class Told(Presence):
-    """Lets a test wait until the driver has told of a node that is down."""
+    """A presence that lets a test wait for the driver's event that a node is down."""
 
     def __init__(self, *known: Any) -> None:
         super().__init__(*known)
@@ -131,7 +131,7 @@ def test_one_of_two_nodes_that_is_killed_leaves_its_region_whole(nodes: LocalCas
         assert presence.is_whole(time.monotonic())
         nodes.kill("oregon-store-2")
         deadline = time.monotonic() + PATIENCE
-        # A driver finds out by what it asks; an idle one may take its time.
+        # A driver notices by its requests; an idle driver may notice late.
         while not presence.down.wait(0.2):
             assert time.monotonic() < deadline, "the driver doesn't notice"
             with contextlib.suppress(NoHostAvailable, OperationTimedOut):

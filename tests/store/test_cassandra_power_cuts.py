@@ -1,7 +1,7 @@
-"""Three replicas, of which two lose power at one moment: what a quorum acknowledged is there.
+"""Three replicas, two of which lose power at once: messages that a quorum acknowledged are there.
 
-The third one has it as well, if it didn't lose power, and would hide what the two have lost: so
-it is away while they are asked.
+The third replica, which may not have lost power, has them as well, and would hide the losses of the
+other two: so it is down while they are read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Replicas:
             disk.settle()
 
     def cut(self, names: list[str], seed: int, share: float) -> None:
-        """Cut the power of these at one moment, and end the others."""
+        """Cut the power of these nodes at one moment, and end the others."""
         for name in names:
             self.disks[name].cut(seed, share)
         self.nodes.kill()
@@ -57,8 +57,8 @@ class Replicas:
             try:
                 self.nodes.start(name)
             except WorldError as exc:
-                # A torn file of hints, with which Cassandra doesn't start: as
-                # docs/operations/losing-a-store-node.md says, they are deleted.
+                # A torn file of hints, with which Cassandra doesn't start: hints are deleted, by
+                # docs/operations/losing-a-store-node.md.
                 if "Hints Descriptor CRC Mismatch" not in str(exc):
                     raise
                 self.nodes.kill(name)

@@ -1,4 +1,4 @@
-"""Whether a region's own nodes have all that other regions wrote."""
+"""The check that a region's own nodes have all messages that other regions wrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from newsfabric.store._cassandra_presence import Presence
 
 
 class Driver:
-    """What the driver knows of nodes, and what it tells."""
+    """The driver's list of nodes, and its events."""
 
     def __init__(self, **centres: str) -> None:
         self.nodes = {
@@ -19,7 +19,7 @@ class Driver:
         self.presence = Presence("oregon", self.nodes.values)
 
     def connect(self) -> None:
-        """It begins with the nodes of a URL, and learns then where they are."""
+        """Begin with the nodes of a URL, and then learn their regions."""
         for node in self.nodes.values():
             if node.is_up:
                 self.presence.on_add(node)
@@ -72,7 +72,7 @@ def test_one_of_several_and_nodes_of_other_regions_change_nothing() -> None:
 
 def test_a_process_that_begins_while_all_are_away_notices_their_return() -> None:
     driver = Driver(a="oregon", c="dublin")
-    # Nothing more is told of it when its region is known.
+    # The driver reports no more events of this node once its region is known.
     driver.down("a")
     driver.connect()
     assert not driver.is_whole(later=3_600.0)
@@ -85,7 +85,7 @@ def test_a_node_that_goes_while_another_returns_doesnt_hide_that_return() -> Non
     driver = connected(a="oregon", b="oregon")
     driver.down("a")
     driver.down("b")
-    # The driver's threads tell of both at once.
+    # The driver's threads report both events at once.
     driver.nodes["b"].is_up = True
     driver.presence.on_down(driver.nodes["a"])
     driver.presence.on_up(driver.nodes["b"])

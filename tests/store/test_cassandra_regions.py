@@ -58,7 +58,7 @@ def _make_tables(nodes: LocalCassandra, keyspace: str = KEYSPACE) -> None:
 async def opened(
     nodes: LocalCassandra, centre: str, keyspace: str = KEYSPACE
 ) -> AsyncIterator[CassandraStore]:
-    """The store as a process in ``centre`` has it."""
+    """Yield the store as a process in ``centre`` opens it."""
     address = parse_address(nodes.url(keyspace, centre=centre))
     store = CassandraStore(address, TOPICS, environ={}, now_ms=Clock(10_000))
     try:
@@ -76,12 +76,12 @@ async def test_what_a_region_cant_read_another_one_is_asked_for_and_writes_wait(
         assert await store.history("news.elsewhere", limit=100) == batch
         with pytest.raises(StoreUnavailable):
             await store.write([envelope(100, at=100, topic="news.elsewhere")])
-        # Who asks whether the store is well wants to write.
+        # The health check fails, too: it stands for writes.
         with pytest.raises(StoreUnavailable):
             await store.check()
         async with opened(regions, "oregon") as fresh:
             assert await fresh.history("news.elsewhere", limit=100) == batch
-        # What the other region writes meanwhile isn't missed when the node is back.
+        # Messages that the other region writes meanwhile aren't missing when the node is back.
         meanwhile = [envelope(n, at=n, topic="news.elsewhere") for n in range(20, 40)]
         await other.write(meanwhile)
         await asyncio.to_thread(regions.start, "oregon-store-1")
@@ -101,7 +101,7 @@ async def test_while_a_node_hangs_numbers_are_read_elsewhere_and_so_is_what_need
         regions.signal("oregon-store-1", signal.SIGSTOP)
         try:
             assert await store.numbers(log, first=1, last=100, limit=100) == expected
-            # Whoever needs the last word would still ask here first: that was a hasty question.
+            # A read that needs the latest state still begins here: the last read waited briefly.
             assert store._session._silence.begins_here(LONG_WAIT, time.monotonic())
             assert await store.history("news.hangs", limit=100) == batch
             assert not store._session._silence.begins_here(LONG_WAIT, time.monotonic())
@@ -122,7 +122,7 @@ async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_a
 
     async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
         await _until_it_works(lambda: store.write(batch))
-        # What oregon has acknowledged is there, however far replication is.
+        # Rows that oregon acknowledged are found, at any state of replication.
         assert await ask(other, at_home=True) == expected
         assert await since(other) == batch
         await _until_it_has(other, "news.numbers", batch)
@@ -131,9 +131,9 @@ async def test_numbers_are_read_at_home_and_nothing_is_concluded_while_home_is_a
             await ask(other, at_home=True)
         with pytest.raises(StoreUnavailable):
             await since(other)
-        # Here they may be found nevertheless.
+        # In dublin they may still be found.
         assert await ask(other, at_home=False) == expected
-        # As every read, this one goes where there is an answer.
+        # Like any read, this one asks the region that replies.
         assert await ask(store, at_home=False) == expected
         with pytest.raises(StoreUnavailable):
             await ask(store, at_home=True)
@@ -150,7 +150,7 @@ async def test_the_directory_is_changed_at_home_and_read_everywhere(regions):
     async with opened(regions, "oregon") as store, opened(regions, "dublin") as other:
         assert await _until_it_works(lambda: store.list_log(oregon))
         await asyncio.to_thread(regions.kill, "oregon-store-1")
-        # Nobody in oregon may say anything while its store is away; dublin goes on by itself.
+        # No log of oregon can be changed while its store is away; dublin's logs can.
         with pytest.raises(StoreUnavailable):
             await store.change_log(DirectoryRow(oregon, version=2, low=9))
         assert await _until_it_works(lambda: other.list_log(dublin))
@@ -186,10 +186,10 @@ async def test_a_single_node_that_is_killed_keeps_all_that_it_has_acknowledged(r
         for first in range(WRITERS):
             group.create_task(writes(store, first))
         await many.wait()
-        # In the midst of writing.
+        # While writes are under way.
         await asyncio.to_thread(regions.kill, "oregon-store-1")
     await asyncio.to_thread(regions.start, "oregon-store-1")
-    # One that saw nothing of it reads where it lives.
+    # A store object that saw no failure reads in its own region.
     async with opened(regions, "oregon") as store:
         await _until_it_works(store.check)
         found = await store.since("news.kept", from_ms=0, limit=100_000)
@@ -238,7 +238,7 @@ async def test_of_three_nodes_one_with_a_damaged_sstable_leaves_and_the_others_h
             await _until_it_works(store.check)
             whole = [Number(e.seq, State.MESSAGE, e) for e in batch]
             read = functools.partial(store.numbers, log, first=1, last=100, limit=100)
-            # Reads fail that find the damage out, and until the others know that the node is gone.
+            # Reads fail that find the damage, and reads until the others know the node is down.
             async with asyncio.timeout(60):
                 while await asyncio.to_thread(answers, nodes.nodes[0].cql_port):
                     with contextlib.suppress(StoreUnavailable):
@@ -248,7 +248,7 @@ async def test_of_three_nodes_one_with_a_damaged_sstable_leaves_and_the_others_h
 
 
 def _flip_a_bit(keyspace: Path) -> None:
-    """In the middle of each file with messages that a node has in the folder ``keyspace``."""
+    """Flip a bit in the middle of each file with messages in the node's folder ``keyspace``."""
     files = [*keyspace.glob("messages_by_topic-*/*-Data.db")]
     assert files
     for file in files:

@@ -1,4 +1,4 @@
-"""What the Cassandra store writes for which envelopes, without a node."""
+"""The rows that the Cassandra store writes for envelopes, without a node."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def test_the_index_rows_of_a_log_are_one_request_for_each_block_of_numbers():
         envelope(4095, topic="markets.dax"), envelope(4096), envelope(4097, topic="news.sport")
     )
     indexes = [batch for batch in plan.batches if batch.statement == rows.INSERT_LOG]
-    # (block, seq, topic) of each.
+    # Columns (block, seq, topic) of each row.
     assert [[row[2:5] for row in batch.rows] for batch in indexes] == [
         [(0, 4095, "markets.dax")],
         [(1, 4096, "news.breaking"), (1, 4097, "news.sport")],
     ]
-    # Two days longer than their messages, of which a ticker's last for ten minutes.
+    # Two days longer than their messages; a message of the ticker lasts for ten minutes.
     lasts = {row[3]: row[-1] for batch in indexes for row in batch.rows}
     hour = 3_600 + 2 * DAY_S + 60
     assert lasts == {4095: 600 + 2 * DAY_S + 60, 4096: hour, 4097: hour}
@@ -134,7 +134,7 @@ def test_a_row_outlives_its_message_a_little(topic, now_ms, ttl):
 
 
 def test_what_a_newer_version_hides_is_gone_before_the_newer_one():
-    # The lower version is routed at the last moment that the higher one lives.
+    # The lower version is routed in the last moment of the higher version's lifetime.
     higher = written(plan_of(envelope(1, key="k", version=2)), rows.INSERT_LATEST)[0]
     end = START_MS + 3_600_000
     lower = written(

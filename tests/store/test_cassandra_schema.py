@@ -1,4 +1,4 @@
-"""The CQL files and how a cluster is brought up to them."""
+"""The CQL files, and the migration of a cluster to them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_our_files_are_numbered_and_every_statement_is_safe_to_run_again():
     assert [m.version for m in migrations] == list(range(1, len(migrations) + 1))
     for migration in migrations:
         for statement in migration.statements:
-            # An option that is set again is what it was.
+            # An option can be set again without a change.
             made = (
                 r"CREATE TABLE IF NOT EXISTS \w+ .*|ALTER TABLE \w+ WITH speculative_retry = '.*'"
             )
@@ -108,7 +108,7 @@ def test_a_schema_of_a_newer_release_is_an_error():
 
 
 class Cluster(Schema):
-    """A schema of which nothing is pending, in a cluster of three nodes in each data centre."""
+    """A schema without pending changes, in a cluster of three nodes in each data centre."""
 
     def __init__(self, has: dict[str, int] | None, wanted: dict[str, int], *, fewer: bool = False):
         address = parse_address("cassandra://127.0.0.1:1/news?dc=oregon")
@@ -150,7 +150,7 @@ def test_replicas_are_taken_away_on_purpose():
 @pytest.mark.parametrize(
     ("has", "raised"),
     [
-        # Of a keyspace that is made there is nothing to copy.
+        # A new keyspace has nothing to copy.
         (None, []),
         ({"oregon": 3}, ["dublin"]),
         ({"oregon": 1, "dublin": 1}, ["dublin", "oregon"]),
@@ -161,7 +161,7 @@ def test_data_centres_that_get_more_replicas_are_named(has, raised):
     assert Cluster(has, {"oregon": 3, "dublin": 3}).plan().raised == raised
 
 
-# On a real node.
+# Tests on a real node.
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_more_replicas_than_nodes_are_refused(address, replicas):
 @pytest.mark.cassandra
 def test_a_data_centre_that_not_every_node_has_heard_of_yet_is_waited_for(address):
     with Schema(address, None, [FIRST], replication=ONE | {"dublin": 1}) as schema:
-        # As if the node that told us of the others had heard of it, and the only one there is not.
+        # As if the node that lists the others knew of dublin, and the cluster's only node didn't.
         heard = Host(DefaultEndPoint("127.0.0.9"), SimpleConvictionPolicy)
         heard.set_location_info("dublin", "rack1")
         assert schema._cluster is not None
@@ -231,7 +231,7 @@ def test_a_data_centre_that_not_every_node_has_heard_of_yet_is_waited_for(addres
 @pytest.mark.cassandra
 def test_a_keyspace_that_not_every_node_has_yet_is_waited_for(address, monkeypatch):
     with Schema(address, None, [FIRST], replication=ONE) as schema:
-        # As if another node had made it, and the only one there is not.
+        # As if another node had made it, and the only node didn't know.
         made = dataclasses.replace(schema.plan(), replicate=None)
         monkeypatch.setattr(schema, "plan", lambda: made)
         with pytest.raises(StoreUnavailable, match="not every node knows"):

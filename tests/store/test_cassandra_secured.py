@@ -1,4 +1,4 @@
-"""The store on a node that wants a login and speaks TLS, with the logins that playbooks make."""
+"""The store on a node with logins and TLS, with the logins that playbooks make."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cassandra
 ROOT: Final = Path(__file__).parents[2]
 TOPICS: Final = TopicTable([TopicPolicy(pattern="news.#", ttl=3_600.0)])
 ROLE: Final = ROOT / "deploy" / "ansible" / "roles" / "cassandra"
-# The first user of every new cluster.
+# The first user of each new cluster.
 FIRST: Final = Credentials("cassandra", "cassandra")
 ADMINISTRATOR: Final = Credentials("administrator", "of-store-nodes")
 WRITER: Final = Credentials("writer", "of-routers")
@@ -55,7 +55,7 @@ LOGIN: Final = environ(WRITER)
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The node's key with its certificate for 127.0.0.1, who signed it, and somebody else."""
+    """Return the node's key and certificate for 127.0.0.1, its authority, and another authority."""
     folder = tmp_path_factory.mktemp("certificates")
     ours = Authority(folder, "ours")
     made = ours.sign()
@@ -70,10 +70,10 @@ def url(
     cassandra_home: CassandraHome,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
-    """A keyspace with our tables on such a node, made over TLS as the playbooks do."""
+    """Yield a keyspace with our tables on such a node, made over TLS as by the playbooks."""
     encryption = {
         "enabled": True,
-        # So that the node can be asked plainly whether it is there.
+        # So that a health check of the node needs no TLS.
         "optional": True,
         "ssl_context_factory": {
             "class_name": "org.apache.cassandra.security.PEMBasedSslContextFactory"
@@ -109,7 +109,7 @@ def make_logins(
     administrator: Credentials = ADMINISTRATOR,
     former: str = ADMINISTRATOR.password,
 ) -> str:
-    """Run what the playbooks run; what it says."""
+    """Run the playbooks' program; return its output."""
     address = parse_address(url)
     host, port = address.hosts[0]
     told = {
@@ -148,7 +148,7 @@ def given(login: Credentials, former: str = "") -> dict[str, object]:
 
 @contextlib.contextmanager
 def session(url: str, authority: Path, login: Credentials) -> Iterator[Session]:
-    """What somebody with this login can do besides."""
+    """Yield a session of a user with this login."""
     made = cluster(parse_address(f"{url}&tls={authority}"), login)
     try:
         yield made.connect("secured")
@@ -157,7 +157,7 @@ def session(url: str, authority: Path, login: Credentials) -> Iterator[Session]:
 
 
 async def answers(store: Store) -> None:
-    """Wait until it does: it rests after a failure."""
+    """Wait until the store replies: it rests after a failure."""
     async with asyncio.timeout(_WITHIN):
         while True:
             try:
@@ -223,7 +223,7 @@ def test_logins_that_are_right_are_left_alone(url, authorities):
 
 def test_a_data_centre_that_is_new_gets_all_logins(url, authorities):
     with session(url, authorities["ours"], ADMINISTRATOR) as rules:
-        # As it is while the playbook doesn't know of one.
+        # As before the playbook knew of the new data centre.
         fewer = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
         rules.execute(f"ALTER KEYSPACE system_auth WITH replication = {fewer}")
     assert make_logins(url, authorities["ours"]) == "changed: to be repaired"
@@ -256,7 +256,7 @@ def test_another_password_of_the_administrator_is_changed_by_the_one_before(url,
     try:
         assert make_logins(url, authorities["ours"], other) == "changed"
     finally:
-        # As it was, for the tests that follow.
+        # The former password, for the tests that follow.
         assert make_logins(url, authorities["ours"], former=other.password) == "changed"
 
 
@@ -269,7 +269,7 @@ async def test_a_node_whose_certificate_nobody_known_vouches_for_is_not_talked_t
 
 async def test_a_node_with_the_certificate_of_another_host_is_not_talked_to(url, authorities):
     port = parse_address(url).hosts[0][1]
-    # The driver looks names up, and checks the address that it finds.
+    # The driver resolves names, and checks the certificate for the address.
     wire = await Wire(port, "127.0.0.2").open()
     elsewhere = url.replace(f"127.0.0.1:{port}", f"127.0.0.2:{wire.port}")
     store = opened(f"{elsewhere}&tls={authorities['ours']}", LOGIN)
@@ -296,7 +296,7 @@ async def test_a_node_that_refuses_a_login_for_a_while_is_asked_again(url, autho
             with session(url, authorities["ours"], ADMINISTRATOR) as rules:
                 rules.execute("ALTER ROLE writer WITH PASSWORD = %s", [password])
 
-        # The node hashes passwords on purpose slowly, and other tests run beside this one.
+        # The node hashes passwords slowly on purpose, and other tests run beside this one.
         async with asyncio.timeout(_WITHIN):
             while True:
                 with contextlib.suppress(DriverException, NoHostAvailable):
@@ -314,7 +314,7 @@ async def test_a_node_that_refuses_a_login_for_a_while_is_asked_again(url, autho
         await password_becomes("of-somebody-else")
         before = wire.accepted
         wire.reset()
-        # The driver has two connections, and opens each of them anew more than once.
+        # The driver has two connections, and opens each of them again more than once.
         await until(lambda: wire.accepted >= before + 6)
         await password_becomes(WRITER.password)
         await answers(store)

@@ -1,4 +1,4 @@
-"""When a read that waited in vain for its own region begins in another one."""
+"""The time at which a read begins in another region, after its own didn't reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_after_a_hasty_read_was_in_vain_the_next_hasty_ones_begin_elsewhere_for_
     silence.note_silence(SHORT_WAIT, 10.0)
     assert not silence.begins_here(SHORT_WAIT, 14.9)
     assert silence.begins_here(SHORT_WAIT, 15.0)
-    # A second and a half is no proof for those who must have the last word.
+    # Silence of 1.5 s is no proof for reads that need the latest state.
     assert silence.begins_here(LONG_WAIT, 10.0)
 
 

@@ -1,4 +1,4 @@
-"""Where a Cassandra store is and who logs in, from a URL and the environment."""
+"""The address and login of a Cassandra store, from a URL and the environment."""
 
 from __future__ import annotations
 

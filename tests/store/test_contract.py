@@ -1,7 +1,7 @@
-"""What every store promises, asked of each of them.
+"""The contract of every store, checked on each of them.
 
-Which these are is said in tests/support/stores.py; random histories are in test_contract_model.py.
-Cassandra's TTLs go by its own clock; what ends when, its readers decide by ours.
+The stores are listed in tests/support/stores.py; random histories are in test_contract_model.py.
+Cassandra's TTLs use its own clock; readers decide by our clock which messages have expired.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from newsfabric.store.rules import clock_ms
 
 
 async def all_of(store: Store, topic: str = "news.breaking") -> list[Envelope]:
-    """Every copy on ``topic``, in the order of ids."""
+    """Return every copy on ``topic``, in the order of ids."""
     return await store.since(topic, from_ms=0, limit=10_000)
 
 
 async def number_of(store: Store, e: Envelope) -> Number:
-    """What is there of the number that ``e`` has in its log."""
+    """Return the store's row for the number that ``e`` has in its log."""
     log = Log(e.origin, e.router, e.epoch)
     (found,) = await store.numbers(log, first=e.seq, last=e.seq, limit=10)
     return found
@@ -49,7 +49,7 @@ FULL = envelope(
     traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )
 BARE = envelope(2, message_id=None, path=(), body=b"0", seq=0, epoch=0)
-# Text that came over a wire as something else than UTF-8 can't get this far; bytes can.
+# Text that isn't UTF-8 is rejected before the store; such bytes in a body aren't.
 ODD_BODY = envelope(3, body=bytes(range(256)))
 
 
@@ -83,7 +83,7 @@ async def test_writing_again_changes_nothing(store):
 
 @pytest.mark.parametrize("opener", STORES, indirect=True)
 async def test_what_claims_the_same_place_in_a_log_does_not_replace_the_first(store):
-    # In Cassandra either may stand: it has no cheap way to ask before it writes.
+    # In Cassandra either row may stay: it has no cheap way to check before it writes.
     written = envelope(1, key="story", version=1)
     await store.write([written])
     await store.write([dataclasses.replace(written, body=b"{}")])
@@ -151,7 +151,7 @@ async def test_history_has_one_per_identity_and_the_oldest_copy_stands_for_it(st
     )
     await store.write([copy, first, between])
     assert await store.history("news.breaking", limit=10) == [first, between]
-    # Two messages are found before the first copy is.
+    # Two messages are found before the first copy is reached.
     assert await store.history("news.breaking", limit=2) == [between, copy]
 
 
@@ -513,7 +513,7 @@ async def test_a_message_comes_with_its_marks(store):
 async def test_of_marks_of_one_kind_the_earliest_stands_whichever_is_written_first(store, order):
     written = letter(1)
     await store.write([written])
-    # Days apart, and a millisecond.
+    # A millisecond apart, and a day.
     marks = [marked(written, "read", at) for at in (1_000_000, 1_000_001, 90_000_000)]
     for n in order:
         await store.mark([marks[n], marks[n]])
@@ -588,5 +588,5 @@ async def test_what_is_no_id_is_not_looked_for(store):
 
 
 async def test_the_clocks_of_a_stores_nodes_are_this_machines(store):
-    # All of its nodes are here. One without nodes has no clock to compare with.
+    # All nodes of this store are here. A store without nodes has no clock to compare with.
     assert all(abs(ms - clock_ms()) < 5_000 for ms in await store.clocks_ms())

@@ -1,4 +1,4 @@
-"""What every store promises of logs and their directory, asked of each of them."""
+"""The contract of every store for logs and their directory."""
 
 from __future__ import annotations
 

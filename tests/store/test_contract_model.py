@@ -1,4 +1,4 @@
-"""Every store against a model that is nothing but comprehensions, on random histories."""
+"""Every store against a model of list comprehensions, on random histories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = [0, 1, 2, 900, 1_000, 590_000]
 
 
 class Model:
-    """The contract as plainly as it can be computed."""
+    """The contract, computed in the simplest way."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -89,8 +89,8 @@ def _rank(e: Envelope) -> tuple[int, str]:
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> Envelope:
-    # Few of everything, so that copies, ties and repeats are frequent. A message
-    # has one topic, key and version, whoever routes it.
+    # Small ranges, so that copies, ties and repeats are frequent. Any router gives a message the
+    # same topic, key and version.
     message, time = draw(st.integers(0, 12)), draw(st.integers(0, len(TIMES) - 1))
     ms = START_MS + TIMES[time]
     identity = identity_of(
@@ -106,7 +106,7 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         origin=router.partition("-")[0],
         router=router,
         epoch=draw(st.integers(0, 1)),
-        # A number of a log is one copy.
+        # Each number of a log is one copy.
         seq=1 + message * len(TIMES) + time,
         key=(None, "a", "b")[message % 4 % 3],
         version=(None, 3, 1, 2, 3)[message % 5],
@@ -128,7 +128,7 @@ HISTORIES = {
     "batches": st.lists(st.lists(envelopes(), max_size=8), max_size=8),
     "queries": st.lists(QUERIES),
 }
-# The opener holds nothing: each call of it gives a new store.
+# The opener has no state: each call of it gives a new store.
 OPENER_IS_FINE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
@@ -168,7 +168,7 @@ def agrees_with_the_model(
                         topic, from_ms=since_ms, to_ms=to_ms, limit=limit
                     ) == model.since(topic, since_ms, to_ms, limit)
                 latest = await store.latest(topic, limit=limit)
-                # Of two copies with one id either may stand.
+                # Of two copies with one id, the store may return either.
                 assert [e.id for e in latest] == [e.id for e in model.latest(topic, limit)]
                 for log in LOGS:
                     numbers = await store.numbers(log, first=1, last=100, limit=limit)

@@ -1,4 +1,4 @@
-"""A disk that returns other bits than were written: no message says what nobody has published."""
+"""A disk with flipped bits: no message is read that nobody has published."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MESSAGES = [
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
-    """A file with all of MESSAGES, and a mark on one."""
+    """Return a file with all of MESSAGES, and a mark on one of them."""
     path = tmp_path / "store.db"
     async with opened(path) as store:
         await store.write(MESSAGES)
@@ -62,7 +62,7 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def flip(path: Path, content: bytes, bit: int) -> None:
-    """Make the file ``content`` with one other bit."""
+    """Make the file ``content`` with one bit flipped."""
     damaged = bytearray(content)
     damaged[bit // 8] ^= 1 << bit % 8
     path.write_bytes(damaged)
@@ -71,7 +71,7 @@ def flip(path: Path, content: bytes, bit: int) -> None:
 
 
 def start_of_index(path: Path) -> int:
-    """Where the page of the index by topic begins; all of it is on one."""
+    """Return the offset of the index by topic; all of it is on one page."""
     connection = sqlite3.connect(path)
     try:
         (size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -84,7 +84,7 @@ def start_of_index(path: Path) -> int:
 
 
 async def read(store: SqliteStore) -> list[Envelope]:
-    """All that can be read, in each way; a StoreError is an answer, too."""
+    """Return all messages that can be read, by each method; a StoreError is allowed, too."""
     found: list[Envelope] = []
     for topic in NAMES:
         for ask in (store.history, store.latest):
@@ -108,7 +108,7 @@ async def test_one_flipped_bit_anywhere_in_the_file_makes_no_other_message(path)
     for bit in [dice.randrange(len(content) * 8) for _ in range(FLIPS)]:
         flip(path, content, bit)
         async with opened(path) as store:
-            # One without a body stands for a row that can't be read: nobody is given it.
+            # A message without a body stands for an unreadable row: no reader gets it.
             found = {each for each in await read(store) if each.body}
             assert found <= written, f"bit {bit}"
 
@@ -118,7 +118,7 @@ async def test_one_flipped_bit_anywhere_in_the_file_makes_no_other_message(path)
 async def test_a_message_with_a_flipped_bit_is_said_and_its_number_is_missing(
     path, flipped, caplog, monkeypatch
 ):
-    # Other tests have used up theirs.
+    # Other tests have used up the limit of lines.
     monkeypatch.setattr(_unreadable, "_lines", LineLimit())
     content = path.read_bytes()
     flip(path, content, content.index(flipped) * 8 + 1)

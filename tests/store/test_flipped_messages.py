@@ -1,4 +1,4 @@
-"""One flipped bit in a message's row of the SQLite file hides no other message of its topic."""
+"""A flipped bit in a message's row of the SQLite file hides no other message of its topic."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TOPIC = "news.world"
 MESSAGES = [envelope(n, at=n, topic=TOPIC, key=f"story-{n}") for n in range(1, 21)]
 FLIPPED = MESSAGES[8]
 NOW_MS = START_MS + 99
-# Bytes of a row's head before its first value: its length, and a type for each of nine values, of
-# which that of the last has two. Before it is the row's number: in a table that is the order.
+# Bytes of a row's head before its first value: its length, and the types of nine values, the last
+# of which has two bytes. The row's number precedes the head: it is the order of the table.
 HEAD = 1 + 8 + 2
 
 Read = Callable[[sqlite3.Connection], list[Envelope]]
@@ -34,7 +34,7 @@ def history(connection: sqlite3.Connection) -> list[Envelope]:
 
 
 def in_pages(connection: sqlite3.Connection) -> list[Envelope]:
-    """As who asks for four at a time."""
+    """Read pages of four messages."""
     found: list[Envelope] = []
     while True:
         before = found[0].id if found else None
@@ -63,7 +63,7 @@ async def write(path: Path) -> None:
 
 
 def row_of(content: bytes) -> range:
-    """The bytes of FLIPPED's row, up to its body."""
+    """Return the range of bytes of FLIPPED's row, up to its body."""
     start = content.index(f"{TOPIC}{FLIPPED.id}{FLIPPED.router}".encode())
     return range(start - HEAD, content.index(FLIPPED.body, start))
 
@@ -84,7 +84,7 @@ async def test_a_damaged_row_hides_no_other_and_is_named(tmp_path: Path, read: R
             there.text_factory = lambda raw: raw.decode(errors="replace")
             found = read(there)
         assert [one for one in found if one.body] in (others, MESSAGES), f"bit {bit}"
-        # It is named, unless its end has moved: that is said by nobody (docs/guarantees.md). Of the
-        # newest of each key nobody is told which are missing.
+        # The row is reported, unless its expiry has changed: that goes unnoticed
+        # (docs/guarantees.md). The newest of each key are read without a report of missing ones.
         blank = [one.id for one in found if not one.body]
         assert read is latest or blank in ([], [FLIPPED.id]), f"bit {bit}"

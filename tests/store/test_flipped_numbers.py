@@ -1,4 +1,4 @@
-"""One flipped bit in a row of table ``log``: no number becomes over, void or another message."""
+"""A flipped bit in a row of table ``log`` makes no number gone, void or another message."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LOG = Log("oregon", "oregon-router-1", START_MS)
 MANY = 40
 FLIPPED = 9
 SHORT = "markets.dax"
-# Of eight letters: one bit in the row's head makes it no text at all.
+# Eight letters: one flipped bit in the row's head makes the topic empty.
 EIGHT = "news.dax"
 LAST = 3 * MANY
 LATER = START_MS + SHORTEST_MS + 500
-# Bytes before the first value of a row: its length, its head's, and six types.
+# Bytes before the first value of a row: its length, the length of its head, and six types.
 HEAD = 8
 KEPT_UNTIL = 6
 
 
 async def write(path: Path, topic: str, *, void: bool = False) -> None:
-    """Make the file of a log of which the number FLIPPED is of ``topic``."""
+    """Make the file of a log in which the number FLIPPED is of ``topic``."""
     clock = Clock()
     store = SqliteStore(path, TOPICS, now_ms=clock)
     try:
@@ -47,7 +47,7 @@ async def write(path: Path, topic: str, *, void: bool = False) -> None:
 
 
 def row_of(path: Path, content: bytes) -> range:
-    """The bytes of the row of FLIPPED in table ``log``."""
+    """Return the range of bytes of FLIPPED's row in table ``log``."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         topic, id_text = connection.execute(
             "SELECT topic, id FROM log WHERE seq = ?", (FLIPPED,)
@@ -60,7 +60,7 @@ def row_of(path: Path, content: bytes) -> range:
 
 
 def numbers(path: Path, now_ms: int, first: int, last: int) -> list[Number]:
-    """What a damaged file says; nothing where it says that it is damaged."""
+    """Read numbers from a damaged file; none if SQLite reports the damage."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         try:
@@ -106,7 +106,7 @@ async def test_a_flipped_bit_of_a_row_makes_no_number_over_void_or_another(
     assert [number.seq for number in whole] == list(range(1, MANY + 1))
     assert whole[FLIPPED - 1].state is is_now
     for bit in with_each_bit_flipped(path, content, row_of(path, content)):
-        # Nor does it keep all others from being read.
+        # Other rows can still be read.
         assert [n for n in numbers(path, now_ms, 1, LAST) if n in whole], f"bit {bit}"
         for first, last in ((1, LAST), (1, FLIPPED), (FLIPPED, FLIPPED), (FLIPPED + 1, LAST)):
             found = numbers(path, now_ms, first, last)
@@ -120,7 +120,7 @@ async def test_a_row_whose_topic_has_changed_is_missing_and_not_over(tmp_path):
     path = tmp_path / "store.db"
     await write(path, SHORT)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        # Of a topic that is kept for ten minutes.
+        # As if its topic were one that is kept for ten minutes.
         connection.execute("UPDATE log SET topic = ? WHERE seq = 1", (SHORT,))
     found = numbers(path, LATER, 1, FLIPPED)
     assert found[0] == Number(1, State.HALF)

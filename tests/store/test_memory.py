@@ -1,4 +1,4 @@
-"""The memory store's bound: in bytes, the oldest go first."""
+"""The memory store's bound: in bytes; the oldest messages are dropped first."""
 
 from __future__ import annotations
 

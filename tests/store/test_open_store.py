@@ -1,4 +1,4 @@
-"""Which store an option names."""
+"""The store that an option names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SQLite file has acknowledged is there after a power cut, which leaves no page cache."""
+"""Acknowledged writes of the SQLite file survive a power cut, which loses the page cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SQLite file adds to the contract: several processes, locks, crashes, bounds."""
+"""Properties of the SQLite file beyond the contract: several processes, locks, crashes, bounds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def impatient(path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 def other_process(store: SqliteStore, path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that may hold the file's lock as another process would."""
+    """Yield a connection that may hold the file's lock as another process would."""
     connection = file.connect(path, busy_s=1.0)
     yield connection
     connection.close()
@@ -62,11 +62,11 @@ async def count(store: SqliteStore) -> int:
 
 
 def transactions(path: Path) -> int:
-    """How many commits the write-ahead log holds (SQLite file format, section 4.1)."""
+    """Return the number of commits in the write-ahead log (SQLite file format, section 4.1)."""
     log = path.with_name(path.name + "-wal").read_bytes()
     page_size, salts = struct.unpack(">I", log[8:12])[0], log[16:24]
     frames = (log[at : at + 24] for at in range(32, len(log), 24 + page_size))
-    # A frame that ends a transaction says how large the file is then, others say 0.
+    # A frame that ends a transaction has the size of the file then, all others have 0.
     return sum(frame[8:16] == salts and frame[4:8] != bytes(4) for frame in frames)
 
 
@@ -95,11 +95,11 @@ async def test_writes_that_wait_are_committed_together(store, path, other_proces
     other_process.execute("BEGIN IMMEDIATE")
     writes = [asyncio.create_task(store.write([envelope(n, at=n)])) for n in range(1, 101)]
     await asyncio.sleep(0)
-    # The thread is held up with the first few of them by now, or soon.
+    # The store's thread waits with the first few writes by now, or soon.
     other_process.execute("ROLLBACK")
     await asyncio.gather(*writes)
     assert await count(store) == 101
-    # At worst one transaction for those it had already taken, one for all the others.
+    # At worst one transaction for the writes it had already taken, one for all the others.
     assert 1 <= transactions(path) - before <= 2
 
 
@@ -205,7 +205,7 @@ async def test_what_a_killed_process_had_written_is_there_and_the_file_is_sound(
     assert writer.stdout is not None
     said = [await asyncio.to_thread(writer.stdout.readline) for _ in range(200)]
     writer.send_signal(signal.SIGKILL)
-    # Not communicate(), which forgets what readline() has read ahead.
+    # Not communicate(), which drops the lines that readline() has buffered.
     rest = await asyncio.to_thread(writer.stdout.readlines)
     writer.stdout.close()
     finished = [line for line in (*said, *rest) if line.endswith("\n")]
@@ -213,7 +213,7 @@ async def test_what_a_killed_process_had_written_is_there_and_the_file_is_sound(
 
     kept = {e.seq for e in await store.since("news.breaking", from_ms=0, limit=1_000_000)}
     assert {int(line) for line in finished} <= kept
-    # The one that was under way may be there or not, whole.
+    # The batch that was being written may be stored whole, or not at all.
     assert kept <= set(range(len(finished) + 1))
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -221,7 +221,7 @@ async def test_what_a_killed_process_had_written_is_there_and_the_file_is_sound(
     await store.write([envelope(1, at=5, router="router-2")])
 
 
-# What is wrong with the file
+# A damaged file
 
 
 async def test_a_missing_folder_may_come_back(tmp_path):
@@ -257,7 +257,7 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, 
     log = Log("oregon", "oregon-router-1", START_MS)
     before = value(UNREADABLE)
     assert await store.numbers(log, first=1, last=8, limit=100) == expected
-    # An empty one is none: the number's message isn't there.
+    # An empty value isn't unreadable: it means that the message isn't there.
     assert value(UNREADABLE) == before + (1 if rest else 0)
     for limit in (3, 4, 7):
         assert await store.numbers(log, first=1, last=8, limit=limit) == expected[:limit]
@@ -265,7 +265,7 @@ async def test_half_of_a_number_is_what_no_router_wrote_and_others_say_so(path, 
         await store.history("news.breaking", limit=10),
         await store.since("news.breaking", from_ms=0, limit=10),
     ):
-        # It is where it was, and has nothing to give.
+        # The message keeps its place, without a body.
         assert [e.id for e in found] == [e.id for e in batch]
         assert [e.body for e in found] == [b"" if e == batch[3] else e.body for e in batch]
     assert [e.id for e in await store.history("news.breaking", limit=5)] == [

@@ -1,4 +1,4 @@
-"""Keys out of files and key sets."""
+"""Keys read from files and key sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that stay fresh, whatever becomes of the place they come from."""
+"""Keys that stay fresh, also while their source fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = jwks(jwk(ed25519("first"), "first"), jwk(ed25519("second"), "second"))
 
 
 class Issuer:
-    """An HTTP server that answers each request with whatever ``answer`` says."""
+    """An HTTP server that replies to each request with its ``status``, ``headers`` and ``body``."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -113,7 +113,7 @@ async def test_all_who_ask_at_once_wait_for_one_read(issuer: Issuer) -> None:
         waiting = [asyncio.create_task(keys.look_again()) for _ in range(50)]
         while issuer.asked < 2:  # noqa: ASYNC110 - what is waited for sets no event
             await asyncio.sleep(0.001)
-        # One who gives up doesn't take it from the others.
+        # One caller that gives up doesn't cancel the read for the others.
         waiting.pop().cancel()
         gate.set()
         assert all(await asyncio.gather(*waiting))

@@ -1,4 +1,4 @@
-"""Tokens: who is let in, and each way in which one can be no good."""
+"""Tokens: users that are let in, and each reason to refuse a token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refused(text: str, keys: KeySet = KEYS, rules: TokenRules = RULES, now: floa
     with pytest.raises(BadToken) as caught:
         verify(text, keys, rules, now)
     assert caught.value.reason in REASONS
-    # What is logged and told must not hold what would log somebody in (a few letters wouldn't).
+    # Logs and replies mustn't hold a token that logs somebody in (a few letters are harmless).
     assert len(text) < 16 or text not in str(caught.value)
     return caught.value.reason
 
@@ -69,7 +69,7 @@ def test_the_token_doesnt_choose_the_algorithm() -> None:
     claims = {"sub": "42", "iat": NOW, "exp": NOW + 60, "aud": AUDIENCE, "iss": ISSUER}
     assert refused(signed(claims, algorithm="none", kid="first")) == "algorithm"
     assert refused(signed(claims, algorithm="None", key=b"x", kid="first")) == "algorithm"
-    # The public key, which everybody has, as a shared secret.
+    # The public key, which is no secret, used as a shared secret.
     pem = public_pem(rsa_key())
     keys = KeySet((Key("first", "RS256", rsa_key().public_key()),))
     assert refused(signed(claims, key=pem, algorithm="HS256", kid="first"), keys) == "algorithm"
@@ -118,7 +118,7 @@ def test_no_token_is_good_for_longer_than_revocations_are_remembered() -> None:
     for ttl in (86400.0, 3600.0, None):
         login = verify(issued(ttl=ttl), KEYS, rules, NOW + 3599.9)
         assert (login.expires_ms, login.ends_ms) == (int((NOW + 3600) * 1000),) * 2
-        # Not even with the leeway: revocations are forgotten now.
+        # Even the leeway doesn't apply: revocations are forgotten now.
         assert refused(issued(ttl=ttl), rules=rules, now=NOW + 3600) == "expired"
 
 
@@ -135,7 +135,7 @@ def test_a_revoked_token_has_ended_when_its_revocation_is_forgotten(
     revoked = Revocations(rules.longest)
     revoked_ms, now = int(NOW * 1000), NOW + later
     revoked.add("42", revoked_ms, now_ms=revoked_ms, now=0.0)
-    # The time passes: the next revocation makes it forget what it may forget.
+    # Time passes: the next revocation makes it forget old ones.
     revoked.add("7", int(now * 1000), now_ms=int(now * 1000), now=later)
     try:
         login = verify(issued(iat=NOW - age, ttl=ttl), KEYS, rules, now)

@@ -1,4 +1,4 @@
-"""Rights of topics.toml in RabbitMQ's words, and publishers' passwords."""
+"""Rights of topics.toml in RabbitMQ's form, and publishers' passwords."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_canaries_need_no_rights_of_routers_but_brokers_give_publishers_none() -
     [permission] = publisher(rights).topic_permissions()
     assert re.fullmatch(permission["write"], "news.a")
     assert not re.fullmatch(permission["write"], CANARY_TOPIC)
-    # An operator's user has no such list: any key goes.
+    # An operator's user has no such list: any key is allowed.
     assert operator("ada").topic_permissions() == []
     table = TopicTable([TopicPolicy(pattern="#")], [rights])
     assert table.may_publish("cms", CANARY_TOPIC)

@@ -1,4 +1,4 @@
-"""The fabric's own users: what their rights come to, and that topology and rights agree."""
+"""The fabric's own users: the effect of their rights; topology and rights agree."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_keeper_may_make_every_binding_of_the_plan(region: str) -> None:
     made = set()
     for broker, part in shovel_plan(KNOWN, region, TOPICS).items():
         keeper = on(broker.cluster)[f"keeper.{region}"]
-        # What isn't listed there may have any key.
+        # An exchange that isn't listed there takes any key.
         keys = {each["exchange"]: each["read"] for each in keeper.topic_permissions()}
         for binding in part.bindings:
             made.add((binding.exchange, binding.key))
@@ -114,8 +114,8 @@ def test_a_box_reports_in_its_own_name(mine: str, other: str) -> None:
 
 @given(names)
 def test_who_is_no_keeper_declares_nothing_under_which_an_exchange_does_harm(box: str) -> None:
-    """An exchange whose name begins with ``amq.`` is refused. A box may bind nothing, nor publish
-    to what it declares."""
+    """RabbitMQ refuses the declaration of ``amq.*``. A box may bind nothing, and may not publish to
+    its own queues."""
     clusters = (Cluster("oregon", "core"), Cluster("oregon", "client"), Cluster("harbor", "proxy"))
     known = [user for cluster in clusters for user in on(cluster).values()]
     known += [publisher(PublisherRights("cms", ("#",))), core_box("oregon", box)]

@@ -1,4 +1,4 @@
-"""The topology as values, and the forms that RabbitMQ takes."""
+"""The topology as values, and in the forms that RabbitMQ takes."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_regions_dont_touch_each_others_shovels_and_queues_at_a_proxy() -> None:
 
 @pytest.mark.promise("S4", "D1")
 def test_under_overload_identities_last_for_as_long_as_queues_hold_copies_back() -> None:
-    # So many a second are routed by a region and by one router, at most (docs/performance.md).
+    # The highest rates a second that a region and one router route (docs/performance.md).
     gateway_s = _remembered_s(HubLimits().identities, 5_000)
     router_s = MOST / 4_500
     held_s = (ROUTER_BOUNDS.message_ttl_ms or 0) / 1000
@@ -293,7 +293,7 @@ def test_up_to_the_rate_in_guarantees_identities_last_for_their_time() -> None:
 
 
 def _remembered_s(identities: int, rate: int) -> int:
-    """For how long the window remembers at least, while so many come in each second."""
+    """Return the shortest time in s that the window remembers an identity, at ``rate`` a second."""
     one_in = rate // 100
     seen = SeenIdentities(seconds=HubLimits().identity_seconds, limit=identities // 100)
     arrived: list[float] = []
@@ -419,7 +419,7 @@ def test_the_way_upstream_may_take_any_core_node() -> None:
         "amqp://guest:guest@a/%2F?heartbeat=3",
         "amqp://guest:guest@b/%2F?heartbeat=3",
     ]
-    # Whose word it is: the broker there checks it.
+    # The publishing user: the broker there checks it.
     assert value["dest-publish-properties"] == {"user_id": "guest"}
 
 
@@ -450,7 +450,7 @@ def test_a_shovel_with_a_certificate_has_no_password() -> None:
     assert value["dest-uri"] == [
         "amqps://a/%2F?heartbeat=3&cacertfile=/tls/ca.pem&verify=verify_peer"
         "&certfile=/tls/b.pem&keyfile=/tls/b-key.pem&auth_mechanism=external",
-        # Without TLS there is nothing to show a certificate in.
+        # Without TLS no certificate can be sent.
         "amqp://box.b:pw@b/%2F?heartbeat=3",
     ]
     assert value["dest-publish-properties"] == {"user_id": "box.b"}
@@ -552,7 +552,7 @@ async def test_a_node_that_booted_with_its_definitions_holds_them_and_knows_the_
 
 
 class _Recorded:
-    """A Declare that keeps what was declared in the shape of definitions."""
+    """A Declare that records declarations in the shape of definitions."""
 
     def __init__(self) -> None:
         self.exchanges: dict[str, str] = {}

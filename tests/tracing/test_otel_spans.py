@@ -1,4 +1,4 @@
-"""Which messages are traced, and what ids their spans have."""
+"""The choice of the messages that are traced, and the ids of their spans."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_process_finds_the_same_trace_of_a_message_without_one(identity: i
     assert made is not None
     assert made == context_of(identity, None, 1.0)
     assert (len(made.trace_id), made.parent) == (32, None)
-    # Who samples more samples all that the others do.
+    # A process with a higher share samples all that one with a lower share samples.
     if context_of(identity, None, 0.1) is not None:
         assert context_of(identity, None, 0.2) == made
 

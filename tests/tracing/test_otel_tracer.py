@@ -1,4 +1,4 @@
-"""Spans on their way to a collector: in time, bounded, and never in the way."""
+"""Spans are sent to a collector in time, in bounded numbers, and never delay anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process remembers of its last messages, and how their copies did."""
+"""A process's memory of its last messages, and of the copies of each."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_it_is_found_by_id_identity_the_beginning_of_either_and_message_id() -> 
         identity_text(identity),
         identity_text(identity)[:4],
         f"story-{identity}",
-        # The same message as routed by another router, a second later.
+        # The same message, routed by another router a second later.
         id_of(NOW + 1000, identity),
     ):
         assert ring.find(text) == [found], text

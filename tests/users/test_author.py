@@ -1,6 +1,6 @@
 """An author of pages: React 19 and newsfabric/react of the packed npm archive, three tabs, a login.
 
-What each of that does in all its cases: clients/js/test, and tests/clients/test_javascript_*.py.
+All cases of each of these are in clients/js/test and tests/clients/test_javascript_*.py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ require("esbuild").buildSync({
   define: { "process.env.NODE_ENV": '"production"' },
 });
 """
-# Counts what a tab has open itself: a connection of another tab is none of its own.
+# Counts the tab's own open sockets; a connection of another tab isn't counted.
 COUNTING: Final = """
 window.sockets = new Set();
 const Real = WebSocket;
@@ -86,13 +86,13 @@ class Site(RequestHandler):
 
 @pytest.fixture(scope="module")
 def script(unpacked: Path) -> str:
-    """The author's app, bundled with what ``npm pack`` packs."""
+    """Return the author's app, bundled with the files that ``npm pack`` packs."""
     if shutil.which("npm") is None or not (TOOLS / "react-dom").is_dir():
         missing("npm, esbuild or React is missing: `make setup` installs them")
     project = unpacked.parent / "app"
     modules = project / "node_modules"
     modules.mkdir(parents=True)
-    # What it would build is what the checkout holds (tests/clients/test_javascript.py).
+    # A build would yield the files of the checkout (tests/clients/test_javascript.py).
     pack = ["npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", str(project)]
     printed(pack, unpacked / "clients" / "js")
     (archive,) = project.glob("newsfabric-*.tgz")
@@ -112,7 +112,7 @@ def topic() -> str:
 
 @pytest.fixture
 async def browser(used: UsersWorld, script: str, topic: str) -> AsyncIterator[BrowserContext]:
-    """A browser whose pages are at the author's site."""
+    """Yield a browser whose pages are on the author's site."""
     told = {"endpoints": used.region("oregon")["endpoints_url"], "topic": topic}
     page = (
         f"<!doctype html><div id='app'></div><script>Object.assign(window, {json.dumps(told)})"
@@ -130,7 +130,7 @@ async def browser(used: UsersWorld, script: str, topic: str) -> AsyncIterator[Br
 
 
 async def opened(browser: BrowserContext) -> Page:
-    """One more tab, which is served."""
+    """Open one more tab, which receives messages."""
     page = await browser.new_page()
     await page.goto("/")
     await expect(page.locator("#state")).to_have_text("open")
@@ -139,7 +139,7 @@ async def opened(browser: BrowserContext) -> Page:
 
 
 async def sockets(page: Page) -> int:
-    """How many connections a tab has itself."""
+    """Return the number of connections that the tab has itself."""
     count: int = await page.evaluate("window.sockets.size")
     return count
 
@@ -169,7 +169,7 @@ async def test_three_tabs_have_one_connection_and_one_login(
         await tab.evaluate("(topic) => follow(topic)", f"user.{user}")
         await expect(tab.locator("#mine")).to_have_text("true ")
 
-    # The one with the most, of one and two with none.
+    # The tab with the most connections: one or two; all others have none.
     leader = tabs[max(range(len(tabs)), key=[await sockets(tab) for tab in tabs].__getitem__)]
     await leader.close()
     left = [tab for tab in tabs if tab is not leader]

@@ -1,6 +1,6 @@
-"""A developer: unpacks it, and types what the README says.
+"""A developer: unpacks newsfabric and runs the commands of the README.
 
-`make setup`, `up` and `down` are what this run, and tests/e2e/test_the_world.py, have done.
+Only `make setup`, `up` and `down` are left to this run, and to tests/e2e/test_the_world.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from worlds import World
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
-# Minutes of a day, and what another test or fixture has done already.
+# A replay takes minutes; the other commands were run by another test or fixture.
 LEFT_OUT = ("make ", ". .venv", "newsfabric up", "newsfabric down", "newsfabric replay")
 COMMAND = """set -e
 newsfabric() {{ '{python}' -m operations.cli "$@" --state '{state}'; }}
@@ -27,7 +27,7 @@ wait
 
 
 def commands(checkout: Path) -> str:
-    """Those of "See a headline cross the fabric", as far as they are played here."""
+    """Return the commands of "See a headline cross the fabric", as far as they are played here."""
     readme = (checkout / "README.md").read_text("utf-8")
     section = readme.partition("## See a headline cross the fabric\n")[2].partition("\n## ")[0]
     lines = "".join(re.findall(r"```sh\n(.+?)```", section, re.DOTALL)).splitlines()
@@ -41,7 +41,7 @@ def test_a_headline_crosses_the_fabric_by_the_readmes_commands(
     block = commands(unpacked)
     for written, here in (
         ("amqp://127.0.0.1:18110/%2F", world.amqp_url("oregon")),
-        # A busy machine takes longer than a reader who watches.
+        # A busy machine takes longer than a human reader would wait.
         ("--timeout 20", "--timeout 120"),
     ):
         assert written in block
@@ -51,7 +51,7 @@ def test_a_headline_crosses_the_fabric_by_the_readmes_commands(
     where = "import newsfabric; print(newsfabric.__file__)"
     assert printed([sys.executable, "-c", where], unpacked, environ).startswith(str(unpacked))
     said = printed(["bash", "-c", script], unpacked, environ)
-    # In whichever order: tail is in the background. An earlier test's message may be the last.
+    # In any order: tail is in the background. A message of an earlier test may be the last.
     (pushed,) = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
     assert pushed["topic"] == "news.breaking"
     assert re.search(r"^[0-9a-f-]{36}$", said, re.MULTILINE)

@@ -1,6 +1,6 @@
-"""An operator with nothing but the wheel: looks, checks, breaks a region, and has it whole again.
+"""An operator with nothing but the wheel: looks, checks, breaks a region, and repairs it.
 
-What needs several machines is played on the fleet (tests/fleet).
+Cases that need several machines are played on the fleet (tests/fleet).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ pytestmark = [pytest.mark.world, pytest.mark.timeout(420)]
 
 @pytest.fixture
 def broken(world: World, used: UsersWorld) -> Iterator[UsersWorld]:
-    """A world that is mended afterwards."""
+    """Yield a world that is mended afterwards."""
     yield used
     world.mend()
 
 
 @pytest.fixture
 def own(site: Path, tmp_path: Path) -> Iterator[UsersWorld]:
-    """A world of one region that the wheel starts and takes down."""
+    """Yield a world of one region that the wheel starts and takes down."""
     require_rabbitmq()
     world = UsersWorld(tmp_path / "world", site)
     where = ("--port-base", str(OWN_BASE), "--timeout", "200")
@@ -49,7 +49,7 @@ def test_doctor_finds_nothing_that_stops_a_world(used: UsersWorld) -> None:
 
 def test_the_topics_that_come_with_it_are_all_of_use(used: UsersWorld) -> None:
     file = used.site / "localfabric" / "topics.toml"
-    # It takes no --state.
+    # This command takes no --state.
     checked = used.plain("topics", "check", "--topics", str(file))
     assert (checked.returncode, checked.stderr) == (0, "")
     assert checked.stdout.endswith(" entries are of use\n")

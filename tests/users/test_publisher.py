@@ -1,7 +1,6 @@
 """Publishers in six languages, with our libraries and samples as they are packed, into one world.
 
-What each library does when something fails: tests/clients. What the samples print:
-tests/e2e/test_samples.py.
+Failures of each library: tests/clients. The output of the samples: tests/e2e/test_samples.py.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ public class Publish {
   }
 }
 """
-#: What a program needs in its folder, given the checkout, the site of the wheel, and that folder;
-#: it returns the command, to which URL and topic are added, and what it needs of the environment.
+#: Puts the files of a program into its folder, given the checkout, the site of the wheel and that
+#: folder; returns the command, to which URL and topic are added, and its environment variables.
 Made = tuple[list[str | Path], dict[str, str]]
 
 
@@ -70,7 +69,7 @@ def php(checkout: Path, _site: Path, folder: Path) -> Made:
 
 def java(checkout: Path, _site: Path, folder: Path) -> Made:
     try:
-        # Its first two folders are this checkout's own classes.
+        # The first two folders are this checkout's own classes.
         jars = java_classpath().split(":", 2)[2]
     except SetupError as exc:
         missing(str(exc))

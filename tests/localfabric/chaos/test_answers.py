@@ -1,6 +1,6 @@
 from localfabric.chaos.answers import Answer, told_wrongly
 
-# A message with a receipt at 5.0; its reader came back and asked at 10.0.
+# A message with a receipt at 5.0; its reader reconnected and asked at 10.0.
 RECEIPTED = 5.0
 HERE, ELSEWHERE = "ws://here/", "ws://elsewhere/"
 TRUE = Answer(asked=10.0, at=10.1, recovered=True, url=HERE)
@@ -48,5 +48,5 @@ def test_what_that_gateway_had_given_to_nobody_yet_was_to_come_later() -> None:
     long = Answer(asked=10.0, at=10.1, recovered=True, until=41.0, url=HERE)
     gap = Answer(asked=50.0, at=50.1, recovered=False)
     assert not _wrongly(long, gap, arrived=51.0, given=10.0)
-    # But in the end it has to come.
+    # But it must arrive before the end.
     assert _wrongly(long, arrived=None, given=10.0)

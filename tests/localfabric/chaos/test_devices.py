@@ -11,7 +11,7 @@ PLANS = make_devices(TOKENS, ["http://a/", "http://b/"], seed=1)
 
 
 def _id(n: int, *, region: int = 0) -> str:
-    """Of message ``n`` as it came by one region or the other."""
+    """Return the id of message ``n``, as routed by one region or the other."""
     return id_of(1_000_000 + region, n + 1)
 
 

@@ -1,4 +1,4 @@
-"""Which overdue messages are traced while a world runs."""
+"""The choice of overdue messages that are traced while a world runs."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_what_the_history_had_is_had_but_no_gateway_has_given_it() -> None:
         f"992.0000\tconnected\t{first}\t1\tws://a/\n",
         f"993.0000\tgap\t{first}\t1\t{topic}\tstore\n",
         f"994.0000\treread\t{first}\t1\t7\n",
-        # By the gateway that told the first of a gap; it is told nothing wrong yet.
+        # The second reader's gateway reported a gap to the first: its reply isn't wrong yet.
         f"999.0000\tconnected\t{second}\t1\tws://a/\n",
         f"1000.5000\trecovered\t{second}\t1\t{topic}\t1000.0000\n",
         f"1050.0000\tended\t{second}\t1\n",

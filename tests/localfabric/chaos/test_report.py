@@ -22,7 +22,7 @@ TRACE = "time  ms\n12:00 +7  stored"
 
 @pytest.fixture
 def outcome() -> Outcome:
-    """A run in which ann lost message 1, after a gateway was killed."""
+    """Return a run in which ann lost message 1, after a gateway was killed."""
     record = DeliveryRecord([ANN, BOB])
     for n in (0, 1):
         record.sent(
@@ -78,7 +78,7 @@ def test_the_report_has_the_traces_and_why_readers_were_told_of_gaps(
 def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
     outcome: Outcome, tmp_path: Path
 ) -> None:
-    # Where ann asked, bob had been given it.
+    # The gateway that ann asked had given the message to bob.
     outcome.record.connected("bob", Connection(1, 1.0, "ws://two/"))
     outcome.record.recovered("ann", "news.world", asked=5.6, at=5.7)
     account = write_report(outcome, tmp_path)
@@ -89,7 +89,7 @@ def test_who_was_told_wrongly_is_told_of_and_breaks_the_promise(
     page = (tmp_path / "report.md").read_text()
     assert "1 lost, 0 doubled, 1 told wrongly" in page
     assert "told wrongly: gold message abc-1" in page
-    # A message of which alone that is true breaks the promise, too.
+    # A message that is told wrongly and not lost breaks the promise, too.
     outcome.record.disconnected("ann", 40.0)
     outcome.record.gap(Gap("ann", 3, "news.world", 50.0, "store"))
     outcome.record.arrived(Arrival("ann", 3, 1, 51.0, "new"))

@@ -25,7 +25,7 @@ schedules = st.builds(
 
 
 def _within(faults: tuple[Fault, ...]) -> list[Fault]:
-    """Those that happen while another lasts."""
+    """Return the faults that begin while another one lasts."""
     return [
         fault for fault in faults if any(f.at < fault.at < f.until for f in faults if f != fault)
     ]
@@ -63,7 +63,7 @@ def test_ten_minutes_hold_every_kind_of_fault_and_of_outage() -> None:
     assert {f.kind for f in faults if f.verb == "cut"} == {"link", "store link", "feed link"}
     assert {f.kind for f in faults if f.verb == "slow"} == {"link"}
     assert {f.kind for f in faults if f.verb == "stop"} == {"router", "gateway"}
-    # Until its log is closed by another: frozen, and dead.
+    # Long enough for another router to close its log: one is frozen, one is dead.
     assert [f.verb for f in faults if f.kind == "router" and f.lasts >= 85] == ["stop", "kill"]
     begun = {(f.verb, f.kind) for f in _within(faults)}
     assert {("kill", "gateway"), ("kill", "router"), ("lose", "region queue")} <= begun
@@ -95,7 +95,7 @@ def test_outages_follow_each_other_and_are_healed_before_the_run_is_over() -> No
     assert all(fault.at >= 10 and fault.until <= 590 for fault in faults)
     routers = [f for f in faults if f.kind == "router" and f.lasts > 60]
     assert {f.verb for f in routers} == {"stop", "kill"}
-    # Longer than a lease, and than it takes others to close its log.
+    # Longer than a lease, and than other routers take to close its log.
     assert all(f.lasts >= 85 for f in routers)
     assert all(b.at >= a.until + 15 for a, b in itertools.pairwise(routers))
 

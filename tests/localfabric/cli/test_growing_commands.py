@@ -19,7 +19,7 @@ REGIONS = {"oregon-retail-1": "oregon", "oregon-retail-2": "oregon", "dublin-ret
 
 @pytest.fixture
 def drained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What was drained, in a world of two regions."""
+    """Return the boxes that were drained, in a world of two regions."""
     found: list[tuple[str, ...]] = []
     boxes = tuple(
         GrownBox(name=name, region=region, age_seconds=1.0, alive=True)

@@ -1,4 +1,4 @@
-"""What ``newsfabric up`` says while a world starts, and how long it waits before it gives up."""
+"""The output of ``newsfabric up`` while a world starts, and the time after which it gives up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of worlds as a person meets them, where no world is needed."""
+"""The commands of worlds as a user meets them, where no world is needed."""
 
 import socket
 from pathlib import Path

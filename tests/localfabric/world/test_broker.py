@@ -115,7 +115,7 @@ def test_a_node_permits_nothing_that_is_going_away(
     going = ", ".join(sorted(feature["name"] for feature in listed))
     permitted = f"[F || F <- [{going}], rabbit_deprecated_features:is_permitted(F)]."
     assert "management_metrics_collection" in going
-    # Above the answer it says of each that it is refused.
+    # The lines above the result report each feature as refused.
     assert node.ctl("eval", permitted).splitlines()[-1] == "[]"
 
 

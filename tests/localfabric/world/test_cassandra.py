@@ -1,4 +1,4 @@
-"""A Cassandra node's files and command, and where its jars are found."""
+"""A Cassandra node's files and command, and the search for its jars."""
 
 from __future__ import annotations
 

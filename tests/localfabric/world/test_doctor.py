@@ -1,4 +1,4 @@
-"""What ``newsfabric doctor`` finds, and what it says to do."""
+"""The findings of ``newsfabric doctor``, and its advice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TAKEN = "port 18000 (a broker) is taken: stop what uses it"
         (examining.descriptors(4096), "ok", "4096 a process"),
         (examining.descriptors(1024), "warning", "1024 a process"),
         (examining.descriptors(256), "error", "256 a process"),
-        # adjtimex(2): TIME_OK, a leap second that has just been (TIME_WAIT), TIME_ERROR.
+        # adjtimex(2): TIME_OK, a leap second that has just passed (TIME_WAIT), TIME_ERROR.
         (examining.clock(2026, 0), "ok", "set by a time service"),
         (examining.clock(2027, 4), "ok", "set by a time service"),
         (examining.clock(2026, 5), "warning", "nothing sets it"),

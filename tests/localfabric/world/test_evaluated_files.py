@@ -1,4 +1,4 @@
-"""A broker runs with all that Erlang evaluates before it begins, or not at all."""
+"""A broker runs with all files that Erlang evaluates before it begins, or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BROKEN = {
     "isn't Erlang": ("ok = (.", "syntax error"),
     "fails": ("X = 1, error({oops, X}).", "{oops,1}"),
 }
-# The interceptor's keeper, whom Erlang's own supervisor starts anew.
+# The process that restores the interceptor; Erlang's own supervisor restarts it.
 KEEPER = (
     "element(2, lists:keyfind(newsfabric_bounds, 1, supervisor:which_children(kernel_safe_sup)))"
 )
@@ -53,7 +53,7 @@ def test_a_broker_with_a_broken_file_does_not_start_and_says_why(
 
 
 def evaluates(home: RabbitmqHome, file: Path) -> tuple[int, str]:
-    """What becomes of an Erlang that is given ``file``, and what it says."""
+    """Return the exit code of an Erlang that is given ``file``, and its output."""
     done = subprocess.run(
         ["erl", "-noshell", "-eval", 'io:format("began"), halt(0).'],
         env={
@@ -109,7 +109,7 @@ def test_the_bounds_outlast_their_keeper_and_a_broker_that_begins_again(node: Lo
 
 
 def asked_by_verify() -> str:
-    """What ``verify.yml`` has a broker evaluate."""
+    """Return the expression that ``verify.yml`` has a broker evaluate."""
     tasks = yaml.safe_load((PLAYBOOKS / "tasks" / "brokers.yml").read_text())
     [block] = [task["block"] for task in tasks if task["name"] == "They are in place"]
     expression: str = block[0]["ansible.builtin.command"]["argv"][-1]

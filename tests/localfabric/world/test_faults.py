@@ -95,5 +95,5 @@ def test_commands_are_told_which_parts_are_unwell_while_others_work(world: Prete
     assert {"oregon-router-2", "oregon-client-1"} <= set(unwell)
     world.faults.apply("kill", [world.router])
     world.reap()
-    # Nothing works: there is no world to heal.
+    # No part works: there is no world to heal.
     assert world_of(layout).unwell() == []

@@ -40,7 +40,7 @@ def test_a_world_that_is_being_started_is_waited_for_and_said_so_once(state: Pat
 
     def say(text: str) -> None:
         said.append(text)
-        # What `up` does when its canaries have arrived.
+        # `up` writes this once its canaries have arrived.
         threading.Timer(0.3, write_notes, (state, notes(ready=True, keeper=None))).start()
 
     assert ready_layout(state, say).paths.state == state

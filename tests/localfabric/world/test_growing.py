@@ -1,4 +1,4 @@
-"""Boxes that come and go: the rules, without a process. Real ones are in tests/e2e."""
+"""Boxes that are added and removed: the rules, without a process. Real ones are in tests/e2e."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from newsfabric.errors import ConfigError, WorldError
 SELF = process_id(os.getpid())
 TICKS = os.sysconf("SC_CLK_TCK")
 TOPICS = Path(__file__).parents[3] / "topics.toml"
-# Where no world of somebody's may be up.
+# Ports at which no world of a developer's should be up.
 OPTIONS = WorldOptions(regions=("oregon", "dublin"), retail=2, port_base=PORTS + 2500)
 
 numbers = st.sets(st.integers(1, MAX_BOXES), max_size=MAX_BOXES)
@@ -194,7 +194,7 @@ def test_of_boxes_that_boot_there_are_no_more_at_a_time_than_was_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = a_world(tmp_path / "world", oregon_retail_2=SELF)
-    # Alive, young, and nobody answers at its port.
+    # The box is alive, young, and doesn't answer at its port.
     monkeypatch.setattr(growing, "_BOOTS_WITHIN", 1e9)
     assert want(state, "oregon", 5) == ()
 

@@ -1,4 +1,4 @@
-"""Passwords stay out of what a broker writes, whatever happens to its shovels."""
+"""Passwords stay out of a broker's files, whatever happens to its shovels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT = 60.0
 
 
 def logged(home: RabbitmqHome, folder: Path, *expressions: str) -> str:
-    """What an Erlang without RabbitMQ logs of ``expressions``, with the file in place."""
+    """Return the log of an Erlang without RabbitMQ that evaluates our file and ``expressions``."""
     file = folder / FILE
     file.write_text(EXPRESSIONS)
     said = folder / "said.log"
@@ -72,7 +72,7 @@ def test_a_line_without_a_login_stays_as_it_is_and_one_that_fails_costs_no_other
         'logger:error("two~nlines of ~ts", ["Zürich"])',
         'logger:error("~p ~p", [one])',
         'logger:error(<<255, 254, "amqp://a:b@c">>)',
-        # No character, so nothing that can be written.
+        # A surrogate is no character, so it can't be written.
         'logger:error([16#d800 | "amqp://a:b@c"])',
         f'logger:error("amqp://shovel:{PASSWORD}@host")',
     )
@@ -92,7 +92,7 @@ def node(rabbitmq_factory: Callable[[], LocalNode]) -> Iterator[LocalNode]:
 
 
 def written_by(node: LocalNode) -> dict[str, str]:
-    """Each file of the node but its database, which RabbitMQ keeps its shovels' URIs in."""
+    """Return all files of the node but its database, in which RabbitMQ keeps shovels' URIs."""
     return {
         str(file.relative_to(node.folder)): file.read_text(errors="replace")
         for file in node.folder.rglob("*")
@@ -117,7 +117,7 @@ async def test_no_file_of_a_broker_has_a_shovels_password_when_its_connection_is
             await api.put_shovel("s", {**ends, "reconnect-delay": 1})
 
         def brings() -> None:
-            """Until a message has come that was sent from now on."""
+            """Wait until a message that is sent from now on has arrived."""
             channel.queue_purge("to")
             deadline = time.monotonic() + TIMEOUT
             while channel.queue_declare("to", passive=True).method.message_count < 100:
@@ -130,6 +130,6 @@ async def test_no_file_of_a_broker_has_a_shovels_password_when_its_connection_is
             assert way.reset() == 4
             brings()
     text = written_by(node)
-    # By its supervisor or by itself, as it was met.
+    # Reported by the shovel's supervisor, or by the shovel itself.
     assert any("terminat" in log for log in text.values()), "no shovel has ended"
     assert [name for name, log in text.items() if PASSWORD[:16] in log] == []

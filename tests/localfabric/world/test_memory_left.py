@@ -1,4 +1,4 @@
-"""What new programs can have of memory: the least that the machine or a control group leaves."""
+"""The memory left for new programs: the least that the machine or a control group leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Machine:
         self._own: list[str] = []
 
     def tree(self, version: int, own: str, *, root: str = "/") -> Path:
-        """Mount a tree, where ``own`` is this process's group; ``root`` is what is mounted."""
+        """Mount a tree from ``root`` down, in which ``own`` is this process's group."""
         where = self._folder / f"cgroup{version}"
         kind, options = {1: ("cgroup", "rw,memory"), 2: ("cgroup2", "rw,nsdelegate")}[version]
         # Version 2 has optional fields here.

@@ -31,7 +31,7 @@ def test_a_node_finds_the_server_what_it_is_told_to_load_and_what_that_needs(
         "rabbitmq_web-4.3.6",
         "ra-2.16.1",
     }
-    # As after a plugin was taken away, or another RabbitMQ was installed.
+    # As after a plugin was removed, or another RabbitMQ was installed.
     assert linked(installed, tmp_path / "node") == server
 
 
@@ -60,7 +60,7 @@ def test_every_module_is_in_one_folder_a_plugins_before_erlangs_own(tmp_path: Pa
         "both.beam": "jsx-3.1.0",
         "ssl.beam": "ssl-10.8",
     }
-    # Of nodes side by side the first makes it.
+    # The first of several nodes has made the folder; the others leave it.
     link_modules(tmp_path / "none", tmp_path / "none", folder)
     assert {link.name for link in folder.iterdir()} == found.keys()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["lib", "modules", "plugins"]

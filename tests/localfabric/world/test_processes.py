@@ -27,7 +27,7 @@ HAS_A_CHILD = (
 
 
 class World:
-    """Processes marked with a folder of their own."""
+    """Processes that are marked with a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -225,7 +225,7 @@ def test_the_erlang_found_here_runs_and_knows_that_rabbitmq(tmp_path: Path) -> N
         if os.environ.get("CI"):
             raise
         pytest.skip(str(missing))
-    # Not rabbitmqctl: each of its commands leaves an epmd behind where none was running.
+    # Not by rabbitmqctl: each of its commands leaves an epmd behind where none was running.
     ask = "application:load(rabbit), {ok, V} = application:get_key(rabbit, vsn), io:put_chars(V)"
     (rabbit,) = (home.sbin.parent / "plugins").glob(f"rabbit-{home.version}*/ebin")
     told = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which RabbitMQ runs where, on file trees laid out as the packages lay them out."""
+"""The RabbitMQ that each node runs, on file trees laid out as the packages lay them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process is started with, whoever starts it."""
+"""The environment of a process, whichever command starts it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TELLS = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
 
 def told(state: Path, notes: Notes) -> dict[str, str]:
-    """The environment of a service that is started in the world of ``notes``."""
+    """Return the environment of a service that is started in the world of ``notes``."""
     layout = lay_out(OPTIONS, state)
     running = Running(layout, notes, {})
     running.start_program(Program(name="tells", command=(sys.executable, "-c", TELLS)))
@@ -38,7 +38,7 @@ def test_what_is_healed_keeps_the_engine_that_the_world_was_started_with(
     started_with = {"NEWSFABRIC_GATEWAY_ENGINE": "tornado", "NEWSFABRIC_LOG_FORMAT": "json"}
     notes = Notes(options=OPTIONS, processes={}, ready=True, engine=engine_said(started_with))
     make_folder(tmp_path / "world", notes)
-    # Of who heals it.
+    # The environment of the process that heals it.
     monkeypatch.setenv("NEWSFABRIC_GATEWAY_ENGINE", "native")
     monkeypatch.setenv("NEWSFABRIC_DATAPLANE", "/elsewhere")
     monkeypatch.setenv("NEWSFABRIC_LOG_FORMAT", "text")

@@ -26,7 +26,7 @@ class = "gold"
 
 @pytest.fixture
 def layout(tmp_path: Path) -> WorldLayout:
-    # A range that nobody listens in.
+    # A range of ports on which nothing listens.
     layout = lay_out(WorldOptions(port_base=22400), tmp_path / "world")
     make_folder(layout.paths.state, Notes(options=layout.options, processes=dict(planned(layout))))
     return layout

@@ -30,7 +30,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 
 def begin(state: Path, name: str | None, command: Sequence[str] = SLEEPS) -> None:
-    """A world of one process: noted as ``name``, or running without a note."""
+    """Make a world of one process: noted as ``name``, or running without a note."""
     layout = lay_out(OPTIONS, state)
     notes = Notes(options=OPTIONS, processes=dict(planned(layout)))
     make_folder(state, notes)

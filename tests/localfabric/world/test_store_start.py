@@ -1,4 +1,4 @@
-"""Store nodes that don't answer yet are asked again after a growing while."""
+"""Store nodes that don't answer yet are asked again after growing pauses."""
 
 from __future__ import annotations
 

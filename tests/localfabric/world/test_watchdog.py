@@ -1,4 +1,4 @@
-"""A world whose keeper is killed ends; one that was let go lives on."""
+"""A world whose keeper is killed ends; one that its keeper let go lives on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from localfabric.world.processes import MARKER, kill, marked
 
 PATIENCE = 60.0
 
-# It watches over the world in argv[1], starts a part of it, and does as it is told then.
+# The keeper watches over the world in argv[1], starts a part of it, and then obeys the test.
 KEEPER = f"""
 import os, subprocess, sys
 from pathlib import Path
@@ -45,7 +45,7 @@ def keeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def _started(keeper: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The watchdog and the part."""
+    """Return the watchdog and the part."""
     assert keeper.stdout is not None
     return [psutil.Process(int(pid)) for pid in keeper.stdout.readline().split()]
 

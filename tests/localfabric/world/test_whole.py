@@ -1,4 +1,4 @@
-"""When a world is whole."""
+"""The conditions under which a world is whole."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_what_is_wrong_is_the_first_reason_of_each_region() -> None:
 def test_a_shovel_of_the_own_region_brings_canaries(late: dict[str, Any]) -> None:
     said = ["oregon/core/s brings no canary yet"]
     assert wrong(region("oregon", shovels=[shovel("s", **late)])) == said
-    # Of another region's shovels its own board says how they are.
+    # The shovels of another region are the business of that region's board.
     assert wrong(region("oregon"), region("dublin", shovels=[shovel("s", **late)])) == []
 
 
 class Looks:
-    """What each look finds; the last one again and again."""
+    """The findings of each look; the last one is repeated."""
 
     def __init__(self, *found: Sequence[str]) -> None:
         self._found = list(found)
@@ -71,7 +71,7 @@ def test_what_breaks_meanwhile_begins_the_wait_anew(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(whole, "SURE", 0.05)
     looks = Looks([], ["a"], [])
     asyncio.run(await_whole(looks, lambda _: None, seconds=60.0))
-    # One look each before, while and after it was wrong, and one when the time was over.
+    # One look each before, during and after the fault, and one when the time was over.
     assert looks.looked >= 4
 
 

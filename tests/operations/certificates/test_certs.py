@@ -1,4 +1,4 @@
-"""``newsfabric certs``: what is made, what is left alone, and what is found wrong."""
+"""``newsfabric certs``: the files it makes, the files it leaves alone, and the errors it finds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOST = "core-1.example"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A folder with an authority and a server's certificate for 90 days."""
+    """Return a folder with an authority and a server's certificate for 90 days."""
     made = Folder(tmp_path)
     made.init("ours", now=NOW, lifetime=YEARS)
     issue(made)
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def issue(folder: Folder, *names: str, at: datetime.datetime = NOW, **changes: Any) -> str:
-    """Why it was made anew; empty: it wasn't."""
+    """Issue a certificate; return why it was made again; empty: it wasn't."""
     told = {"roles": ["server"], "lifetime": 90 * DAY, "before": 30 * DAY} | changes
     return folder.issue([HOST, *names], told.pop("roles"), now=at, **told).why
 
@@ -267,8 +267,8 @@ def test_a_check_of_what_is_no_certificate_says_so(tmp_path, content):
     assert "no certificate in PEM there" in found
 
 
-# Its version is one that there isn't; its serial number is negative; its issuer's name is a bit
-# string; an extension is there twice.
+# An unknown version; a negative serial number; an issuer's name that is a bit string; an extension
+# that is there twice.
 @example(at=12, value=1)
 @example(at=15, value=128)
 @example(at=58, value=15)
@@ -282,7 +282,7 @@ def test_a_check_of_a_damaged_certificate_never_fails_itself(at, value):
         made = make_certificate(authority, [HOST], ["server"], now=NOW, lifetime=90 * DAY)
         found = x509.load_pem_x509_certificate(made.certificate)
         der = bytearray(found.public_bytes(serialization.Encoding.DER))
-        # How many bits of the signature's last byte don't count: nobody looks at it.
+        # The number of unused bits in the signature's last byte: no verifier looks at it.
         assume(at != len(der) - len(found.signature) - 1)
         der[at % len(der)] ^= value
         text = base64.encodebytes(bytes(der)).decode()
@@ -347,7 +347,7 @@ def test_nobody_looks_at_certificates_while_they_are_made(tmp_path: Path) -> Non
 
 
 def without_keys(path: Path) -> None:
-    """What is left of a folder whose authority's key is lost."""
+    """Delete the key of the authority, as if it were lost."""
     for key in path.glob("authorities/*/key.pem"):
         key.unlink()
 
@@ -361,7 +361,7 @@ def test_where_the_authoritys_key_is_lost_another_one_takes_its_place(folder, tm
         folder.sign()
     assert folder.trust("ours", now=NOW, lifetime=YEARS).changed
     assert not folder.trust("ours", now=NOW, lifetime=YEARS).changed
-    # Hosts get both before any of them has a certificate of the new one.
+    # Hosts get both authorities before any host has a certificate of the new one.
     assert len(certificates(tmp_path / "ca.pem")) == 2
     assert folder.sign().changed
     assert [one.changed for one in folder.renew([], now=NOW, before=30 * DAY)] == [True]

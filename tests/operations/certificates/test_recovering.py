@@ -1,4 +1,4 @@
-"""What is believed of hosts' certificates: what the inventory says that they are, and no more."""
+"""Recovered hosts' certificates: those that fit the inventory are believed, and no others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pair(*names: str, roles: Sequence[Role] = ("server",), by: Pair = OURS, days
 
 
 def host(name: str, trusts: Pair = OURS, **shows: Pair) -> dict[str, Any]:
-    """What the playbook says of a core node, or of a store node."""
+    """Return the playbook's output about a core node, or about a store node."""
     store = "store" in name
     return {
         "host": name,

@@ -1,4 +1,4 @@
-"""The commands as a person meets them, where no world is needed."""
+"""The commands as a user meets them, where no world is needed."""
 
 import os
 import subprocess

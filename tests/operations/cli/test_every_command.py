@@ -1,6 +1,6 @@
-"""Every command where its output, or a folder, can't be had: one line, and no traceback.
+"""Every command, when its output or a folder can't be written: one line, and no traceback.
 
-All commands there are, those too that another package hangs in: tests/support/every_command.py.
+All commands are tested, also those that another package adds: tests/support/every_command.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 COMMANDS = [words for words, _ in every_command.commands()]
 
-# Exit code and stderr, by command and by what goes wrong.
+# Exit code and stderr, by command and by fault.
 Played = Mapping[tuple[str, str], tuple[int, str]]
 
 

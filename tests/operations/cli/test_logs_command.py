@@ -1,4 +1,4 @@
-"""``newsfabric logs``: what the directory has, and numbers that are lost for good."""
+"""``newsfabric logs``: the logs in the directory, and numbers that are lost for good."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from operations.cli import cli
 
 OREGON = Log("oregon", "oregon-router-1", START_MS)
 DUBLIN = Log("dublin", "dublin-router-1", START_MS + 1_500)
-# A hundred years: START_MS is long ago by the clock of this machine.
+# A hundred years: START_MS is long past on this machine's clock.
 TOPICS = '[[topic]]\npattern = "news.#"\nttl = "36500d"\n'
 
 T = TypeVar("T")
 
 
 class Place:
-    """A store of two logs, and the command line beside it."""
+    """A store of two logs, and the command line that uses it."""
 
     def __init__(self, folder: Path) -> None:
         self.topics = folder / "topics.toml"
@@ -139,7 +139,7 @@ def test_nothing_to_do_is_no_question(place: Place):
         (("oregon", "nobody", str(START_MS), "1"), "no log of router nobody"),
         (("dublin", "oregon-router-1", str(START_MS), "1"), "in region dublin"),
         (("oregon", "oregon-router-1", str(START_MS), "1012"), "this log ended at 1011"),
-        # Its router may yet give it out.
+        # The router may still use this number.
         (("dublin", "dublin-router-1", str(START_MS + 1_500), "1"), "open, and settled up to 0"),
     ],
 )

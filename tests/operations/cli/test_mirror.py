@@ -1,4 +1,4 @@
-"""``newsfabric mirror`` before it begins: what is wrong is one line."""
+"""``newsfabric mirror`` before it begins: each error is one line."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_token_is_not_sent_where_others_can_read_it(tmp_path: Path) -> None:
     refused = run(*words)
     assert refused.exit_code == 1
     assert refused.stderr.startswith("error: http://oregon.example.com/board.json: a token is sent")
-    # The next thing that is looked at.
+    # The next option that is checked.
     meant = run(*words, "--token-over-http", "--report", tmp_path / "none" / "m.json")
     assert meant.stderr == f"error: {tmp_path / 'none'} is no folder\n"
 

@@ -1,4 +1,4 @@
-"""``newsfabric operator-token``: who deploys gives operators their logins."""
+"""``newsfabric operator-token``: a deployment gives operators their logins."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def entry(at: int, message_id: str) -> dict[str, Any]:
 
 
 class Brokers:
-    """What each has in its queue, by the URL of its management API; None: it doesn't answer."""
+    """The messages in each broker's queue, by the URL of its management API; None: no reply."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[dict[str, Any]] | None] = {}
@@ -43,7 +43,7 @@ class _Management:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing to let go of."""
+        """Release nothing."""
 
     async def peek(self, _queue: str, count: int) -> list[dict[str, Any]]:
         if self._found is None:

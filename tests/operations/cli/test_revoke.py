@@ -30,7 +30,7 @@ FABRIC = Fabric(
 
 
 class Core:
-    """A core broker whose router answers, unless it is silent or says no."""
+    """A core broker whose router replies, unless it is silent or refuses."""
 
     def __init__(self, region: Region) -> None:
         self.region = region

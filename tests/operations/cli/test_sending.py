@@ -1,4 +1,4 @@
-"""What the commands publish with, against a broker in memory and a router of a few lines."""
+"""The publisher that the commands use, against a broker in memory and a router of a few lines."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def message(message_id: str = "m-1", topic: str = "news.x") -> Message:
 
 @dataclasses.dataclass
 class Router:
-    """Answers what is published, unless it is deaf."""
+    """A router that sends a receipt for each message, unless it is deaf."""
 
     broker: StubBroker
     seen: list[str] = dataclasses.field(default_factory=list)

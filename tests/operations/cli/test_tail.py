@@ -1,4 +1,4 @@
-"""What `newsfabric tail` prints, from a gateway on a stub broker."""
+"""The output of `newsfabric tail`, from a gateway on a stub broker."""
 
 import asyncio
 import subprocess
@@ -45,7 +45,7 @@ async def test_a_tail_of_one_message_shows_the_newest_on_a_topic_with_many_keys(
     printed = capsys.readouterr()
     (line,) = printed.out.splitlines()
     assert "Story 3" in line
-    # What `newsfabric trace` takes, at the end of the line and as a line to copy.
+    # The identity for `newsfabric trace`, at the end of the line and in a command to copy.
     identity = line.split()[-1]
     assert identity == identity_text(sent[3].identity)
     assert printed.err.splitlines()[-1] == f"its way: newsfabric trace {identity}"
@@ -97,5 +97,5 @@ def test_a_tail_knows_when_its_process_was_started() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    # The kernel counts in ticks, so a process may seem to be one older than it is.
+    # The kernel counts in ticks, so a process may seem to be one tick older than it is.
     assert before - 0.02 <= float(done.stdout) <= time.time()

@@ -1,4 +1,4 @@
-"""`newsfabric top` on a pseudo-terminal, and frontdesks that have nothing but a board."""
+"""`newsfabric top` on a pseudo-terminal, and frontdesks that serve only a board."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def top(
 async def printed(
     *arguments: str, environ: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr, where there is no terminal."""
+    """Run `top` without a terminal; return exit code, stdout and stderr."""
     process = await asyncio.create_subprocess_exec(
         *TOP,
         *arguments,
@@ -157,7 +157,7 @@ async def test_no_text_of_a_board_is_obeyed_by_the_terminal() -> None:
         open_desk(document) as desk,
         top("--frontdesk", desk.url, width=200) as terminal,
     ):
-        # The screen of the test fails on whatever is no sequence of ours.
+        # The test's screen fails on any escape sequence that isn't ours.
         await terminal.shows(r"\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m")
         for key in "234567?":
             terminal.type(key)
@@ -259,7 +259,7 @@ async def test_json_ends_with_the_one_who_reads_it() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         assert json.loads(await process.stdout.readline())["frontdesk"] == "oregon-frontdesk-1"
-        # asyncio has no other way to close what it reads from.
+        # asyncio has no other way to close the reading end.
         process.stdout._transport.close()  # type: ignore[attr-defined]
         assert await process.stderr.read() == b""
         assert await process.wait() == 1
@@ -280,7 +280,7 @@ async def test_once_prints_everything_without_a_terminal() -> None:
     [
         (("--box", "oregon-retail-1"), 0),
         (("--box", "oregon-retail-2"), 1),
-        # A board has the busiest topics only: a quiet one is nothing wrong.
+        # A board has the busiest topics only: a quiet one may be missing.
         (("--topic", "news.quiet"), 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""``newsfabric topology``: what deployment gives a cluster's brokers, and who needs a password."""
+"""``newsfabric topology``: the definitions of a cluster's brokers, and users with passwords."""
 
 from __future__ import annotations
 

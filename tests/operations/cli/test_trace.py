@@ -1,4 +1,4 @@
-"""What `newsfabric trace` asks of routers and gateways, over real sockets."""
+"""The requests of `newsfabric trace` to routers and gateways, over real sockets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def routers() -> AsyncIterator[Callable[..., str]]:
     servers = []
 
     def router(region: str, *messages: tuple[int, int]) -> str:
-        """The URL of one that has routed ``messages``: identities, and its own clock."""
+        """Return the URL of a router that routed ``messages``: identities, and its own clock."""
         seen = Sightings(keep_seconds=1e9)
         for identity, at_ms in messages:
             copy = SeenCopy(at_ms, ("publish.oregon.1",))

@@ -1,4 +1,4 @@
-"""What `publish` says of a topic that nothing was published to before: as much as is known."""
+"""The warning of `publish` about a topic without earlier messages, as far as that is known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLE = TopicTable(
 
 
 class Frontdesk(RequestHandler):
-    """Answers with a document, or fails."""
+    """A frontdesk that replies with a document, or fails."""
 
     def initialize(self, asked: list[str], answer: Any) -> None:
         self._asked = asked
@@ -38,7 +38,7 @@ class Frontdesk(RequestHandler):
 
 
 class Desks:
-    """Frontdesks that answer what each is told to."""
+    """Frontdesks with a reply for each."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

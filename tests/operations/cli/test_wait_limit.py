@@ -1,4 +1,4 @@
-"""Commands on a world that went away: what they wait for is said, and they end."""
+"""Commands on a world that died: each reports what it waits for, and ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from operations.cli.wait_limit import HINT, WaitLimit, hint_about, wait_limited
 from operations.worlds import World
 
 SELF = process_id(os.getpid())
-# Behind those of the worlds that run meanwhile.
+# Ports after those of the worlds that run meanwhile.
 OPTIONS = WorldOptions(port_base=PORTS + 2_100)
 LIMIT = "0.6"
 
@@ -43,7 +43,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def gone(tmp_path: Path) -> WorldLayout:
-    """A world that was ready, and of which nothing is left but Erlang's port mapper."""
+    """Return a world that was ready, and of which only Erlang's port mapper is left."""
     state = tmp_path / "world"
     make_folder(state, Notes(options=OPTIONS, processes={"epmd": SELF}, keeper=None, ready=True))
     layout = read_running(state)[0]
@@ -53,7 +53,7 @@ def gone(tmp_path: Path) -> WorldLayout:
 
 @pytest.fixture
 def silent(gone: WorldLayout) -> Iterator[WorldLayout]:
-    """One of which all takes connections and says nothing, as after SIGSTOP."""
+    """Yield a world in which all ports accept connections and never reply, as after SIGSTOP."""
     ports = {
         int(url.rsplit(":", 1)[1].split("/")[0])
         for region in gone.regions
@@ -74,7 +74,7 @@ def run(layout: WorldLayout, *arguments: str) -> Result:
 
 
 def hint(layout: WorldLayout) -> str:
-    """As a command says it that was told ``--state``."""
+    """Return the hint of a command that was given ``--state``."""
     given = f" --state {layout.paths.state}"
     return HINT.replace("status`", f"status{given}`").replace("up`", f"up{given}`")
 
@@ -105,7 +105,7 @@ def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
     receipt = Receipt(status="routed", region="oregon", router="r", topic="news.world")
 
     async def stuck(lines: Sequence[Line], *_: object, tally: Tally, **given: Any) -> None:
-        """Its first and third message are answered, the second isn't."""
+        """Confirm the first and the third message, and not the second."""
         tally.count(tally.begun_at, receipt)
         tally.count(tally.begun_at + 2, receipt)
         given["wait"].began()
@@ -127,7 +127,7 @@ def test_a_replay_that_gives_up_says_with_which_command_to_go_on(
 
 
 def broken(layout: WorldLayout) -> World:
-    """A world of which one broker is dead, and the others aren't asked."""
+    """Return a world in which one broker is dead; the others aren't asked."""
     return dataclasses.replace(world_of(layout), unwell=lambda: ["oregon-client-1"])
 
 
@@ -198,7 +198,7 @@ def test_a_tail_in_a_region_without_a_box_says_how_to_have_one(
 
 
 def test_a_tail_of_a_frontdesk_that_says_nothing_gives_up(silent: WorldLayout) -> None:
-    # As a process of its own: what Tornado leaves of a request that was broken off ends with it.
+    # In a separate process, with which the rest of Tornado's cancelled request ends.
     words = ("tail", "news.world", "--timeout", "2.5", "--state", str(silent.paths.state))
     result = subprocess.run(
         [sys.executable, "-m", "operations.cli", *words], capture_output=True, text=True, timeout=60
@@ -243,7 +243,7 @@ def test_what_asks_a_world_that_went_away_ends_with_one_line(
 
 
 class Limit:
-    """What a command's time is: on or off."""
+    """The timeout of a command: it runs or it doesn't."""
 
     def __init__(self) -> None:
         self.over = False
@@ -265,12 +265,12 @@ async def test_the_time_runs_while_something_is_under_way_and_anew_with_each_ans
     assert limit.running == [False, True]
     waiting.ended()
     assert limit.running[2:] == [False, True]
-    # Nothing is under way: the next message may be due in an hour.
+    # No request is pending: the next message may be due in an hour.
     waiting.ended()
     assert limit.running[4:] == [False]
     waiting.began()
     assert limit.running[5:] == [False, True]
-    # What is cancelled because the time is over ends, too.
+    # A request that the timeout cancels ends, too.
     limit.over = True
     waiting.ended()
     waiting.rest()

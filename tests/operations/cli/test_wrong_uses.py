@@ -1,12 +1,12 @@
-"""Twenty-five wrong uses, of commands and of a frontdesk, and all that is said to each.
+"""Twenty-five wrong uses, of commands and of a frontdesk, and the complete reply to each.
 
-Such were tried by hand and judged good: they say what is wrong, and what to do. They are kept so:
-who changes one changes this list. No world is needed.
+The replies were tried by hand and judged good: each states the error and the remedy. This list
+keeps them so: a change of a reply is a change of the list. No world is needed.
 
-What is held elsewhere isn't here again: without a world, an unknown command and a bad recording
-(test_commands.py, test_recording.py); options of `mirror`, `logs`, `certs` (test_mirror.py,
-test_logs_command.py, tests/certificates/test_certs.py); and over HTTP a missing or wrong API key, a
-body that is none, no JSON or without a topic, and another's app_id
+Replies that other tests check aren't repeated: without a world, an unknown command and a bad
+recording (test_commands.py, test_recording.py); options of `mirror`, `logs`, `certs`
+(test_mirror.py, test_logs_command.py, tests/operations/certificates/test_certs.py). Over HTTP: a
+missing or wrong API key, a body that is missing, no JSON or without a topic, another's app_id
 (tests/wholesale/frontdesk/test_publishing_by_curl.py, test_publication.py).
 """
 
@@ -34,8 +34,8 @@ _TOPICS: Final = parse_topics(
     {"topic": [{"pattern": "news.*"}, {"pattern": "user.*", "access": "owner"}]}
 )
 
-#: What was typed after `newsfabric`, the exit code, and what was said. Of a usage that is wrong the
-#: last line; before it are how it is used, and how to ask for more.
+#: The words after `newsfabric`, the exit code, and the error. Of a usage error only the last line,
+#: which follows the usage and the hint at --help.
 TYPED: Final = [
     ("up --regions a,a", 1, "error: a region is named twice"),
     (
@@ -84,7 +84,7 @@ TYPED: Final = [
 
 _PUBLICATION: Final = '{"topic": "news.world", "body": 1}'
 _BAD: Final = "bad_request"
-#: What was asked, with which body, and the status, reason and detail of the answer.
+#: The request and its body, and the status, reason and detail of the reply.
 ASKED: Final = [
     (
         "POST /publish?dryrun",

@@ -1,4 +1,4 @@
-"""What hosts.json may say, and what it is refused for."""
+"""The contents that hosts.json may have, and the reasons to refuse it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody who broke into a machine can do to the operator who looks at it."""
+"""Attacks from a machine that was broken into on the operator who looks at it."""
 
 from __future__ import annotations
 

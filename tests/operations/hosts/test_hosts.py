@@ -1,4 +1,4 @@
-"""Status and faults of hosts, with an ssh that runs everything here and a systemctl that notes."""
+"""Status and faults of hosts; ssh runs all commands here, and systemctl only records them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from operations.cli import cli
 from operations.hosts import look
 
-# Called as `ssh HOST COMMAND`: away is a machine that isn't reached.
+# Called as `ssh HOST COMMAND`: oregon-retail-1 is a machine that can't be reached.
 SSH = """#!/bin/sh
 [ "$1" = oregon-retail-1 ] && { echo 'no route to host' >&2; exit 255; }
 export HOST_NAME="$1"; shift; PATH="$(dirname "$0"):$PATH" exec sh -c "$*"
@@ -39,12 +39,12 @@ def unit(name: str, pid: int, active: str = "active", file: str = "enabled") -> 
 
 
 def unmet(at: str) -> str:
-    """A unit's condition, which systemd asked for ``at`` µs after boot; 0: not yet."""
+    """Return a condition that failed when systemd checked it ``at`` µs after boot; 0: unchecked."""
     return f"ConditionResult=no\nConditionTimestampMonotonic={at}\n"
 
 
 class Fabric:
-    """Two hosts of a region, of which one is away, and a proxy's."""
+    """Two hosts of a region, one of which is away, and a host of a proxy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Fabric:
             unit("newsfabric-scaler", 0, "failed"),
             unit("newsfabric-router@", 0, "inactive", "static"),
             unit("newsfabric-gateway", 0, "inactive", "disabled"),
-            # A unit for boxes of groups, on a host that is none.
+            # A unit for boxes of groups, on a host that isn't one.
             unit("newsfabric-settle", 0, "inactive") + unmet(at="2571096"),
             "Id=cassandra.service\nLoadState=not-found\nActiveState=inactive\nMainPID=0\n",
         )
@@ -91,7 +91,7 @@ class Fabric:
         return done.output
 
     def done(self) -> list[str]:
-        """What was done on hosts, and by commands, since the last time that this was asked."""
+        """Return the actions on hosts, and those of commands, since the last call."""
         path = self.folder / "done"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -231,6 +231,6 @@ def test_a_process_that_is_gone_has_no_state() -> None:
 
 
 def test_a_unit_that_was_never_started_is_one_that_should_run() -> None:
-    """Its condition wasn't asked for."""
+    """The unit's condition was never checked."""
     never = unit("newsfabric-router@1", 0, "inactive") + unmet(at="0")
     assert [one["active"] for one in look.units(never)] == ["inactive"]

@@ -14,8 +14,8 @@ from moto_cloud import moto_cloud
 from operations.instance import cloud
 from tests.support.instances import AWS_REGION, Imds, imds
 
-#: Time-outs for this cloud, which is slower than AWS: its first answer of each kind loads the code
-#: for it, in a process that competes for the processor.
+#: Time-outs for this cloud, which is slower than AWS: for its first reply of each kind it loads the
+#: code, in a process that competes for the processor.
 _PATIENT = botocore.config.Config(connect_timeout=30, read_timeout=90)
 
 
@@ -28,7 +28,7 @@ def aws() -> Iterator[str]:
 
 @pytest.fixture
 def cloud_login(aws: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Direct our own code to that cloud, by AWS's own variables; return its address."""
+    """Direct our own code to that cloud, by AWS's own variables; return the cloud's address."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", AWS_REGION)
@@ -39,7 +39,7 @@ def cloud_login(aws: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def passwords(cloud_login: str) -> Iterator[Any]:
-    """Yield a client of Secrets Manager that isn't our own code's."""
+    """Yield a client of Secrets Manager that is independent of our code."""
     asked = boto3.client("secretsmanager", endpoint_url=cloud_login, region_name=AWS_REGION)
     with contextlib.closing(asked) as client:
         yield client

@@ -1,4 +1,4 @@
-"""What one box that can't get its user does to the others: nothing."""
+"""A box that can't get its user doesn't affect the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which boxes get a user on the core."""
+"""The boxes that get a user on the core."""
 
 from __future__ import annotations
 

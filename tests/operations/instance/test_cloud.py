@@ -1,4 +1,4 @@
-"""Boxes' passwords and the group, against moto; and who is admitted by that."""
+"""Boxes' passwords and the group, against moto; and the boxes that are admitted by them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MACHINES = f"arn:aws:ec2:{AWS_REGION}:123456789012:instance/"
 
 @pytest.fixture
 def group(cloud_login: str) -> Iterator[Any]:
-    """An autoscaling group of two, with the hook."""
+    """Yield an autoscaling group of two machines, with the hook."""
     client = boto3.client("autoscaling", endpoint_url=cloud_login, region_name=AWS_REGION)
     machines = boto3.client("ec2", endpoint_url=cloud_login, region_name=AWS_REGION)
     client.create_launch_configuration(

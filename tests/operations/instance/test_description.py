@@ -1,4 +1,4 @@
-"""``instance.json``: what is believed of it, and what is refused by name."""
+"""``instance.json``: the contents that are accepted, and the errors that name a wrong field."""
 
 from __future__ import annotations
 

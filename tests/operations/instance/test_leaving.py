@@ -1,4 +1,4 @@
-"""How a box leaves that AWS ends: the decisions, and what is done about them."""
+"""A box that AWS terminates: the decisions about its leaving, and the actions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_it_says_again_that_it_may_go_until_that_is_heard() -> None:
 
 
 class Fabric:
-    """Metadata, AWS and a drain that keep what was asked of them."""
+    """Metadata, AWS and a drain that record all requests."""
 
     def __init__(self) -> None:
         self.state: str | None = "InService"

@@ -1,4 +1,4 @@
-"""A machine's metadata: only with a token, bounded, and never believed blindly."""
+"""A machine's metadata: read with a token only, bounded, and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First boot: what a machine writes to become a box, and what it does when it can't."""
+"""First boot: the files that a machine writes to become a box, and its errors when it can't."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class Kept:
-    """Secrets Manager in a dict."""
+    """Secrets Manager as a dict."""
 
     def __init__(self, **changes: str) -> None:
         self.secrets = SECRETS | changes
@@ -56,7 +56,7 @@ class Kept:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """The root of a machine that was made from the image, and has just been told what it is."""
+    """Return the root of a machine made from the image, which has just got its description."""
     image = tmp_path / IMAGE
     image.mkdir(parents=True)
     for name in IN_IMAGE:
@@ -106,7 +106,7 @@ def test_secrets_are_for_root_alone_and_in_no_environment(machine: Path) -> None
 def test_a_second_boot_writes_the_same(machine: Path) -> None:
     def written() -> dict[str, str]:
         run_settle(machine, Kept())
-        # A password's hash has another salt each time, unless it follows from the name.
+        # A random salt would change a password's hash each time: it must follow from the name.
         return {str(path): path.read_text() for path in machine.rglob("*") if path.is_file()}
 
     assert written() == written()

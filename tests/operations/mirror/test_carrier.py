@@ -1,4 +1,4 @@
-"""The carrier between two brokers in memory: what one hears, the other gets, or nobody waits."""
+"""The carrier between two brokers in memory: it carries a message or drops it, without a wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE = TopicTable(
 
 
 class Between:
-    """A carrier, both brokers, and what it said."""
+    """A carrier, both brokers, and the carrier's log."""
 
     def __init__(self, buffer: SendBuffer | None, share: float) -> None:
         self.original, self.other = StubBroker(), StubBroker()

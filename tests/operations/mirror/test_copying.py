@@ -1,4 +1,4 @@
-"""What goes into the other fabric, and as what."""
+"""The messages that are copied into the other fabric, and their form there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mirror's metrics say of a run."""
+"""The metrics of a mirror's run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many readers come and go there, and what they subscribe to."""
+"""The number of mirrored readers, their rate of connects, and their topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_tenth_of_the_readers_come_with_a_tenth_of_the_connects() -> None:
         readers=500,
         connects_per_second=pytest.approx(10.0),
         topics=("live.final", "news.breaking"),
-        # Four messages a second for each of them, of sixteen.
+        # Four messages a second for each reader, of sixteen.
         probability=pytest.approx(0.25),
     )
 
@@ -101,7 +101,7 @@ def test_there_are_never_more_than_wanted_nor_fewer_than_none(
     for readers, connects, seconds in steps:
         come, leave = turnover.step(crowd(readers, connects), here, seconds)
         assert 0 <= leave <= here
-        # Those who leave are of those who were here: no newcomer leaves at once.
+        # Only earlier readers leave: no new one leaves at once.
         here += come - leave
         assert come >= 0
         assert here <= max(readers, come)

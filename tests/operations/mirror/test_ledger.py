@@ -1,4 +1,4 @@
-"""What became of each message, here and there."""
+"""The outcome of each message, in both fabrics."""
 
 from __future__ import annotations
 

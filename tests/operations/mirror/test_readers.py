@@ -1,4 +1,4 @@
-"""The mirrored readers' process, and what is asked of the original's board."""
+"""The mirrored readers' process, and the requests for the original's board."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_readers_come_read_and_leave_as_it_is_wanted() -> None:
             readers.tell(crowd(2))
             await until(lambda: readers.said["readers"] == 2)
             readers.tell(crowd(2, connects=4.0))
-            # Newcomers take the places of others.
+            # New readers replace others.
             await until(lambda: readers.said["opened"] >= 8)
             assert readers.said["failed"] == 0
             assert readers.said["connect_p50_ms"] > 0
@@ -85,7 +85,7 @@ async def test_a_gateway_that_dies_cuts_them_off_and_nobody_comes_in() -> None:
 
 
 class BoardServer:
-    """Answers ``/board.json`` with whatever ``answer`` is, to whoever has ``token``."""
+    """A server that sends ``answer`` as ``/board.json`` to requests with ``token``."""
 
     def __init__(self) -> None:
         self.answer: bytes = b""

@@ -1,4 +1,4 @@
-"""What a mirror shows to a person."""
+"""The report of a mirror for its user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_words_of_the_other_fabric_are_one_short_line(text: str) -> None:
 
 
 def document(*, there: int = 2, outcome: str = "taken") -> dict[str, object]:
-    """Two messages of gold, of which the observer there had ``there``, after 20 ms."""
+    """Return a report of two gold messages; the observer there had ``there`` after 20 ms."""
     ledger = Ledger()
     for identity in range(2):
         ledger.note_original(

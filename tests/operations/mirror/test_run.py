@@ -1,5 +1,5 @@
 """Whole runs between two fabrics in one process: stub brokers, real gateways, a router of three
-lines, which loses what it is told to."""
+lines, which loses the messages that a test chooses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Stage:
         self._epoch = time.time_ns() // 1_000_000
 
     async def route(self) -> None:
-        """What is published in the other fabric reaches its gateway."""
+        """Route messages that are published in the other fabric to its gateway."""
         link = self.client.connect()
         consumer = await link.consumer(self.client.tap("publish"), lambda d: self._take(d))
         self._ack = consumer.ack
@@ -71,7 +71,7 @@ class Stage:
         return self.mirror.ledger.tallies[name].document()
 
     async def watched(self, topic: str = TOPIC) -> None:
-        """Both observers watch ``topic``."""
+        """Wait until both observers watch ``topic``."""
         self.here.publish(topic)
         for observer in self.mirror.observers.values():
             await until(lambda watching=observer: topic in watching._since)
@@ -86,7 +86,7 @@ class Stage:
             )
         )  # fmt: skip
         try:
-            # The gateway's queue and the mirror's.
+            # Two queues: the gateway's and the mirror's.
             await until(lambda: len(self.here.broker.route("postoffice", TOPIC)) == 2)
             yield task
         finally:
@@ -96,7 +96,7 @@ class Stage:
                 await link.close()
 
     async def end(self, task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        """Stop, wait for nothing more, and return the document."""
+        """Stop without any further wait, and return the document."""
         self.stop.set()
         self.hurry.set()
         return await task

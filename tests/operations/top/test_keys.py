@@ -1,4 +1,4 @@
-"""Which keys bytes from a terminal are."""
+"""The keys that bytes from a terminal stand for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on the screen."""
+"""The contents of the screen."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_topic_is_followed_in_each_region() -> None:
 
 
 def dead_dublin() -> dict[str, Any]:
-    """Dublin died 40 s ago; what it said last is there."""
+    """Return a board on which Dublin died 40 s ago, with its last report."""
     dublin = region(
         "dublin",
         state="away",

@@ -1,4 +1,4 @@
-"""What keys do."""
+"""The effect of each key."""
 
 from __future__ import annotations
 
