@@ -204,7 +204,10 @@ def replicate(session: Session, told: argparse.Namespace) -> bool:
     Return whether it was changed.
     """
     now = dict(session.execute(REPLICATION).one().replication)
-    nodes = [row.data_center for row in (*session.execute(LOCAL), *session.execute(PEERS))]
+    # Both of one node: each lists itself in the one table, and the others in the other table.
+    own = session.execute_async(LOCAL)
+    rows = (*own.result(), *session.execute(PEERS, host=own.coordinator_host))
+    nodes = [row.data_center for row in rows]
     new = wanted(nodes, now, told.replication, fewer=told.fewer_replicas)
     asked = wanted(nodes, now, told.replication, fewer=True)
     for dc in sorted(dc for dc in new if new[dc] != asked.get(dc)):
