@@ -124,7 +124,7 @@ class Entrance:
 
     async def open(self) -> StubLink:
         routers = self.broker.tap(PUBLISH)
-        await self.broker.connect().consumer(lambda: routers, self._take)
+        await self.broker.connect().consumer(routers, self._take)
         return self.broker.connect()
 
     def _take(self, delivery: Delivery) -> None:

@@ -28,7 +28,7 @@ from newsfabric.topics import parse_topics
 from operations.cli import cli
 from wholesale.frontdesk.access import ApiKey
 
-_CHECKOUT: Final = Path(__file__).resolve().parents[2]
+_CHECKOUT: Final = Path(__file__).resolve().parents[3]
 _KEY: Final = ApiKey("0123456789abcdef")
 _TOPICS: Final = parse_topics(
     {"topic": [{"pattern": "news.*"}, {"pattern": "user.*", "access": "owner"}]}
