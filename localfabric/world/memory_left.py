@@ -49,9 +49,9 @@ def _groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
     """Yield the groups of this process, innermost first, in each tree that bounds memory."""
     own = _own_groups(proc)
     for mount in (proc / "self/mountinfo").read_text(errors="replace").splitlines():
-        # proc(5): …, root in the tree, mount point, … - type, source, the tree's options.
+        # proc(5): …, root in the tree, mount point, … - type, source (may be empty), options.
         before, _, after = mount.partition(" - ")
-        (root, where), (kind, _, options) = before.split()[3:5], after.split()[:3]
+        (root, where), (kind, *_, options) = before.split()[3:5], after.split(" ")
         if kind == "cgroup2":
             files, group = _VERSION_2, own.get("")
         elif kind == "cgroup" and "memory" in options.split(","):

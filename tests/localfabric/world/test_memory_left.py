@@ -24,7 +24,11 @@ class Machine:
         (self.proc / "meminfo").write_text(
             f"MemTotal: 16777216 kB\nMemFree: 9 kB\nMemAvailable: {MACHINE >> 10} kB\n"
         )
-        self._mounts = ["21 1 0:19 / /proc rw,nosuid - proc proc rw"]
+        self._mounts = [
+            "21 1 0:19 / /proc rw,nosuid - proc proc rw",
+            # A mount without a source.
+            "22 1 0:20 / /mnt rw - tmpfs  rw",
+        ]
         self._own: list[str] = []
 
     def tree(self, version: int, own: str, *, root: str = "/") -> Path:
