@@ -15,7 +15,6 @@ that boots takes both cores from the others.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
 import io
@@ -392,8 +391,10 @@ def main(arguments: Sequence[str]) -> None:
         layout, _ = read_running(Path(arguments[0]).resolve())
         asyncio.run(lose_each(layout, _say, arguments[1:]))
         return
-    with contextlib.suppress(SetupError):
+    try:
         measure()
+    except SetupError as exc:
+        sys.exit(f"error: {exc}")
 
 
 if __name__ == "__main__":
