@@ -17,14 +17,8 @@ ROOT: Final = Path(__file__).parents[1]
 SERVICES: Final = ("gateway", "wholesale", "retail", "shovels")
 #: Pairs that are left, with the reason. Remove a pair that is separated; add none.
 LEFT: Final = {
-    (
-        "bench",
-        "bench.brokers",
-    ): "the command line starts them, beside what all benches share",
-    (
-        "gateway",
-        "gateway.native",
-    ): "gateway is one folder still: its program and its core",
+    ("bench", "bench.brokers"): "the command line starts them, beside the parts of all benches",
+    ("gateway", "gateway.native"): "gateway is one folder still: its program and its core",
     ("gateway", "gateway.sockjs"): "gateway is one folder still: its app and its transports",
     ("loadtest", "loadtest.locusts"): "Locust's file is in the folder whose crowd it plays",
 }

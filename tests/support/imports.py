@@ -1,4 +1,4 @@
-"""What our modules import of each other, read from their source."""
+"""Imports between our modules, read from their source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def modules() -> dict[str, str]:
-    """The source of each module of each top-level package, and of the model."""
+    """Return the source of each module of each top-level package, and of the model."""
     packages = [
         (start, package)
         for start in (ROOT, ROOT / "deploy")
@@ -26,7 +26,7 @@ def modules() -> dict[str, str]:
 
 
 def imports(name: str, source: str, known: set[str]) -> set[str]:
-    """Those of ``known`` that module ``name`` imports anywhere."""
+    """Return the modules of ``known`` that module ``name`` imports anywhere."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -39,5 +39,5 @@ def imports(name: str, source: str, known: set[str]) -> set[str]:
 
 
 def needs(sources: dict[str, str]) -> dict[str, set[str]]:
-    """What each of ``sources`` imports of the others."""
+    """Return, for each of ``sources``, its imports of the others."""
     return {name: imports(name, source, set(sources)) for name, source in sources.items()}
