@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 from bench.rows import Row
-from gateway import measures
+from gateway.process import measures
 from newsfabric.amqp.message import Message
 from newsfabric.messages.control import LoadReport, decode_load, encode_load
 from newsfabric.messages.reports import Report, ShovelSeen, decode_report, encode_report

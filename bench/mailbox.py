@@ -23,7 +23,7 @@ from bench.comeback import ENGINES, Counting, Reader, Served
 from bench.login import Issuer
 from bench.rows import Row
 from bench.store import cassandra
-from gateway.settings import GatewaySettings, TokenSettings
+from gateway.process.settings import GatewaySettings, TokenSettings
 from newsfabric.errors import SetupError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store import open_store

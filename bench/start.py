@@ -21,7 +21,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from bench.rows import Row
 from bench.soak.messages import STEADY, TABLE, Router, tick_line
 from bench.soak.processes import ControlPlane, Dataplane
-from gateway.position import log_of
+from gateway.wire.position import log_of
 from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.store.logs import DirectoryRow
 from newsfabric.store.sqlite import SqliteStore

@@ -15,9 +15,9 @@ from typing import Final
 from bench.box import BODY_BYTES, TOPIC, Box, envelope, running_box, subscribe_verb
 from bench.programs import running_crowd
 from bench.rows import Row
-from gateway import measures
+from gateway.process import measures
 from gateway.native import commands
-from gateway.publication import Publication
+from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 
 READERS: Final = 10_000

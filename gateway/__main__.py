@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import click
 
-from gateway import app
-from gateway.descriptors import raise_limit
-from gateway.native import app as native_app
+from gateway.run import app
+from gateway.process.descriptors import raise_limit
+from gateway.run import native_app as native_app
 from gateway.native.program import find_program
-from gateway.settings import ANY_ORIGIN, GatewaySettings, NativeSettings, TokenSettings
+from gateway.process.settings import ANY_ORIGIN, GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.amqp.link import connect
 from newsfabric.errors import ConfigError, SetupError
 from newsfabric.http.networks import Network

@@ -22,7 +22,7 @@ SHIPPED = {"newsfabric", *SERVICES, ROOM, LAPTOP}
 #: Libraries that only these places may import, so that one place handles their faults.
 RESERVED = {
     "pika": ("newsfabric/amqp/",),
-    "sockjs": ("gateway/sockjs/sockjs_tornado.py",),
+    "sockjs": ("gateway/transports/sockjs/sockjs_tornado.py",),
     "cassandra": ("newsfabric/store/_cassandra_",),
     # Two, since a box has no scaler: each has an error of its own for AWS's refusals.
     "boto3": ("wholesale/scaler/drivers/aws.py", "operations/instance/cloud.py"),
@@ -95,10 +95,10 @@ def test_the_code_keeps_the_rule() -> None:
         ("shovels/cli.py", "def late() -> None:\n    from localfabric.world.paths import Paths"),
         ("operations/cli/app.py", "import importlib\nimportlib.import_module('retail.agent')"),
         ("wholesale/router.py", "from gateway import hub"),
-        ("gateway/hub.py", "if True:\n    def late() -> None:\n        import wholesale.router"),
+        ("gateway/memory/hub.py", "if True:\n    def late() -> None:\n        import wholesale.router"),
         ("wholesale/router.py", "from pika.adapters import asyncio_connection"),
         ("newsfabric/amqp_helpers.py", "import pika"),
-        ("gateway/websocket.py", "import sockjs.tornado"),
+        ("gateway/transports/websocket.py", "import sockjs.tornado"),
         ("newsfabric/store/sqlite.py", "from cassandra.cluster import Cluster"),
         ("cassandra/migrate.py", ""),
     ],
@@ -111,9 +111,9 @@ def test_a_breach_is_found(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("gateway/hub.py", "import gateway.outbox\nfrom newsfabric.messages import envelope"),
-        ("gateway/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
-        ("gateway/sockjs/sockjs_tornado.py", "from sockjs.tornado import SockJSRouter"),
+        ("gateway/memory/hub.py", "import gateway.wire.outbox\nfrom newsfabric.messages import envelope"),
+        ("gateway/feed/engine.py", "from . import sockjs\nfrom .sockjs import handler"),
+        ("gateway/transports/sockjs/sockjs_tornado.py", "from sockjs.tornado import SockJSRouter"),
         ("newsfabric/amqp/connection.py", "import pika"),
         ("localfabric/chaos/run.py", "from localfabric.world import faults"),
         ("localfabric/cli/up.py", "from operations.cli import options"),

@@ -8,7 +8,7 @@ import pytest
 
 import retail.agent
 import shovels.keeper
-from gateway import measures
+from gateway.process import measures
 from newsfabric.messages.reports import CERTIFICATE_ENDS, MAX_FIGURES
 from newsfabric.metrics import REGISTRY
 from newsfabric.process.figures import Figures, Wanted

@@ -19,7 +19,7 @@ SERVICES: Final = ("gateway", "wholesale", "retail", "shovels")
 LEFT: Final = {
     ("bench", "bench.brokers"): "the command line starts them, beside the parts of all benches",
     ("gateway", "gateway.native"): "gateway is one folder still: its program and its core",
-    ("gateway", "gateway.sockjs"): "gateway is one folder still: its app and its transports",
+    ("gateway", "gateway.transports.sockjs"): "gateway is one folder still: its app and its transports",
     ("loadtest", "loadtest.locusts"): "Locust's file is in the folder whose crowd it plays",
 }
 #: Modules in newsfabric that no service imports.

@@ -16,8 +16,8 @@ def in_order(sources: dict[str, str]) -> list[str]:
 def test_the_imports_have_no_circle() -> None:
     sources = modules()
     order = in_order(sources)
-    assert order.index("newsfabric.errors") < order.index("gateway.hub")
-    assert order.index("gateway.hub") < order.index("gateway.desk")
+    assert order.index("newsfabric.errors") < order.index("gateway.memory.hub")
+    assert order.index("gateway.memory.hub") < order.index("gateway.answers.desk")
     packages = {
         "newsfabric",
         "operations",

@@ -106,7 +106,7 @@ def _body_of(source: str, test: str) -> str:
 
 def test_what_an_alert_counts_is_there_from_the_start() -> None:
     """For Prometheus, a series that begins with 1 has not increased."""
-    show = "from gateway.measures import metrics; print(metrics.exposition()[0].decode())"
+    show = "from gateway.process.measures import metrics; print(metrics.exposition()[0].decode())"
     shown = subprocess.run(
         [sys.executable, "-c", show], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()

@@ -24,7 +24,7 @@ NODES = ROOT / "localfabric" / "nodes"
 PROJECT_FILES = ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "topics.toml"]
 #: Files that a checkout holds, or soon will, and that site-packages must not have.
 STRAYS = [
-    "tests/gateway/test_hub.py",
+    "tests/gateway/memory/test_hub.py",
     "bench/__main__.py",
     "gateway/dataplane/Cargo.toml",
     "gateway/dataplane/src/main.rs",

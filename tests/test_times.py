@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from gateway.hub import HubLimits
-from gateway.position import CLOCK_STEP_MS
+from gateway.memory.hub import HubLimits
+from gateway.wire.position import CLOCK_STEP_MS
 from newsfabric.topology.times import LONGEST_WAY, TIMES, Times
 from newsfabric.topology.values import ROUTER_BOUNDS
 from wholesale.router.jobs import HOLD_SECONDS

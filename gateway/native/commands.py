@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.access import AuthState, encode_auth
-from gateway.frames import Variant
+from gateway.answers.access import AuthState, encode_auth
+from gateway.wire.frames import Variant
 from gateway.native.marks import encode_mark
 from gateway.native.wire import (
     CONNECTION_BYTES,
@@ -26,8 +26,8 @@ from gateway.native.wire import (
     Connections,
     WireError,
 )
-from gateway.publication import Publication
-from gateway.settings import ANY_ORIGIN, GatewaySettings
+from gateway.wire.publication import Publication
+from gateway.process.settings import ANY_ORIGIN, GatewaySettings
 from newsfabric.closing import CLOSE_REASONS, CloseReason
 from newsfabric.messages.envelope import taken_ms
 from newsfabric.topics import SlowPolicy, TopicPolicy

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.known_log import KnownLog, Left
-from gateway.logs import LeftLogs
-from gateway.position import MAX_SEQ
-from gateway.runs import Run, Runs
+from gateway.logs.known_log import KnownLog, Left
+from gateway.logs.logs import LeftLogs
+from gateway.wire.position import MAX_SEQ
+from gateway.logs.runs import Run, Runs
 from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import Log
@@ -47,7 +47,7 @@ def encode_marks(left: LeftLogs, most_bytes: int) -> bytes:
 
 def _with_fewer(left: LeftLogs) -> LeftLogs:
     """Return ``left`` without some whole logs; as when a gateway forgets them
-    (:attr:`gateway.logs.Logs.forgotten_ms`)."""
+    (:attr:`gateway.logs.logs.Logs.forgotten_ms`)."""
     whole = [one.log for one in left.logs if _is_whole(one)]
     whole.sort(key=lambda log: log.epoch)
     if not whole:

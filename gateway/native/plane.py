@@ -31,14 +31,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.descriptors import connections_at_most
-from gateway.drain import Spread
-from gateway.engine import Engine
+from gateway.process.descriptors import connections_at_most
+from gateway.core.drain import Spread
+from gateway.feed.engine import Engine
 from gateway.native import commands, events
 from gateway.native.link import ControlLink, Room
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
-from gateway.publication import Publication
-from gateway.settings import GatewaySettings
+from gateway.wire.publication import Publication
+from gateway.process.settings import GatewaySettings
 from newsfabric.backoff import Backoff
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError

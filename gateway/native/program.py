@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.native.link import connected
-from gateway.settings import GatewaySettings
+from gateway.process.settings import GatewaySettings
 from newsfabric.errors import ConfigError, SetupError
 from newsfabric.process.environment import without_secrets
 

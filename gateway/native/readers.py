@@ -22,14 +22,14 @@ from typing import Final
 
 import orjson
 
-from gateway.access import ANONYMOUS, AuthState, decode_auth
-from gateway.bounded import BoundedMap
-from gateway.core import Core
-from gateway.desk import Found, Pending
+from gateway.answers.access import ANONYMOUS, AuthState, decode_auth
+from gateway.past.bounded import BoundedMap
+from gateway.core.core import Core
+from gateway.answers.desk import Found, Pending
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.wire import CONNECTION_BYTES, Connections
-from gateway.protocol import (
+from gateway.wire.protocol import (
     History,
     Intent,
     LogIn,
@@ -41,8 +41,8 @@ from gateway.protocol import (
     Unsubscribe,
     subscribed_push,
 )
-from gateway.publication import Publication
-from gateway.recalled import Recalled
+from gateway.wire.publication import Publication
+from gateway.past.recalled import Recalled
 from newsfabric.closing import INTERNAL, CloseReason
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Sayings(BoundedMap[bytes, Said]):
 
     A reader can make up as many texts as it likes: the text sent longest ago is dropped first. A
     text is kept only if it is short, and its answer only if it carries no messages: those are kept
-    by the data plane (as a batch) or :mod:`gateway.resume`, each with a bound of its own.
+    by the data plane (as a batch) or :mod:`gateway.past.resume`, each with a bound of its own.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -215,7 +215,7 @@ class NativeReaders:
 
 class NativeReader:
     """A reader of the data plane, or several who send the same, until they are answered
-    (:class:`gateway.desk.Port`)."""
+    (:class:`gateway.answers.desk.Port`)."""
 
     __slots__ = ("_attachment", "_auth", "_connections", "_readers", "_said", "many")
 

@@ -16,10 +16,10 @@ from typing import Final
 
 from tornado.httpserver import HTTPServer
 
-from gateway.budget import Budget, ReaderStream
-from gateway.core import Core
-from gateway.listener import StreamsByPlace, serve_connection
-from gateway.logs import LeftLogs
+from gateway.readers.budget import Budget, ReaderStream
+from gateway.core.core import Core
+from gateway.readers.listener import StreamsByPlace, serve_connection
+from gateway.logs.logs import LeftLogs
 from gateway.native import commands
 from gateway.native.events import Attached, Event, Full, Handover, Refused
 from gateway.native.marks import UNKNOWN, decode_marks, encode_marks

@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge
 
-from gateway import measures
+from gateway.process import measures
 from gateway.native.commands import SERIES
 from newsfabric import metrics
 from newsfabric.metrics.tallied import Counted, Tallied

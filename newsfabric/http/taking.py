@@ -12,7 +12,7 @@ connection is answered with 429, in JSON as a frontdesk's errors: a hundred at o
 closed silently.
 
 A gateway sends its readers the reason of a close, so it uses only the streams of this module
-(:mod:`gateway.budget`).
+(:mod:`gateway.readers.budget`).
 """
 
 from __future__ import annotations

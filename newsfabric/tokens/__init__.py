@@ -2,7 +2,7 @@
 
 PyJWT's algorithms check the signature; form and claims are checked here, with the time passed in
 (all of PyJWT costs a quarter more, and reads the clock itself). :mod:`newsfabric.tokens.token_keys`
-fetches the keys; :mod:`gateway.access` decides which topics a login may read.
+fetches the keys; :mod:`gateway.answers.access` decides which topics a login may read.
 
 **The key decides the algorithm, never the token**: a key has one algorithm from the moment it is
 read. A token that names another (``none`` above all, or HS256 with a public key as its secret) is

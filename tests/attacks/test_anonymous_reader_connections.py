@@ -11,7 +11,7 @@ from dataplanes import PAGE, plane_of, subscribed
 from descriptors import Descriptors
 from gateways import ENGINES, Box, RawSocket, Response, opened_box, until
 
-from gateway.settings import NativeSettings
+from gateway.process.settings import NativeSettings
 
 LIMIT = 5
 # Attacks that need two processes. CI has both.

@@ -16,7 +16,7 @@ from gateways import ENGINES, PATIENCE, Box, opened_box
 from house import open_house
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.messages.mailbox import Kept

@@ -29,7 +29,7 @@ from metric_values import value
 from tornado.netutil import DefaultLoopResolver
 
 from gateway.native.program import Child, find_program, start
-from gateway.settings import GatewaySettings
+from gateway.process.settings import GatewaySettings
 from newsfabric.amqp import Message
 from newsfabric.amqp.link import connect
 from newsfabric.errors import SetupError

@@ -10,7 +10,7 @@ import pytest
 from gateways import ENGINES, TABLE, opened_box
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.messages.control import revocation
 from newsfabric.topics import REVOKED, TopicTable
 

@@ -17,7 +17,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.topics import TopicPolicy, TopicTable
 
 pytestmark = pytest.mark.browser

@@ -204,7 +204,7 @@ def test_a_box_that_cannot_read_the_store(
 
 
 def test_a_box_at_its_limits(world: World, prometheus: Prometheus) -> None:
-    limits = {"gateway.hub.HubLimits.identities": 200}
+    limits = {"gateway.memory.hub.HubLimits.identities": 200}
     port = _port(world, "dublin")
     box = {"region": "dublin", "box": "dublin-retail-1"}
     _none_fires(prometheus, "NewsfabricReadersLost")

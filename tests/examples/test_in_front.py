@@ -14,7 +14,7 @@ from authorities import Certified, certify
 from gateways import ENGINES, Box, opened_box
 from proxies import started
 
-from gateway.settings import NativeSettings
+from gateway.process.settings import NativeSettings
 from localfabric.nodes.ports import free_ports
 
 FOLDER = Path(__file__).parents[2] / "examples" / "in-front"

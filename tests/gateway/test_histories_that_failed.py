@@ -13,7 +13,7 @@ import pytest
 from log_fabric import AWAY, BEGAN, HOME, TOPIC, Fabric, Reader, Written
 from quick_time import run
 
-from gateway.core import Core
+from gateway.core.core import Core
 
 LOST: tuple[float, ...] = ()
 AT_ONCE = (0.0,)

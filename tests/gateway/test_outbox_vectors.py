@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.identities import SeenIdentities
-from gateway.outbox import Account, Outbox, OutboxLimits
-from gateway.protocol import Bucket, ReaderLimits
-from gateway.publication import Publication
+from gateway.memory.identities import SeenIdentities
+from gateway.wire.outbox import Account, Outbox, OutboxLimits
+from gateway.wire.protocol import Bucket, ReaderLimits
+from gateway.wire.publication import Publication
 from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy, TopicTable
 

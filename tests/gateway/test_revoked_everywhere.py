@@ -12,7 +12,7 @@ from core_cluster import CoreCluster, running
 from gateways import ENGINES, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.amqp import Link
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.settings import Credentials, Fabric, Node, Region

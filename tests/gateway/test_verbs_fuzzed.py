@@ -15,12 +15,12 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.frames import encode_push
+from gateway.wire.frames import encode_push
 from gateway.native.events import Decoder
 from gateway.native.marks import decode_marks
 from gateway.native.wire import WireError
-from gateway.position import decode as decode_position
-from gateway.protocol import (
+from gateway.wire.position import decode as decode_position
+from gateway.wire.protocol import (
     History,
     Intent,
     Ping,
@@ -35,7 +35,7 @@ from gateway.protocol import (
     pong_push,
     subscribed_push,
 )
-from gateway.rfc6455 import FrameParser
+from gateway.wire.rfc6455 import FrameParser
 from newsfabric.topics import TopicPolicy, TopicTable
 
 EXAMPLES: Final = int(os.environ.get("NEWSFABRIC_EXAMPLES", "60"))

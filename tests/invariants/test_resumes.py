@@ -20,12 +20,12 @@ from hypothesis import given, register_random, settings
 from hypothesis import strategies as st
 from quick_time import run
 
-from gateway.archive import Archive
-from gateway.hub import Hub, HubLimits
-from gateway.logs import Logs
-from gateway.position import decode
-from gateway.resume import Resumer
-from gateway.settings import GatewaySettings
+from gateway.past.archive import Archive
+from gateway.memory.hub import Hub, HubLimits
+from gateway.logs.logs import Logs
+from gateway.wire.position import decode
+from gateway.past.resume import Resumer
+from gateway.process.settings import GatewaySettings
 from newsfabric import backoff
 from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.envelope import MAX_MS, Envelope, id_of, ms_of_id

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable
 
-from gateway.known_log import KnownLog, Left
-from gateway.log_times import LogTimes
-from gateway.logs import Logs, ReaderAt
-from gateway.position import Copy as ProjectCopy
-from gateway.runs import Run
+from gateway.logs.known_log import KnownLog, Left
+from gateway.logs.log_times import LogTimes
+from gateway.logs.logs import Logs, ReaderAt
+from gateway.wire.position import Copy as ProjectCopy
+from gateway.logs.runs import Run
 from newsfabric.store import logs
 from newsfabric.store.logs import Log
 from tests.logmodel.gateway import Gateway, each

@@ -1,6 +1,6 @@
 """A gateway, simulated: it follows every log by number, and offers each message once to its hub.
 
-Its knowledge and decisions are in the project's ``gateway.logs`` and in ``late``, ``memory``,
+Its knowledge and decisions are in the project's ``gateway.logs.logs`` and in ``late``, ``memory``,
 ``positions`` and ``resuming``. This module has its feed, its reads of missing numbers, the
 replacement of its control plane, and its deaf times; ``resumes`` answers readers.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.known_log import KnownLog, Left
-from gateway.logs import LeftLogs, Logs, ReaderAt
-from gateway.position import Listed
+from gateway.logs.known_log import KnownLog, Left
+from gateway.logs.logs import LeftLogs, Logs, ReaderAt
+from gateway.wire.position import Listed
 from newsfabric.store.logs import Log
 from tests.logmodel.directory import as_in_store
 from tests.logmodel.memory import TopicMemory

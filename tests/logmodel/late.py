@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.late import is_ahead, span_of
-from gateway.logs import Logs
+from gateway.past.late import is_ahead, span_of
+from gateway.logs.logs import Logs
 from newsfabric.topology.times import TIMES
 from tests.logmodel.rows import Copy
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.forgotten import Forgotten, HasAll
+from gateway.memory.forgotten import Forgotten, HasAll
 from newsfabric.store.logs import Log
 from tests.logmodel.rows import Copy
 from tests.logmodel.settings import MEMORY_SIZE

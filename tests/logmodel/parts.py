@@ -7,9 +7,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from gateway.known_log import KnownLog
-from gateway.log_times import LogTimes
-from gateway.logs import Logs, ReaderAt
+from gateway.logs.known_log import KnownLog
+from gateway.logs.log_times import LogTimes
+from gateway.logs.logs import Logs, ReaderAt
 from tests.logmodel.closing import Closing
 from tests.logmodel.directory import Directory
 from tests.logmodel.gateway import Gateway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gateway import position
+from gateway.wire import position
 from tests.logmodel.settings import POSITION_REACH
 
 

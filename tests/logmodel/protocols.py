@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from gateway.known_log import KnownLog
-from gateway.logs import Logs, ReaderAt
+from gateway.logs.known_log import KnownLog
+from gateway.logs.logs import Logs, ReaderAt
 from tests.logmodel.book import Book
 from tests.logmodel.memory import TopicMemory
 from tests.logmodel.positions import Position

@@ -2,15 +2,16 @@
 
 Pure. ``recovered: true`` is a fact: every message of the topic that the position doesn't cover was
 remembered, or was read at quorum in the region that wrote it, or will be sent live. Whether a
-reader lacks a message is decided by the project's own rule (:meth:`gateway.logs.ReaderAt.lacks`).
+reader lacks a message is decided by the project's own rule
+(:meth:`gateway.logs.logs.ReaderAt.lacks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway import position
-from gateway.logs import Logs, ReaderAt
+from gateway.wire import position
+from gateway.logs.logs import Logs, ReaderAt
 from newsfabric.store.logs import Log
 from tests.logmodel.positions import Position
 from tests.logmodel.rows import Copy

@@ -6,8 +6,8 @@ A gateway's knowledge of logs, its positions and its forgotten numbers have test
 
 from __future__ import annotations
 
-from gateway.logs import Logs, ReaderAt
-from gateway.position import Listed, log_hash
+from gateway.logs.logs import Logs, ReaderAt
+from gateway.wire.position import Listed, log_hash
 from newsfabric.store.logs import DirectoryRow, Log
 from tests.logmodel.late import LateMessages
 from tests.logmodel.memory import TopicMemory

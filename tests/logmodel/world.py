@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from gateway.known_log import KnownLog
+from gateway.logs.known_log import KnownLog
 from tests.logmodel.book import Book
 from tests.logmodel.brokers import Brokers, Cuts
 from tests.logmodel.checks import check_end

@@ -12,7 +12,7 @@ import pytest
 from frontdesks import Frontdesk, gateway_of
 from gateways import TABLE, Box, opened_box, settle
 
-from gateway.drain import drain
+from gateway.core.drain import drain
 from newsfabric.errors import Disconnected, ReaderError, StoreUnavailable
 from newsfabric.messages.envelope import Envelope
 from newsfabric.reader import TRANSPORTS, Endpoint, Push, Reader, Transport, connect, follow

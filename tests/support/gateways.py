@@ -19,11 +19,11 @@ from typing import Any
 import websockets
 from envelopes import envelope
 
-from gateway.app import Gateway, running
-from gateway.native import app as native_app
+from gateway.run.app import Gateway, running
+from gateway.run import native_app as native_app
 from gateway.native.program import find_program
-from gateway.position import log_of
-from gateway.settings import GatewaySettings
+from gateway.wire.position import log_of
+from gateway.process.settings import GatewaySettings
 from newsfabric.amqp.message import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import SetupError

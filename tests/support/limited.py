@@ -4,8 +4,8 @@
 
 In production a limit takes effect after minutes or millions of messages. Here all is real but the
 limit: a constant of a module (``wholesale.router.jobs.HOLD_SECONDS``), or the default of a keyword
-of a class (``gateway.hub.HubLimits.topics``). A text instead of a number puts in a bug: calling
-the thing with that name raises a RuntimeError.
+of a class (``gateway.memory.hub.HubLimits.topics``). A text instead of a number puts in a bug:
+calling the thing with that name raises a RuntimeError.
 """
 
 from __future__ import annotations

@@ -19,16 +19,16 @@ import pytest
 from envelopes import envelope
 from quick_time import quick_loop
 
-from gateway import core as gateway_core
-from gateway.core import Core
-from gateway.feed import Feed
-from gateway.frames import Variant
-from gateway.hub import Hub
-from gateway.logs import LeftLogs
+from gateway.core import core as gateway_core
+from gateway.core.core import Core
+from gateway.feed.feed import Feed
+from gateway.wire.frames import Variant
+from gateway.memory.hub import Hub
+from gateway.logs.logs import LeftLogs
 from gateway.native.marks import decode_marks, encode_marks
-from gateway.position import copy_of
-from gateway.publication import Publication
-from gateway.settings import GatewaySettings
+from gateway.wire.position import copy_of
+from gateway.wire.publication import Publication
+from gateway.process.settings import GatewaySettings
 from newsfabric.amqp.message import Delivery, Message
 from newsfabric.closing import CloseReason
 from newsfabric.errors import StoreUnavailable

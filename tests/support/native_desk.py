@@ -26,14 +26,14 @@ from signing import AUDIENCE, ISSUER, keys_file
 from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
-import gateway.desk
-from gateway.access import AuthState
-from gateway.core import Core
-from gateway.logs import LeftLogs
+import gateway.answers.desk
+from gateway.answers.access import AuthState
+from gateway.core.core import Core
+from gateway.logs.logs import LeftLogs
 from gateway.native.plane import Plane, State
 from gateway.native.serving import Serving
-from gateway.protocol import Intent, ReaderLimits, Verbs
-from gateway.settings import GatewaySettings, NativeSettings, TokenSettings
+from gateway.wire.protocol import Intent, ReaderLimits, Verbs
+from gateway.process.settings import GatewaySettings, NativeSettings, TokenSettings
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
@@ -166,7 +166,7 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         visit = await attached(fake, plane)
         core.follower.begin(LeftLogs((), 0))
         desk = Desk(core, plane, serving, store, fake, visit)
-        monkeypatch.setattr(gateway.desk, "time", SimpleNamespace(time=lambda: desk.now))
+        monkeypatch.setattr(gateway.answers.desk, "time", SimpleNamespace(time=lambda: desk.now))
         monkeypatch.setattr(core.desk.past, "now", lambda: desk.now)
         monkeypatch.setattr(core.resumer, "now", lambda: desk.now)
         read = Verbs.read

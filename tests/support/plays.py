@@ -23,8 +23,8 @@ from typing import Any, Final, Literal
 from envelopes import envelope
 from gateways import Box, RawSocket
 
-from gateway import position
-from gateway.frames import CLOSE, PONG, TEXT
+from gateway.wire import position
+from gateway.wire.frames import CLOSE, PONG, TEXT
 from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.messages.envelope import Envelope, encode, id_of
 from newsfabric.store.logs import DirectoryRow

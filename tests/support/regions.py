@@ -16,7 +16,7 @@ from core_cluster import CoreCluster, running
 from gateways import Box, Reader, opened_box, until
 from signing import AUDIENCE, ISSUER, keys_file, token
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.amqp import Message, Properties
 from newsfabric.amqp.message import Delivery
 from newsfabric.amqp.stub import StubBroker

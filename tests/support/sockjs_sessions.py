@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket
 
-from gateway.bodies import Bodies
+from gateway.transports.bodies import Bodies
 
 POLLING = ("xhr", "jsonp")
 STREAMING = ("xhr_streaming", "eventsource", "htmlfile")
@@ -30,7 +30,7 @@ _ENDS = {
 def watched_bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
     """Return the next gateway's account of bodies being received, with a limit of 8 MiB."""
     bodies = Bodies(8 << 20)
-    monkeypatch.setattr("gateway.sockjs.sessions.Bodies", lambda _room: bodies)
+    monkeypatch.setattr("gateway.transports.sockjs.sessions.Bodies", lambda _room: bodies)
     return bodies
 
 

@@ -13,8 +13,8 @@ from fabrics import CREDENTIALS, TOPICS, broker, fabric
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.hub import HubLimits
-from gateway.identities import SeenIdentities
+from gateway.memory.hub import HubLimits
+from gateway.memory.identities import SeenIdentities
 from localfabric.nodes.rabbitmq import LocalNode
 from localfabric.world.rabbitmq_home import RabbitmqHome
 from newsfabric.brokers.management import Management

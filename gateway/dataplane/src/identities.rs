@@ -9,7 +9,7 @@
 //! of arrival (10 bytes each). A table of their numbers in that order finds them (4 bytes each, at
 //! most three quarters full): 16 to 21 bytes for each identity instead of the 40 of a set and a
 //! queue. Every I/O thread has a window of its own, up to a million and a half (`HubLimits` in
-//! `gateway/hub.py`).
+//! `gateway/memory/hub.py`).
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};

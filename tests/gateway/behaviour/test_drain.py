@@ -8,7 +8,7 @@ from typing import Any
 
 from gateways import Reader, opened_box, until
 
-from gateway.settings import NativeSettings
+from gateway.process.settings import NativeSettings
 
 
 async def test_every_reader_is_told_to_reconnect_and_closed_with_1012(engine: str) -> None:

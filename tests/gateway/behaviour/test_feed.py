@@ -12,7 +12,7 @@ from gateways import Box, opened_box, until
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from shovelled import shovelled
 
-from gateway.hub import HubLimits
+from gateway.memory.hub import HubLimits
 from newsfabric.amqp.message import Message, Properties
 from newsfabric.messages.envelope import encode
 

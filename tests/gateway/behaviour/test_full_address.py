@@ -12,8 +12,9 @@ import pytest
 import websockets
 from gateways import PATIENCE, Box, RawSocket, Reader, opened_box
 
-from gateway import connection, sse, streaming
-from gateway.sockjs import sessions
+from gateway.readers import connection
+from gateway.transports import sse, streaming
+from gateway.transports.sockjs import sessions
 
 LIMIT = 4
 OFFICE = 100

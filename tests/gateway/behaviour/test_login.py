@@ -14,7 +14,7 @@ from gateways import Box, Reader, Response, opened_box, until
 from signing import AUDIENCE, ISSUER, ed25519, jwk, jwks, keys_file, token
 from sockjs_sessions import sockjs_session
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.messages.control import revocation
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore

@@ -15,7 +15,7 @@ from gateways import Reader, until
 from regions import TABLE, Region, linked, opened_mailbox, opened_region
 from signing import token
 
-from gateway.hub import HubLimits
+from gateway.memory.hub import HubLimits
 from newsfabric.amqp import Message
 from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.envelope import Envelope, ms_of_id

@@ -19,7 +19,7 @@ from signing import token
 from sockjs_sessions import TRANSPORTS, sockjs_session
 from spellings import SPELLINGS
 
-from gateway.position import Position, encode
+from gateway.wire.position import Position, encode
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.memory import MemoryStore
 

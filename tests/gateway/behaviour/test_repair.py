@@ -16,10 +16,10 @@ from envelopes import envelope
 from gateways import TABLE, Box, Reader, opened_box, settle, until
 from metric_values import value
 
-from gateway import measures
-from gateway.hub import HubLimits
-from gateway.logs import LogLimits
-from gateway.position import log_of
+from gateway.process import measures
+from gateway.memory.hub import HubLimits
+from gateway.logs.logs import LogLimits
+from gateway.wire.position import log_of
 from newsfabric.errors import LinkError, StoreUnavailable
 from newsfabric.messages.control import Tick, encode_tick
 from newsfabric.messages.envelope import Envelope, encode
@@ -308,7 +308,7 @@ async def test_a_gateway_is_ready_when_it_has_heard_the_logs_that_live(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This router's row never moves: on a busy machine the router would count as dead.
-    monkeypatch.setattr("gateway.reading._MOVES_WITHIN", 3600)
+    monkeypatch.setattr("gateway.logs.reading._MOVES_WITHIN", 3600)
     store = BrokenStore(TABLE)
     async with opened_box(engine, store=store) as box:
         routed = [await lose(box, body=n) for n in (1, 2)]
@@ -414,8 +414,8 @@ async def test_a_late_message_waits_until_every_region_can_say_whether_a_copy_wa
 async def test_a_gateway_names_such_a_log_and_its_readers_have_its_messages(
     engine: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("gateway.unlisted._PATIENCE", 0.0)
-    monkeypatch.setattr("gateway.follower._DIRECTORY_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.logs.unlisted._PATIENCE", 0.0)
+    monkeypatch.setattr("gateway.feed.follower._DIRECTORY_SECONDS", 0.01)
     async with opened_box(engine) as box, box.reader(TOPIC) as reader:
         made = box.publish(body=1)
         assert await reader.hear_bodies(1) == [1]

@@ -16,7 +16,7 @@ import pytest
 import websockets
 from gateways import PATIENCE, TABLE, Box, Reader, opened_box, settle, until
 
-from gateway.position import HASH_BYTES, MAX_LOGS, MAX_SEQ, Listed, Position, decode, encode
+from gateway.wire.position import HASH_BYTES, MAX_LOGS, MAX_SEQ, Listed, Position, decode, encode
 from newsfabric.errors import StoreUnavailable
 from newsfabric.messages.envelope import Envelope, identity_of_id, identity_text
 from newsfabric.store.memory import MemoryStore

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gateways import PATIENCE, Box, opened_box
 
-from gateway.outbox import OutboxLimits
+from gateway.wire.outbox import OutboxLimits
 
 SMALL = OutboxLimits(hard_bytes=300_000, soft_bytes=200_000, soft_seconds=60)
 BIG = "x" * 60_000

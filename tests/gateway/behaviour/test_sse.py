@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from gateways import Box, RawSocket, Response, opened_box, until
 
-from gateway import sse
-from gateway.admission import Welcome
-from gateway.outbox import OutboxLimits
+from gateway.transports import sse
+from gateway.readers.admission import Welcome
+from gateway.wire.outbox import OutboxLimits
 
 
 async def opened_stream(raw: RawSocket, query: str, **headers: str) -> Response:

@@ -13,8 +13,8 @@ import pytest
 import websockets
 from gateways import TABLE, Box, RawSocket, Response, opened_box, until
 
-from gateway.position import decode
-from gateway.protocol import ReaderLimits
+from gateway.wire.position import decode
+from gateway.wire.protocol import ReaderLimits
 from newsfabric.errors import StoreUnavailable
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicPolicy, TopicTable
@@ -581,7 +581,7 @@ async def test_a_reader_is_not_blamed_for_a_gateway_that_stood_still(
     monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     # The first heartbeat is sent after half of the interval.
-    monkeypatch.setattr("gateway.connection.random.uniform", lambda *_: 0.5)
+    monkeypatch.setattr("gateway.readers.connection.random.uniform", lambda *_: 0.5)
     async with opened_box("tornado", heartbeat=0.6) as box, box.opened() as raw:
         await raw.upgrade()
         assert await raw.read_frame() == (0x89, b"")

@@ -29,16 +29,16 @@ from fake_dataplane import (
 from fake_dataplane import attached as greets
 from gateways import TABLE, Box, Response, settle, until
 
-import gateway.app
-from gateway.core import Core
-from gateway.known_log import Left
-from gateway.logs import LeftLogs
-from gateway.native.app import running
+import gateway.run.app
+from gateway.core.core import Core
+from gateway.logs.known_log import Left
+from gateway.logs.logs import LeftLogs
+from gateway.run.native_app import running
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.plane import State
 from gateway.native.wire import MAX_BLOB
-from gateway.position import log_of
-from gateway.settings import GatewaySettings, NativeSettings
+from gateway.wire.position import log_of
+from gateway.process.settings import GatewaySettings, NativeSettings
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store.logs import Log
@@ -336,7 +336,7 @@ class LateStore(MemoryStore):
 async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is_heard(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "START_SECONDS", 0.05)
+    monkeypatch.setattr(gateway.run.app, "START_SECONDS", 0.05)
     store = LateStore()
     old = routed(4)
     await settle(store, old)
@@ -353,7 +353,7 @@ async def test_until_it_is_known_where_logs_begin_nothing_is_left_and_nothing_is
 async def test_one_that_finds_what_another_has_left_doesnt_wait_for_the_directory(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "START_SECONDS", 0.05)
+    monkeypatch.setattr(gateway.run.app, "START_SECONDS", 0.05)
     blob = encode_marks(
         LeftLogs((left_of(Log("oregon", "oregon-router-1", EPOCH), 4),), EPOCH), MAX_BLOB
     )
@@ -367,7 +367,7 @@ async def test_one_that_finds_what_another_has_left_doesnt_wait_for_the_director
 async def test_no_reader_comes_in_and_none_is_answered_until_the_directory_is_read(
     fake: FakeDataplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "START_SECONDS", 0.05)
+    monkeypatch.setattr(gateway.run.app, "START_SECONDS", 0.05)
     store = LateStore()
     async with control_plane(fake, store=store, capacity=5) as attached:
         assert attached.settings["capacity"] == 0

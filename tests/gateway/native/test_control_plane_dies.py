@@ -28,7 +28,7 @@ from gateways import RawSocket, Reader, settle
 from bench.soak.messages import TABLE, Router, line_of
 from bench.soak.processes import ControlPlane
 from gateway.native import commands
-from gateway.protocol import ReaderLimits
+from gateway.wire.protocol import ReaderLimits
 from newsfabric.store.logs import Log
 from newsfabric.store.sqlite import SqliteStore
 

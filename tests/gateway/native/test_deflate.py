@@ -15,7 +15,7 @@ from dataplanes import Dataplane, driven, subscribed, told
 from gateways import Reader
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 
-from gateway.protocol import ReaderLimits
+from gateway.wire.protocol import ReaderLimits
 
 DEFLATE = {"Sec_WebSocket_Extensions": "permessage-deflate"}
 TOPIC = "news.breaking"

@@ -9,10 +9,10 @@ from fake_dataplane import fake_dataplane
 from gateways import TABLE
 from metric_values import value
 
-from gateway import measures
-from gateway.core import Core
+from gateway.process import measures
+from gateway.core.core import Core
 from gateway.native.plane import Plane
-from gateway.settings import GatewaySettings
+from gateway.process.settings import GatewaySettings
 from newsfabric.store.memory import MemoryStore
 
 

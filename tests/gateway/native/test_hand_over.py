@@ -10,7 +10,7 @@ import pytest
 from dataplanes import GREETING, PAGE, attached, dataplane, driven, told
 from gateways import Response, opened_box
 
-import gateway.app
+import gateway.run.app
 
 REQUESTS = {
     "events": PAGE,
@@ -140,7 +140,7 @@ async def test_sessions_work_whatever_thread_took_the_request(tmp_path: Path) ->
 async def test_a_body_that_never_ends_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway.app, "_IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(gateway.run.app, "_IDLE_SECONDS", 0.3)
     async with opened_box("native") as box, box.opened() as raw:
         raw.send(b"POST /sockjs/0/a/xhr_send HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n[")
         with contextlib.suppress(ConnectionError):

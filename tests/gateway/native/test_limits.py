@@ -13,7 +13,7 @@ import pytest
 from dataplanes import GREETING, Control, Dataplane, driven, storm, subscribed, told
 from gateways import RawSocket, Response, until
 
-from gateway.protocol import ReaderLimits
+from gateway.wire.protocol import ReaderLimits
 from newsfabric.closing import CLOSE_REASONS
 
 CODES = {reason.name: reason.code for reason in CLOSE_REASONS}

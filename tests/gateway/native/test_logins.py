@@ -15,7 +15,7 @@ from places import Place
 from signing import AUDIENCE, ISSUER, keys_file, token
 
 from gateway.native.program import find_program
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.errors import SetupError
 from newsfabric.messages.control import revocation
 from newsfabric.topics import REVOKED

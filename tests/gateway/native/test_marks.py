@@ -8,11 +8,11 @@ from envelopes import envelope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.known_log import KnownLog, Left
-from gateway.logs import LeftLogs, Logs, ReaderAt
+from gateway.logs.known_log import KnownLog, Left
+from gateway.logs.logs import LeftLogs, Logs, ReaderAt
 from gateway.native.marks import decode_marks, encode_mark, encode_marks
 from gateway.native.wire import MAX_BLOB
-from gateway.position import MAX_SEQ, Position
+from gateway.wire.position import MAX_SEQ, Position
 from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.store.logs import DirectoryRow, Log
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.native.program import control_socket, find_program
-from gateway.settings import GatewaySettings, NativeSettings
+from gateway.process.settings import GatewaySettings, NativeSettings
 from newsfabric.errors import ConfigError, SetupError
 
 

@@ -14,10 +14,10 @@ from metric_values import value
 from native_desk import FORTY_TWO, OTHER, THIRD, Desk, attached, past, seqs
 from signing import token
 
-from gateway import measures
-from gateway.access import AuthState, decode_auth, encode_auth
+from gateway.process import measures
+from gateway.answers.access import AuthState, decode_auth, encode_auth
 from gateway.native import commands
-from gateway.position import log_of
+from gateway.wire.position import log_of
 
 
 async def test_an_auth_state_says_who_speaks(desk: Desk) -> None:

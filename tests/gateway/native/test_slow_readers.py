@@ -12,7 +12,7 @@ import pytest
 from dataplanes import Control, driven, subscribed, told
 from gateways import RawSocket
 
-from gateway.outbox import OutboxLimits
+from gateway.wire.outbox import OutboxLimits
 from newsfabric.topics import SlowPolicy
 
 OUTBOX = OutboxLimits(hard_bytes=300_000, soft_bytes=200_000, soft_seconds=60.0)

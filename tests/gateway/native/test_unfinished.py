@@ -6,7 +6,7 @@ from envelopes import envelope
 
 from gateway.native import commands
 from gateway.native.plane import Unfinished
-from gateway.publication import Publication
+from gateway.wire.publication import Publication
 from newsfabric.topics import TopicPolicy
 
 

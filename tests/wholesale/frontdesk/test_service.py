@@ -21,7 +21,7 @@ from signing import AUDIENCE, ISSUER, keys_file, token
 from spellings import SPELLINGS
 from tornado.httpclient import AsyncHTTPClient, HTTPResponse
 
-from gateway.settings import TokenSettings
+from gateway.process.settings import TokenSettings
 from newsfabric.amqp import Message
 from newsfabric.amqp.stub import StubBroker
 from newsfabric.errors import ConfigError, StoreUnavailable

@@ -15,8 +15,8 @@ from typing import Final
 
 import orjson
 
-from gateway.frames import BINARY, CLOSE, PING, PONG, TEXT, sockjs_element
-from gateway.rfc6455 import FrameParser
+from gateway.wire.frames import BINARY, CLOSE, PING, PONG, TEXT, sockjs_element
+from gateway.wire.rfc6455 import FrameParser
 
 FOLDER: Final = Path(__file__).parent
 MAX_BYTES: Final = 1000
@@ -84,7 +84,7 @@ def _nearly(text: str) -> str:
 
 
 def _verbs(payload: bytes) -> list[bytes]:
-    # As gateway.websocket does.
+    # As gateway.transports.websocket does.
     if not payload:
         return []
     try:

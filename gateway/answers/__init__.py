@@ -1,0 +1,1 @@
+"""Answers to readers' verbs and logins, the same on both engines."""

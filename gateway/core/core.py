@@ -1,0 +1,201 @@
+"""The parts of one gateway, joined on the running event loop.
+
+Not the listeners, nor the broker link: :mod:`gateway.run.app` has these, so tests can run a gateway
+without either.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from gateway.process import measures
+from gateway.readers.admission import Admission, Origins
+from gateway.past.archive import Archive
+from gateway.feed.broadcast import Broadcast
+from gateway.readers.connection import Readers
+from gateway.answers.desk import Desk
+from gateway.feed.engine import Engine
+from gateway.feed.fanout import Fanout
+from gateway.feed.feed import Feed
+from gateway.feed.follower import Follower
+from gateway.answers.gate import Gate
+from gateway.memory.hub import Hub
+from gateway.logs.logs import Logs
+from gateway.past.mailroom import Mailroom
+from gateway.past.past import Past
+from gateway.wire.protocol import Verbs
+from gateway.past.resume import Resumer
+from gateway.process.settings import GatewaySettings
+from gateway.process.tasks import Tasks
+from gateway.answers.upstream import Upstream
+from newsfabric.closing import REBALANCE
+from newsfabric.http.pace import Pace
+from newsfabric.process.service import Readiness
+from newsfabric.store import Store
+from newsfabric.topics import TopicTable
+from newsfabric.tracing.races import Races
+
+
+class Core:
+    """The parts of one gateway. ``engine`` stands for the readers that another process holds."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        table: TopicTable,
+        store: Store,
+        engine: Engine | None = None,
+    ) -> None:
+        self.settings = settings
+        self.table = table
+        self.store = store
+        self.engine = engine or Engine()
+        self.clock = time.monotonic
+        self._tasks = Tasks()
+        self.spawn = spawn = self._tasks.spawn
+        self._evicted_early = 0
+
+        self.gate = Gate(settings, table, store, spawn=spawn, evict=self._evict)
+        self.races = Races(measures.COPIES, measures.LEAD)
+        self.history_pace = Pace(settings.history_rate, free=settings.frontdesks)
+        self.upstream = Upstream()
+
+        self.hub = hub = Hub(
+            table,
+            Logs(limits=settings.logs),
+            settings.hub,
+            clock=self.clock,
+            dropped=measures.dropped,
+        )
+        self.fanout = Fanout(settings.fanout_chunk)
+        self.broadcast = Broadcast(
+            hub=hub,
+            fanout=self.fanout,
+            engine=self.engine,
+            gate=self.gate,
+            races=self.races,
+            box=settings.name,
+        )
+        self.follower = Follower(
+            hub=hub,
+            store=store,
+            settings=settings,
+            clock=self.clock,
+            spawn=spawn,
+            broadcast=self.broadcast,
+        )
+        self.feed = Feed(
+            hub=hub,
+            follower=self.follower,
+            broadcast=self.broadcast,
+            races=self.races,
+            settings=settings,
+            clock=self.clock,
+        )
+
+        can_serve = self.follower.begun.is_set
+        archive = Archive(store, settings)
+        self.resumer = Resumer(
+            hub=hub, archive=archive, settings=settings, spawn=spawn, clock=self.clock
+        )
+        self.desk = Desk(
+            table=table,
+            replay_bytes=settings.replay_bytes,
+            hub=hub,
+            past=Past(hub=hub, archive=archive, settings=settings, spawn=spawn),
+            resumer=self.resumer,
+            mailroom=Mailroom(
+                hub=hub,
+                store=store,
+                archive=archive,
+                settings=settings,
+                spawn=spawn,
+                publish=self.broadcast.publish,
+                clock=self.clock,
+            ),
+            upstream=self.upstream,
+            gate=self.gate,
+            can_serve=can_serve,
+        )
+        self.readers = Readers(
+            settings=settings,
+            verbs=Verbs(table, settings.reader),
+            hub=hub,
+            desk=self.desk,
+            clock=self.clock,
+            spawn=spawn,
+        )
+        self.origins = Origins(settings.origins, settings.tokens.cookie)
+        self.admission = Admission(
+            self.origins,
+            settings.capacity,
+            readers=lambda: self.reader_count,
+            can_serve=can_serve,
+        )
+        spawn(self.readers.budget.watch())
+
+    @property
+    def reader_count(self) -> int:
+        """The number of readers connected now, here and in the data plane."""
+        return len(self.readers.open) + self.engine.tally.readers
+
+    @property
+    def connects(self) -> int:
+        """The number of readers admitted since the start, here and in the data plane."""
+        return self.readers.connects + self.engine.tally.connects
+
+    @property
+    def deliveries(self) -> int:
+        """The number of frames sent to readers since the start, here and in the data plane."""
+        return self.fanout.deliveries + self.engine.tally.deliveries
+
+    @property
+    def stranded(self) -> bool:
+        """True if readers are better served elsewhere, since the feed is silent."""
+        return not self.admission.draining and self.feed.is_stranded
+
+    def send_away(self, count: int) -> None:
+        """Have ``count`` readers, here and in the data plane, connect to other boxes."""
+        here = count * len(self.readers.open) // max(1, self.reader_count)
+        self.readers.send_away(here, REBALANCE, self.settings.retry_after_ms)
+        self.engine.send_away(count - here)
+
+    def readiness(self) -> Readiness:
+        """Return whether readers should be sent here, and the conditions that aren't met."""
+        return Readiness.of(
+            feed=self.feed.is_fresh,
+            logs=self.follower.ready.is_set(),
+            logins=self.gate.ready,
+            drain=not self.admission.draining,
+            dataplane=self.engine.is_there,
+        )
+
+    async def look(self) -> None:
+        """Update :attr:`reader_count` and the gauges. Calls may overlap."""
+        await self.engine.look()
+        hub, tally, age = self.hub, self.engine.tally, self.feed.age
+        measures.FEED_AGE.set(float("inf") if age is None else age)
+        measures.CAPACITY.set(self.settings.capacity)
+        measures.OUTBOXES.set(self.readers.budget.waiting_bytes + tally.get("outbox_bytes"))
+        measures.TOPICS.set(len(hub.topics))
+        measures.MEMORY.set(hub.topics.memory_bytes)
+        measures.IDENTITIES.set(tally.get("identities", len(hub.seen)))
+        before, self._evicted_early = self._evicted_early, hub.seen.evicted_early
+        measures.EVICTED_EARLY.inc(self._evicted_early - before)
+        measures.LOGS.set(len(hub.logs))
+        measures.UNLISTED.set(len(self.follower.unlisted.logs))
+        missing = hub.logs.missing()
+        measures.MISSING.set(sum(last - first + 1 for first, last in missing))
+        measures.HOLES.set(len(missing))
+
+    async def close(self) -> None:
+        """End every task, and release the data plane, the gate and the store."""
+        self.engine.close()
+        await self._tasks.close()
+        await self.gate.close()
+        await self.store.close()
+
+    def _evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        self.readers.evict(revoked)
+        self.engine.evict(revoked)

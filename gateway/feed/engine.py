@@ -1,0 +1,55 @@
+"""The difference between the engines: whether another process holds readers' connections too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gateway.native.tally import Tally
+from gateway.wire.publication import Publication
+from newsfabric.errors import ConfigError
+
+
+class Engine:
+    """The Tornado engine, and the interface of engines. Here there is no other process."""
+
+    #: The value of ``--engine``.
+    name = "tornado"
+    #: True if this process serves WebSockets, False if the other one does.
+    serves_websockets = True
+
+    def __init__(self) -> None:
+        #: The pid of the other process; None if there is none.
+        self.pid: int | None = None
+        #: The counters of the other process.
+        self.tally = Tally()
+
+    @property
+    def is_there(self) -> bool:
+        """True while the other process, if there is one, serves its readers."""
+        return True
+
+    def publish(self, publication: Publication, done: Callable[[], None]) -> None:
+        """Send ``publication`` to the subscribers there; call ``done`` after the last one."""
+        done()
+
+    def evict(self, revoked: Sequence[tuple[str, int]]) -> None:
+        """Close the connections of these users, each revoked at its time (ms since the epoch)."""
+
+    def send_away(self, count: int) -> None:
+        """Have ``count`` readers, or all if there are fewer, connect to another box."""
+
+    async def look(self) -> None:
+        """Update :attr:`tally`."""
+
+    async def drain(self) -> None:
+        """Send all readers away, and return when they are gone."""
+
+    async def take_over(self) -> int:
+        """Replace the other process by a new one, without readers noticing; return its pid.
+
+        ConfigError if that fails, and then nothing has changed.
+        """
+        raise ConfigError("this engine has no data plane")
+
+    def close(self) -> None:
+        """Release the other process, which continues without this one."""

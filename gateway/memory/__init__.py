@@ -1,0 +1,1 @@
+"""The hub: subscriptions, recent messages of each topic, identities of all. Pure."""

@@ -1,0 +1,218 @@
+"""A topic's past for a reader: its last messages, its messages since a time, or a history.
+
+Memory is asked first, then the store. A topic is *warmed* when the first reader asks for its past:
+the store is read once, however many readers wait for it, and memory begins with the result.
+
+Readers who ask the same in the same second are given the same object. So a crowd costs one look
+into memory, and the data plane is sent the messages once. For that, the look begins at a whole
+second, and messages that are too old are left out afterwards. ``rewind: "90s"`` at 12:00:30.7 looks
+from 11:59:00 on and leaves out messages routed before 11:59:00.7: none for most topics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from gateway.past.archive import Archive
+from gateway.memory.hub import Hub
+from gateway.memory.memory import Selection, TopicMemory
+from gateway.wire.protocol import History, Subscribe
+from gateway.wire.publication import Publication
+from gateway.past.recalled import Answers, Recalled
+from gateway.process.settings import GatewaySettings
+from gateway.process.tasks import SingleFlight, Spawn
+from newsfabric.errors import StoreError
+from newsfabric.messages.envelope import Envelope
+from newsfabric.store.sound import Sound
+
+# Answers kept for readers who ask the same in the same second, and their weight in all.
+_ANSWERS: Final = 64
+_ANSWERS_BYTES: Final = 32 << 20
+# Number of tries, if memory is forgotten and made anew during a read.
+_ATTEMPTS: Final = 2
+NOTHING: Final = Recalled([])
+
+
+class _Asked(NamedTuple):
+    """A part of a topic's past: its ``last`` messages, its messages since a second, or neither."""
+
+    topic: str
+    last: int | None
+    since: int | None
+
+
+@dataclasses.dataclass(slots=True)
+class _Older:
+    """Messages of the store, read while ``memory`` was the topic's; the last result with them."""
+
+    memory: TopicMemory
+    publications: list[Publication]
+    stamp: tuple[int, int] | None = None
+    found: Recalled = NOTHING
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class Past:
+    """Answers for all readers of one gateway. ``now`` is a clock in seconds since the epoch."""
+
+    hub: Hub
+    archive: Archive
+    settings: GatewaySettings
+    spawn: Spawn
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._warming: SingleFlight[str, None] = SingleFlight(self.spawn)
+        self._reading: SingleFlight[_Asked, _Older] = SingleFlight(self.spawn)
+        self._answers: Answers[_Asked] = Answers(_ANSWERS, _ANSWERS_BYTES)
+
+    def recall(self, verb: Subscribe, asked_at: float) -> Recalled | None:
+        """Return the messages that come first for a ``subscribe`` received at ``asked_at``.
+
+        None if the store has to be asked (:meth:`recover`). The answer holds until anything else is
+        offered to the hub.
+        """
+        policy = self.hub.table.known(verb.topic)
+        if verb.rewind is None and not policy.latest:
+            return NOTHING
+        memory = self.hub.memory(verb.topic)
+        if not memory.warm:
+            return None
+        asked = _asked(verb, asked_at)
+        if policy.access == "owner":
+            # Only its owner asks for this topic: the answer isn't shared.
+            found = self._look(asked)
+        else:
+            version, now = memory.version, self.now()
+            found = self._answers.get(asked, version, now, lambda: self._look(asked))
+        return None if found is None else found.since(_since_ms(verb, asked_at))
+
+    async def recover(self, verb: Subscribe, asked_at: float) -> Recalled:
+        """Return :meth:`recall`, reading the store if needed. Subscribe at once afterwards.
+
+        Messages that can't be read are left out: new messages matter more than old ones.
+        """
+        asked, topic = _asked(verb, asked_at), verb.topic
+        older = _Older(self.hub.memory(topic), [])
+        try:
+            await self._warm(topic)
+            found = self.recall(verb, asked_at)
+            if found is not None:
+                return found
+            for _ in range(_ATTEMPTS if verb.rewind is not None else 0):
+                with self.hub.memory(topic).held(self.settings.reader.rewind):
+                    older = await self._reading.do(asked, lambda: self._read(asked))
+                if older.memory is self.hub.memory(topic):
+                    break
+                # Messages that arrived meanwhile may be in neither memory nor the read.
+        except StoreError as exc:
+            self.archive.failed(exc)
+        return self._with_older(asked, older).since(_since_ms(verb, asked_at))
+
+    async def try_to_warm(self, topic: str) -> None:
+        """Warm ``topic``, unless it is warm; a store that can't be read is no error here."""
+        try:
+            await self._warm(topic)
+        except StoreError as exc:
+            self.archive.failed(exc)
+
+    def recall_history(self, verb: History) -> Selection | None:
+        """Return the answer to ``history``; None if the store has to be asked."""
+        memory, now = self.hub.memory(verb.topic), self.now()
+        if not memory.warm:
+            return None
+        found = memory.recent(now).last(verb.limit, before=verb.before)
+        return found if found.covered else None
+
+    async def recover_history(self, verb: History) -> Selection:
+        """Return :meth:`recall_history`, reading the store if needed; StoreError if that fails."""
+        try:
+            await self._warm(verb.topic)
+            found = self.recall_history(verb)
+            if found is not None:
+                return found
+            stored = await self.archive.history(verb.topic, limit=verb.limit, before=verb.before)
+        except StoreError as exc:
+            self.archive.failed(exc)
+            raise
+        policy = self.hub.memory(verb.topic).policy
+        read = [Publication(e, policy, None) for e in stored.envelopes]
+        return Selection(read, covered=True, missing=stored.missing, cut=stored.cut)
+
+    def _look(self, asked: _Asked) -> Recalled | None:
+        selected = self._remembered(asked)
+        return Recalled(selected.publications) if selected.covered else None
+
+    def _remembered(self, asked: _Asked) -> Selection:
+        memory, now = self.hub.memory(asked.topic), self.now()
+        if asked.last is not None:
+            return memory.recent(now).last(asked.last)
+        if asked.since is not None:
+            return memory.recent(now).since(asked.since * 1000)
+        return Selection(memory.with_latest([], now), covered=True)
+
+    def _with_older(self, asked: _Asked, older: _Older) -> Recalled:
+        memory = self.hub.memory(asked.topic)
+        stamp = memory.version, int(self.now())
+        if older.stamp != stamp:
+            before = [p for p in older.publications if memory.find(p.envelope.identity) is None]
+            found = [*before, *self._remembered(asked).publications]
+            if asked.last is not None:
+                found = found[-asked.last :]
+            older.stamp, older.found = stamp, Recalled(found)
+        return older.found
+
+    async def _read(self, asked: _Asked) -> _Older:
+        memory = self.hub.memory(asked.topic)
+        limit = asked.last or self.settings.reader.rewind
+        since_ms = (asked.since or 0) * 1000
+        stored = await self.archive.history(asked.topic, limit=limit, since_ms=since_ms)
+        given = await self._as_given(asked.topic, stored.envelopes)
+        past = self.hub.past(asked.topic, given, self.now())
+        return _Older(memory, past)
+
+    async def _as_given(self, topic: str, stored: list[Envelope]) -> list[Envelope]:
+        """Return the ``stored`` messages, one copy of each as the store gives them, oldest first.
+
+        A copy whose number is void here is replaced by one that was given here.
+        """
+        void = [one for one in stored if self.hub.is_void(one)]
+        if not void:
+            return stored
+        spread_ms = self.hub.spread_ms(self.now())
+        newest_first = reversed(await self.archive.copies(topic, void, spread_ms=spread_ms))
+        given = {one.identity: one for one in newest_first if self.hub.was_given(one)}
+        return sorted((given.get(one.identity, one) for one in stored), key=lambda one: one.id)
+
+    async def _warm(self, topic: str) -> None:
+        if not self.hub.memory(topic).warm:
+            await self._warming.do(topic, lambda: self._read_past(topic))
+
+    async def _read_past(self, topic: str) -> None:
+        policy = self.hub.memory(topic).policy
+        stored = Sound([])
+        if policy.keep:
+            stored = await self.archive.history(topic, limit=policy.keep)
+        history = await self._as_given(topic, stored.envelopes)
+        latest = await self.archive.latest(topic) if policy.latest else []
+        latest = await self._as_given(topic, latest)
+        complete = len(history) < policy.keep and not stored.cut
+        self.hub.warm(topic, history, latest, complete=complete, now=self.now())
+
+
+def _asked(verb: Subscribe, asked_at: float) -> _Asked:
+    rewind = verb.rewind
+    if rewind is None:
+        return _Asked(verb.topic, None, None)
+    since = None if rewind.seconds is None else _since_ms(verb, asked_at) // 1000
+    return _Asked(verb.topic, rewind.count, since)
+
+
+def _since_ms(verb: Subscribe, asked_at: float) -> int:
+    """Return the time since which ``verb`` asks; 0 if it names none."""
+    if verb.rewind is None or verb.rewind.seconds is None:
+        return 0
+    return max(0, int((asked_at - verb.rewind.seconds) * 1000))

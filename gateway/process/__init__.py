@@ -1,0 +1,1 @@
+"""The process of a gateway: its settings, metrics, tasks and descriptors."""

@@ -1,0 +1,1 @@
+"""Whole gateways, one for each engine, and their admin port."""

@@ -1,0 +1,1 @@
+"""Transports of this process: WebSocket, SSE, SockJS, and pages of ``/history``."""

@@ -1,0 +1,92 @@
+"""``GET /history?topic=…&after=POSITION``: a reader's missed messages in pages, over plain HTTP.
+
+For readers that don't stay connected, and for backlogs too large for a resume. The request asks for
+the same messages as ``subscribe`` with a position, without the subscription. They are in the order
+of routing, not of arrival here, because pages have to fit together on any gateway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import orjson
+
+from gateway.wire.frames import Variant, with_identity
+from gateway.past.paging import page
+from gateway.wire.protocol import Refusal
+from gateway.wire.publication import Publication
+from gateway.past.recalled import Recalled
+from gateway.transports.streaming import PageHandler
+from newsfabric.closing import ErrorCode
+from newsfabric.messages.envelope import identity_of_id
+from newsfabric.numbers import whole_number
+
+_LIMIT = 100
+_MOST = 1_000
+_TOO_OFTEN = Refusal(
+    code=ErrorCode.TOO_MANY_REQUESTS, reason="this address has asked too often", temporary=True
+)
+
+
+class CatchUpHandler(PageHandler):
+    """The answer: ``{"topic", "recovered", "more", "position", "messages"}``, with a gap also
+    ``"reason"``. The next page is ``after`` that position.
+
+    Without ``after`` there are no messages, but the position to begin with.
+    """
+
+    async def get(self) -> None:
+        """Answer a page, or the ``error`` push with its status: 400, 401, 403, 404, 429 or 503."""
+        if not self._is_welcome():
+            return
+        wait = self.core.history_pace.ask(self.request.remote_ip or "", self.core.clock())
+        if wait:
+            self._refuse_verb(_TOO_OFTEN, retry_after=wait)
+            return
+        auth = await self._who()
+        if auth is None:
+            return
+        after = self.get_query_argument("after", None) or None
+        topic = self.get_query_argument("topic", None)
+        asked = self._subscribe(auth, topic=topic, position=after)
+        if isinstance(asked, Refusal):
+            self._refuse_verb(asked)
+            return
+        limit = self._limit()
+        if limit is None:
+            return
+        core, token = self.core, asked.position
+        missed = Recalled([])
+        if token is not None:
+            missed = await core.resumer.recover(asked.topic, token)
+            core.resumer.answered(asked.topic, missed.gap)
+        taken, position = page(
+            missed, token, core.hub, limit=limit, most_bytes=core.settings.replay_bytes
+        )
+        answer = {
+            "topic": asked.topic,
+            "recovered": token is not None and missed.recovered,
+            "more": len(taken) < len(missed.publications),
+            "position": position,
+        }
+        if missed.gap is not None:
+            answer["reason"] = missed.gap.value
+        head = orjson.dumps(answer)
+        messages = b",".join(map(_row, taken))
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(head[:-1] + b',"messages":[' + messages + b"]}")
+
+    def _limit(self) -> int | None:
+        text = self.get_query_argument("limit", str(_LIMIT), strip=False)
+        with contextlib.suppress(ValueError):
+            return whole_number(text, 1, _MOST)
+        reason = f"limit must be a whole number from 1 to {_MOST}"
+        self._refuse_verb(Refusal(code=ErrorCode.BAD_REQUEST, reason=reason))
+        return None
+
+
+def _row(publication: Publication) -> bytes:
+    mark = publication.mark
+    identity = publication.envelope.identity if mark is None else identity_of_id(mark.id)
+    return with_identity(publication.frame(Variant.RAW), identity)

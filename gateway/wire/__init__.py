@@ -1,0 +1,1 @@
+"""Readers' bytes: verbs, frames, positions, and outboxes of frames that wait. Pure."""
