@@ -13,13 +13,13 @@ from typing import Final
 import pytest
 from imports import modules, needs
 
+import gateway
+
 ROOT: Final = Path(__file__).parents[1]
 SERVICES: Final = ("gateway", "wholesale", "retail", "shovels")
 #: Pairs that are left, with the reason. Remove a pair that is separated; add none.
 LEFT: Final = {
     ("bench", "bench.brokers"): "the command line starts them, beside the parts of all benches",
-    ("gateway", "gateway.native"): "gateway is one folder still: its program and its core",
-    ("gateway", "gateway.transports.sockjs"): "gateway is one folder still: its app and its transports",
     ("loadtest", "loadtest.locusts"): "Locust's file is in the folder whose crowd it plays",
 }
 #: Modules in newsfabric that no service imports.
@@ -28,6 +28,8 @@ OF_NO_SERVICE: Final = {
     "newsfabric.amqp.stub_queues": "its queues",
 }
 MOST_AT_THE_ROOT: Final = 15
+#: Packages with a row for each folder in CONTRIBUTING.md.
+MAPPED: Final = ("newsfabric", "operations", "gateway")
 
 
 def folder(module: str, known: set[str]) -> str:
@@ -36,14 +38,20 @@ def folder(module: str, known: set[str]) -> str:
     return module if is_package else module.rpartition(".")[0]
 
 
-def pairs(sources: dict[str, str]) -> set[tuple[str, str]]:
-    """Return pairs of folders that import each other."""
+def arrows(sources: dict[str, str]) -> set[tuple[str, str]]:
+    """Return pairs of folders of which the first imports the second."""
     known = set(sources)
-    one_way = {
+    found = {
         (folder(module, known), folder(other, known))
         for module, others in needs(sources).items()
         for other in others
     }
+    return {(one, other) for one, other in found if one != other}
+
+
+def pairs(sources: dict[str, str]) -> set[tuple[str, str]]:
+    """Return pairs of folders that import each other."""
+    one_way = arrows(sources)
     return {(one, other) for one, other in one_way if one < other and (other, one) in one_way}
 
 
@@ -73,6 +81,20 @@ def test_one_way_is_no_pair() -> None:
     assert pairs(sources | {"a.b.four": ""}) == set()
 
 
+def test_the_folders_of_a_gateway_are_in_an_order() -> None:
+    package = gateway.__doc__ or ""
+    (listed,) = re.findall(r"before it in\s+this list: ([\w, \n]+)\.", package)
+    order = [f"gateway.{name}" for name in re.split(r",\s+", listed)]
+    found = arrows({n: text for n, text in modules().items() if n.partition(".")[0] == "gateway"})
+    # A folder within one of these counts as that.
+    rooms = [tuple(".".join(name.split(".")[:2]) for name in arrow) for arrow in found]
+    there = [f"gateway.{path.parent.name}" for path in (ROOT / "gateway").glob("*/__init__.py")]
+    assert sorted(order) == sorted(there)
+    place = {room: number for number, room in enumerate([*order, "gateway"])}
+    placed = [(one, other) for one, other in rooms if {one, other} <= place.keys()]
+    assert [(one, other) for one, other in placed if place[one] < place[other]] == []
+
+
 def test_newsfabric_is_what_services_import() -> None:
     sources = modules()
     imported = needs(sources)
@@ -92,12 +114,17 @@ def test_the_root_of_newsfabric_stays_small() -> None:
     assert len([*(ROOT / "newsfabric").glob("*.py")]) <= MOST_AT_THE_ROOT
 
 
-def test_each_folder_of_newsfabric_and_of_operations_is_on_the_map() -> None:
+def test_the_root_of_a_gateway_is_its_command_line_alone() -> None:
+    found = {path.name for path in (ROOT / "gateway").glob("*.py")}
+    assert found == {"__init__.py", "__main__.py"}
+
+
+def test_each_of_these_folders_is_on_the_map() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    listed = re.findall(r"(?m)^\| `((?:newsfabric|operations)/[\w/]*)` \|", text)
+    listed = re.findall(rf"(?m)^\| `((?:{'|'.join(MAPPED)})/[\w/]*)` \|", text)
     there = [
         f"{path.parent.relative_to(ROOT).as_posix()}/"
-        for package in ("newsfabric", "operations")
+        for package in MAPPED
         for path in (ROOT / package).rglob("__init__.py")
     ]
     assert sorted(listed) == sorted(there)

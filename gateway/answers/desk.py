@@ -14,15 +14,18 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar, assert_never
 
-from gateway.process import measures
 from gateway.answers.access import AuthState, refusal
-from gateway.past.bounded import newest_that_fit
-from gateway.wire.frames import Variant, encode_push, messages_push
 from gateway.answers.gate import Gate, Verdict
+from gateway.answers.upstream import Upstream
 from gateway.memory.hub import Hub
-from gateway.past.mailroom import Mailroom
 from gateway.memory.memory import Selection
+from gateway.past.bounded import newest_that_fit
+from gateway.past.mailroom import Mailroom
 from gateway.past.past import Past
+from gateway.past.recalled import Recalled
+from gateway.past.resume import Resumer
+from gateway.process import measures
+from gateway.wire.frames import Variant, encode_push, messages_push
 from gateway.wire.protocol import (
     Gap,
     History,
@@ -38,9 +41,6 @@ from gateway.wire.protocol import (
     pong_push,
 )
 from gateway.wire.publication import push_bytes
-from gateway.past.recalled import Recalled
-from gateway.past.resume import Resumer
-from gateway.answers.upstream import Upstream
 from newsfabric.closing import INVALID_TOKEN, CloseReason, ErrorCode
 from newsfabric.errors import LinkError, StoreError
 from newsfabric.messages.mailbox import UserMark

@@ -20,11 +20,11 @@ from typing import Final
 
 import orjson
 
-from gateway.process import measures
 from gateway.answers.access import AuthState
-from gateway.wire.protocol import LogIn, Refusal
+from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
+from gateway.wire.protocol import LogIn, Refusal
 from newsfabric.backoff import Backoff
 from newsfabric.closing import ErrorCode
 from newsfabric.errors import BadToken, StoreError

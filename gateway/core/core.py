@@ -9,26 +9,26 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from gateway.process import measures
-from gateway.readers.admission import Admission, Origins
-from gateway.past.archive import Archive
-from gateway.feed.broadcast import Broadcast
-from gateway.readers.connection import Readers
 from gateway.answers.desk import Desk
+from gateway.answers.gate import Gate
+from gateway.answers.upstream import Upstream
+from gateway.feed.broadcast import Broadcast
 from gateway.feed.engine import Engine
 from gateway.feed.fanout import Fanout
 from gateway.feed.feed import Feed
 from gateway.feed.follower import Follower
-from gateway.answers.gate import Gate
-from gateway.memory.hub import Hub
 from gateway.logs.logs import Logs
+from gateway.memory.hub import Hub
+from gateway.past.archive import Archive
 from gateway.past.mailroom import Mailroom
 from gateway.past.past import Past
-from gateway.wire.protocol import Verbs
 from gateway.past.resume import Resumer
+from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Tasks
-from gateway.answers.upstream import Upstream
+from gateway.readers.admission import Admission, Origins
+from gateway.readers.connection import Readers
+from gateway.wire.protocol import Verbs
 from newsfabric.closing import REBALANCE
 from newsfabric.http.pace import Pace
 from newsfabric.process.service import Readiness

@@ -8,11 +8,11 @@ import functools
 import time
 from collections.abc import Callable
 
-from gateway.process import measures
+from gateway.answers.gate import Gate
 from gateway.feed.engine import Engine
 from gateway.feed.fanout import Fanout
-from gateway.answers.gate import Gate
 from gateway.memory.hub import Hub
+from gateway.process import measures
 from gateway.wire.publication import Publication
 from newsfabric.messages.envelope import Envelope, identity_text, ms_of_id
 from newsfabric.store.rules import clock_ms

@@ -13,8 +13,8 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 
-from gateway.process import measures
 from gateway.memory.kept_topics import Audience, Subscription
+from gateway.process import measures
 from gateway.wire.publication import Publication
 from newsfabric.closing import INTERNAL
 

@@ -15,14 +15,14 @@ from collections.abc import Callable
 
 import orjson
 
-from gateway.process import measures
 from gateway.feed.broadcast import Broadcast
 from gateway.feed.follower import Follower
-from gateway.memory.hub import Hub
 from gateway.logs.known_log import KnownLog
+from gateway.memory.hub import Hub
 from gateway.past.late import is_late
-from gateway.wire.position import log_of
+from gateway.process import measures
 from gateway.process.settings import GatewaySettings
+from gateway.wire.position import log_of
 from newsfabric import topology
 from newsfabric.amqp import Consumer, Delivery, Link
 from newsfabric.messages.control import decode_tick, tick_key

@@ -17,17 +17,17 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from gateway.process import measures
 from gateway.feed.broadcast import Broadcast
-from gateway.memory.hub import Hub
 from gateway.logs.known_log import KnownLog
-from gateway.past.late import LateCopies, clusters, is_ahead, is_late
 from gateway.logs.logs import LeftLogs
-from gateway.wire.position import log_of
 from gateway.logs.reading import LOOK_SECONDS, LogReadiness, Read, Reading
+from gateway.logs.unlisted import Unlisted
+from gateway.memory.hub import Hub
+from gateway.past.late import LateCopies, clusters, is_ahead, is_late
+from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import Spawn
-from gateway.logs.unlisted import Unlisted
+from gateway.wire.position import log_of
 from newsfabric.backoff import Backoff
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit

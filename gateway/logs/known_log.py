@@ -18,8 +18,8 @@ import collections
 import dataclasses
 from typing import ClassVar, Final, NamedTuple
 
-from gateway.wire.position import MAX_SEQ
 from gateway.logs.runs import Run, Runs
+from gateway.wire.position import MAX_SEQ
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.store.rules import MAX_SPAN
 

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from gateway.logs.known_log import KnownLog, Left
 from gateway.logs.log_times import LogTimes
-from gateway.wire.position import MAX_LOGS, Copy, Position, log_hash, token
 from gateway.logs.runs import Run
+from gateway.wire.position import MAX_LOGS, Copy, Position, log_hash, token
 from newsfabric.messages.envelope import MAX_MS
 from newsfabric.store.logs import DirectoryRow, Log
 from newsfabric.topology.times import TIMES

@@ -17,10 +17,10 @@ import enum
 import time
 from collections.abc import Callable, Iterable
 
+from gateway.logs.logs import Logs
 from gateway.memory.forgotten import Forgotten
 from gateway.memory.identities import SeenIdentities
 from gateway.memory.kept_topics import KeptTopics
-from gateway.logs.logs import Logs
 from gateway.memory.memory import TopicMemory
 from gateway.wire.position import copy_of, log_of
 from gateway.wire.publication import Publication

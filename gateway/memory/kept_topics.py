@@ -16,8 +16,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Protocol
 
-from gateway.wire.frames import Variant
 from gateway.memory.memory import TopicMemory
+from gateway.wire.frames import Variant
 from gateway.wire.publication import Publication
 from newsfabric.closing import CloseReason
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Reversible, Sequence
 from typing import Any, Final
 
 from gateway.memory.forgotten import Forgotten
+from gateway.memory.windows import Window
 from gateway.wire.position import copy_of
 from gateway.wire.publication import Publication
-from gateway.memory.windows import Window
 from newsfabric.messages.envelope import Envelope
 from newsfabric.topics import TopicPolicy
 

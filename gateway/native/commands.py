@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gateway.answers.access import AuthState, encode_auth
-from gateway.wire.frames import Variant
 from gateway.native.marks import encode_mark
 from gateway.native.wire import (
     CONNECTION_BYTES,
@@ -26,8 +25,9 @@ from gateway.native.wire import (
     Connections,
     WireError,
 )
-from gateway.wire.publication import Publication
 from gateway.process.settings import ANY_ORIGIN, GatewaySettings
+from gateway.wire.frames import Variant
+from gateway.wire.publication import Publication
 from newsfabric.closing import CLOSE_REASONS, CloseReason
 from newsfabric.messages.envelope import taken_ms
 from newsfabric.topics import SlowPolicy, TopicPolicy

@@ -13,8 +13,8 @@ import orjson
 
 from gateway.logs.known_log import KnownLog, Left
 from gateway.logs.logs import LeftLogs
-from gateway.wire.position import MAX_SEQ
 from gateway.logs.runs import Run, Runs
+from gateway.wire.position import MAX_SEQ
 from newsfabric.messages.envelope import MAX_MS, Envelope
 from newsfabric.numbers import is_whole
 from newsfabric.store.logs import Log

@@ -31,14 +31,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.process.descriptors import connections_at_most
 from gateway.core.drain import Spread
 from gateway.feed.engine import Engine
 from gateway.native import commands, events
 from gateway.native.link import ControlLink, Room
 from gateway.native.program import END_SECONDS, LOOK_AGAIN_SECONDS, TAKE_OVER_SECONDS, Child
-from gateway.wire.publication import Publication
+from gateway.native.tally import Tally
+from gateway.process.descriptors import connections_at_most
 from gateway.process.settings import GatewaySettings
+from gateway.wire.publication import Publication
 from newsfabric.backoff import Backoff
 from newsfabric.closing import INVALID_TOKEN, REBALANCE
 from newsfabric.errors import ConfigError
@@ -72,6 +73,7 @@ class Plane(Engine):
 
     def __init__(self, settings: GatewaySettings, program: Path, control: Path) -> None:
         super().__init__()
+        self.tally: Tally = Tally()
         self.state = State.AWAY
         self.attachment = 0
         self.port = settings.port

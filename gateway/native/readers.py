@@ -23,12 +23,13 @@ from typing import Final
 import orjson
 
 from gateway.answers.access import ANONYMOUS, AuthState, decode_auth
-from gateway.past.bounded import BoundedMap
-from gateway.core.core import Core
 from gateway.answers.desk import Found, Pending
+from gateway.core.core import Core
 from gateway.native import commands
 from gateway.native.plane import Plane
 from gateway.native.wire import CONNECTION_BYTES, Connections
+from gateway.past.bounded import BoundedMap
+from gateway.past.recalled import Recalled
 from gateway.wire.protocol import (
     History,
     Intent,
@@ -42,7 +43,6 @@ from gateway.wire.protocol import (
     subscribed_push,
 )
 from gateway.wire.publication import Publication
-from gateway.past.recalled import Recalled
 from newsfabric.closing import INTERNAL, CloseReason
 
 logger = logging.getLogger(__name__)

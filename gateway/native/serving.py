@@ -16,9 +16,7 @@ from typing import Final
 
 from tornado.httpserver import HTTPServer
 
-from gateway.readers.budget import Budget, ReaderStream
 from gateway.core.core import Core
-from gateway.readers.listener import StreamsByPlace, serve_connection
 from gateway.logs.logs import LeftLogs
 from gateway.native import commands
 from gateway.native.events import Attached, Event, Full, Handover, Refused
@@ -26,6 +24,8 @@ from gateway.native.marks import UNKNOWN, decode_marks, encode_marks
 from gateway.native.plane import Plane
 from gateway.native.readers import NativeReaders
 from gateway.native.wire import MAX_BLOB
+from gateway.readers.budget import Budget, ReaderStream
+from gateway.readers.listener import StreamsByPlace, serve_connection
 from newsfabric.line_limits import LineLimit
 
 logger = logging.getLogger(__name__)

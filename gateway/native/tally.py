@@ -12,8 +12,9 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge
 
-from gateway.process import measures
+from gateway.feed.engine import Totals
 from gateway.native.commands import SERIES
+from gateway.process import measures
 from newsfabric import metrics
 from newsfabric.metrics.tallied import Counted, Tallied
 
@@ -51,17 +52,14 @@ _METRICS: Final[Mapping[str, Counter | Counted | Gauge | Tallied]] = {
 _MICROSECONDS: Final = 1e-6
 
 
-class Tally:
+class Tally(Totals):
     """The counters of one data plane, or of several one after the other."""
 
     def __init__(self) -> None:
-        self.readers = 0
-        self.connects = 0
-        self.deliveries = 0
         self._values: dict[str, int] = {}
 
     def get(self, name: str, default: int = 0) -> int:
-        """Return the last value of ``name``; ``default`` if there was none."""
+        """See :meth:`.Totals.get`."""
         return self._values.get(name, default)
 
     def update(self, values: Mapping[str, int]) -> None:

@@ -16,9 +16,9 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from gateway.process import measures
 from gateway.past.bounded import newest_that_fit
 from gateway.past.late import clusters, span_of
+from gateway.process import measures
 from gateway.process.settings import GatewaySettings
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit

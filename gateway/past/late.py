@@ -20,8 +20,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final
 
 from gateway.logs.logs import Logs
-from gateway.wire.position import copy_of
 from gateway.process.settings import GatewaySettings
+from gateway.wire.position import copy_of
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope, ms_of_id
 from newsfabric.store import Store

@@ -16,15 +16,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from gateway.past.archive import Archive
 from gateway.memory.hub import Hub
-from gateway.past.late import is_late
 from gateway.memory.memory import TopicMemory
-from gateway.wire.protocol import Gap
-from gateway.wire.publication import Publication
+from gateway.past.archive import Archive
+from gateway.past.late import is_late
 from gateway.past.recalled import Recalled
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import SingleFlight, Spawn
+from gateway.wire.protocol import Gap
+from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError, StoreUnavailable
 from newsfabric.line_limits import LineLimit
 from newsfabric.messages.envelope import Envelope

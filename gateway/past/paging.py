@@ -6,11 +6,20 @@ import itertools
 import time
 from collections.abc import Iterable
 
-from gateway.memory.hub import Hub
 from gateway.logs.logs import Logs
-from gateway.wire.position import MAX_LOGS, UNKNOWN, Copy, Listed, Position, decode, encode, log_hash
-from gateway.wire.publication import Publication
+from gateway.memory.hub import Hub
 from gateway.past.recalled import Recalled
+from gateway.wire.position import (
+    MAX_LOGS,
+    UNKNOWN,
+    Copy,
+    Listed,
+    Position,
+    decode,
+    encode,
+    log_hash,
+)
+from gateway.wire.publication import Publication
 
 
 def page(

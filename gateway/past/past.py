@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gateway.past.archive import Archive
 from gateway.memory.hub import Hub
 from gateway.memory.memory import Selection, TopicMemory
-from gateway.wire.protocol import History, Subscribe
-from gateway.wire.publication import Publication
+from gateway.past.archive import Archive
 from gateway.past.recalled import Answers, Recalled
 from gateway.process.settings import GatewaySettings
 from gateway.process.tasks import SingleFlight, Spawn
+from gateway.wire.protocol import History, Subscribe
+from gateway.wire.publication import Publication
 from newsfabric.errors import StoreError
 from newsfabric.messages.envelope import Envelope
 from newsfabric.store.sound import Sound

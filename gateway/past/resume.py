@@ -18,19 +18,19 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from gateway.process import measures
+from gateway.logs.logs import Logs, ReaderAt
+from gateway.memory.hub import Hub
+from gateway.memory.memory import TopicMemory
+from gateway.memory.windows import WINDOW_SECONDS, Window, fitting
 from gateway.past.archive import Archive
 from gateway.past.bounded import BoundedMap
-from gateway.memory.hub import Hub
-from gateway.logs.logs import Logs, ReaderAt
-from gateway.memory.memory import TopicMemory
+from gateway.past.recalled import Answers, Recalled
+from gateway.process import measures
+from gateway.process.settings import GatewaySettings
+from gateway.process.tasks import SingleFlight, Spawn
 from gateway.wire.position import UNKNOWN, Position, decode
 from gateway.wire.protocol import Gap
 from gateway.wire.publication import Publication
-from gateway.past.recalled import Answers, Recalled
-from gateway.process.settings import GatewaySettings
-from gateway.process.tasks import SingleFlight, Spawn
-from gateway.memory.windows import WINDOW_SECONDS, Window, fitting
 from newsfabric.errors import StoreError
 from newsfabric.line_limits import LineLimit
 

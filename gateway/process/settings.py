@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gateway.memory.hub import HubLimits
 from gateway.logs.logs import LogLimits
+from gateway.memory.hub import HubLimits
 from gateway.wire.outbox import OutboxLimits
 from gateway.wire.protocol import ReaderLimits
 from newsfabric.errors import ConfigError

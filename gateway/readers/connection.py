@@ -23,13 +23,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
-from gateway.process import measures
 from gateway.answers.access import ANONYMOUS, AuthState
-from gateway.readers.budget import Budget, ReaderStream
 from gateway.answers.desk import Desk, Found, Pending, refuse
-from gateway.wire.frames import Variant, disconnect_push, dress
 from gateway.memory.hub import Hub
 from gateway.memory.kept_topics import Subscription
+from gateway.past.recalled import Recalled
+from gateway.process import measures
+from gateway.process.settings import GatewaySettings
+from gateway.process.tasks import Spawn
+from gateway.readers.budget import Budget, ReaderStream
+from gateway.wire.frames import Variant, disconnect_push, dress
 from gateway.wire.outbox import Outbox
 from gateway.wire.protocol import (
     Bucket,
@@ -43,9 +46,6 @@ from gateway.wire.protocol import (
     too_many,
 )
 from gateway.wire.publication import Publication
-from gateway.past.recalled import Recalled
-from gateway.process.settings import GatewaySettings
-from gateway.process.tasks import Spawn
 from newsfabric.closing import (
     INTERNAL,
     INVALID_TOKEN,

@@ -23,10 +23,10 @@ from typing import Final
 from tornado.httpserver import HTTPServer
 
 from gateway.process import measures
-from gateway.readers.admission import Welcome
-from gateway.readers.budget import Budget, ReaderStream
 from gateway.process.descriptors import connections_at_most
 from gateway.process.settings import GatewaySettings
+from gateway.readers.admission import Welcome
+from gateway.readers.budget import Budget, ReaderStream
 from newsfabric.errors import ConfigError
 from newsfabric.http.addresses import Addresses
 from newsfabric.http.networks import parse_address, place_of

@@ -13,13 +13,13 @@ import tornado.web
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 
-from gateway.transports import sockjs
-from gateway.run.admin import admin_application, urls_under
-from gateway.transports.catchup import CatchUpHandler
 from gateway.core.core import Core
 from gateway.core.drain import drain, rebalance
-from gateway.readers.listener import Listener
 from gateway.process.settings import GatewaySettings
+from gateway.readers.listener import Listener
+from gateway.run.admin import admin_application, urls_under
+from gateway.transports import sockjs
+from gateway.transports.catchup import CatchUpHandler
 from gateway.transports.sse import SseHandler
 from gateway.transports.streaming import TurnedAwayHandler
 from gateway.transports.websocket import WebSocketHandler

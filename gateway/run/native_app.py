@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gateway.run.app import Gateway, opened, readers_server
 from gateway.core.core import Core
 from gateway.core.drain import drain
 from gateway.native.plane import Plane
 from gateway.native.program import control_socket, find_program
 from gateway.native.serving import Serving
 from gateway.process.settings import GatewaySettings
+from gateway.run.app import Gateway, opened, readers_server
 from newsfabric.amqp import Link
 from newsfabric.errors import ConfigError
 from newsfabric.store import Store

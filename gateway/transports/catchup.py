@@ -11,12 +11,12 @@ import contextlib
 
 import orjson
 
-from gateway.wire.frames import Variant, with_identity
 from gateway.past.paging import page
-from gateway.wire.protocol import Refusal
-from gateway.wire.publication import Publication
 from gateway.past.recalled import Recalled
 from gateway.transports.streaming import PageHandler
+from gateway.wire.frames import Variant, with_identity
+from gateway.wire.protocol import Refusal
+from gateway.wire.publication import Publication
 from newsfabric.closing import ErrorCode
 from newsfabric.messages.envelope import identity_of_id
 from newsfabric.numbers import whole_number

@@ -15,13 +15,13 @@ from __future__ import annotations
 import time
 
 from gateway.answers.access import AuthState
-from gateway.transports.acknowledged import since_acknowledged
 from gateway.readers.budget import ReaderStream
 from gateway.readers.connection import Readers
+from gateway.transports.acknowledged import since_acknowledged
+from gateway.transports.streaming import UNBUFFERED, Ending, PageHandler, StreamConnection
 from gateway.wire.frames import Variant, dress
 from gateway.wire.protocol import Refusal, Subscribe
 from gateway.wire.publication import Publication
-from gateway.transports.streaming import UNBUFFERED, Ending, PageHandler, StreamConnection
 from newsfabric.closing import CloseReason, ErrorCode
 from newsfabric.numbers import whole_number
 

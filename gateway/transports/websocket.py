@@ -11,6 +11,7 @@ from gateway.process import measures
 from gateway.readers.admission import Welcome
 from gateway.readers.budget import ReaderStream
 from gateway.readers.connection import Readers
+from gateway.transports.streaming import Ending, StreamConnection, StreamHandler
 from gateway.wire.frames import (
     CLOSE,
     PING,
@@ -23,8 +24,14 @@ from gateway.wire.frames import (
     websocket_frame,
 )
 from gateway.wire.protocol import LogIn
-from gateway.wire.rfc6455 import NO_HANDSHAKE, SUBPROTOCOL, FrameParser, Received, accept_key, offered
-from gateway.transports.streaming import Ending, StreamConnection, StreamHandler
+from gateway.wire.rfc6455 import (
+    NO_HANDSHAKE,
+    SUBPROTOCOL,
+    FrameParser,
+    Received,
+    accept_key,
+    offered,
+)
 from newsfabric.closing import (
     ADDRESS_FULL,
     OVERLOAD,

@@ -8,7 +8,7 @@ It has three layers; each imports only the layers listed above it:
 
 - **Rules**, pure, without randomness; time is an argument: ``numbering`` (a router's numbers, low
   and lease), ``directory`` (conditional writes), ``closing``, ``positions``, ``memory``, ``late``
-  and ``resuming``; of the project, ``gateway.logs.logs`` and its parts. ``parts`` lists them. The
+  and ``resuming``; of the project, ``gateway.logs`` and its parts. ``parts`` lists them. The
   project's code can replace each of them.
 - **World**, simulated: ``world`` and ``stores``, ``brokers``, ``router``, ``gateway``, ``readers``,
   ``publishers``, ``mishaps``.

@@ -1,6 +1,6 @@
 """A gateway, simulated: it follows every log by number, and offers each message once to its hub.
 
-Its knowledge and decisions are in the project's ``gateway.logs.logs`` and in ``late``, ``memory``,
+Its knowledge and decisions are in the project's ``gateway.logs`` and in ``late``, ``memory``,
 ``positions`` and ``resuming``. This module has its feed, its reads of missing numbers, the
 replacement of its control plane, and its deaf times; ``resumes`` answers readers.
 """

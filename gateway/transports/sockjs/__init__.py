@@ -13,7 +13,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.transports.sockjs.handlers import GreetingHandler, IframeHandler, InfoHandler, ScriptHandler
+from gateway.transports.sockjs.handlers import (
+    GreetingHandler,
+    IframeHandler,
+    InfoHandler,
+    ScriptHandler,
+)
 from gateway.transports.sockjs.receiving import (
     EventSourceHandler,
     HtmlFileHandler,

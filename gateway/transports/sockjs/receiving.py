@@ -13,7 +13,6 @@ from typing import Final
 
 from gateway.process import measures
 from gateway.readers.admission import Welcome
-from gateway.wire.protocol import LogIn
 from gateway.transports.sockjs.handlers import DOMAIN, Polite
 from gateway.transports.sockjs.sockjs_tornado import (
     HTMLFILE_HEAD,
@@ -21,6 +20,7 @@ from gateway.transports.sockjs.sockjs_tornado import (
     StreamingTransportBase,
 )
 from gateway.transports.streaming import UNBUFFERED
+from gateway.wire.protocol import LogIn
 
 _JAVASCRIPT: Final = "application/javascript; charset=UTF-8"
 _CALLBACK: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}", re.ASCII)

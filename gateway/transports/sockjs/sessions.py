@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tornado.ioloop import IOLoop
 
-from gateway.transports.acknowledged import since_acknowledged
-from gateway.transports.bodies import Bodies
 from gateway.readers.budget import ReaderStream
 from gateway.readers.connection import Connection
-from gateway.wire.frames import Variant, dress, sockjs_array, sockjs_close
+from gateway.transports.acknowledged import since_acknowledged
+from gateway.transports.bodies import Bodies
 from gateway.transports.sockjs.sockjs_tornado import SessionMixin, SockJSRouter
 from gateway.transports.streaming import ANSWER_SECONDS
+from gateway.wire.frames import Variant, dress, sockjs_array, sockjs_close
 from newsfabric.closing import NO_PONG, TOO_BIG, CloseReason
 from newsfabric.http.addresses import Addresses
 from newsfabric.http.networks import parse_address, place_of
