@@ -38,7 +38,7 @@ def defines(source: str, name: str) -> bool:
 
 def test_the_page_has_steps_of_both() -> None:
     files = {file for step in steps() for file in step.files}
-    assert {"wholesale/router/storing.py", "gateway/dataplane/src/fanout.rs"} <= files
+    assert {"wholesale/router/storing.py", "dataplane/src/fanout.rs"} <= files
 
 
 @pytest.mark.parametrize("step", steps(), ids=lambda step: step.text[:40])

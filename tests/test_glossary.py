@@ -52,7 +52,7 @@ def python_classes(name: str) -> list[str]:
 
 
 def rust_types(name: str) -> list[str]:
-    return types("gateway/dataplane/src", ".rs", RUST).get(name, [])
+    return types("dataplane/src", ".rs", RUST).get(name, [])
 
 
 def test_the_glossary_has_the_words_that_the_rest_of_the_page_uses() -> None:

@@ -26,8 +26,8 @@ PROJECT_FILES = ["pyproject.toml", "README.md", "LICENSE", ".gitignore", "topics
 STRAYS = [
     "tests/gateway/memory/test_hub.py",
     "bench/__main__.py",
-    "gateway/dataplane/Cargo.toml",
-    "gateway/dataplane/src/main.rs",
+    "dataplane/Cargo.toml",
+    "dataplane/src/main.rs",
 ]
 
 
@@ -38,7 +38,8 @@ PROGRAM = "gateway/native/newsfabric-dataplane"
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("checkout")
     (checkout / "scripts").mkdir()
-    for name in [*PROJECT_FILES, "scripts/wheel_hook.py"]:
+    (checkout / "dataplane").mkdir()
+    for name in [*PROJECT_FILES, "scripts/wheel_hook.py", "dataplane/NOTICES.txt"]:
         shutil.copy(ROOT / name, checkout / name)
     for package in PACKAGES:
         shutil.copytree(
@@ -101,8 +102,6 @@ def test_the_wheel_holds_every_module_of_our_packages_but_what_tests_and_benches
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
         if NODES not in path.parents
-        # The data plane's crate has scripts of its own, for its tests.
-        if "dataplane" not in path.parts
     }
     names = wheel.namelist()
     assert modules <= set(names)
@@ -120,13 +119,13 @@ def test_the_wheel_carries_its_licence_and_those_of_what_is_inside(wheel: zipfil
         folder + name
         for name in (
             "LICENSE",
-            "gateway/dataplane/NOTICES.txt",
+            "dataplane/NOTICES.txt",
             "newsfabric/static/sockjs.LICENSE.txt",
             "wholesale/pages/uplot.LICENSE.txt",
         )
     }
-    notices = wheel.read(f"{folder}gateway/dataplane/NOTICES.txt")
-    assert notices == (ROOT / "gateway" / "dataplane" / "NOTICES.txt").read_bytes()
+    notices = wheel.read(f"{folder}dataplane/NOTICES.txt")
+    assert notices == (ROOT / "dataplane" / "NOTICES.txt").read_bytes()
 
 
 def test_without_a_data_plane_the_wheel_is_for_every_machine(wheel: zipfile.ZipFile) -> None:

@@ -15,7 +15,7 @@ PLACES: Final = [
     ),
     ("localfabric", "*.py"),
     ("gateway", "*.py"),
-    ("gateway/dataplane/src", "*.rs"),
+    ("dataplane/src", "*.rs"),
     ("clients/js/src", "*.ts"),
 ]
 MOST: Final = 500

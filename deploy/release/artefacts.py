@@ -122,7 +122,7 @@ def versions(root: Path) -> dict[str, str]:
     """Return the version in each manifest, by its path in the checkout."""
     rows = {
         "pyproject.toml": r'^version = "(.+)"$',
-        "gateway/dataplane/Cargo.toml": r'^version = "(.+)"$',
+        "dataplane/Cargo.toml": r'^version = "(.+)"$',
         "clients/js/package.json": r'^  "version": "(.+)",$',
         "clients/js/package-lock.json": r'^  "version": "(.+)",$',
         "clients/java/pom.xml": r"^  <version>(.+)</version>$",

@@ -1,4 +1,4 @@
-"""The licence texts of the code in the data plane: ``gateway/dataplane/NOTICES.txt``.
+"""The licence texts of the code in the data plane: ``dataplane/NOTICES.txt``.
 
 MIT and similar licences require their notice in every copy, and a wheel with the data plane is a
 copy. The file is committed, so that each way of building a wheel includes it and changes are
@@ -24,7 +24,7 @@ from release.artefacts import PROGRAM, temporary_folder
 from release.inside import RULES, Component, cargo_metadata, rust_components
 from release.steps import Failed, Release, Skipped, need, run
 
-NOTICES: Final = Path("gateway/dataplane/NOTICES.txt")
+NOTICES: Final = Path("dataplane/NOTICES.txt")
 PLATFORMS: Final = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 _STANDARD_LIBRARY: Final = "Rust's standard library"
 _LICENCE_FILE: Final = re.compile(r"(un)?licen[cs]e|copying|notice|copyright", re.IGNORECASE)

@@ -29,7 +29,7 @@ ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
 # Publisher to reader takes milliseconds in a region, tens between regions, seconds in trouble. The
-# data plane has the same bounds (gateway/dataplane/src/delays.rs).
+# data plane has the same bounds (dataplane/src/delays.rs).
 SECONDS: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25, 0.5, 1, 2, 4, 8, 30)
 
 

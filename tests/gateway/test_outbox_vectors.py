@@ -1,7 +1,7 @@
 """Vectors for tests of the data plane's outbox, identities and token bucket against Python's.
 
-``gateway/dataplane/tests/vectors/outbox.txt`` has the results of the Python code for random
-operations, and ``gateway/dataplane/tests/outbox.rs`` replays them. This test checks that the file
+``dataplane/tests/vectors/outbox.txt`` has the results of the Python code for random
+operations, and ``dataplane/tests/outbox.rs`` replays them. This test checks that the file
 has today's results; ``python tests/gateway/test_outbox_vectors.py`` writes it again.
 
 A line is an operation, and after `` : `` its result. Clocks are multiples of 125 ms, so that
@@ -23,7 +23,7 @@ from gateway.wire.publication import Publication
 from newsfabric.messages.envelope import Envelope, id_of
 from newsfabric.topics import SlowPolicy, TopicPolicy, TopicTable
 
-FILE: Final = Path(__file__).parents[2] / "gateway/dataplane/tests/vectors/outbox.txt"
+FILE: Final = Path(__file__).parents[2] / "dataplane/tests/vectors/outbox.txt"
 START_MS: Final = 1_700_000_000_000
 TICK_MS: Final = 125
 ROUNDS: Final = 16

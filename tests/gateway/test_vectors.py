@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "gateway/dataplane/tests/vectors"
+FOLDER = ROOT / "dataplane/tests/vectors"
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["frames.txt", "payloads.txt", "strings.txt"])
 def test_the_vectors_are_what_our_framing_does(made: Path, name: str) -> None:
     now, kept = (made / name).read_text().split("\n"), (FOLDER / name).read_text().split("\n")
-    assert now == kept, "run gateway/dataplane/tests/vectors/make.py, and look at the difference"
+    assert now == kept, "run dataplane/tests/vectors/make.py, and look at the difference"
 
 
 def test_no_vectors_are_kept_that_nobody_makes(made: Path) -> None:

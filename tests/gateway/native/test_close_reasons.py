@@ -8,7 +8,7 @@ from pathlib import Path
 from newsfabric.closing import CLOSE_REASONS
 
 ROOT = Path(__file__).parents[3]
-RUST = (ROOT / "gateway/dataplane/src/closing.rs").read_text()
+RUST = (ROOT / "dataplane/src/closing.rs").read_text()
 PAGE = (ROOT / "docs/dataplane-protocol.md").read_text()
 
 

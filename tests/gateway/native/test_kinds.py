@@ -11,7 +11,7 @@ import pytest
 from gateway.native.wire import VERSION, CommandKind, EventKind
 
 ROOT = Path(__file__).parents[3]
-RUST = ROOT / "gateway/dataplane/src/control"
+RUST = ROOT / "dataplane/src/control"
 PAGE = (ROOT / "docs/dataplane-protocol.md").read_text()
 
 

@@ -1,6 +1,6 @@
 """Write what the Tornado engine decides about many inputs, for the crate's tests to compare.
 
-Run ``python gateway/dataplane/tests/vectors/make.py`` from the top of the tree when the
+Run ``python dataplane/tests/vectors/make.py`` from the top of the tree when the
 engine's framing changes; an argument names another folder than this one. Lines are fields
 in hex, separated by spaces; the seed is fixed.
 """
