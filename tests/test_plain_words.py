@@ -14,6 +14,7 @@ PLAIN = (5.0, 3.0, 0)
 BOUNDS = {
     # Two long sentences are text of --help.
     "bench": (5.0, 3.0, 2),
+    "dataplane": PLAIN,
     "deploy": PLAIN,
     "examples": PLAIN,
     "gateway": PLAIN,
