@@ -22,8 +22,8 @@ from newsfabric.messages.control import LoadReport, decode_load, encode_load
 from newsfabric.messages.reports import Report, ShovelSeen, decode_report, encode_report
 from newsfabric.process.figures import Figures
 from newsfabric.topology.roles import user_name
-from wholesale.frontdesk.picture import Picture, Place
-from wholesale.frontdesk.presence import login_of
+from wholesale.frontdesk.board.picture import Picture, Place
+from wholesale.frontdesk.presence.presence import login_of
 
 BOXES: Final = 1000
 SECONDS: Final = 10

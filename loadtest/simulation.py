@@ -2,7 +2,7 @@
 
 Boxes, readers and machines are invented; the decisions are real. Scalers are
 :class:`wholesale.scaler.brain.Brain`. Readers are distributed by a frontdesk's replies, from
-:func:`wholesale.frontdesk.weights.shares`; a reply is up to five seconds old.
+:func:`wholesale.frontdesk.presence.weights.shares`; a reply is up to five seconds old.
 
 Readers are counted, not simulated one by one. A reader who finds no box with room asks again after
 two seconds, as clients do, and counts as refused once.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from newsfabric.messages.control import BoxState, LoadReport
-from wholesale.frontdesk.weights import Vessel, shares
+from wholesale.frontdesk.presence.weights import Vessel, shares
 from wholesale.scaler.brain import Brain
 from wholesale.scaler.drivers import Instance
 from wholesale.scaler.plan import Plan

@@ -7,8 +7,9 @@ empty), never an error: a frontdesk of another release must not blind the operat
 for a document that isn't a board at all.
 
 Two other parsers differ on purpose. A frontdesk passes another's reply on to browsers in its own
-document, and so takes all of it or nothing (wholesale.frontdesk.answers_elsewhere). The page has
-its own in JavaScript (wholesale/pages/board-document.js), as lenient as this one.
+document, and so takes all of it or nothing (wholesale.frontdesk.board.answers_elsewhere). The page
+has its own in JavaScript (wholesale/frontdesk/pages/files/board-document.js), as lenient as this
+one.
 """
 
 from __future__ import annotations

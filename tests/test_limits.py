@@ -17,7 +17,7 @@ from newsfabric.amqp.fields import MAX_TABLE_BYTES
 from newsfabric.messages.envelope import DEFAULT_LIMITS, MAX_EXPIRATION, MAX_INTEGER
 from newsfabric.reader.frames import MAX_LINE_BYTES
 from newsfabric.topics import MAX_TOPIC_BYTES
-from wholesale.frontdesk.handlers import MAX_REQUEST_BYTES
+from wholesale.frontdesk.api.handlers import MAX_REQUEST_BYTES
 
 ROOT = Path(__file__).parent.parent
 KIB = 1024

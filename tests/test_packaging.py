@@ -121,7 +121,7 @@ def test_the_wheel_carries_its_licence_and_those_of_what_is_inside(wheel: zipfil
             "LICENSE",
             "dataplane/NOTICES.txt",
             "newsfabric/static/sockjs.LICENSE.txt",
-            "wholesale/pages/uplot.LICENSE.txt",
+            "wholesale/frontdesk/pages/files/uplot.LICENSE.txt",
         )
     }
     notices = wheel.read(f"{folder}dataplane/NOTICES.txt")

@@ -32,8 +32,8 @@ from newsfabric.store import Store, check_region, open_store
 from newsfabric.topics import TopicTable, load_topics
 from newsfabric.tracing.otel_tracer import trace_options
 from wholesale.common.core_service import CoreService, CoreSettings
-from wholesale.frontdesk.access import read_keys
-from wholesale.frontdesk.board_access import BoardSettings
+from wholesale.frontdesk.api.access import read_keys
+from wholesale.frontdesk.board.board_access import BoardSettings
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.mailbox.service import MailboxService, MailboxSettings
 from wholesale.router.service import RouterService, RouterSettings

@@ -41,8 +41,8 @@ from newsfabric.settings import Credentials
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topology import box_queue
 from wholesale.common.outgoing import PendingPublish, confirmed, send
-from wholesale.frontdesk import counters
-from wholesale.frontdesk.access import ApiKey
+from wholesale.frontdesk.api import counters
+from wholesale.frontdesk.api.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService, FrontdeskSettings
 from wholesale.router.counters import PUBLISH_RETRIES, REFUSED
 

@@ -1,7 +1,7 @@
 """The operations board in a real browser where it asks for a login: a real frontdesk of a world.
 
 It listens on all addresses, or on loopback behind a proxy, as in docs/board.md. Access by token
-over HTTP is tested in tests/wholesale/frontdesk/test_board.py.
+over HTTP is tested in tests/wholesale/frontdesk/board/test_board.py.
 """
 
 from __future__ import annotations

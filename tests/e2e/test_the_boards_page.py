@@ -1,7 +1,7 @@
 """The operations board in a real browser, on the frontdesks of a real world, while parts of it die.
 
 The time until ``/board.json`` shows it is tested in test_the_board.py, all else of the page in
-tests/wholesale/test_board_in_a_browser.py.
+tests/wholesale/frontdesk/pages/test_board_in_a_browser.py.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
-PAGES: Final = Path(__file__).parents[2] / "wholesale" / "pages"
+PAGES: Final = Path(__file__).parents[2] / "wholesale" / "frontdesk" / "pages" / "files"
 POLICY: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 COOKIE: Final = "newsfabric_board"
 

@@ -9,7 +9,7 @@ from loads import load
 
 from newsfabric.messages.control import LoadReport
 from newsfabric.messages.reports import NodeSeen, Report, ShovelSeen
-from wholesale.frontdesk.picture import Picture, Place
+from wholesale.frontdesk.board.picture import Picture, Place
 
 NOW_MS = 1_735_689_600_000
 PLACE = Place(

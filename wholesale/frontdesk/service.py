@@ -44,24 +44,24 @@ from newsfabric.topology import Bounds
 from newsfabric.topology.roles import user_name
 from wholesale.common.http import AskerPace, NotFoundHandler, application
 from wholesale.common.own_queue import consume_own
-from wholesale.frontdesk import counters, openapi
-from wholesale.frontdesk.access import ApiKey, PublishAccess, check_exposure, is_loopback
-from wholesale.frontdesk.answers import Endpoints
-from wholesale.frontdesk.awaiting import Receipts
-from wholesale.frontdesk.board import Board
-from wholesale.frontdesk.board_access import BoardAccess, BoardSettings, read_board_keys
-from wholesale.frontdesk.board_handlers import board_routes
-from wholesale.frontdesk.boxes import Boxes
-from wholesale.frontdesk.catching_up import CatchingUp
-from wholesale.frontdesk.handlers import (
+from wholesale.frontdesk.api import counters, openapi
+from wholesale.frontdesk.api.access import ApiKey, PublishAccess, check_exposure, is_loopback
+from wholesale.frontdesk.api.answers import Endpoints
+from wholesale.frontdesk.api.awaiting import Receipts
+from wholesale.frontdesk.board.board import Board
+from wholesale.frontdesk.board.board_access import BoardAccess, BoardSettings, read_board_keys
+from wholesale.frontdesk.board.board_handlers import board_routes
+from wholesale.frontdesk.presence.boxes import Boxes
+from wholesale.frontdesk.api.catching_up import CatchingUp
+from wholesale.frontdesk.api.handlers import (
     EndpointsHandler,
     HistoryHandler,
     PublishHandler,
 )
-from wholesale.frontdesk.pages import page_routes
-from wholesale.frontdesk.picture import Place
-from wholesale.frontdesk.presence import login_of
-from wholesale.frontdesk.repeats import Repeats
+from wholesale.frontdesk.pages.handlers import page_routes
+from wholesale.frontdesk.board.picture import Place
+from wholesale.frontdesk.presence.presence import login_of
+from wholesale.frontdesk.api.repeats import Repeats
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ Replies that other tests check aren't repeated: without a world, an unknown comm
 recording (test_commands.py, test_recording.py); options of `mirror`, `logs`, `certs`
 (test_mirror.py, test_logs_command.py, tests/operations/certificates/test_certs.py). Over HTTP: a
 missing or wrong API key, a body that is missing, no JSON or without a topic, another's app_id
-(tests/wholesale/frontdesk/test_publishing_by_curl.py, test_publication.py).
+(tests/wholesale/frontdesk/api/test_publishing_by_curl.py, test_publication.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from house import JSON, SETTINGS, House, open_house
 
 from newsfabric.topics import parse_topics
 from operations.cli import cli
-from wholesale.frontdesk.access import ApiKey
+from wholesale.frontdesk.api.access import ApiKey
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[3]
 _KEY: Final = ApiKey("0123456789abcdef")

@@ -30,8 +30,8 @@ from newsfabric.messages import control
 from newsfabric.process.service import Readiness
 from newsfabric.store.memory import MemoryStore
 from newsfabric.topics import TopicTable
-from wholesale.frontdesk import counters
-from wholesale.frontdesk.access import ApiKey
+from wholesale.frontdesk.api import counters
+from wholesale.frontdesk.api.access import ApiKey
 from wholesale.frontdesk.service import FrontdeskService
 
 HEADLINE = {"topic": "news.world", "body": {"headline": "x"}}

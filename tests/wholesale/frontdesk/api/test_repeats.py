@@ -1,0 +1,118 @@
+"""Repeated requests, with the time passed in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from newsfabric.amqp import Message, Properties
+from newsfabric.errors import StoreUnavailable
+from newsfabric.messages.control import Receipt
+from wholesale.frontdesk.api.repeats import Name, Repeats
+
+
+class Frontdesk:
+    """A publisher with the results ``says``, one after the other, and a clock."""
+
+    def __init__(self, *says: str | Exception) -> None:
+        self.says = list(says)
+        self.published = 0
+        self.now = 0.0
+        self.repeats = Repeats(seconds=600, most=2)
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def publish(self) -> Receipt:
+        self.published += 1
+        said = self.says.pop(0)
+        await self.gate.wait()
+        if isinstance(said, Exception):
+            raise said
+        status = "rejected" if said == "rejected" else "routed"
+        return Receipt(status=status, region="r", router="r", topic="t", id=said)
+
+    async def ask(
+        self, message_id: str = "m-1", app_id: str = "cms", body: bytes = b"{}"
+    ) -> tuple[str, bool]:
+        properties = Properties(message_id=message_id, app_id=app_id)
+        name = Name.of(Message("news.x", body, properties))
+        receipt = await self.repeats.once(name, self.publish, clock=lambda: self.now)
+        return receipt.id or "", receipt.repeated
+
+
+async def test_the_same_again_is_answered_with_the_first_id() -> None:
+    frontdesk = Frontdesk("one", "two")
+    assert await frontdesk.ask() == ("one", False)
+    assert await frontdesk.ask() == ("one", True)
+    assert frontdesk.published == 1
+
+
+async def test_another_publishers_message_of_that_name_is_another() -> None:
+    frontdesk = Frontdesk("one", "two")
+    assert await frontdesk.ask(app_id="cms") == ("one", False)
+    assert await frontdesk.ask(app_id="web") == ("two", False)
+
+
+async def test_another_body_under_the_same_name_is_for_the_router_to_judge() -> None:
+    frontdesk = Frontdesk("one", "the router's word")
+    await frontdesk.ask()
+    assert await frontdesk.ask(body=b"[]") == ("the router's word", False)
+    assert await frontdesk.ask() == ("one", True)
+
+
+async def test_after_ten_minutes_it_is_a_new_message() -> None:
+    frontdesk = Frontdesk("one", "two")
+    await frontdesk.ask()
+    frontdesk.now = 599.9
+    assert await frontdesk.ask() == ("one", True)
+    frontdesk.now = 600.0
+    assert await frontdesk.ask() == ("two", False)
+
+
+async def test_of_many_the_oldest_is_forgotten() -> None:
+    frontdesk = Frontdesk("one", "two", "three", "again")
+    for message_id in ("m-1", "m-2", "m-3"):
+        await frontdesk.ask(message_id)
+    assert len(frontdesk.repeats) == 2
+    assert await frontdesk.ask("m-3") == ("three", True)
+    assert await frontdesk.ask("m-1") == ("again", False)
+
+
+async def test_two_at_once_are_one_message() -> None:
+    frontdesk = Frontdesk("one", "two")
+    frontdesk.gate.clear()
+    asking = [asyncio.create_task(frontdesk.ask()) for _ in range(3)]
+    await asyncio.sleep(0)
+    frontdesk.gate.set()
+    assert await asyncio.gather(*asking) == [("one", False), ("one", True), ("one", True)]
+    assert frontdesk.published == 1
+
+
+async def test_a_rejection_isnt_kept() -> None:
+    frontdesk = Frontdesk("rejected", "one")
+    assert await frontdesk.ask() == ("rejected", False)
+    assert await frontdesk.ask() == ("one", False)
+
+
+async def test_what_failed_is_tried_again_and_those_who_waited_are_told() -> None:
+    frontdesk = Frontdesk(StoreUnavailable("away"), "one")
+    frontdesk.gate.clear()
+    asking = [asyncio.create_task(frontdesk.ask()) for _ in range(2)]
+    await asyncio.sleep(0)
+    frontdesk.gate.set()
+    for asked in asking:
+        with pytest.raises(StoreUnavailable):
+            await asked
+    assert await frontdesk.ask() == ("one", False)
+
+
+async def test_nobody_else_waits_when_one_goes_away() -> None:
+    frontdesk = Frontdesk("one", "two")
+    frontdesk.gate.clear()
+    first = asyncio.create_task(frontdesk.ask())
+    second = asyncio.create_task(frontdesk.ask())
+    await asyncio.sleep(0)
+    second.cancel()
+    frontdesk.gate.set()
+    assert await first == ("one", False)

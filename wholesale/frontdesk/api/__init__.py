@@ -1,0 +1,1 @@
+"""The API for programs: endpoints, publishing, history, and its description."""

@@ -1,0 +1,1 @@
+"""The operations board: a picture of all regions, and who may see it."""

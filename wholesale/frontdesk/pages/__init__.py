@@ -1,0 +1,1 @@
+"""The pages in ``files``, without a build step, and who serves them."""

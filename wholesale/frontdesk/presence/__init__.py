@@ -1,0 +1,1 @@
+"""Boxes and other processes of the region, by their reports alone. Pure."""
