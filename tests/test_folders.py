@@ -29,7 +29,7 @@ OF_NO_SERVICE: Final = {
 }
 MOST_AT_THE_ROOT: Final = 15
 #: Packages with a row for each folder in CONTRIBUTING.md.
-MAPPED: Final = ("newsfabric", "operations", "gateway")
+MAPPED: Final = ("newsfabric", "operations", "gateway", "wholesale")
 
 
 def folder(module: str, known: set[str]) -> str:
